@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
             failed |= stop.run(words)
         else:
             print(f"{name} does not run.")
-        if records.get(fleet.team, name) is not None:
+        # An agent that was stopped before stays stopped: that is the user's last word about it alone.
+        record = records.get(fleet.team, name)
+        if record is not None and (key(name) in running or record.wanted == "up"):
             records.change(fleet.team, name, lambda record: replace(record, wanted="down", by="down"))
         agent = fleet.agents[name]
         if agent.worktree is not None and agent.worktree.cleanup == "merged":

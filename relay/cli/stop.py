@@ -13,6 +13,7 @@ import select
 import signal
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from relay.cli.arguments import add_team
 from relay.control.sessions import (
@@ -27,6 +28,8 @@ from relay.control.sessions import (
 )
 from relay.errors import NoSuchSession, NotAllowed, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.states import ENDED, Phase
 
 HANGS = 1.0
 """Seconds after which `--now` takes a session that does not answer for one that hangs."""
@@ -51,9 +54,11 @@ def run(args: argparse.Namespace) -> int:
     else:
         # Each once: a session that is asked a second time kills its agent.
         sessions = list(dict.fromkeys(_find(home, name, args) for name in args.names))
-    waiting: list[tuple[str, int, int, float]] = []
+    records = Records(home)
+    waiting: list[tuple[SessionInfo, AgentRecord | None, int, int, float]] = []
     failed = False
     for session in sessions:
+        record = records.get(session.team, session.name)
         pid = session.terminal_pid or session.pid or 0
         try:
             watch = os.pidfd_open(pid)  # readable when the process ends
@@ -74,15 +79,32 @@ def run(args: argparse.Namespace) -> int:
             failed = True
             print(f"{session.name}: {error}")
             continue
-        waiting.append((session.name, pid, watch, patience))
-    for name, pid, watch, patience in waiting:
+        waiting.append((session, record, pid, watch, patience))
+    for session, record, pid, watch, patience in waiting:
         if _ended(pid, watch, patience):
-            print(f"{name} has ended.")
+            print(f"{session.name} has ended.")
         else:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            print(f"{name} did not end within {patience:g} s and was killed.")
+            print(f"{session.name} did not end within {patience:g} s and was killed.")
+        if record is not None:
+            _note_stopped(records, record)
     return 1 if failed else 0
+
+
+def _note_stopped(records: Records, before: AgentRecord) -> None:
+    """Note in the record of an agent that it was stopped, if its session did not live to do so."""
+
+    def stopped(record: AgentRecord) -> AgentRecord:
+        if record.session != before.session or record.phase in ENDED:
+            return record  # it has noted that, or the agent runs again
+        ended = record.enter(Phase.OFF, time.time(), "stopped", next_try=None, note="")
+        return replace(ended, wanted="down", by="stop")
+
+    try:
+        records.change(before.team, before.name, stopped)
+    except RelayError as error:
+        print(f"{before.name}: {error}")
 
 
 def _find(home: Home, name: str, args: argparse.Namespace) -> SessionInfo:

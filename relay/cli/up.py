@@ -126,7 +126,7 @@ class _Upstart:
             sessions = self._sessions()
             for name, deadline in list(left.items()):
                 session, record = sessions.get(key(name)), self._records.get(self._fleet.team, name)
-                if record is not None and record.phase is Phase.UP:
+                if session is not None and _is_up(session, record):
                     del left[name]
                 elif session is None:
                     del left[name]
@@ -245,7 +245,7 @@ def _reached(session: SessionInfo | None, record: AgentRecord | None) -> frozens
             reached.add("started")
         if session.state == "ready":
             reached |= {"ready", "idle"}
-        elif record is not None and record.phase is Phase.UP:
+        elif _is_up(session, record):
             reached.add("ready")
     elif record is not None and record.phase in ENDED:
         if record.phase is Phase.DONE:
@@ -253,6 +253,11 @@ def _reached(session: SessionInfo | None, record: AgentRecord | None) -> frozens
         if record.exit_code == 0:
             reached.add("exited_ok")
     return frozenset(reached)
+
+
+def _is_up(session: SessionInfo, record: AgentRecord | None) -> bool:
+    """Return True if the agent has been ready in its present life; the record may be of an earlier one."""
+    return record is not None and record.session == session.id and record.phase is Phase.UP
 
 
 def _end(record: AgentRecord | None) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 
 from relay.eventbus import EventBus, handles
 from relay.injection.events import Inject
 from relay.injection.injection import Injection
 from relay.lifecycle import Identity, SessionBegan, SessionReady
+from relay.messaging.events import InHand
 from relay.supervision.records import Records
 from relay.tasks import Tasks
 
@@ -26,6 +26,7 @@ class FirstPrompt:
         self._records = records
         self._text = text
         self._may_be_given = resumes
+        self._id = f"{session.id}-task"  # the same for all sessions beside this agent
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
@@ -38,7 +39,8 @@ class FirstPrompt:
     async def _give(self) -> None:
         if self._may_be_given:
             record = await asyncio.to_thread(self._records.get, self._session.team, self._session.name)
-            if record is not None and record.task_given:
+            typed = await self._bus.gather(InHand())  # by an earlier session, which could not record it
+            if (record is not None and record.task_given) or self._id in typed:
                 return
-        injection = Injection(secrets.token_hex(8), self._text, "", "task", time=time.time())
+        injection = Injection(self._id, self._text, "", "task", time=time.time())
         self._bus.publish(Inject(injection))

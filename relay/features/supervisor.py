@@ -7,6 +7,7 @@ AgentExited ─ ... ─ WhatFollows ─→ decide ─┬→ over: done, failed, 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable
@@ -33,7 +34,7 @@ EXPECTED = 10.0
 """Seconds before an agent's end in which the keys that end it make that expected."""
 
 LOOK = 5.0
-"""Seconds between two looks at an account that is held."""
+"""Seconds between two looks at the wall clock, and at an account that is held."""
 
 _ENDING_KEYS = (b"\x03", b"\x04")  # Ctrl-C, Ctrl-D
 _ENDING_WORDS = (b"/exit", b"/quit", b"/bye", b"exit", b"quit")
@@ -68,6 +69,7 @@ class Supervisor:
         self._clock = clock
         self._chance = chance
         self._order: asyncio.Future[str] = bus.loop.create_future()
+        self._starting = False  # the decision was to start another agent
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
@@ -91,6 +93,9 @@ class Supervisor:
     @handles(StopRequested)
     def stopping(self, event: StopRequested) -> None:
         self._say(event.again or "stop")
+        if self._starting and not event.again:  # the shim starts none any more
+            self._starting = False
+            self._enter(PhaseEntered(Phase.OFF, "stopped", history=RestartHistory()))
 
     @handles(KeyChosen)
     def chosen(self, event: KeyChosen) -> None:
@@ -112,7 +117,7 @@ class Supervisor:
         if not order:
             decision = await self._decide(code)
             if not decision.pauses:
-                if decision.history.restarts:
+                if decision.phase is Phase.FAILED and (decision.history.restarts or decision.history.waits):
                     text = f"{self._session.name} {decision.reason}. It is not restarted again."
                     self._bus.publish(Notify(text, "error"))
                 return None
@@ -130,6 +135,7 @@ class Supervisor:
             command = await self._succession.resumed(conversation, asked=True)
         elif order == "restart":
             command = None
+        self._starting = True
         self._enter(PhaseEntered(Phase.STARTING))
         return Follower(command)
 
@@ -157,11 +163,13 @@ class Supervisor:
 
     async def _wait(self, until: float | None) -> str | None:
         """Return an order of the user's; None if there is none until then (seconds since the epoch)."""
-        try:
-            async with asyncio.timeout(None if until is None else max(until - self._clock(), 0.0)):
-                return await asyncio.shield(self._order)
-        except TimeoutError:
-            return None
+        left = math.inf if until is None else until - self._clock()
+        # The wall clock runs while the machine sleeps; the loop's ends the wait if that one is put back.
+        while left > 0 and (until is None or self._clock() < until) and not self._order.done():
+            look = min(left, LOOK)
+            await asyncio.wait({self._order}, timeout=look)
+            left -= look
+        return self._order.result() if self._order.done() else None
 
     async def _decide(self, code: int) -> RestartDecision:
         """Return the decision: that of an earlier session, if this one goes on in the pause after it."""
@@ -176,7 +184,9 @@ class Supervisor:
             goes_on = RestartDecision(record.phase, record.reason, record.next_try, note, history)
             self._bus.publish(PhaseEntered.decided(goes_on, code))
             return goes_on
-        asked = self._order.done() and self._order.result() == "stop"
+        # The shim keeps a stop that an earlier session was asked for.
+        asked = supervised and not self._shim.kept
+        asked = asked or (self._order.done() and self._order.result() == "stop")
         failure = next(iter(await self._bus.ask_all(LastFailure())), None)
         ended = self._life.ended(code, by_user=asked)
         if failure is not None:

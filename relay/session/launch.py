@@ -211,7 +211,7 @@ def _be_shim(
             channel=channel.detach(),
             detached=options.detached,
             started=lambda session: claimed.note(shim.agent_pid, session),
-            spawn=lambda order, last: _spawn_again(like, claimed, order, last),
+            spawn=lambda order, last: _spawn_again(like, home, claimed, order, last),
             supervised=supervised,
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
@@ -318,16 +318,37 @@ def _terminal(pipes: list[int]) -> tuple[int, int]:
     return -1 if 0 in pipes else 0, shown
 
 
-def _spawn_again(like: dict[str, Any], claimed: Claim, order: AgentOrder, last: Pty) -> Pty:
+def _spawn_again(like: dict[str, Any], home: Home, claimed: Claim, order: AgentOrder, last: Pty) -> Pty:
     """Start an agent in the place of the `last` one. Raise RelayError or OSError."""
-    path = resolve(order.argv[0], order.env)
-    os.chdir(order.cwd)
-    lines = last.line_feeds_return
-    pipes = tuple(order.pipes)
-    pty = Pty.spawn(path, order.argv, order.env, size=last.size, line_feeds_return=lines, pipes=pipes, **like)
-    pty.await_start(order.argv[0])
+    try:
+        path = resolve(order.argv[0], order.env)
+        os.chdir(order.cwd)
+        lines, pipes = last.line_feeds_return, tuple(order.pipes)
+        pty = Pty.spawn(
+            path, order.argv, order.env, size=last.size, line_feeds_return=lines, pipes=pipes, **like
+        )
+        pty.await_start(order.argv[0])
+    except (RelayError, OSError) as error:
+        _note_failure(home, claimed, error)
+        raise
     claimed.note(pty.pid)
     return pty
+
+
+def _note_failure(home: Home, claimed: Claim, error: RelayError | OSError) -> None:
+    """Note in the agent's record that it could not be started again; its session has ended."""
+    import time
+
+    from relay.supervision.records import Records
+    from relay.supervision.states import Phase
+
+    why = f"could not be started again: {str(error).rstrip('.')}"
+    try:
+        Records(home).change(
+            claimed.team, claimed.name, lambda record: record.enter(Phase.FAILED, time.time(), why)
+        )
+    except RelayError:
+        pass  # the disk is full, say; the user of the terminal is told anyway
 
 
 def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], pid: int, operation: str) -> str | None:

@@ -134,8 +134,10 @@ class Session:
                 tasks.spawn(run(), type(feature).__name__)
         self._bus.publish(SessionBegan(self._started.resumed))
         self._started.shim.ready()
-        if self._started.kept:
-            self._shutdown.restart(self._started.kept)  # an earlier session was to
+        if self._started.kept == "stop":  # an earlier session was to
+            self._shutdown.stop()
+        elif self._started.kept:
+            self._shutdown.restart(self._started.kept)
         if (code := await self._until_retired(self._exited)) is None:
             return await self._make_way()
         acted = await self._hear_out(code)
@@ -145,9 +147,10 @@ class Session:
         follower = next(iter(answers), Follower() if self._shutdown.again else None)
         await self._part(code, follower, acted)
         await self._bus.ask_all(SessionSettling())
-        await self._bus.ask_all(SessionClosed(ended=follower is None))
+        over = follower is None or not self._started.shim.kept  # stopped after all
+        await self._bus.ask_all(SessionClosed(ended=over))
         tasks.cancel()
-        if (self._started.bridge or self._started.record) and follower is None:
+        if (self._started.bridge or self._started.record) and over:
             hook_setup.remove(self._started.bridge_dir)
         self._started.shim.done()  # before it is forgotten what was acted on: no session follows
         self._core.progress.close(remove=True)

@@ -60,9 +60,10 @@ class Shutdown:
         self._closing: dict[str, asyncio.Event] = {}
 
     @operation("stop")
-    async def request(self, _: Request) -> Answer:
+    async def request(self, request: Request) -> Answer:
         """Stop the agent. patience: the seconds that a healthy session needs for it at most."""
-        self.stop(by_user=True)
+        if not (request.fields.get("again") and self.asked and not self.again):
+            self.stop(by_user=True)  # else an earlier session was asked, and this one goes on with it
         return {"ok": True, "patience": self._patience()}
 
     @operation("restart")
@@ -113,7 +114,7 @@ class Shutdown:
     def stop(self, *, by_user: bool = False) -> None:
         """Stop the agent; kill it if this was requested before. by_user: the user has asked for it."""
         self.again = ""
-        self._shim.keep(False)
+        self._shim.keep(False, ordered="stop")
         self._bus.publish(StopRequested(by_user=by_user))
         if self.asked:
             self._pty.hang_up(signal.SIGKILL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from relay.agents.named_transcripts import Named
 from relay.home import Home
@@ -33,7 +33,8 @@ class Started:
     restarts:    the number of agents that were started here before this one.
     run:         the id of the first of them: what was written to an agent without a name of its own is for
                  these.
-    kept:        how another agent is to follow this one; "": none is to.
+    kept:        the order that an earlier session had begun to carry out: how another agent is to follow
+                 this one, or "stop"; "": none.
     resumes:     this one goes on with an earlier conversation.
     command:     what runs, without the flags of the bridge: as in `options`, or what resumes a conversation.
     told:        what the user was told about the configuration before the agent started.
@@ -55,7 +56,7 @@ class Started:
     bridge_dir: str = ""
     unbridged: dict[str, str | None] = field(default_factory=dict)
     restarts: int = 0
-    kept: Order = ""
+    kept: Order | Literal["stop"] = ""
     run: str = ""
     resumes: bool = False
     command: tuple[str, ...] = ()

@@ -146,7 +146,7 @@ class ShimControl:
             self._open.pop(channel, None)
         else:
             text = f"{name} is about to be started again. Try again."
-            if not self._session.about["kept"]:
+            if self._session.about["kept"] in {"", "stop"}:
                 text = (
                     f"{name} has no terminal any more: it has ended, or ignores that it was taken from it. "
                     f"`relay stop {name}` ends what is left of it."

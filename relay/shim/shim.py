@@ -328,8 +328,11 @@ class Shim:
         return True
 
     def _session_failed(self, why: str) -> None:
-        text = f"relay's session failed, and {self._name} runs on without it: {why}. "
-        text += f"session.log says why; `relay reload {self._name}` starts another one."
+        if self._end.code is None:
+            text = f"relay's session failed, and {self._name} runs on without it: {why}. "
+            text += f"session.log says why; `relay reload {self._name}` starts another one."
+        else:
+            text = f"relay's session failed after {self._name} had ended: {why}. session.log says why."
         self._let_go(text)
         self.terminals.notices.add(text)
 
@@ -338,12 +341,12 @@ class Shim:
         if not now:
             self._stop_gently()
             return
-        self._keep(False)
+        self._keep(False, "stop")
         self._pty.hang_up(signal.SIGKILL)
 
     def _stop_gently(self) -> None:
         """Stop the agent as the session would, or without one, as init would."""
-        self._keep(False)
+        self._keep(False, "stop")
         if self._session is not None and self._session.ready:
             os.kill(self._session.pid, signal.SIGTERM)
             return
@@ -367,7 +370,7 @@ class Shim:
     def _keep(self, kept: bool, ordered: str = "") -> None:
         """Wait, after the agent's end, for the session to say which agent follows; or do not.
 
-        ordered: how another agent is to follow, as the next session has to know.
+        ordered: what the next session has to go on with: how another agent is to follow, or "stop".
         """
         self._end.kept = kept
         if self._session is not None:
@@ -378,7 +381,11 @@ class Shim:
     def _pause(self, text: str) -> None:
         """Wait, now that the agent has ended, for as long as its session needs; show `text` meanwhile."""
         end = self._end
-        if end.code is None or not end.shown or end.goodbye or not end.kept:
+        if end.code is None or not end.shown or end.goodbye:
+            return
+        if not end.kept:  # it was stopped while this session was starting, and could not be told
+            if self._session is not None:
+                os.kill(self._session.pid, signal.SIGTERM)
             return
         if end.timer is not None:
             end.timer.cancel()

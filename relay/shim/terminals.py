@@ -54,6 +54,9 @@ KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
 HELP_LASTS = 10.0
 """Seconds for which the help is shown: the agent's output waits meanwhile."""
 
+_REPORTS = r"(?s)\x1b(?:[\]P_^X].*?(?:\x07|\x1b\\|$)|\[M...|[\[O][0-?]*[ -/]*[@-~]?|.|$)"
+"""Control strings and sequences (ECMA-48, 5.4 and 5.6), X10 mouse reports, and keys with Alt."""
+
 _CLEAR = b"\x1b[2J\x1b[H"
 
 
@@ -306,7 +309,10 @@ class TerminalServer:
 
     def typed_in_pause(self, keys: bytes) -> None:
         """Pass on the choice of a user who sees that the agent has ended; Ctrl-C quits, too."""
-        for key in keys.decode("latin-1").lower():
+        import re  # between two agents there is time
+
+        # A terminal that answers a query of the agent's, or reports the mouse, chooses nothing.
+        for key in re.sub(_REPORTS, "", keys.decode("latin-1")).lower():
             if key in "rq\x03":
                 self.session.chosen("q" if key == "\x03" else key)
                 return

@@ -100,8 +100,9 @@ class Records:
         made: list[AgentRecord] = []
 
         def text() -> str:
+            # In ASCII: a command or a path may hold bytes that are no UTF-8, as surrogates.
             made.append(change(_read(path) or AgentRecord(name, team)))
-            return json.dumps(asdict(made[0]), ensure_ascii=False, indent=1) + "\n"
+            return json.dumps(asdict(made[0]), indent=1) + "\n"
 
         rewrite(path, text)
         return made[0]

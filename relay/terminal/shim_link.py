@@ -88,7 +88,7 @@ class ShimLink:
             leader=int(fields["shim"]),
         )
         self.state = TerminalState()
-        self.kept = bool(fields.get("kept") or fields.get("supervised"))
+        self.kept = fields.get("kept") != "stop" and bool(fields.get("kept") or fields.get("supervised"))
         self._offered = self.ring.words[ring.ACCEPTED]
         self._questions = 0
         self._renewing: asyncio.TimerHandle | None = None
@@ -232,7 +232,7 @@ class ShimLink:
     def keep(self, kept: bool, *, ordered: str = "") -> None:
         """Have the shim wait, at the agent's end, for `start`; or not any more.
 
-        ordered: how another agent is to follow; the next session is told, if one takes over.
+        ordered: how another agent is to follow, or "stop"; the next session is told, if one takes over.
         """
         self.kept = kept
         self._order("keep", kept=kept, ordered=ordered)

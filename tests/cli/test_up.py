@@ -77,6 +77,15 @@ def test_a_stop_is_sticky(relay: Relay, project: Path) -> None:
     assert states(relay).keys() == {"A", "B"}
 
 
+def test_a_stop_outlasts_a_down_of_the_fleet(relay: Relay, project: Path) -> None:
+    write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
+    relay("up", cwd=project)
+    relay("stop", "A")
+    relay("down", cwd=project)
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"B"}
+
+
 def test_what_is_changed_is_told_and_left(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n')
     relay("up", cwd=project)

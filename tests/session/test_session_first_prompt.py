@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 
+from relay.storage.locks import locked
 from session.puppet import Puppet
 from session.test_session_replaced import entry
 from session.test_session_supervised import follows, record
@@ -52,3 +55,19 @@ def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
     relay("send", "--wait", "60", "Alice", "hello")
     alice.hears("hello")
     assert prompts(alice) == ["Mend the tests."]
+
+
+def test_it_is_typed_once_although_the_session_dies_over_it(relay: Relay) -> None:
+    """The session was killed after it had typed the prompt, and before that was on the disk."""
+    lock = relay.home / "state" / "agents" / "default" / "alice.lock"
+    lock.parent.mkdir(parents=True)
+    with locked(lock):
+        alice = start(relay)
+        alice.hears("Mend the tests.")
+        os.kill(entry(relay)["pid"], signal.SIGKILL)
+        relay("send", "--wait", "60", "Alice", "are you there?")  # the next session is ready
+        alice.hears("are you there?")
+    relay("send", "--wait", "60", "Alice", "hello")
+    alice.hears("hello")
+    assert prompts(alice) == ["Mend the tests."]
+    assert wait_until(lambda: record(relay)["task_given"])

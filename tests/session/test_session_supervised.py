@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,46 @@ def test_input_from_a_pipe_is_not_read_twice(relay: Relay, tmp_path: Path) -> No
     done = relay("wrap", "--restart", "always", "sh", "-c", script, input="hello\n", check=False)
     assert done.returncode == 5
     assert (tmp_path / "lives").read_text() == "once\n"
+
+
+def test_a_stop_outlives_its_session(relay: Relay) -> None:
+    """The next session goes on with it, and does not take the end of the agent for a failure."""
+    supervised(relay, "--deaf", "SIGTERM", "--deaf", "SIGHUP")  # so that the stop takes a while
+    row = entry(relay)
+    stop = subprocess.Popen(
+        [*relay.command, "stop", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: record(relay)["wanted"] == "down")
+    os.kill(row["pid"], signal.SIGKILL)
+    said, _ = stop.communicate()
+    assert said == "Alice has ended.\n"
+    ended = record(relay)
+    assert (ended["phase"], ended["wanted"], ended["next_try"]) == ("off", "down", None)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_stop_is_final_where_the_session_hangs(relay: Relay, paused: bool) -> None:
+    """It is noted without the session, so `relay up` does not start the agent again."""
+    alice = supervised(relay, backoff=3600, backoff_max=3600)
+    row = entry(relay)
+    if paused:
+        alice.exit(1)
+        phase(relay, "backoff")
+    os.kill(row["pid"], signal.SIGSTOP)
+    relay("stop", "--now", "Alice")
+    ended = record(relay)
+    assert (ended["phase"], ended["wanted"], ended["by"]) == ("off", "down", "stop")
+
+
+def test_an_agent_that_cannot_be_started_again_has_failed(relay: Relay, tmp_path: Path) -> None:
+    """Its session is over by then, so its shim says so in the record."""
+    agent = tmp_path / "agent"
+    agent.write_text("#!/bin/sh\nexit 3\n")
+    agent.chmod(0o755)
+    options = ("--supervision", json.dumps({"restart": "always", "backoff": 3600, "backoff_max": 3600}))
+    relay("wrap", "-d", "-n", "Alice", *options, agent)
+    agent.unlink()
+    relay("restart", "Alice", check=False)
+    ended = phase(relay, "failed")
+    assert ended["reason"].startswith("could not be started again: ")
+    wait_until(lambda: ps(relay) == [])

@@ -28,7 +28,7 @@ def test_a_record_comes_back_as_it_was(records: Records) -> None:
         "claude",
         ("claude", "--model", "x y"),
         {"task": "täsk"},
-        "/tmp",
+        "/tmp/\udcff",
         wanted="down",
         by="stop",
         phase=Phase.BACKOFF,

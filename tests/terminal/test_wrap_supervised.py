@@ -38,6 +38,14 @@ def paused(outer: Emulator) -> None:
 def test_r_restarts_it_now(wrap: Open) -> None:
     outer = wrapped(wrap)
     paused(outer)
+    for report in (
+        "\x1b]11;rgb:dddd/dddd/dddd\x1b\\",
+        "\x1bP1+r436f\x1b\\",
+        "\x1b[Mqqq",
+        "\x1b[<0;1;1d",
+        "\x1bq",
+    ):
+        outer.type(report)
     outer.type("xyz\rr")
     at = outer.see("relay: restarting Alice.\r\n")
     outer.see("life 2\r\n", after=at)

@@ -1,0 +1,97 @@
+"""The pause between two agents, with a clock of the test's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from relay.agents import catalog
+from relay.eventbus import EventBus, handles
+from relay.features import supervisor
+from relay.features.supervisor import Supervisor
+from relay.home import Home
+from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
+from relay.storage.journal import Journal
+from relay.storage.progress import Progress
+from relay.supervision.events import PhaseEntered
+from relay.supervision.policy import Supervision
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.states import Phase
+from relay.supervision.succession import Succession
+from relay.terminal.shim_link import ShimLink
+
+HOUR = 3600.0
+
+
+class Shim:
+    """The end of the link at which a pause arrives. paused: called for each."""
+
+    kept = True
+
+    def __init__(self, paused: Callable[[], None]) -> None:
+        self._paused = paused
+
+    def pause(self, text: str) -> None:
+        self._paused()
+
+
+class Phases:
+    def __init__(self) -> None:
+        self.entered: list[Phase] = []
+
+    @handles(PhaseEntered)
+    def enter(self, event: PhaseEntered) -> None:
+        self.entered.append(event.phase)
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_the_pause_ends_by_the_wall_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asleep: bool
+) -> None:
+    """A machine that sleeps stops the loop's clock only. A stop that comes later still ends the agent."""
+    monkeypatch.setattr(supervisor, "LOOK", 0.01)
+    home = Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
+    now = [1000.0]
+
+    async def run() -> tuple[list[Any], list[Phase]]:
+        bus, phases, records = EventBus(), Phases(), Records(home)
+        progress = Progress(tmp_path / "progress.jsonl", resumed=False)
+        session = Identity("s1", "Alice", "team", tmp_path)
+        waiting = AgentRecord(
+            "Alice", "team", session="s1", phase=Phase.WAITING, next_try=now[0] + (HOUR if asleep else 0.05)
+        )
+        records.change("team", "Alice", lambda _: waiting)
+
+        def jump() -> None:
+            now[0] += 2 * HOUR if asleep else -2 * HOUR
+
+        def pause() -> None:
+            bus.loop.call_later(0.02, jump)
+
+        feature = Supervisor(
+            bus,
+            cast(ShimLink, Shim(pause)),
+            Journal(home.journal, "s1", "Alice", bus, publishes=False),
+            session,
+            progress,
+            records,
+            Supervision(restart="always"),
+            Succession(catalog.load("generic", home), ["true"], "auto"),
+            clock=lambda: now[0],
+        )
+        bus.add(feature)
+        bus.add(phases)
+        progress.notes += [{"note": "began", "at": 0.0}, {"note": "decided"}]  # by an earlier session
+        bus.publish(SessionBegan(resumed=True))
+        answers = await bus.ask_all(WhatFollows(1))
+        bus.publish(StopRequested())
+        await asyncio.sleep(0)
+        return answers, phases.entered
+
+    answers, entered = asyncio.run(asyncio.wait_for(run(), 60))
+    assert answers == [Follower(None)]
+    assert entered == [Phase.WAITING, Phase.STARTING, Phase.OFF]
