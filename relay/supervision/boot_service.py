@@ -64,7 +64,7 @@ class InstalledService:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What the manager says of a service.
+    """The state of a service, as its manager reports it.
 
     enabled: it runs after the next reboot; None: not known.
     last:    how its last run ended, in words. failed: not well.
