@@ -60,9 +60,13 @@ class StopRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """The agent that follows one that has ended. command: what runs; None: the same command."""
+    """The agent that follows one that has ended.
+
+    command: what runs; None: the same command. resumes: it goes on with a conversation.
+    """
 
     command: tuple[str, ...] | None = None
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

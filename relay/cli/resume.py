@@ -7,6 +7,7 @@ in the background; `relay attach NAME` brings it into this terminal.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from relay.control.sessions import find_claim
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
 from relay.names import did_you_mean, same
+from relay.supervision import fleet_file
 from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.restart import describe
@@ -62,6 +64,15 @@ def _record(home: Home, name: str, team: str | None) -> AgentRecord:
     raise NoSuchSession(f"no agent is called {name!a}. {hint}`relay ps -a` lists those that have ended.")
 
 
+def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:
+    """Return the environment that the agent's fleet file gives it, if it is from one. Raise ConfigError."""
+    if not record.fleet:
+        return {}
+    path = Path(record.fleet)
+    agent = fleet_file.load(home, path.parent, path).find(record.name)
+    return {} if agent is None else agent.env
+
+
 def _resume(home: Home, record: AgentRecord) -> str:
     """Start an agent that has ended; return what there is to say. Raise RelayError if that fails."""
     directory = Path(record.cwd)
@@ -79,8 +90,9 @@ def _resume(home: Home, record: AgentRecord) -> str:
     ):
         if value := given.get(name):
             options += [flag, str(value)]
-    supervision = replace(Supervision.from_json(given.get("supervision") or {}), resumes=True)
-    outcome = start(StartOrder(record.name, record.team, command, directory, supervision, {}, options))
+    supervision = replace(Supervision.from_json(given.get("supervision") or {}), fresh=record.command)
+    order = StartOrder(record.name, record.team, command, directory, supervision, _env(home, record), options)
+    outcome = start(order)
     if not outcome.ok:
         raise RelayError(outcome.text or f"it {describe(outcome.code)}.")
     return outcome.text

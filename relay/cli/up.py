@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     fleet = fleet_file.load(home, Path.cwd(), args.file)
     upstart = _Upstart(home, fleet, quiet=args.json, fresh=args.fresh, boot=args.boot)
     if args.dry_run:
-        for step in plan(fleet, upstart.standings(), args.names):
+        for step in plan(fleet, upstart.standings(), args.names, others=upstart.others()):
             upstart.tell(step)
     else:
         upstart.bring_up(args.names)
@@ -94,9 +94,10 @@ class _Upstart:
     def bring_up(self, names: list[str]) -> None:
         """Start what is to run, each agent once all that it depends on has come that far."""
         told: set[str] = set()
+        said: set[str] = set()
         first = True
         while True:
-            steps = plan(self._fleet, self.standings(), names)
+            steps = plan(self._fleet, self.standings(), names, others=self.others())
             due = [step for step in steps if step.kind == "start" and step.agent not in told]
             for step in steps:
                 if step.kind not in {"start", "wait"} and step.agent not in told | set(self._started):
@@ -117,6 +118,9 @@ class _Upstart:
                 if (why := self._in_vain(step)) is not None:
                     told.add(step.agent)
                     self._fail(step.agent, why)
+                elif step.agent not in said:
+                    said.add(step.agent)
+                    self._print(f"{step.agent} waits until {_needs(step)}.")
             time.sleep(_LOOK)
 
     def await_ready(self) -> None:
@@ -130,7 +134,10 @@ class _Upstart:
                     del left[name]
                 elif session is None:
                     del left[name]
-                    self._fail(name, f"has ended: it {_end(record)}")
+                    if record is not None and record.phase is Phase.DONE:
+                        self._say(name, "done", f"is done: it {_end(record)}")
+                    else:
+                        self._fail(name, f"has ended: it {_end(record)}")
                 elif session.state in {"prompting", "held", "waiting"} or time.monotonic() > deadline:
                     del left[name]
                     self._fail(name, f"is not ready: it is {session.state}")
@@ -139,12 +146,19 @@ class _Upstart:
     def tell(self, step: PlanStep) -> None:
         """Say what is, or would be, done about one agent."""
         if step.kind == "wait":
-            needs = ", ".join(f"{name} is {condition}" for name, condition in (step.waits_for or {}).items())
-            text = f"would be started once {needs}"
+            text = f"would be started once {_needs(step)}"
         else:
             said = "down" if self._boot and step.kind == "stopped" else step.kind
             text = _SAID[said].format(step.agent, step.agent)
         self._say(step.agent, step.kind, text)
+
+    def others(self) -> int:
+        """Return the number of agents that run, and are not in the fleet file any more."""
+        path, count = str(self._fleet.path), 0
+        for name in self._sessions():
+            record = self._records.get(self._fleet.team, name)
+            count += record is not None and record.fleet == path and self._fleet.find(record.name) is None
+        return count
 
     def standings(self) -> dict[str, Standing]:
         """Return how each agent of the fleet stands now."""
@@ -180,7 +194,7 @@ class _Upstart:
             self._fail(agent.name, why)
             return
         command = None if self._fresh else self._resumed(agent, directory)
-        supervision = replace(agent.supervision, resumes=command is not None)
+        supervision = replace(agent.supervision, fresh=agent.command if command else ())
         options = [word for path in agent.rules for word in ("--rules", str(path))]
         if agent.task:
             options += ["--task", agent.task]
@@ -223,18 +237,33 @@ class _Upstart:
             record, session = self._records.get(self._fleet.team, name), sessions.get(key(name))
             if session is None and condition not in _reached(session, record):
                 return f"is not started: it waits until {name} is {condition}, and that {_end(record)}"
-            if session is not None and session.state in {"held", "failed"}:
+            if session is None:
+                continue
+            late = condition in {"started", "ready"} and session.state != "prompting"
+            if session.state in {"held", "failed"} or (late and time.monotonic() > self._deadline(name)):
                 return f"is not started: it waits until {name} is {condition}, and that is {session.state}"
         return None
 
+    def _deadline(self, name: str) -> float:
+        """Return the time (monotonic) by which an agent is to be ready."""
+        timeout = self._fleet.agents[name].supervision.start_timeout
+        return self._started.setdefault(name, time.monotonic() + timeout)
+
+    def _print(self, text: str) -> None:
+        if not self._quiet:
+            print(text, flush=True)
+
     def _say(self, name: str, action: str, text: str, **more: Any) -> None:
         self.results.append({"name": name, "action": action, "text": text, **more})
-        if not self._quiet:
-            print(text if text.startswith(name) else f"{name} {text}.")
+        self._print(text if text.startswith(name) else f"{name} {text}.")
 
     def _fail(self, name: str, text: str, **more: Any) -> None:
         self.failed = True
         self._say(name, "failed", text, **more)
+
+
+def _needs(step: PlanStep) -> str:
+    return ", ".join(f"{name} is {condition}" for name, condition in (step.waits_for or {}).items())
 
 
 def _reached(session: SessionInfo | None, record: AgentRecord | None) -> frozenset[Condition]:

@@ -137,7 +137,7 @@ class Supervisor:
             command = None
         self._starting = True
         self._enter(PhaseEntered(Phase.STARTING))
-        return Follower(command)
+        return Follower(command or self._succession.fresh, resumes=command is not None)
 
     async def _pause(self, decision: RestartDecision, code: int) -> str:
         """Wait until the next agent is due, and its account is not held.

@@ -266,7 +266,7 @@ def _agent_record(core: Core) -> AgentRecordWriter:
         session.name,
         session.team,
         core.setup.profile.name,
-        tuple(options.command),
+        policy.fresh or tuple(options.command),
         options.public(),
         str(session.directory),
         policy.fleet,
@@ -302,7 +302,7 @@ def _supervisor(core: Core) -> Supervisor:
         core.progress,
         Records(core.started.home),
         policy,
-        Succession(core.setup.profile, core.started.options.command, policy.resume),
+        Succession(core.setup.profile, core.started.options.command, policy.resume, policy.fresh),
     )
 
 

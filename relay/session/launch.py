@@ -240,7 +240,7 @@ def _be_shim(
             "kept": "",
             "told": told,
             "supervised": supervised,
-            "resumes": bool((options.supervision or {}).get("resumes")),
+            "resumes": bool((options.supervision or {}).get("fresh")),
         }
 
         def launch(fds: dict[str, int]) -> int:

@@ -204,7 +204,8 @@ class Session:
         """Leave the terminal to the agent that follows, if one does, or to the user's shell."""
         if follower is not None:
             directory = self._core.session.directory
-            self._started.shim.start(self._started.again(directory, follower.command))
+            again = self._started.again(directory, follower.command, resumes=follower.resumes)
+            self._started.shim.start(again)
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
         if left := self._core.tasks.unfinished("@"):

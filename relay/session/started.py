@@ -104,11 +104,13 @@ class Started:
         """True if this session goes on where an earlier one of the same agent stopped."""
         return self.shim.hello.resumed
 
-    def again(self, directory: Path, command: tuple[str, ...] | None = None) -> dict[str, Any]:
+    def again(
+        self, directory: Path, command: tuple[str, ...] | None = None, *, resumes: bool = False
+    ) -> dict[str, Any]:
         """Return the order for another agent, with a session of another id.
 
         directory: the agent's. command: what runs; None: the same command. The bridge's files are written
-        anew.
+        anew. resumes: it goes on with a conversation.
         """
         id = os.urandom(8).hex()
         before = {**self.env, **self.unbridged, "RELAY_SESSION": id}
@@ -117,7 +119,6 @@ class Started:
         argv, env, bridge = bridged(options, plain, self.home, self.bridge_dir, self.socket)
         changed = {name: plain.get(name) for name in env if env[name] != plain.get(name)}
         hello = {"id": id, "env": env, "unbridged": changed, **bridge}
-        resumes = command is not None
         more = {"restarts": self.restarts + 1, "kept": "", "run": self.run, "resumes": resumes}
         more |= {"command": options.command, "told": []}
         return {"argv": argv, "env": env, "cwd": str(directory), "hello": {**hello, **more}}

@@ -51,6 +51,9 @@ REPLAYED = 1 << 16
 KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
 """Signals that keys of a terminal send to its foreground job."""
 
+ENDING = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+"""Signals with which a user ends a job."""
+
 HELP_LASTS = 10.0
 """Seconds for which the help is shown: the agent's output waits meanwhile."""
 
@@ -451,8 +454,9 @@ class TerminalServer:
         match fields:
             case {"op": "winch"}:
                 self._fit()
-            case {"op": "signal"} if self.forwarder.paused:
-                self.session.chosen("q")
+            case {"op": "signal", "number": int(number)} if self.forwarder.paused:
+                if number in ENDING:
+                    self.session.chosen("q")
             case {"op": "signal", "number": int(number)} if number in signal.valid_signals():
                 group = self.forwarder.pty.foreground() if number in KEYS else self.forwarder.pty.pid
                 self.forwarder.pty.signal(number, group)

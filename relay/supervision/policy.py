@@ -50,7 +50,9 @@ class Supervision:
     idle_grace:         how long an agent with a task may be idle before on_idle.
     max_unattended_turns: turns between two inputs of the user, after which the agent is held.
     max_cost:           US dollars. max_tokens: tokens of all kinds. max_runtime: seconds.
-    prompt: the first prompt of a new conversation; "": none. resumes: this run begins with an earlier one.
+    prompt: the first prompt of a new conversation; "": none.
+    fresh:  the command that begins a new conversation, where this run begins with an earlier one; (): it does
+            not.
     fleet, digest: the fleet file that the agent is from, and a digest of its table there; "": none.
     on_idle, on_prompt: None is the default: docs/FLEET.md, "What happens when".
     """
@@ -74,14 +76,14 @@ class Supervision:
     on_prompt: Action | None = None
     on_error: tuple[Action, ...] = field(default=())
     prompt: str = ""
-    resumes: bool = False
+    fresh: tuple[str, ...] = ()
     fleet: str = ""
     digest: str = ""
 
     @property
     def attends(self) -> bool:
         """True if the session is to do more for its agent than for any other one."""
-        return replace(self, resumes=False) != Supervision()
+        return replace(self, fresh=()) != Supervision()
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads."""
@@ -97,6 +99,6 @@ class Supervision:
                 given[name] = Action(**given[name])
         if "on_error" in given:
             given["on_error"] = tuple(Action(**each) for each in given["on_error"])
-        if "success_exit_codes" in given:
-            given["success_exit_codes"] = tuple(given["success_exit_codes"])
+        for name in {"success_exit_codes", "fresh"} & given.keys():
+            given[name] = tuple(given[name])
         return cls(**given)

@@ -12,12 +12,19 @@ from relay.supervision.policy import Resume
 
 
 class Succession:
-    """Makes the command lines of the agents that follow one. command: the one that started the first."""
+    """Makes the command lines of the agents that follow one.
 
-    def __init__(self, profile: Profile, command: Sequence[str], resume: Resume) -> None:
+    command: the one that started the first. fresh: the one that begins a new conversation, if `command` does
+             not.
+    """
+
+    def __init__(
+        self, profile: Profile, command: Sequence[str], resume: Resume, fresh: tuple[str, ...] = ()
+    ) -> None:
         self._profile = profile
-        self._command = command
+        self._command = fresh or command
         self._resume = resume
+        self.fresh = fresh or None
 
     @property
     def required(self) -> bool:

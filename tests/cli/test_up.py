@@ -141,6 +141,7 @@ def test_a_dependency_that_has_to_be_done(
     assert "run" not in states(relay)
     (project / "finish").touch()
     said, _ = up.communicate()
+    assert f"run waits until build is {condition}.\n" in said
     assert up.returncode == (0 if starts else 1)
     assert ("run" in states(relay)) is starts
     if not starts:

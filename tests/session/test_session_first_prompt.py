@@ -47,11 +47,11 @@ def test_a_new_conversation_is_given_it_again(relay: Relay) -> None:
 
 def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
     """But it is, if it has never been: the agent died first."""
-    alice = start(relay, resumes=True)
+    alice = start(relay, fresh=["true"])
     wait_until(lambda: prompts(alice) == ["Mend the tests."])
     wait_until(lambda: record(relay)["task_given"])
     relay("stop", "Alice")
-    alice = start(relay, resumes=True)
+    alice = start(relay, fresh=["true"])
     relay("send", "--wait", "60", "Alice", "hello")
     alice.hears("hello")
     assert prompts(alice) == ["Mend the tests."]

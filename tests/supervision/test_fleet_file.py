@@ -536,7 +536,7 @@ def toml(value: Any) -> str:
 
 
 def test_every_field_of_the_dataclasses_has_a_key() -> None:
-    others = {"prompt", "resumes", "fleet", "digest"}
+    others = {"prompt", "fresh", "fleet", "digest"}
     assert {each.name for each in fields(Supervision)} - others == schema.SUPERVISION_KEYS.keys()
     assert {each.name for each in fields(WorktreeSpec)} == agent_tables.WORKTREE_KEYS.keys()
     assert {each.name for each in fields(Schedule)} == agent_tables.SCHEDULE_KEYS.keys()
