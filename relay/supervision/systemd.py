@@ -61,10 +61,8 @@ def unit_text(service: BootService) -> str:
     variables = [f"{name}={value}" for name, value in service.environment.items()]
     command = service.command
     if not _PLAIN.fullmatch(command[0]):
-        command = (
-            "/usr/bin/env",
-            *command,
-        )  # systemd allows no quotes in the program's path, env in its arguments
+        # systemd allows no quotes in the path of a program, but in the arguments of one.
+        command = ("/usr/bin/env", *command)
     return _UNIT.format(
         team=service.team,
         directory=_directory(service.fleet.parent),

@@ -21,7 +21,7 @@ from relay.supervision.crontab import reboot_line
 from relay.supervision.launchd import LaunchdUser, job
 from relay.supervision.systemd import SystemdUser, unit_text
 
-ODD = Path('/src/a b/100% "web"/it\'s $HOME; é\\')
+ODD = Path('/src/a b/100%h "web"/it\'s $HOME; é\\')
 ENV = {"PATH": '/opt/my tools:/a"b\\:/usr/bin', "LANG": "C.UTF-8", "TERM": "screen", "SECRET": "s"}
 
 names = st.text(
@@ -66,12 +66,16 @@ def words(line: str) -> list[str]:
     return done.stdout.decode().removesuffix("\0").split("\0")
 
 
+def expanded(words: list[str]) -> list[str]:
+    """What systemd runs: a dump is from before variables are expanded, and none must be."""
+    assert [word for word in words if "$" in word.replace("$$", "")] == []
+    return [word.replace("$$", "$") for word in words]
+
+
 def check_unit(service: BootService, folder: Path) -> None:
     told = verified(service, folder)
     (line,) = told["Command Line"]
-    command = [
-        word.replace("$$", "$") for word in words(line)
-    ]  # a dump is from before variables are expanded
+    command = expanded(words(line))
     assert command == list(service.command)
     assert told["WorkingDirectory"] == [str(service.fleet.parent)]
     assert set(told["Environment"]) >= {f"{name}={value}" for name, value in service.environment.items()}
@@ -96,7 +100,7 @@ def test_a_python_whose_path_systemd_would_refuse_is_run_by_env(
     python.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(python))
     (line,) = verified(service(), tmp_path)["Command Line"]
-    command = [word.replace("$$", "$") for word in words(line)]
+    command = expanded(words(line))
     assert command == ["/usr/bin/env", *service().command]
 
 
