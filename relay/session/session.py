@@ -196,8 +196,9 @@ class Session:
         acted = self._core.tasks.spawn(work, "acting on the agent's last words")
         await asyncio.wait({acted}, timeout=FAREWELL)
         self._bus.publish(SessionEnding())
-        if self._core.progress.first("session_end"):
+        if not any(note["note"] == "ended" for note in self._core.progress.notes):
             self._core.journal.write("session_end", code=code)
+            self._core.progress.note("ended")
         return acted
 
     async def _part(self, code: int, follower: Follower | None, acted: asyncio.Task[None]) -> None:

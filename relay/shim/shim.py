@@ -153,7 +153,7 @@ class Shim:
         self._session = SessionProcess(self.loop, self._ring, self.terminals, fds, launcher)
         self._session.orders |= {
             "goodbye": lambda: self._goodbye(answered=True),
-            "started": self._let_go,
+            "started": self._session_started,
             "finish": self._finish,
             "keep": self._keep,
             "pause": self._pause,
@@ -359,6 +359,11 @@ class Shim:
             self.loop.later(turn * KILLS, lambda number=number: self._pty.hang_up(number))  # type: ignore[misc]
 
     # Orders of the session.
+
+    def _session_started(self, text: str) -> None:
+        """Let the client go that started a detached agent; one that has ended already says that itself."""
+        if self._end.code is None:
+            self._let_go(text)
 
     def _let_go(self, text: str, code: int | None = None) -> None:
         """Let the client go that started a detached agent. code: the agent's, which has ended."""

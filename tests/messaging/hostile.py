@@ -31,6 +31,9 @@ MB = 1 << 20
 BIG = bytes(MB - 1000)  # the largest payload that the broker takes, but for its topic
 BATCH = 100  # publishes between two looks for their acknowledgements
 
+TRIES = 5
+"""Times that it tries to log in."""
+
 
 class Hostile:
     """Connections of `name`, who has it in for `victim`."""
@@ -48,7 +51,16 @@ class Hostile:
         return found
 
     def login(self, client_id: str = "", *, keep: bool = False) -> socket.socket:
-        """keep: the broker is to keep the mail of `client_id` (MQTT 3.1.1 section 3.1.2.4)."""
+        """keep: the broker is to keep the mail of `client_id` (MQTT 3.1.1 section 3.1.2.4).
+
+        On a busy machine a broker cuts off one who has just come; so this tries again, as relay does.
+        """
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(OSError, EOFError, AssertionError, IndexError, ValueError):
+                return self._login(client_id, keep=keep)
+        return self._login(client_id, keep=keep)
+
+    def _login(self, client_id: str, *, keep: bool) -> socket.socket:
         connection = self.connect()
         login = packets.connect(
             client_id or secrets.token_hex(8), self.credentials.user, self.credentials.password

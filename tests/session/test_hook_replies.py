@@ -114,7 +114,16 @@ class Session:
         own = os.getpid()
         listener = listening(Path(self.path))
         requests = Requests(
-            bus, journal, identity, home, listener, agent="claude", pid=own, terminal_pid=own, restarts=0
+            bus,
+            journal,
+            identity,
+            home,
+            listener,
+            agent="claude",
+            pid=own,
+            terminal_pid=own,
+            restarts=0,
+            shown_to=None,
         )
         for feature in (
             hooks,

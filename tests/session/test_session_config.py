@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from relay.home import Home
+from relay.hooks.trust import Trust
 from session.puppet import Puppet, project, settings
 from support import Relay, session_patch, wait_until
 
@@ -66,7 +68,9 @@ def test_the_persons_own_file_needs_no_trust(relay: Relay) -> None:
 def test_a_mistake_is_said_with_its_line_and_the_session_runs(
     relay: Relay, config: str, line: int, words: str
 ) -> None:
-    folder = project(relay, config)
+    folder = project(relay, config, trust=False)
+    file = folder / "relay.config.py"
+    Trust(Home.from_env(relay.environment)).grant(file, file.read_bytes())  # `relay trust` refuses some
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
     notice = alice.told(words)
     assert notice.startswith(f"{folder}/relay.config.py:{line}: ")

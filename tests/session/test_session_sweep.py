@@ -127,8 +127,9 @@ RELOAD = [
 ]
 END = [
     Step(_SESSION + "Session.exited", in_hand=True),
-    Step(_SESSION + "Session._end"),
+    Step(_SESSION + "Session._hear_out"),
     Step(_SESSION + "Session._act_on_last_words"),
+    Step(_SESSION + "Session._part"),
     Step("relay.features.terminals:Terminals.goodbye"),
     Step(_LINK + "goodbye"),
     Step(_LINK + "done"),
