@@ -75,7 +75,7 @@ def test_an_agent_may_follow_with_pipes(relay: Relay) -> None:
     patch = session_patch(
         "from relay.session.started import Started\n"
         "again = Started.again\n"
-        "Started.again = lambda self, directory: again(self, directory) | {'pipes': [1]}\n"
+        "Started.again = lambda *args, **more: again(*args, **more) | {'pipes': [1]}\n"
     )
     bob = Puppet(relay, "Bob").wrap()
     script = '[ -t 1 ] && kind=terminal || kind=pipe; echo "@relay:Bob I have a $kind"; exec cat'
