@@ -98,7 +98,7 @@ class Settings:
     )
     on_prompt: str = _setting(
         "escalate",
-        "'escalate': when the agent asks for a decision, tell the person in the terminal and on the desktop; "
+        "'escalate': when the agent asks for a decision, tell the user in the terminal and on the desktop; "
         "or 'none'",
         choices=("escalate", "none"),
     )
@@ -161,16 +161,16 @@ class Settings:
     )
     runaway_rate: int = _setting(
         200,
-        "messages from one agent to another in a minute; more are held for the person; 0: any",
+        "messages from one agent to another in a minute; more are held for the user; 0: any",
         most=100_000,
     )
     runaway_depth: int = _setting(
         50,
-        "messages that may lead to one another before the person speaks; more are held; 0: any",
+        "messages that may lead to one another before the user speaks; more are held; 0: any",
         most=100_000,
     )
     runaway_broadcasts: int = _setting(
-        30, "broadcasts of one agent in a minute; more are held for the person; 0: any", most=100_000
+        30, "broadcasts of one agent in a minute; more are held for the user; 0: any", most=100_000
     )
     queue_limit: int = _setting(
         20_000, "messages of one agent that may wait; more are refused; 0: any", most=10_000_000

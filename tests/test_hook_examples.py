@@ -257,7 +257,7 @@ def test_test_feedback_tells_what_the_real_pytest_finds(project: Project) -> Non
 def test_a_tool_that_is_missing_is_told_to_the_person(
     project: Project, without_tools: str, recipe: str, tool: str
 ) -> None:
-    """R79, R81, R82: the person hears how to get it; the agent hears nothing."""
+    """R79, R81, R82: the user hears how to get it; the agent hears nothing."""
     project.path = without_tools
     project.write("halves.py", UNUSED)
     answer = project.wrote(recipe)
@@ -566,7 +566,7 @@ def test_the_guardrail_reads_what_is_long_in_time(piece: str) -> None:
 
 
 def test_the_linter_as_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R70, R81: examples/linter answers with a HookResult; the person is told how many findings there are."""
+    """R70, R81: examples/linter answers with a HookResult; the user is told how many findings there are."""
     need("ruff")
     house = House(tmp_path)
     try:

@@ -294,7 +294,7 @@ def test_keys_longer_than_their_format_are_taken_whole() -> None:
 
 
 def test_values_that_were_given_are_never_forgotten() -> None:
-    """R44: else an agent could print keys of its own until relay wrote the person's down."""
+    """R44: else an agent could print keys of its own until relay wrote the user's down."""
     redactor = Redactor(["swordfish-77"])
     for number in range(MAX_KNOWN + 1):
         redactor.learn(f"{number:012}", "token")

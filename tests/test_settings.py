@@ -45,7 +45,7 @@ def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
 
 
 def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
-    """Both are the person's own: an untrusted project's are not taken."""
+    """Both are the user's own: an untrusted project's are not taken."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
     project = tmp_path / "project"
     for folder in (home.config, project):

@@ -59,5 +59,5 @@ def no_excuses(last_assistant_message, ctx):
         kind, sentence = found
         ctx.inject_message(
             f'You ended with "{sentence}" ({kind}). That is no reason to leave it. Do it now; if it truly '
-            "cannot be done, say what you tried, what happened, and what you need from the person."
+            "cannot be done, say what you tried, what happened, and what you need from the user."
         )

@@ -56,7 +56,7 @@ Every key of a file, all but `name` optional:
 
     [[states]]                    what the screen or the title shows in a state; the highest priority wins
     name        = "permission"    unique in the file; the user's rule replaces a shipped one of its name
-    state       = "prompting"     working | ready | prompting | failed | draft (a text stands in its input)
+    state       = "prompting"     working | ready | prompting | failed | draft (unsent text in its input)
     kind        = "permission"    with prompting: permission | plan_approval | question | other
     priority    = 100
     region      = "bottom 12"     screen | bottom N (rows that are not blank) | title

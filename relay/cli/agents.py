@@ -43,7 +43,7 @@ from relay.features.agent_version import ask
 from relay.home import Home
 from relay.text import count, one_line, visible
 
-_ADVICE = "an agent may not change how its own screen is read. The person can, in a terminal of their own."
+_ADVICE = "an agent may not change how its own screen is read. The user can, in a terminal of their own."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

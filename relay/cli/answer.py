@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("either a CHOICE or --text, not both.")
     home = Home.from_env()
     person_only(
-        home, "answer", "an agent may not answer what agents ask. The person can, outside of the session."
+        home, "answer", "an agent may not answer what agents ask. The user can, outside of the session."
     )
     session = find(home, args.name, args.team)
     asked = session.ask({"op": "question"})

@@ -84,7 +84,7 @@ def moment(text: str) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{text!a} is no time. Write how long ago, such as 30m, 2h or 7d, or a date, such as 2026-07-01"
+            f"not a valid time: {text!a}. Write how long ago (30m, 2h or 7d), or a date (2026-07-01)"
         ) from None
 
 

@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     rights = action(
         "acl",
         "Write the access list and the users of a broker of your own: everybody who has credentials in this "
-        "home. Those of NAMEs are made where they are missing, and the person's, who sends as 'you'.",
+        "home. Those of NAMEs are made where they are missing, and the user's, who sends as 'you'.",
     )
     rights.add_argument("kind", choices=("mosquitto", "nats"), metavar="mosquitto|nats")
     add_team(rights, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
@@ -92,7 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if what := _REFUSED.get(args.action):
-        guard.person_only(home, f"broker {args.action}", f"an agent may not {what}. The person can.")
+        guard.person_only(home, f"broker {args.action}", f"an agent may not {what}. The user can.")
     match args.action:
         case "start":
             endpoint = broker.ensure(home.ensure(), port=args.port, keep=True)

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("--as says who tries the broker: it needs --broker.")
         found = [(check.name, check.result.value, check.detail) for check in all_checks(home, Path.cwd())]
     else:
-        guard.person_only(home, "doctor", "an agent may not try the broker. The person can.")
+        guard.person_only(home, "doctor", "an agent may not try the broker. The user can.")
         from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
 
         home = home.ensure()

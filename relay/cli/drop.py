@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         if args.held:
             person_only(
-                home, "drop", "held messages wait for the person; an agent drops its own, by their ids."
+                home, "drop", "held messages wait for the user; an agent drops its own, by their ids."
             )
             entries = ledger.lookup(ledger.held(sender=args.sender, to=args.to))
         else:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
                 own_only(home, "drop", entry.message.sender, entry.team)
         own, journal = caller(home), Journal(home.journal, "", names.PERSON)
         for entry in entries:
-            ledger.drop(entry.message.id, by="the person" if own is None else own.name)
+            ledger.drop(entry.message.id, by="the user" if own is None else own.name)
             print(_sentence(entry))
             if own is None and not entry.message.state.final:
                 message = entry.message

@@ -3,7 +3,7 @@
 `list` shows the rules that are in force for an agent started here, in firing order, and what is wrong with
 the files; `list NAME` those that a running session uses. `test` runs an event through them. `disable` and
 `enable` switch a rule off and on, by its id or its name, for every session of this home; `reload` has
-sessions read the files anew. The last three are the person's: a wrapped agent may not do them.
+sessions read the files anew. The last three are the user's: a wrapped agent may not do them.
 
 `test` reads the event from standard input: Claude Code's own JSON, or {"event": EVENT, "data": {...}}. It
 prints {"event", "outcome", "matched_rule_count", "warnings", "attachments", ..., "rules": [{"id", "name",
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         case "test":
             return _test(home, args)
     what = f"hooks {args.action}"
-    advice = f"The person can, with `relay {what}` in a terminal."
+    advice = f"The user can, with `relay {what}` in a terminal."
     person_only(home, what, f"an agent may not {args.action} rules. {advice}")
     if args.action != "reload":
         return _switch(home, args, off=args.action == "disable")

@@ -42,7 +42,7 @@ _POLL = 0.2
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="*", help="only these: their ids, or the beginnings")
-    parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the person)")
+    parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the user)")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
     add_team(parser, "only those of this team (default: RELAY_TEAM, else all teams)")
     states = [state.value for state in State]

@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
-    guard.person_only(home, "release", "held messages wait for the person; an agent cannot release them.")
+    guard.person_only(home, "release", "held messages wait for the user; an agent cannot release them.")
     if args.agent is not None or args.account is not None:
         return _supervised(home, args)
     return _messages(home, args)

@@ -239,7 +239,7 @@ def _seconds(text: str) -> float:
         return int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + float(clock[3])
     value = _number(text)
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!a} is no time: give seconds, or minutes as in 1:30.")
+        raise argparse.ArgumentTypeError(f"not a valid time: {text!a}. Give seconds, or minutes as in 1:30.")
     return value
 
 

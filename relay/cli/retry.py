@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         what = f"{short_id(again.id)} is published again"
     elif again.state is State.HELD:
         why = one_line(again.detail or "")
-        print(f"{short_id(again.id)} is held ({why}). The person can `relay release` it.")
+        print(f"{short_id(again.id)} is held ({why}). The user can `relay release` it.")
         return 1
     else:
         what = f"{short_id(entry.message.id)} is sent again to {one_line(again.to)} as {short_id(again.id)}"

@@ -265,7 +265,7 @@ def _for_person(row: Row) -> bool:
 def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     """Return a sentence on a message's state. passing: it will probably change in a moment."""
     if _for_person(row):
-        return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the person reads it."
+        return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the user reads it."
     state = State(row["state"])
     why = None if alone or state.final or state is State.HELD else row.get("obstacle")
     if why:

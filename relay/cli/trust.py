@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
-    advice = "The person can, with `relay trust` in a terminal of their own."
+    advice = "The user can, with `relay trust` in a terminal of their own."
     person_only(home, "trust", f"an agent may not trust files. {advice}")
     code = 0
     for path in [args.file] if args.file else _projects(home):

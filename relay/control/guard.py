@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may ask for."""
 
-_PERSONS = "an agent may not ask for {!a}. The person can, from a terminal outside of the session."
+_PERSONS = "an agent may not ask for {!a}. The user can, from a terminal outside of the session."
 
 OWN = frozenset({"hook"})
 """Operations that nobody but a descendant of the session's own agent may ask for."""
@@ -92,7 +92,7 @@ def person_only(home: Home, operation: str, why: str) -> None:
 def own_only(home: Home, operation: str, sender: str, team: str) -> None:
     """Raise NotAllowed if this process belongs to an agent that did not send the message in question."""
     if (own := caller(home)) is not None and not _is(own, sender, team):
-        why = "a message of somebody else cannot be changed by an agent; the person can do that."
+        why = "a message of somebody else cannot be changed by an agent; the user can do that."
         _refuse(home, own, operation, why)
 
 

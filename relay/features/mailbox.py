@@ -50,7 +50,7 @@ STATES = {
 }
 """The state in the receiver's ledger for each result; a message that was never typed stays stored."""
 
-THE_USER = "the person"
+THE_USER = "the user"
 """The name of the user for agents: `you` would mean the agent."""
 
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0

@@ -38,7 +38,7 @@ AFTERWARDS = 3.0
 """Seconds after a hook's event in which the record may still grow: it lags behind the hooks."""
 
 UNREAD = "What the tool is called with is too long, or nested too deeply, for rules to look at. Give it less."
-FAULT = "The rules for this call could not be asked. The person sees why with relay events."
+FAULT = "The rules for this call could not be asked. The user sees why with relay events."
 """The reasons, for the agent, to refuse a call that could not be put to the rules."""
 
 _INHERITED = frozenset({"qwen", "gemini"})

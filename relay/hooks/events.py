@@ -73,7 +73,7 @@ class ToolPost(HandlerEvent):
 
 @dataclass(frozen=True, slots=True)
 class PromptSubmit(HandlerEvent):
-    """A prompt was submitted to the agent, by the person or by relay."""
+    """A prompt was submitted to the agent, by the user or by relay."""
 
     prompt: str
 

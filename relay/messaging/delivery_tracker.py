@@ -90,7 +90,7 @@ class DeliveryTracker:
             )
             self._bus.publish(MessagesHeld(reason))
             # The agent need not do anything, so this is no reason to wake it.
-            text = f"Your messages to {shown} are held: {first.detail}. The person decides."
+            text = f"Your messages to {shown} are held: {first.detail}. The user decides."
             self._tell(first, text, wakes=False, held=frozenset(names.key(each.to) for each in fresh))
 
     @property

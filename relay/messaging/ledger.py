@@ -198,7 +198,7 @@ class Ledger(LedgerDatabase):
             db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
         return again
 
-    def drop(self, id: str, *, by: str = "the person") -> Message:
+    def drop(self, id: str, *, by: str = "the user") -> Message:
         """Give up message `id`, and return it as it was.
 
         If it waits, it will not be typed; if it is settled, it is no longer listed.  If the broker or another

@@ -72,7 +72,7 @@ CREATE TABLE streams (
     PRIMARY KEY (team, sender_key, to_key, priority)) WITHOUT ROWID;
 CREATE TABLE releases (
     team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL,
-    place INTEGER NOT NULL,            -- of the pair's last message when the person let it go on
+    place INTEGER NOT NULL,            -- of the pair's last message when the user let it go on
     PRIMARY KEY (team, sender_key, to_key)) WITHOUT ROWID;
 """
 

@@ -302,7 +302,7 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
         )
         return _by(shown, Readiness.WORKING, what)
     if shown is not None and shown.state == "draft":
-        return replace(_by(shown, Readiness.WORKING, "a text stands in its input"), draft=True)
+        return replace(_by(shown, Readiness.WORKING, "there is unsent text in its input"), draft=True)
     if shown is not None and shown.state == "failed":
         went_well = any(one.source == "hooks" and one.state == "ready" for one in terminal.evidence)
         if terminal.quiet < FAILURE and not went_well:  # else the error is of an earlier turn

@@ -203,7 +203,7 @@ def test_an_answer_that_comes_half_denies_a_tool_call(path: Path) -> None:
 def test_an_answer_that_cannot_be_read_disturbs_nothing_else(
     path: Path, agent: str, name: NativeName
 ) -> None:
-    """Where nothing is printed for a permission, the agent asks the person."""
+    """Where nothing is printed for a permission, the agent asks the user."""
     for event in (own for own, each in EVENTS[agent].items() if each is name):
         session = FakeSession(path, b" ", b'{"code": 0}\n', leaves=True)
         assert silent(run(path, "decide", event, agent=agent))

@@ -105,7 +105,7 @@ def test_waiting_for_several_names_those_that_were_not_reached(
 
 def test_of_what_is_for_the_person_it_is_said_where_it_is_read(bob: Relay) -> None:
     said = bob("send", "--from", "ci", "you", "hi").stdout
-    assert "is in `relay messages --to you`, where the person reads it." in said
+    assert "is in `relay messages --to you`, where the user reads it." in said
 
 
 def test_what_the_person_released_or_dropped_is_in_the_journal(absent: Relay, home: Path) -> None:
@@ -207,7 +207,7 @@ def test_an_agent_may_not_retry_or_drop_for_others(absent: Relay) -> None:
     for command in ("retry", "drop"):
         done = absent(command, id, env={"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Mallory"}, check=False)
         assert done.returncode == 1
-        assert "by an agent; the person can do that" in done.stderr
+        assert "by an agent; the user can do that" in done.stderr
 
 
 def test_an_unknown_id_is_said(absent: Relay) -> None:

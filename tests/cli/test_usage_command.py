@@ -74,7 +74,7 @@ def test_a_choice_of_entries(filled: Relay) -> None:
     Path(filled.home, "state", "usage.jsonl").write_text("\n".join(old) + "\n{torn\n\n[]\n")
     assert usage(filled, "Alice", "--since", "1h")["agents"][0]["turns"] == 2
     assert "No use matches" in filled("usage", "Zoe").stdout
-    assert "is no time" in filled("usage", "--since", "yesterday", check=False).stderr
+    assert "not a valid time" in filled("usage", "--since", "yesterday", check=False).stderr
 
 
 def test_a_price_that_has_become_known_counts_for_old_turns_too(filled: Relay) -> None:

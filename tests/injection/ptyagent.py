@@ -78,7 +78,7 @@ class PtyAgent(AgentTerminal):
         self.typing: list[str] = []
         self._queued = bytearray()
         self._writing = False
-        self._reserved, self._kept = False, b""  # whether the person's keys are kept, and which were
+        self._reserved, self._kept = False, b""  # whether the user's keys are kept, and which were
         self._last_output = time.monotonic()
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ class PtyAgent(AgentTerminal):
         self._later = 3_600.0
 
     def press(self, keys: bytes) -> None:
-        """The person types."""
+        """The user types."""
         if self._reserved:
             self._kept += keys
             return
@@ -177,7 +177,7 @@ class PtyAgent(AgentTerminal):
         return [str(outcome.result) for _, outcome in self.outcomes]
 
     def rest(self) -> None:
-        """The person has not touched the keyboard for long."""
+        """The user has not touched the keyboard for long."""
         self.injector._user.rest()
         self._publish_output(b"")
 

@@ -1,4 +1,4 @@
-"""The person's draft, from the bytes their terminal sends."""
+"""The user's draft, from the bytes their terminal sends."""
 
 from __future__ import annotations
 

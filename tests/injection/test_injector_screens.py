@@ -182,7 +182,7 @@ def test_a_draft_in_an_input_box_stays_one_whatever_the_program_draws(tmp_path: 
                 agent.press(keys)
                 agent.rest()
                 await agent.shows(keys.decode())
-                await agent.verdict("working", "a text stands in its input")
+                await agent.verdict("working", "there is unsent text in its input")
                 agent.submit("hello")
                 assert agent.injector.obstacle == "you have a half-typed line in it"
             agent.press(b"\x03")

@@ -172,7 +172,7 @@ def test_nothing_overtakes_what_is_being_typed_until_the_agent_says_it_has_it(tm
             (typed,) = re.findall(r"\[relay .*?\[/relay ....\]", agent.everything.decode())
             await agent.hook_tells("quite another prompt")
             assert (await agent.injector.take(ROOM)) == []
-            await agent.hook_tells(f"{typed} and what the person added")
+            await agent.hook_tells(f"{typed} and what the user added")
             assert _ids(await agent.injector.take(ROOM)) == ["2"]
             await agent.ended()
             assert agent.outcomes == [("1", Outcome(Result.INJECTED, "", "typed", "user", "hook"))]

@@ -67,7 +67,7 @@ def test_an_agent_saves_searches_lists_and_forgets(relay: Relay, tmp_path: Path)
 
 
 def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Relay, tmp_path: Path) -> None:
-    """R63: per agent, and shared per team; the same for the person."""
+    """R63: per agent, and shared per team; the same for the user."""
     converse(
         relay, tmp_path / "alice", "Alice", "@memory:save The mat hides a key", "@memory:share The vault too"
     )

@@ -40,7 +40,7 @@ def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
 
 @pytest.fixture(autouse=True)
 def quiet_event_loop(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """What asyncio logs as an error would stand on the person's terminal."""
+    """What asyncio logs as an error would stand on the user's terminal."""
     yield
     said = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
     assert said == []

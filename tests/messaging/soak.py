@@ -51,7 +51,7 @@ RATE = 25.0  # messages a second of each agent
 BROADCASTS, HURRIED, REJECTED = 0.02, 0.05, 0.02
 """The shares of messages to everybody, of those given up after HURRY, of those that cannot be typed."""
 HURRY = 1.0  # seconds
-DROPPED = 0.05  # the chance that the person drops a waiting message, each time something is killed
+DROPPED = 0.05  # the chance that the user drops a waiting message, each time something is killed
 SETTLE_SECONDS = 90.0  # after the last kill; the longest pause between two tries is a minute
 
 UNLIMITED = Limits(rate=0, depth=0, broadcasts=0, queue=0)
@@ -145,7 +145,7 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
         try:
             await client.injecting(message.id)
         except MessageRefused:
-            return  # the person was faster
+            return  # the user was faster
         await asyncio.sleep(chance.uniform(0.0, 0.01))
         if chance.random() < REJECTED:
             await client.settle(message.id, State.REJECTED, "it is a shell")
@@ -371,7 +371,7 @@ class Soak:
         return None
 
     def _drop(self) -> None:
-        """What the person may do at any time."""
+        """What the user may do at any time."""
         with Ledger(self._home.ledger) as ledger:
             waiting = [e.message for e in ledger.messages() if e.message.state in WAITING]
             if waiting:

@@ -78,7 +78,7 @@ def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
 
 
 def test_whose_login_is_refused_can_read_why_his_messages_wait(home: Home, tmp_path: Path) -> None:
-    """The person has no session that could be told; the others of the home go on."""
+    """The user has no session that could be told; the others of the home go on."""
     agents = [broker.credentials(home, "default", name) for name in ("Alice", "Bob")]
     files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
 

@@ -126,7 +126,7 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
 def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The person has no session: others of the home publish, and hear that the member is back."""
+    """The user has no session: others of the home publish, and hear that the member is back."""
     monkeypatch.setattr(outgoing, "LOOK", 3600.0)
     monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
 

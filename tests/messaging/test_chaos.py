@@ -242,7 +242,7 @@ def test_any_two_at_any_step(stage: Stage, point: Point, when: When, pair: str) 
 def test_who_carries_the_mail_of_another_may_be_killed_at_any_step(
     home: Home, far: Home, point: Point, when: When
 ) -> None:
-    """The person has no session: Alice's publishes for them."""
+    """The user has no session: Alice's publishes for them."""
     stage = Stage(home, far)
     try:
         for body in BODIES:

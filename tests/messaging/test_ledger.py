@@ -228,7 +228,7 @@ def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Led
 
 
 def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
-    """The receiver's session holds it already when the person drops it."""
+    """The receiver's session holds it already when the user drops it."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.drop(sent.id)

@@ -1,4 +1,4 @@
-"""The runaway guard: what looks like one is held, in order, until the person lets it go or drops it."""
+"""The runaway guard: what looks like one is held, in order, until the user lets it go or drops it."""
 
 from __future__ import annotations
 

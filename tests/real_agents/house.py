@@ -40,7 +40,7 @@ class Wrapped:
         self.command = list(command)
         self.work = house.relay.home / name / "work"
 
-    # What the person does.
+    # What the user does.
 
     def type(self, text: str) -> None:
         self.terminal.type(text)
@@ -53,7 +53,7 @@ class Wrapped:
         self.terminal.type("\r")
 
     def send(self, text: str, wait: float = 0, *options: str) -> str:
-        """`relay send --wait`: a message of the person's; its state after at most `wait` seconds."""
+        """`relay send --wait`: a message of the user's; its state after at most `wait` seconds."""
         command = [*self.house.relay.command, "send", "--json", "--wait", str(wait), *options, self.name, "-"]
         with subprocess.Popen(
             command,
@@ -164,7 +164,7 @@ class House:
         self._open.close()
 
     def settings(self, **values: str | float | list[str]) -> None:
-        """Write the person's own relay.toml, for agents that are wrapped from now on."""
+        """Write the user's own relay.toml, for agents that are wrapped from now on."""
         path = self.relay.home / "config" / "relay.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))

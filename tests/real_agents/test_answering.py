@@ -1,4 +1,4 @@
-"""Dialogs of real agents: the person hears of them, and answers them with `relay answer`."""
+"""Dialogs of real agents: the user hears of them, and answers them with `relay answer`."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_a_plan_waits_for_approval(house: House, agent: Agent) -> None:
 
 @pytest.mark.agents("claude", "qwen")
 def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
-    """R89, R96, R99: a question is told apart, and is over once the person has answered."""
+    """R89, R96, R99: a question is told apart, and is over once the user has answered."""
     assert agent.question_call is not None
     alice = house.wrap(
         agent,

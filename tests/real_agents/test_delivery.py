@@ -26,7 +26,7 @@ IDLE = 1.0
 """Seconds without output after which an agent counts as idle."""
 
 DEPTH = 4
-"""Messages that may lead to one another before the person speaks."""
+"""Messages that may lead to one another before the user speaks."""
 
 
 def at_work(house: House, agent: Agent, name: str = "Alice") -> Wrapped:
@@ -99,7 +99,7 @@ def test_priorities_decide_what_a_working_agent_hears(house: House, agent: Agent
 
 
 def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Agent) -> None:
-    """The person is told, and lets them go on with `relay release`; nothing is lost or heard twice."""
+    """The user is told, and lets them go on with `relay release`; nothing is lost or heard twice."""
     house.settings(teach="never", runaway_depth=DEPTH)
     alice = house.wrap(agent, "Alice", Rule("begin|once more", "@relay:Bob once more"))
     bob = house.wrap(agent, "Bob", Rule("once more", "@relay:Alice once more"))
@@ -111,7 +111,7 @@ def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Ag
     house.wait(lambda: quiet_with(DEPTH), "the fifth is held")
     # Codex and qwen 0.24.4 ring themselves at the end of a turn.
     notices = lambda: [row["text"] for row in alice.events("notice") if "held" in row["text"]]  # noqa: E731
-    house.wait(notices, "the person is told")
+    house.wait(notices, "the user is told")
     house.wait(lambda: b"\a" in alice.terminal.output, "the bell rings")
     (notice,) = notices()
     assert notice.startswith(f"Alice's messages to Bob are held: {DEPTH + 1} messages led to it")
@@ -174,7 +174,7 @@ def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> Non
 
 
 def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agent: Agent) -> None:
-    """What came beside a draft is in the conversation, although the person presses Esc before the answer."""
+    """What came beside a draft is in the conversation, although the user presses Esc before the answer."""
     never = threading.Event()
     alice = house.wrap(agent, "Alice", Rule("^wait", Step("Slow.", hold=never)))
     alice.type("wait for it")

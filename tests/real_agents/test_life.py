@@ -53,7 +53,7 @@ def test_a_killed_agents_message_is_heard_by_its_successor(house: House, agent: 
 
 
 def test_an_api_that_fails_loses_no_message(house: House, agent: Agent) -> None:
-    """529, which most try again, then 401, which they give up on; the person tries again when it works."""
+    """529, which most try again, then 401, which they give up on; the user tries again when it works."""
     alice = house.wrap(agent, "Alice", Rule("", Step(status=529)))
     alice.say("begin now")
     house.wait(lambda: alice.model.requests, "the model is asked")

@@ -235,7 +235,7 @@ def test_a_failed_tool_fires_its_own_event(house: House, agent: Agent) -> None:
 
 @pytest.mark.agents("claude")
 def test_ask_opens_the_dialog_that_the_person_was_spared(house: House, agent: Agent) -> None:
-    """permissionDecision ask: with the rule's reason; the person's Yes runs the command."""
+    """permissionDecision ask: with the rule's reason; the user's Yes runs the command."""
     hooks = says(
         "PreToolUse", specific("PreToolUse", permissionDecision="ask", permissionDecisionReason=REASON)
     )
@@ -245,7 +245,7 @@ def test_ask_opens_the_dialog_that_the_person_was_spared(house: House, agent: Ag
     alice.becomes("prompting")
     assert not (alice.work / "wanted").exists()
     # claude 2.1.330 takes no key in the first moments of this dialog; a person is told of it later.
-    house.wait(lambda: alice.events("escalated"), "the person is told")
+    house.wait(lambda: alice.events("escalated"), "the user is told")
     alice.type("\r")
     alice.sees("It ran")
     assert (alice.work / "wanted").exists()
@@ -318,7 +318,7 @@ def test_continue_false_after_a_tool_ends_the_turn(house: House, agent: Agent) -
 def test_a_blocked_prompt_is_never_asked(
     house: House, agent: Agent, answer: dict[str, Any], marker: str
 ) -> None:
-    """R24, R39: the model hears nothing of it, the person reads the marker; the next prompt goes through."""
+    """R24, R39: the model hears nothing of it, the user reads the marker; the next prompt goes through."""
     command = f"grep -q forbidden && echo {shlex.quote(json.dumps(answer))}; true"
     hooks: Hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
     alice = house.wrap(agent, "Alice", Rule("allowed", "Gladly."), rules=[written(house, hooks)])

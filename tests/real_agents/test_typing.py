@@ -50,7 +50,7 @@ def test_control_characters_are_not_typed(house: House, agent: Agent) -> None:
 
 
 def test_a_message_waits_for_a_draft_and_leaves_it_whole(house: House, agent: Agent) -> None:
-    """The person's half-typed line is neither lost nor merged with a message."""
+    """The user's half-typed line is neither lost nor merged with a message."""
     alice = house.wrap(agent, "Alice")
     alice.type("half a thou")
     alice.sees("half a thou")
@@ -101,7 +101,7 @@ def test_a_message_while_a_tool_runs_is_heard_once(house: House, agent: Agent) -
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "aider")
 def test_a_permission_dialog_is_never_answered_by_a_message(house: House, agent: Agent) -> None:
-    """The message waits as long as the dialog is open, and is heard once the person has refused."""
+    """The message waits as long as the dialog is open, and is heard once the user has refused."""
     alice = _asked_permission(house, agent)
     assert alice.send("2 of us say yes, y", wait=HOLDS) == "stored"
     assert alice.state.startswith("prompting")
@@ -159,6 +159,6 @@ def _asked_permission(house: House, agent: Agent) -> Wrapped:
 
 
 def _refuse(alice: Wrapped) -> None:
-    """As the person does."""
+    """As the user does."""
     alice.type("n\r" if alice.agent.name == "aider" else "\x1b")
     alice.house.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")

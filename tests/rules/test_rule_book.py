@@ -49,7 +49,7 @@ def chosen(book: RuleBook, name: str = "Stop", **data: object) -> list[str]:
 
 
 def test_several_files_are_one_set_of_rules_in_firing_order(person: Home, project: Path) -> None:
-    """R14: the person's own, the project's, those named on the command line."""
+    """R14: the user's own, the project's, those named on the command line."""
     write(person.config / "hooks.json", "own", "own 2")
     trust(person, write(project / "hooks.json", "project"))
     named = [write(project / "b.json", "b"), write(project / "a.json", "a")]
@@ -86,7 +86,7 @@ def test_naming_a_file_is_the_persons_word(person: Home, project: Path) -> None:
 
 
 def test_the_nearest_file_of_the_project_counts(person: Home, project: Path) -> None:
-    """R12: upwards to the folder with .git, and not above the person's home folder."""
+    """R12: upwards to the folder with .git, and not above the user's home folder."""
     inner = project / "a" / "b"
     inner.mkdir(parents=True)
     assert find(inner) is None
@@ -226,7 +226,7 @@ def test_what_is_switched_off_is_in_a_private_file(person: Home) -> None:
 def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
     person: Home, project: Path, content: str
 ) -> None:
-    """A guard is not lost, and the person is told."""
+    """A guard is not lost, and the user is told."""
     write(person.config / "hooks.json", "guard")
     person.disabled_rules.write_text(content, "latin-1")
     book = RuleBook.load(person, project)

@@ -200,7 +200,7 @@ def test_a_regex_that_takes_too_long_is_undecided(value: object) -> None:
 
 
 def test_a_regex_lets_other_threads_run() -> None:
-    """R20: the thread of the person's terminal, too."""
+    """R20: the thread of the user's terminal, too."""
     compiled = matcher(CATASTROPHE, EVENTS["PreToolUse"])
     event = RuleEvent("PreToolUse", {"tool_name": "a" * 100 + "!"})
     go, ran = threading.Event(), []

@@ -91,7 +91,7 @@ class Puppet:
         return [e for e in entries if e["name"] == self.name and event in ("", e["event"])]
 
     def told(self, words: str) -> str:
-        """Wait until the person of this agent was told `words`; the whole notice."""
+        """Wait until the user of this agent was told `words`; the whole notice."""
         found = wait_until(
             lambda: [
                 text
@@ -146,7 +146,7 @@ def project(relay: Relay, config: str, *, trust: bool = True) -> Path:
 
 
 def settings(relay: Relay, text: str) -> None:
-    """The person's own relay.toml."""
+    """The user's own relay.toml."""
     path = relay.home / "config" / "relay.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

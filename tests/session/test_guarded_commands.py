@@ -136,7 +136,7 @@ def test_a_daemon_of_an_agent_is_refused_what_is_the_persons(
     relay = user(relay)
     Puppet(relay, "Bob").wrap()
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
-        (message,) = post(ledger, "default", "you", "Bob", "from the person")
+        (message,) = post(ledger, "default", "you", "Bob", "from the user")
     for name in ("relay.config.py", "new.toml"):
         (tmp_path / name).write_text("x = 1\n")
     commands = {command.format(id=message.id): words for command, words in REFUSED.items()}

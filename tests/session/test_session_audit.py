@@ -1,4 +1,4 @@
-"""What is written down of each injection, and what the person is told (R71, R72, R75, R79, R80)."""
+"""What is written down of each injection, and what the user is told (R71, R72, R75, R79, R80)."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> Non
     asked = entry(relay, "I should look again")
     assert (asked["injection_role"], asked["delivered_role"]) == ("assistant", "user")
     sent = entry(relay, "my token is")
-    assert (sent["message_id"], sent["sender"]) == (message["id"], "the person")
+    assert (sent["message_id"], sent["sender"]) == (message["id"], "the user")
     assert SECRET not in sent["text"]
     noted = wait_until(lambda: [e for e in entries(relay) if e.get("hook_event") == "message_received"])
     assert noted[0]["hook_name"]
@@ -296,7 +296,7 @@ def test_two_hooks_of_one_event_come_in_one_reply_and_each_is_in_the_audit(relay
 
 
 def test_a_turn_of_an_agent_with_hooks_has_a_budget_of_its_own(relay: Relay) -> None:
-    """R76, R77: over it the person is told once, and again in the next turn; the agent gets all of it."""
+    """R76, R77: over it the user is told once, and again in the next turn; the agent gets all of it."""
     settings(relay, "injection_budget = 100\n")
     claude = Claude(relay).wrap(cwd=project(relay, TWO))
     claude.fire("SessionStart", source="startup")

@@ -52,7 +52,7 @@ def test_a_budget_of_nothing_is_none() -> None:
 
 
 def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
-    """R76: the person is warned, the audit says so, the agent gets it; messages do not count."""
+    """R76: the user is warned, the audit says so, the agent gets it; messages do not count."""
     settings(relay, "injection_budget = 10\n")
     folder = project(relay, LOUD)
     alice = Puppet(relay, "Alice").wrap(cwd=folder)

@@ -35,7 +35,7 @@ def test_who_has_joined_hears_it_and_the_sender_does_not(relay: Relay) -> None:
         ("Alice", "ops", "injected"),
         ("Bob", "ops", "injected"),
     ]
-    alice.hears_exactly(("the person in #ops", "Well done"))
+    alice.hears_exactly(("the user in #ops", "Well done"))
     relay("leave", "-n", "Bob", "ops")
     carol.say("@relay:#ops Bob is gone")
     alice.hears("Bob is gone")
@@ -66,7 +66,7 @@ def test_a_member_that_was_away_hears_what_it_missed(relay: Relay) -> None:
     bob.wrap()
     wait_until(lambda: len(bob.texts()) == 3, message=lambda: f"{bob.texts()}\n{bob.log()}")
     assert [text for who, text in bob.texts() if who == "Alice in #ops"] == ["first", "second"]
-    wait_until(lambda: ("the person in #dev", "third") in bob.texts())
+    wait_until(lambda: ("the user in #dev", "third") in bob.texts())
     wait_until(lambda: {row["state"] for row in messages(relay)} == {"injected"})
 
 

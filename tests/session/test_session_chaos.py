@@ -162,7 +162,7 @@ def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_els
     wait_until(lambda: sorted(m["state"] for m in messages(relay)) == ["injected", "rejected"])
     bob.say("\nNo answer; going on.")
     relay("send", "--wait", "30", "Bob", "later")
-    bob.hears_exactly(("the person", "later"))
+    bob.hears_exactly(("the user", "later"))
 
 
 def test_what_was_sent_to_a_name_that_has_gone_is_seen_and_sent_to_the_new_one(relay: Relay) -> None:

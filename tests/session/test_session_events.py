@@ -61,7 +61,7 @@ async def second(event, ctx):
         "--ready", "@memory:save the mat hides a key\n", cwd=folder, options=("--task", "tidy up")
     )
     alice.hears("Saved to memory")
-    alice.hears("from the person] mail")
+    alice.hears("from the user] mail")
     assert [text for _, text in alice.texts()][:3] == ["You are on call.", "Be brief.", "The task is tidy up"]
     assert [source.partition(",")[0] for source, _ in alice.texts()][:3] == [
         "hook first (on session_start)",
@@ -252,11 +252,11 @@ from relay import HookResult, pattern
 
 @pattern("warn")
 def warn(target, message, ctx):
-    return HookResult("inject_context", "for the agent", user_message="for the person", stop=True)
+    return HookResult("inject_context", "for the agent", user_message="for the user", stop=True)
 """,
     )
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
     alice.say("@warn:x y")
     alice.hears("for the agent")
-    assert alice.told("for the person") == "warn (@warn): for the person"
-    assert "for the person" not in alice.heard
+    assert alice.told("for the user") == "warn (@warn): for the user"
+    assert "for the user" not in alice.heard

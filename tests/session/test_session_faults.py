@@ -62,7 +62,7 @@ def refusal(channel: socket.socket) -> None:
 
 
 def runs_on_and_ends(alice: Puppet) -> None:
-    alice.say("@memory:save the agent runs on\n@relay:you and writes to the person")
+    alice.say("@memory:save the agent runs on\n@relay:you and writes to the user")
     alice.hears("Saved to memory")
     alice.relay("stop", alice.name)
     assert ps(alice.relay) == []
@@ -150,7 +150,7 @@ def test_a_bus_that_cannot_begin_is_had_as_soon_as_it_can(relay: Relay) -> None:
     lock.rmdir()
     wait_until(lambda: any("connected to" in e["status"] for e in alice.events("bus")))
     relay("send", "--wait", "20", "Alice", "welcome")
-    wait_until(lambda: ("the person", "welcome") in alice.texts())
+    wait_until(lambda: ("the user", "welcome") in alice.texts())
     runs_on_and_ends(alice)
 
 

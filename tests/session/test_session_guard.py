@@ -51,7 +51,7 @@ def test_an_agent_may_not_stop_sessions(relay: Relay, tmp_path: Path, line: str)
     Puppet(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, line)
     assert agent.code == 1
-    assert "an agent may not ask for 'stop'. The person can" in agent.out + agent.err
+    assert "an agent may not ask for 'stop'. The user can" in agent.out + agent.err
     assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
     assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "stop"]
 
@@ -61,7 +61,7 @@ def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None
     Puppet(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, "relay reload Bob")
     assert agent.code == 1
-    assert "an agent may not ask for 'reload'. The person can" in agent.out + agent.err
+    assert "an agent may not ask for 'reload'. The user can" in agent.out + agent.err
     assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "reload"]
 
 
@@ -109,7 +109,7 @@ def test_an_agent_may_not_trust_files(relay: Relay, tmp_path: Path, hidden: bool
 def test_an_agent_may_not_retry_or_drop_what_others_sent(relay: Relay, tmp_path: Path, command: str) -> None:
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
         ledger.registry.register("default", "Bob")
-        (message,) = post(ledger, "default", "you", "Bob", "from the person")
+        (message,) = post(ledger, "default", "you", "Bob", "from the user")
         agent = Agent(relay, tmp_path, f"relay {command} {message.id}")
         assert agent.code == 1
         assert "a message of somebody else cannot be changed by an agent" in agent.err
@@ -177,13 +177,13 @@ def test_an_agent_may_not_act_as_another(
 
 
 def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
-    """Its agent's process id may be anybody's today, such as that of the person's shell."""
+    """Its agent's process id may be anybody's today, such as that of the user's shell."""
     claim = relay.home / "run" / "sessions" / "default" / "gone.lock"
     claim.parent.mkdir(parents=True)
     claim.write_text(str(os.getpid()))
     bob = Puppet(relay, "Bob").wrap()
-    relay("send", "Bob", "from the person")
-    bob.hears("from the person] from the person")
+    relay("send", "Bob", "from the user")
+    bob.hears("from the user] from the user")
 
 
 def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path
 
 
 def test_the_persons_own_handlers_may_do_it_too(relay: Relay) -> None:
-    """They are the person's code, though their processes descend from a session."""
+    """They are the user's code, though their processes descend from a session."""
     folder = project(
         relay,
         f"""

@@ -271,8 +271,8 @@ def test_only_what_the_agent_does_next_proves_a_continuation(relay: Relay, follo
 
 
 def test_a_message_waits_for_a_turn_and_not_for_the_start(relay: Relay) -> None:
-    """The start of a session is no turn: what it carried, nobody would read until the person speaks; and
-    claude forgets a prompt that the person takes back, with all that it carried."""
+    """The start of a session is no turn: what it carried, nobody would read until the user speaks; and
+    claude forgets a prompt that the user takes back, with all that it carried."""
     claude = Claude(relay).wrap()
     relay("send", claude.name, "are you there?")
     wait_until(lambda: [message["state"] for message in messages(relay)] == ["stored"])

@@ -45,7 +45,7 @@ def test_a_new_run_never_gets_mail_of_the_last_one_whose_senders_are_told(relay:
     """U2."""
     alice, first = Puppet(relay, "Alice").wrap(), run(relay, "--busy")
     alice.say(f"@relay:{RUN} for the first")
-    relay("send", RUN, "from the person")
+    relay("send", RUN, "from the user")
     are(relay, "stored")
     first.exit()
     heard = alice.hears("is rejected")
@@ -59,9 +59,9 @@ def test_a_new_run_never_gets_mail_of_the_last_one_whose_senders_are_told(relay:
     assert len(messages(relay)) == 2
     second = run(relay)
     relay("send", "--wait", "60", RUN, "for the second")
-    second.hears_exactly(("the person", "for the second"))
+    second.hears_exactly(("the user", "for the second"))
     alice.say(f"@relay:{RUN} also for the second")
-    second.hears_exactly(("the person", "for the second"), ("Alice", "also for the second"))
+    second.hears_exactly(("the user", "for the second"), ("Alice", "also for the second"))
 
 
 def test_a_new_run_does_not_hear_what_became_of_what_the_last_one_sent(relay: Relay) -> None:
@@ -138,7 +138,7 @@ def test_a_session_that_is_killed_as_the_run_ends_is_followed_by_one_that_ends_i
     second = run(relay)
     assert {row["detail"] for row in are(relay, "rejected")} == {f"{RUN} has ended"}
     relay("send", "--wait", "60", RUN, "for the second")
-    second.hears_exactly(("the person", "for the second"))
+    second.hears_exactly(("the user", "for the second"))
 
 
 def test_an_agent_with_a_name_of_its_own_finds_its_mail_in_its_folder_only(relay: Relay) -> None:
@@ -156,7 +156,7 @@ def test_an_agent_with_a_name_of_its_own_finds_its_mail_in_its_folder_only(relay
     bob = Puppet(relay, "Bob").wrap(cwd=folders[1])
     bob.told(f"2 messages for the agent of this name in {folders[0]} wait for that one")
     relay("send", "--wait", "60", "Bob", "for two")
-    bob.hears_exactly(("the person", "for two"))
+    bob.hears_exactly(("the user", "for two"))
     assert [row["state"] for row in messages(relay)] == ["stored", "queued", "injected"]
     bob.exit()
     gone(relay, "Bob")
@@ -164,7 +164,7 @@ def test_an_agent_with_a_name_of_its_own_finds_its_mail_in_its_folder_only(relay
     (bob.folder / "heard").unlink()
     bob = Puppet(relay, "Bob").wrap(cwd=folders[0])
     are(relay, "injected")
-    assert sorted(bob.texts()) == [("the person", "queued for one"), ("the person", "stored for one")]
+    assert sorted(bob.texts()) == [("the user", "queued for one"), ("the user", "stored for one")]
 
 
 def test_a_broadcast_goes_to_who_is_there_and_says_to_how_many(relay: Relay) -> None:
@@ -216,4 +216,4 @@ def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Rel
     hold.unlink()
     os.kill(row["pid"], signal.SIGCONT)
     bob.hears("hello again")
-    wait_until(lambda: sorted(bob.texts()) == [("Alice", "hello again"), ("the person", "hello")])
+    wait_until(lambda: sorted(bob.texts()) == [("Alice", "hello again"), ("the user", "hello")])

@@ -1,4 +1,4 @@
-"""The person at the terminal: what they type is theirs, and what they must know they are told."""
+"""The user at the terminal: what they type is theirs, and what they must know they are told."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Terminals:
     def __call__(
         self, name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = ()
     ) -> tuple[Puppet, pexpect.spawn[bytes]]:
-        """The puppet, whose session is running, and the person's side."""
+        """The puppet, whose session is running, and the user's side."""
         puppet = Puppet(self.relay, name)
         person = self.spawn(puppet, *arguments, options=options, cwd=cwd)
         wait_until(lambda: (puppet.folder / "heard").exists() and puppet.events("session_start"))
@@ -84,14 +84,14 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> 
     assert first == "hello world"
     (message,) = messages(relay)
     mark = message["id"][:ID_SHOWN]
-    assert second == f"[relay {mark} from the person] from a peer [/relay {mark}]"
+    assert second == f"[relay {mark} from the user] from a peer [/relay {mark}]"
 
 
 def test_what_the_person_types_never_fires(relay: Relay, attached: Terminals) -> None:
     bob = Puppet(relay, "Bob").wrap()
     alice, person = attached("Alice")
-    person.send(b"@relay:Bob typed by the person\r")
-    alice.hears("typed by the person")
+    person.send(b"@relay:Bob typed by the user\r")
+    alice.hears("typed by the user")
     alice.say("@relay:Bob said by the agent")
     bob.hears("[/relay")
     bob.hears_exactly(("Alice", "said by the agent"))
@@ -100,10 +100,10 @@ def test_what_the_person_types_never_fires(relay: Relay, attached: Terminals) ->
 
 def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Terminals) -> None:
     bob = Puppet(relay, "Bob").wrap()
-    _, person = attached("Alice", "--reply", "typed", "@relay:Bob typed by the person\n")
-    person.send(b"@relay:Bob typed by the person\r")
+    _, person = attached("Alice", "--reply", "typed", "@relay:Bob typed by the user\n")
+    person.send(b"@relay:Bob typed by the user\r")
     bob.hears("[/relay")
-    bob.hears_exactly(("Alice", "typed by the person"))
+    bob.hears_exactly(("Alice", "typed by the user"))
 
 
 def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Terminals) -> None:
@@ -144,7 +144,7 @@ def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Terminals) -> No
 
 
 def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Terminals) -> None:
-    """Not a byte can be written to a file: each store says so, and what the person sees is untouched."""
+    """Not a byte can be written to a file: each store says so, and what the user sees is untouched."""
     puppet = Puppet(relay, "Alice")
     (puppet.folder / "heard").symlink_to("/dev/null")
     person = attached.spawn(

@@ -197,5 +197,5 @@ def test_an_agent_may_not_restart_anybody(relay: Relay, tmp_path: Path, command:
     Puppet(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, LISTENING + command)
     assert agent.code == 1
-    assert "an agent may not ask for 'restart'. The person can" in agent.out + agent.err
+    assert "an agent may not ask for 'restart'. The user can" in agent.out + agent.err
     assert {row["restarts"] for row in ps(relay)} == {0}

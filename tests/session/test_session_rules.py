@@ -18,7 +18,7 @@ from support import Relay, wait_until
 
 
 def rules(relay: Relay, **handlers: Any) -> Path:
-    """The person's own hooks.json: for each event the entries given, or commands for a shell."""
+    """The user's own hooks.json: for each event the entries given, or commands for a shell."""
     path = relay.home / "config" / "hooks.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"hooks": {event: _entries(given) for event, given in handlers.items()}}))
@@ -300,7 +300,7 @@ def test_rules_are_switched_off_and_read_anew_while_a_session_runs(relay: Relay)
 
 def test_rules_named_on_the_command_line_come_last(relay: Relay, tmp_path: Path) -> None:
     """R14: several files are one set of rules."""
-    rules(relay, UserPromptSubmit={"type": "prompt", "prompt": "from the person"})
+    rules(relay, UserPromptSubmit={"type": "prompt", "prompt": "from the user"})
     named = tmp_path / "named.json"
     named.write_text(
         json.dumps({"hooks": {"UserPromptSubmit": [{"type": "prompt", "prompt": "from the file"}]}})
@@ -308,7 +308,7 @@ def test_rules_named_on_the_command_line_come_last(relay: Relay, tmp_path: Path)
     claude = begun(Claude(relay).wrap(options=("--rules", named)))
     (call,) = claude.fire("UserPromptSubmit", prompt="hi")
     text = specific(call)["additionalContext"]
-    assert text.index("from the person") < text.index("from the file")
+    assert text.index("from the user") < text.index("from the file")
 
 
 def test_around_a_plain_program_the_session_tells_rules_what_it_can(relay: Relay, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runaways between real sessions: noticed, held for the person, released or dropped."""
+"""Runaways between real sessions: noticed, held for the user, released or dropped."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
     assert [message["depth"] for message in messages(relay)] == [1, 2, 3, 4, 5, 6, 7]
     assert [message["reply_to"] for message in messages(relay)][1:] == [m["id"] for m in messages(relay)][:-1]
     assert len({message["thread"] for message in messages(relay)[1:]}) == 1
-    alice.hears(
-        "messages to Bob are held: 7 messages led to it since a person last spoke. The person decides."
-    )
+    alice.hears("messages to Bob are held: 7 messages led to it since a person last spoke. The user decides.")
     alice.told("Alice's messages to Bob are held")
     assert "`relay release --all`" in alice.told("`relay drop --held`")
 
@@ -50,7 +48,7 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
     held = messages(relay, "--state", "held")
     assert [message["state"] for message in held] == ["held"]
     assert "is given up" in relay("drop", held[0]["id"]).stdout
-    (bob if held[0]["from"] == "Bob" else alice).hears("dropped by the person")
+    (bob if held[0]["from"] == "Bob" else alice).hears("dropped by the user")
     wait_until(lambda: "held" not in states(relay))
 
 
@@ -77,7 +75,7 @@ def test_the_person_begins_a_new_chain(relay: Relay) -> None:
         (held,) = messages(relay, "--state", "held")
         relay("drop", held["id"])
         wait_until(lambda: "held" not in states(relay))
-        (alice if held["from"] == "Alice" else bob).hears("dropped by the person")
+        (alice if held["from"] == "Alice" else bob).hears("dropped by the user")
 
 
 def test_a_directive_in_a_loop_is_held_by_its_rate_in_its_order(relay: Relay) -> None:
@@ -125,7 +123,7 @@ def test_only_the_person_releases(relay: Relay) -> None:
     inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Alice"}
     for arguments in (("release", "--all"), ("drop", "--held")):
         done = relay(*arguments, env=inside, check=False)
-        assert (done.returncode, "wait for the person" in done.stderr) == (1, True)
+        assert (done.returncode, "wait for the user" in done.stderr) == (1, True)
     assert "Nothing is held." in relay("release", "--all").stdout
     assert "Nothing is held." in relay("drop", "--held").stdout
     assert "say --all" in relay("release", check=False).stderr

@@ -24,8 +24,8 @@ def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> No
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
     alice.say("@relay:Bob no\n+relay:Bob no\n%relay:Bob by the project")
     bob.hears("by the project")
-    bob.say("@relay:Alice no\n+relay:Alice by the person")
-    alice.hears("by the person")
+    bob.say("@relay:Alice no\n+relay:Alice by the user")
+    alice.hears("by the user")
     assert len(bob.texts()) == len(alice.texts()) == 1
 
 

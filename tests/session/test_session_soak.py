@@ -89,5 +89,5 @@ def test_what_cannot_be_explained_is_named(
 
 
 def test_what_an_agent_was_given_is_read_by_its_marks() -> None:
-    heard = "[relay k3f9 from Ada] 7 [/relay k3f9]\n[relay m2xq the person, 14:03:07] 8 [/relay m2xq]\n"
+    heard = "[relay k3f9 from Ada] 7 [/relay k3f9]\n[relay m2xq the user, 14:03:07] 8 [/relay m2xq]\n"
     assert soak.given_to("Bo", heard) == {("Ada", "Bo"): [7], ("you", "Bo"): [8]}

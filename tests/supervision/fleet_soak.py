@@ -39,7 +39,7 @@ DEFAULTS = (
     "backoff = 0.05\nbackoff_max = 0.5\nmax_restarts = 100000\nidle_grace = 3600\nmax_unattended_turns = 0\n"
 )
 PAUSE = 0.25  # seconds between two blows, on average
-TEXT = re.compile(r"\[relay ([\w-]{4,8}) from the person(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
+TEXT = re.compile(r"\[relay ([\w-]{4,8}) from the user(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
 
 Row = dict[str, Any]
 

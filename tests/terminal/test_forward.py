@@ -267,7 +267,7 @@ def read_exactly(fd: int, size: int) -> bytes:
 
 @pytest.mark.parametrize("query", [QUERY, b"\x1b]7501;?\x07"])
 def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes) -> None:
-    """Split at every place, and before the person's terminal, which answers what follows, has seen it."""
+    """Split at every place, and before the user's terminal, which answers what follows, has seen it."""
     person = Person(line)
     for at in range(1, len(query)):
         os.write(line.agent, query[:at])

@@ -1,4 +1,4 @@
-"""Every byte arrives: what the agent writes, and what the person types."""
+"""Every byte arrives: what the agent writes, and what the user types."""
 
 from __future__ import annotations
 

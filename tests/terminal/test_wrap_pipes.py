@@ -85,7 +85,7 @@ def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
 
 
 def test_notices_do_not_go_into_redirected_output(relay: Relay, tmp_path: Path) -> None:
-    (tmp_path / "relay.config.py").write_text("")  # not trusted, of which the person is told
+    (tmp_path / "relay.config.py").write_text("")  # not trusted, of which the user is told
     wait = f"until {RELAY} explain $RELAY_NAME > /dev/null 2>&1; do :; done"
     run = _run(relay, f"relay wrap sh -c '{wait}; echo hi' > out; cat out", cwd=tmp_path)
     assert run.stdout == b"hi\n"

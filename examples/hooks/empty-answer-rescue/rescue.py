@@ -2,7 +2,7 @@
 """Have an agent whose turn ended without a word answer after all.
 
 A reasoning model stops now and then after its last thought.  One question brings the answer; a second time
-in a row is for the person, so nothing is forced once the cap on continuations is reached (at_max_iter).
+in a row is for the user, so nothing is forced once the cap on continuations is reached (at_max_iter).
 """
 
 import json
