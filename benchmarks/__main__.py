@@ -1,4 +1,4 @@
-"""Measure relay beside other programs, print the table, and write it into README.md.
+"""Measure relay beside other programs, print the table, and write it into docs/BENCHMARKS.md.
 
 Each figure is a median of runs that take turns on one machine; docs/BENCHMARKS.md explains them.  Everything
 runs in a temporary home and leaves no process behind.
@@ -16,7 +16,7 @@ from benchmarks import footprint, hooks, injections, keys, messages, output, tab
 from benchmarks.bench import Bench, bench
 from benchmarks.table import Figure
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
 
 
 ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name:<14} {(measure.__doc__ or '').strip()}")
         return 0
     names = options.only or list(ROWS)
-    target = options.write or (None if options.only or options.quick else README)
+    target = options.write or (None if options.only or options.quick else PAGE)
     figures, failures = run(names, options.quick)
     machine = table.machine()
     print(f"\n{table.plain(figures)}\n\n{machine}")
@@ -82,7 +82,10 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=list(ROWS), metavar="ROW", help="only this row")
     parser.add_argument("--quick", action="store_true", help="fewer and smaller runs")
     parser.add_argument(
-        "--write", type=Path, metavar="FILE", help="where to write (default: README.md, of a whole run)"
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="where to write (default: docs/BENCHMARKS.md, of a whole run)",
     )
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""The figures, as a table on the terminal and in README.md."""
+"""The figures, as a table on the terminal and in docs/BENCHMARKS.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plain(figures: Sequence[Figure]) -> str:
 
 
 def markdown(figures: Sequence[Figure], machine: str) -> str:
-    """Return the table for README.md, without its markers."""
+    """Return the table for docs/BENCHMARKS.md, without its markers."""
     rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(figure.cells() for figure in figures)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([*lines, "", f"{machine} Made by `make bench`."])

@@ -19,6 +19,13 @@ from support import Relay
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")])
 SOURCES = sorted((ROOT / "relay").rglob("*.py"))
+TRANSLATED = re.compile(
+    r"Nothing is to be mended|Lend your terminal|Hear no longer|is the mend that is left"
+    r"|in one that draws it rings|Two that do the same work|without them it would be another"
+    r"|is no time\b(?! zone)|is none of its options|a text stands in|\bthe person\b",
+    re.IGNORECASE,
+)
+"""Phrases that were translated from another language; CONTRIBUTING.md has what to write instead."""
 NAMESPACES = sorted({path.stem for path in (ROOT / "relay" / "builtin").glob("*.py")} - {"__init__"})
 
 
@@ -33,9 +40,9 @@ def rows(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_is_in_the_help_and_in_the_readmes_table(command: str) -> None:
+def test_each_command_is_in_the_help_and_in_the_table_of_commands(command: str) -> None:
     assert re.search(rf"^  {command}\b +\w", overview(), re.MULTILINE)
-    assert any(f"`relay {command}" in row for row in rows(page("README.md")))
+    assert any(f"`relay {command}" in row for row in rows(page("docs/COMMANDS.md")))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -84,3 +91,16 @@ def test_each_example_is_listed() -> None:
     for path in (ROOT / "examples").iterdir():
         if path.name not in {"README.md", "__pycache__"}:
             assert f"`{path.name}{'/' if path.is_dir() else ''}`" in listed, path.name
+
+
+def test_the_readme_is_an_introduction() -> None:
+    """Tables of states, figures, commands and caveats are pages of their own."""
+    assert len(page("README.md").split()) <= 900
+
+
+@pytest.mark.parametrize(
+    "path", [*PAGES, *SOURCES, ROOT / "config" / "lesson.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_no_phrase_that_reads_as_translated_comes_back(path: Path) -> None:
+    if path.name != "CONTRIBUTING.md":  # it names some of them
+        assert TRANSLATED.findall(path.read_text(encoding="utf-8")) == []

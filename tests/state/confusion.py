@@ -1,7 +1,7 @@
 """How often the shipped profiles are right: recordings and rendered screens of real agents, by state.
 
-    python tests/state/confusion.py            prints the table of the README and each miss
-    python tests/state/confusion.py --write    puts it into the README
+    python tests/state/confusion.py            prints the table of docs/AGENTS.md and each miss
+    python tests/state/confusion.py --write    puts it into that page
 
 A screen is `patterns/screens/AGENT/STATE-WHAT.txt`, of a dialog `prompting-KIND-WHAT.txt`: what an agent's
 terminal showed, with its title in a first line `# title: ...`.  A recording's instants are in its
@@ -25,7 +25,7 @@ from relay.recording.asciicast import Cast
 from relay.state.readiness import Verdict
 
 TESTS = Path(__file__).parent.parent
-README = TESTS.parent / "README.md"
+PAGE = TESTS.parent / "docs" / "AGENTS.md"
 BEGIN, END = "<!-- states:begin -->", "<!-- states:end -->"
 STATES = ("ready", "working", "prompting", "failed")
 _NOWHERE = Home(Path("/nonexistent"), Path("/nonexistent"), Path("/nonexistent"))
@@ -79,7 +79,7 @@ def cases() -> list[Case]:
 
 
 def table(found: list[Case]) -> str:
-    """The table of the README: rows are agents and what they did, columns what relay said."""
+    """The table of docs/AGENTS.md: rows are agents and what they did, columns what relay said."""
     lines = ["| agent | was | seen | " + " | ".join(f"said {state}" for state in STATES) + " |"]
     lines.append("|---|---|" + "---:|" * (len(STATES) + 1))
     agents = sorted({case.agent for case in found})
@@ -107,9 +107,9 @@ def main() -> None:
             kind = f"({verdict.kind})" if verdict.kind else ""
             print(f"{case.agent} {case.name}: said {verdict.state}{kind}; {verdict.reason}")
     if "--write" in sys.argv:
-        text = README.read_text("utf-8")
+        text = PAGE.read_text("utf-8")
         before, rest = text.split(BEGIN)
-        README.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{rest.split(END)[1]}", "utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{rest.split(END)[1]}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The states of real agents by the shipped profiles: recordings, rendered screens, and the README."""
+"""The states of real agents by the shipped profiles: recordings, rendered screens, and their page."""
 
 from __future__ import annotations
 
 from functools import cache
 
 import pytest
-from confusion import BEGIN, END, README, Case, cases, table
+from confusion import BEGIN, END, PAGE, Case, cases, table
 
 from relay.state.readiness import Readiness
 
@@ -47,5 +47,5 @@ def test_every_agent_was_seen_in_every_state_that_matters(agent: str) -> None:
 
 def test_the_table_in_the_readme_is_this_one() -> None:
     """`python tests/state/confusion.py --write` brings it up to date."""
-    text = README.read_text("utf-8")
+    text = PAGE.read_text("utf-8")
     assert text.partition(BEGIN)[2].partition(END)[0].strip() == table(found())
