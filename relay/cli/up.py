@@ -26,6 +26,7 @@ from relay.errors import WorktreeError
 from relay.home import Home
 from relay.names import key
 from relay.supervision import fleet_file, worktree
+from relay.supervision.due import due
 from relay.supervision.fleet import Condition, Fleet, FleetAgent
 from relay.supervision.plan import PlanStep, Standing, plan
 from relay.supervision.records import AgentRecord, Records
@@ -41,8 +42,8 @@ _SAID = {
     "changed": "runs as the file had it before; `relay down {}` and `relay up {}` apply the changes",
     "stopped": "was stopped by you; `relay up {}` starts it",
     "down": "is to stay down; `relay up {}` starts it",
-    "scheduled": "has a schedule, which nothing starts yet; `relay up {}` starts it now",
-    "full": "is not started: max_running agents run; `relay up` starts it when fewer do",
+    "scheduled": "is started by its schedule; `relay up {}` starts it now",
+    "full": "waits: max_running agents run",
 }
 
 
@@ -50,6 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--wait", action="store_true", help="wait until each has become ready, or has ended")
+    parser.add_argument(
+        "--due", action="store_true", help="start only what waits for its schedule or for room, as relay does"
+    )
     parser.add_argument(
         "--fresh", action="store_true", help="begin new conversations, with the first prompts"
     )
@@ -65,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
     person_only(home, "up", "an agent may not start a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
     upstart = _Upstart(home, fleet, quiet=args.json, fresh=args.fresh, boot=args.boot)
+    if args.due:
+        args.names = upstart.due()
+        if not args.names:
+            return 0
     if args.dry_run:
         for step in plan(fleet, upstart.standings(), args.names, others=upstart.others()):
             upstart.tell(step)
@@ -103,6 +111,8 @@ class _Upstart:
                 if step.kind not in {"start", "wait"} and step.agent not in told | set(self._started):
                     told.add(step.agent)
                     self.tell(step)
+                    if step.kind in {"scheduled", "full"}:
+                        self._queue(step)
             for step in due:
                 if not first:
                     time.sleep(self._fleet.start_interval)  # logins race
@@ -176,6 +186,27 @@ class _Upstart:
                 reached=_reached(session, record),
             )
         return found
+
+    def due(self) -> list[str]:
+        """Return the agents that are to start now by the clock, or as there is room again."""
+        records = {key(record.name): record for record in self._records.all(self._fleet.team)}
+        return due(self._fleet, records, self._sessions(), time.time())
+
+    def _queue(self, step: PlanStep) -> None:
+        """Note that an agent is wanted, and waits for its schedule or for room."""
+        agent, now, scheduled = self._fleet.agents[step.agent], time.time(), step.kind == "scheduled"
+
+        def queue(record: AgentRecord) -> AgentRecord:
+            known = {Phase.QUEUED, *ENDED} if scheduled else {Phase.QUEUED}
+            if record.phase in known and record.wanted == "up" and record.scheduled:
+                return record
+            about = {"cwd": str(agent.cwd), "command": agent.command, "fleet": agent.supervision.fleet}
+            why = "it waits for its schedule" if scheduled else "max_running agents run"
+            queued = record.enter(Phase.QUEUED, now, why, **about)
+            since = record.scheduled or now
+            return replace(queued, wanted="up", by="up", supervised=True, scheduled=since)
+
+        self._records.change(self._fleet.team, step.agent, queue)
 
     def _sessions(self) -> dict[str, SessionInfo]:
         return {key(session.name): session for session in live(self._home, self._fleet.team)}

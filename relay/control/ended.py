@@ -37,7 +37,7 @@ def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) ->
 
 def as_session(home: Home, record: AgentRecord) -> SessionInfo:
     """Return an agent that has ended as `relay ps -a` lists it."""
-    over = record.phase in ENDED or record.phase is Phase.HELD
+    over = record.phase in ENDED | {Phase.HELD, Phase.QUEUED}
     return SessionInfo(
         record.name,
         record.team,

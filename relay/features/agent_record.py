@@ -58,8 +58,9 @@ class AgentRecordWriter:
             conversation = before.conversation if self._resumes else None
             starting = replace(first, task_given=given, conversation=conversation)
             if not first.restarts:
-                return starting
-            return replace(starting, exit_code=before.exit_code, history=before.history)
+                return replace(starting, scheduled=first.at)
+            code, history, scheduled = before.exit_code, before.history, before.scheduled
+            return replace(starting, exit_code=code, history=history, scheduled=scheduled)
 
         self._change(begun)
 

@@ -40,6 +40,7 @@ from relay.features.directive_log import DirectiveLog
 from relay.features.escalation import Bell, Escalation
 from relay.features.failure_watch import FailureWatch
 from relay.features.first_prompt import FirstPrompt
+from relay.features.fleet_keeper import FleetKeeper
 from relay.features.gate_runner import GateRunner
 from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
@@ -541,6 +542,9 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "supervisor": _supervisor,
     "first prompt": _first_prompt,
+    "fleets": lambda core: (
+        FleetKeeper(core.bus, core.journal, core.started.home) if _supervision(core).fleet else None
+    ),
     "turn outcome": lambda core: (
         TurnOutcome(core.bus, core.agent.terminal, known=core.setup.knows_agent)
         if _supervision(core).attends

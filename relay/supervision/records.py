@@ -37,6 +37,7 @@ class AgentRecord:
     restarts:    the agents before this one under the same shim.
     next_try:    when it is started again, in seconds since the epoch; None: it is not.
     note:        what follows, in words; "" if nothing does.
+    scheduled:   since when its schedule counts: its last start, or when `relay up` saw it first.
     history:     what the next decision about a restart goes by.
     supervised:  it is restarted by itself.
     task_given:  its first prompt was given to it.
@@ -64,6 +65,7 @@ class AgentRecord:
     history: RestartHistory = field(default_factory=RestartHistory)
     supervised: bool = False
     task_given: bool = False
+    scheduled: float = 0.0
     session: str = ""
     conversation: Mapping[str, Any] | None = None
 

@@ -13,6 +13,9 @@ from cronsim import CronSim, CronSimError
 
 Overlap = Literal["skip"]
 
+MISSED = 300.0
+"""Seconds after which a start that nobody was there for is missed."""
+
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(?:[0-9]{1,9}[smhd])+")
 
@@ -45,6 +48,17 @@ class Schedule:
         zone = zone_of(self.timezone)
         starts = CronSim(self.cron, datetime.fromtimestamp(moment, zone))
         return next((at for start in starts if (at := start.timestamp()) > moment), math.inf)
+
+    def due(self, since: float, now: float) -> bool:
+        """Return True if a start is due at `now`, in seconds since the epoch.
+
+        since: of the last start, or of the schedule's beginning. A start that was due more than MISSED ago
+        is made up for with `catch_up` only.
+        """
+        if self.every:
+            late = (now - since) % self.every if now - since >= self.every else math.inf
+            return late <= MISSED or (self.catch_up and late < math.inf)
+        return self.next_after(since if self.catch_up else max(since, now - MISSED)) <= now
 
 
 def duration(text: str) -> float:

@@ -103,7 +103,7 @@ SUPERVISION_KEYS = keys_of(
 )
 
 _AFTER = {
-    "schedule": TableKey(SCHEDULE, "", "when the clock is to start it; nothing does yet"),
+    "schedule": TableKey(SCHEDULE, "", "when the clock starts it"),
     "worktree": TableKey(
         WORKTREE,
         "",

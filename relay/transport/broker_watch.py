@@ -89,16 +89,16 @@ class BrokerWatch:
         self._replace(why)
 
     def _replace(self, why: str) -> None:
-        with self._once:
+        with self._once:  # to its end: who comes second returns when it is done
             if self.killed:
                 return
             self.killed = True
-        text = f"[relay] replacing the broker: {why}\n"
-        with contextlib.suppress(OSError):  # a full disk must not keep it
-            os.write(self._log, text.encode())
-            note_replacement(self._directory, why)
-        os.kill(self._pid, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGTERM)  # a traced one is dead, but its parent is not told
+            text = f"[relay] replacing the broker: {why}\n"
+            with contextlib.suppress(OSError):  # a full disk must not keep it
+                os.write(self._log, text.encode())
+                note_replacement(self._directory, why)
+            os.kill(self._pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGTERM)  # a traced one is dead, but its parent is not told
 
     def look(self) -> str:
         """Look at it once; return why it must be replaced, or nothing."""

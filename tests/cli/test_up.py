@@ -24,8 +24,9 @@ def project(relay: Relay) -> Path:
     return folder
 
 
-def write(relay: Relay, project: Path, text: str) -> None:
-    (project / "relay.toml").write_text('[fleet]\nteam = "web"\nstart_interval = 0\n' + text)
+def write(relay: Relay, project: Path, text: str, *, most: int = 8) -> None:
+    fleet = f'[fleet]\nteam = "web"\nstart_interval = 0\nmax_running = {most}\n'
+    (project / "relay.toml").write_text(fleet + text)
     relay("trust", "relay.toml", cwd=project)
 
 
@@ -187,22 +188,23 @@ def test_the_first_prompt(relay: Relay, project: Path) -> None:
     wait_until(lambda: "task] Mend the tests. [/relay" in (project / "heard").read_text())
 
 
-def test_an_agent_with_a_schedule_is_started_by_name_only(relay: Relay, project: Path) -> None:
+def test_an_agent_with_a_schedule_waits_for_it(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\nschedule = { every = "1h" }\n[agents.B]\nrun = "cat"\n')
     said = relay("up", cwd=project).stdout
-    assert "A has a schedule, which nothing starts yet; `relay up A` starts it now.\n" in said
+    assert "A is started by its schedule; `relay up A` starts it now.\n" in said
     assert states(relay).keys() == {"B"}
+    assert states(relay, "-a")["A"]["state"] == "queued"
     relay("up", "A", cwd=project)
     assert states(relay).keys() == {"A", "B"}
 
 
 def test_max_running(relay: Relay, project: Path) -> None:
-    text = '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n'
-    (project / "relay.toml").write_text(f'[fleet]\nteam = "web"\nstart_interval = 0\nmax_running = 1\n{text}')
-    relay("trust", "relay.toml", cwd=project)
-    said = relay("up", cwd=project).stdout
-    assert "B is not started: max_running agents run; `relay up` starts it when fewer do.\n" in said
+    write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n', most=1)
+    assert "B waits: max_running agents run.\n" in relay("up", cwd=project).stdout
     assert states(relay).keys() == {"A"}
+    assert states(relay, "-a")["B"]["state"] == "queued"
+    relay("down", "B", cwd=project)
+    assert states(relay, "-a")["B"]["wanted"] == "down"
 
 
 @needs_git

@@ -87,8 +87,8 @@ def test_a_name_is_its_latest_session_and_session_names_another(relay: Relay, tm
         (("none.cast",), "No such file"),
         (("x", "--speed", "0"), "no speed"),
         (("x", "--speed", "nan"), "no speed"),
-        (("x", "--at", "-1"), "no time"),
-        (("x", "--idle", "soon"), "no time"),
+        (("x", "--at", "-1"), "not a valid time"),
+        (("x", "--idle", "soon"), "not a valid time"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence(arguments: tuple[str, ...], why: str, relay: Relay) -> None:

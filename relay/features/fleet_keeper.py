@@ -1,0 +1,102 @@
+"""Starts agents of fleets that are due: what no session of their own can do, since they have none.
+
+One session of a home does it at a time, the one that holds the lock; if it ends, another one takes the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from relay.clock import until_tick
+from relay.control.sessions import claims
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers
+from relay.home import Home
+from relay.lifecycle import SessionClosed
+from relay.names import key
+from relay.storage.journal import Journal
+from relay.storage.locks import open_lock, try_lock
+from relay.supervision import fleet_file
+from relay.supervision.due import due
+from relay.supervision.records import Records
+
+LOOK = 30.0
+"""Seconds between two looks for agents that are due: schedules have a precision of a minute."""
+
+
+class FleetKeeper:
+    """Looks after the fleets of a home, every `look` seconds."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        journal: Journal,
+        home: Home,
+        *,
+        look: float = LOOK,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._home = home
+        self._look = look
+        self._clock = clock
+        self._lock = -1
+        self._held = False
+
+    async def run(self) -> None:
+        """Start what is due, until cancelled."""
+        while True:
+            await asyncio.sleep(until_tick(self._look))
+            if self._take():
+                for path, names in (await asyncio.to_thread(self._due)).items():
+                    self._journal.write("fleet_due", fleet=str(path), agents=names)
+                    await asyncio.to_thread(self._start, path)
+
+    def _take(self) -> bool:
+        """Take the lock, if no other session has it; return True if this one has."""
+        try:
+            if self._lock < 0:
+                self._lock = open_lock(self._home.run / "fleets.lock")
+            self._held = self._held or try_lock(self._lock)
+        except (OSError, RelayError):
+            return False  # it is tried again
+        return self._held
+
+    def _due(self) -> dict[Path, list[str]]:
+        """Return the agents that are due, by fleet file; none of a file that is wrong or not trusted."""
+        records = Records(self._home).all()
+        running = {(key(claim.team), key(claim.name)) for claim in claims(self._home)}
+        found = {}
+        for path in {Path(record.fleet) for record in records if record.fleet and record.wanted == "up"}:
+            try:
+                fleet = fleet_file.load(self._home, path.parent, path)
+            except RelayError:
+                continue
+            team = key(fleet.team)
+            own = {key(record.name): record for record in records if key(record.team) == team}
+            there = {name for other, name in running if other == team}
+            if names := due(fleet, own, there, self._clock()):
+                found[path] = names
+        return found
+
+    def _start(self, path: Path) -> None:
+        """Have `relay up` start what is due, in a process that outlives this one."""
+        subprocess.run(
+            [sys.executable, "-P", "-m", "relay", "up", "--due", "-f", path],
+            cwd=path.parent,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )
+
+    @answers(SessionClosed)
+    async def close(self, _: SessionClosed, __: object) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)

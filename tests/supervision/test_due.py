@@ -1,0 +1,94 @@
+"""Agents that start without being asked: each combination of schedule, record and room."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.supervision.due import due
+from relay.supervision.fleet import Fleet, FleetAgent
+from relay.supervision.records import AgentRecord
+from relay.supervision.schedule import MISSED, Schedule
+from relay.supervision.states import Phase
+
+NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC, a Monday
+HOURLY, AT_14 = Schedule(every=3600.0), Schedule(cron="0 14 * * *", timezone="UTC")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "since", "is_due"),
+    [
+        (HOURLY, NOW - 3599, False),
+        (HOURLY, NOW - 3600, True),
+        (HOURLY, NOW - 3600 - MISSED, True),
+        (HOURLY, NOW - 3600 - MISSED - 1, False),
+        (HOURLY, NOW - 7199, False),
+        (HOURLY, NOW - 7200, True),
+        (replace(HOURLY, catch_up=True), NOW - 7199, True),
+        (AT_14, NOW - 3600, False),  # it was due 800 s ago
+        (replace(AT_14, catch_up=True), NOW - 3600, True),
+        (replace(AT_14, catch_up=True), NOW - 700, False),
+        (replace(AT_14, cron="10 14 * * *"), NOW - 3600, True),
+        (replace(AT_14, cron="10 14 * * *"), NOW - 100, False),  # that was started
+    ],
+)
+def test_schedules(schedule: Schedule, since: float, is_due: bool) -> None:
+    assert schedule.due(since, NOW) is is_due
+
+
+@given(st.floats(60, 1e6), st.floats(0, 1e7), st.booleans())
+def test_nothing_is_due_before_its_time_and_all_that_is_missed_is_caught_up(
+    every: float, ago: float, catch_up: bool
+) -> None:
+    found = Schedule(every=every, catch_up=catch_up).due(NOW - ago, NOW)
+    if NOW - (NOW - ago) < every:
+        assert not found
+    elif catch_up:
+        assert found
+
+
+def fleet(*agents: FleetAgent, most: int = 0) -> Fleet:
+    return Fleet(Path("/f"), "web", most, 0.0, {agent.name: agent for agent in agents}, "")
+
+
+PLAIN = FleetAgent("A", ("cat",), Path("/"))
+CLOCK = replace(PLAIN, schedule=HOURLY)
+QUEUED = AgentRecord("A", "web", phase=Phase.QUEUED, scheduled=NOW - 3600)
+
+
+@pytest.mark.parametrize(
+    ("agent", "record", "running", "most", "starts"),
+    [
+        (PLAIN, QUEUED, set(), 0, True),
+        (PLAIN, QUEUED, {"b"}, 1, False),  # there is no room
+        (PLAIN, QUEUED, {"x"}, 1, True),  # that is not of this file
+        (PLAIN, QUEUED, {"a"}, 0, False),
+        (PLAIN, None, set(), 0, False),
+        (PLAIN, replace(QUEUED, wanted="down"), set(), 0, False),
+        *(
+            (PLAIN, replace(QUEUED, phase=phase), set(), 0, False)
+            for phase in Phase
+            if phase is not Phase.QUEUED
+        ),
+        (CLOCK, QUEUED, set(), 0, True),
+        (CLOCK, replace(QUEUED, phase=Phase.DONE), set(), 0, True),
+        (CLOCK, replace(QUEUED, scheduled=NOW - 10), set(), 0, False),
+        (CLOCK, replace(QUEUED, wanted="down"), set(), 0, False),
+        (CLOCK, QUEUED, {"a"}, 0, False),  # overlap: skip
+    ],
+)
+def test_who_is_due(
+    agent: FleetAgent, record: AgentRecord | None, running: set[str], most: int, starts: bool
+) -> None:
+    records = {} if record is None else {"a": record}
+    both = fleet(agent, replace(PLAIN, name="B"), most=most)
+    assert due(both, records, running, NOW) == (["A"] if starts else [])
+
+
+def test_what_is_never_due_again() -> None:
+    assert Schedule(cron="0 0 29 2 *", timezone="UTC").next_after(NOW) < math.inf
