@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from relay.storage.locks import is_held
-from relay.supervision.worktree import WorktreeSpec
+from relay.supervision.worktree import CleanedUp, WorktreeSpec
 from supervision.repositories import needs_git
 from supervision.worktrees import House, group_is_gone
 from support import wait_until
@@ -112,6 +112,28 @@ def test_a_kill_in_the_middle_of_a_checkout_is_made_good(house: House) -> None:
     assert "locked" not in house.repo("worktree", "list", "--porcelain")
 
 
+@pytest.mark.parametrize("update", ["refs/heads/relay/Alice", "HEAD"])
+def test_a_kill_while_git_has_the_branch_locked_does_not_lock_it_for_good(house: House, update: str) -> None:
+    # A hook that blocks stops git with the references locked: as it makes the branch, and as it resets to it.
+    os.mkfifo(house.root / "gate")
+    hook = house.repo.path / ".git" / "hooks" / "reference-transaction"
+    hook.write_text(
+        f"#!/bin/sh\n[ $1 = prepared ] && grep -q ' {update}$' || exit 0\n"
+        f"touch {house.root}/blocked\ncat {house.root}/gate\n"
+    )
+    hook.chmod(0o755)
+    first = house.script("")
+    wait_until((house.root / "blocked").exists)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=60)
+    hook.unlink()
+    assert (house.repo.path / ".git/refs/heads/relay/Alice.lock").exists()
+    made = house.prepare()
+    house.repo("commit", "-q", "--allow-empty", "-m", "work", at=made.path)
+    house.repo("reset", "-q", "--hard", "main", at=made.path)
+    assert house.clean_up() == CleanedUp(made.path)
+
+
 @pytest.mark.slow
 def test_after_a_kill_at_any_moment_it_is_prepared(house: House) -> None:
     for number in range(300):
@@ -138,7 +160,5 @@ def test_after_a_kill_at_any_moment_it_is_prepared(house: House) -> None:
         assert house.repo("status", "--porcelain", at=made.path) == "?? ran"
         assert made.branch == "relay/Alice"
         (path / "ran").unlink()
-        cleaned = house.clean_up()
-        # A git that is killed may leave a lock behind, over which the branch is kept.
-        assert (cleaned.path, cleaned.kept) == (path, "")
+        assert house.clean_up() == CleanedUp(path)
         assert "Alice" not in house.repo("worktree", "list", "--porcelain")
