@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -162,6 +163,15 @@ class Repository:
                 folder.rmdir()
             except OSError:
                 continue  # git says what is wrong
+
+    def unlock(self, branch: str) -> None:
+        """Remove the lock on `branch` that a killed `git worktree add` has left, if there is one.
+
+        No commit can be made on the branch until then, nor can it be removed.  Call it with the lock held
+        that keeps others from adding.
+        """
+        with contextlib.suppress(OSError):  # git says what is wrong; a reftable has no such file
+            (self.common / "refs" / "heads" / f"{branch}.lock").unlink()
 
     def branches(self) -> list[str]:
         """Return the names of the local branches."""

@@ -26,6 +26,8 @@ def make(site: Site, lasting: bool) -> tuple[WorktreeClaim, bool]:
         if each.stage == "adding":  # it was interrupted, as the lock is ours
             site.repository.drop_half_made(Path(each.path))
     claim, found = _own(site, lasting), site.repository.checkout(site.path)
+    if claim is not None and claim.stage == "adding":
+        site.repository.unlock(claim.branch)
     if found is not None and same(found.path, site.repository.main):
         raise WorktreeError(f"{site.path} is the main worktree of the repository. Choose another path.")
     if found is not None and claim is not None and claim.stage == "adding":
@@ -143,8 +145,8 @@ def _recover(site: Site, found: Checkout, branch: str) -> Checkout | None:
     if found.locked is not None:
         site.git.run("worktree", "unlock", str(found.path))
     if (site.path / ".git").is_file() and there.succeeds("rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
-        for lock in ("index.lock", "HEAD.lock"):  # of a git that does not run any more: ours is the lock
-            (Path(there.run("rev-parse", "--absolute-git-dir")) / lock).unlink(missing_ok=True)
+        for lock in Path(there.run("rev-parse", "--absolute-git-dir")).glob("*.lock"):
+            lock.unlink(missing_ok=True)  # of a git that does not run any more: ours is the lock
         there.run("checkout", "--force", branch)
         return site.repository.checkout(site.path)
     try:

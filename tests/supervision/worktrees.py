@@ -1,0 +1,103 @@
+"""One repository and one home, in which worktrees are prepared and removed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from relay.home import Home
+from relay.supervision.worktree import CleanedUp, Worktree, WorktreeSpec, clean_up, prepare
+from supervision.repositories import Repo
+
+
+class House:
+    """One repository and one home."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = Home(*(str(root / "home" / name) for name in ("config", "state", "run"))).ensure()
+        self.repo = Repo(root / "app")
+        self.lines: list[str] = []
+
+    def prepare(
+        self,
+        agent: str = "Alice",
+        spec: WorktreeSpec | None = None,
+        *,
+        at: Path | None = None,
+        lasting: bool = True,
+        home: Home | None = None,
+        **env: str,
+    ) -> Worktree:
+        return prepare(
+            spec or WorktreeSpec(),
+            agent,
+            team="web",
+            home=home or self.home,
+            directory=at or self.repo.path,
+            env={**self.repo.env, **env},
+            lasting=lasting,
+            progress=self.lines.append,
+        )
+
+    def clean_up(self, spec: WorktreeSpec | None = None, agent: str = "Alice") -> CleanedUp:
+        return clean_up(
+            spec or WorktreeSpec(cleanup="merged"),
+            agent,
+            team="web",
+            home=self.home,
+            directory=self.repo.path,
+            env=self.repo.env,
+        )
+
+    @contextmanager
+    def running(self, agent: str) -> Iterator[None]:
+        """Hold the lock that the shim of `agent` holds while it runs."""
+        path = Path(self.home.agent_lock("web", agent))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def script(self, spec: str, agent: str = "Alice") -> subprocess.Popen[str]:
+        """Start a process of its own group that prepares a worktree; spec: the arguments of WorktreeSpec."""
+        code = (
+            "import sys; from pathlib import Path\n"
+            "from relay.home import Home\n"
+            "from relay.supervision.worktree import WorktreeSpec, prepare\n"
+            "home = Home(*sys.argv[1:4])\n"
+            f"found = prepare(WorktreeSpec({spec}), {agent!r}, team='web', home=home, "
+            "directory=Path(sys.argv[4]), progress=lambda line: print(line, flush=True))\n"
+            "print('READY', found.path)\n"
+        )
+        home = self.home
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                code,
+                home.config_dir,
+                home.state_dir,
+                home.run_dir,
+                str(self.repo.path),
+            ],
+            env={**self.repo.env, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def group_is_gone(group: int) -> bool:
+    """Return True if no process of the process group `group` lives."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
