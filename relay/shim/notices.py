@@ -20,6 +20,11 @@ BELL = b"\a"
 """Rung for a notice that must wait; `relay explain` shows it."""
 
 
+def said(*texts: str) -> bytes:
+    """Return the lines in which relay says `texts` on a terminal."""
+    return "".join(f"relay: {text}\r\n" for text in texts).encode()
+
+
 class PendingNotices:
     """The notices of one agent. pending: those that have not been shown, the newest MAX_PENDING of them."""
 
@@ -53,7 +58,7 @@ class PendingNotices:
 
     def _show(self) -> None:
         if self.pending and self._spoils_nothing():
-            self._forwarder.user.show("".join(f"relay: {text}\r\n" for text in self.take()).encode())
+            self._forwarder.user.show(said(*self.take()))
         self._watch()
 
     def _watch(self) -> None:

@@ -55,18 +55,18 @@ class _End:
     code:    the agent's exit code, None while it runs. shown: all of its output is out.
     goodbye: its terminal has been given back. swept: no process of it is left. over: nothing is left to do.
     kept:    the session decides if another agent follows. next: that one.
-    paused:  the session takes its time to decide. supervised: it decides after each agent.
+    supervised: the session decides after each agent.
     pipes:   those that stand in place of its terminal, if any do.
     """
 
     def __init__(self, *, supervised: bool) -> None:
         self.code: int | None = None
-        self.shown = self.goodbye = self.swept = self.over = self.paused = False
+        self.shown = self.goodbye = self.swept = self.over = False
         self.supervised = self.kept = supervised
         self.next: AgentOrder | None = None
         self.pipes: Pipes | None = None
         self.looks = 0  # for processes that are left
-        self.timer: Timer | None = None
+        self.timer: Timer | None = None  # until the terminal is given back without the session
 
 
 class AgentOrder:
@@ -210,6 +210,8 @@ class Shim:
                     self._agent_ended(status)
             elif session is not None and pid == session.pid and not os.WIFSTOPPED(status):
                 session.reap(status)
+                if self._end.timer is not None and self._end.kept:
+                    self._await_decision()  # the next one has not had its time
                 self._look_for_end()
             elif os.WIFSTOPPED(status):
                 release_stopped(pid, os.WSTOPSIG(status), self._pty.pid)
@@ -239,10 +241,22 @@ class Shim:
             self.loop.later(FAREWELL, lambda: self._close_terminal(end))
             return
         session = self._session
-        given_up = session is not None and session.ended is not None
-        starting = session is None or not session.ready
-        # One that is still starting knows best which modes to undo, and what to tell.
-        patience = 0.0 if given_up else FAREWELL if not end.kept else FIRST_SESSION if starting else DECISION
+        if session is not None and session.ended is not None:
+            self._await_goodbye(0.0)
+        elif end.kept:
+            self._await_decision()
+        else:
+            self._await_goodbye(FAREWELL)
+
+    def _await_decision(self) -> None:
+        """Give the session its time to decide; one that is still starting knows best what to undo and tell."""
+        session = self._session
+        self._await_goodbye(DECISION if session is not None and session.ready else FIRST_SESSION)
+
+    def _await_goodbye(self, patience: float) -> None:
+        end = self._end
+        if end.timer is not None:
+            end.timer.cancel()
         end.timer = self.loop.later(patience, lambda: self._goodbye(end=end))
 
     def _close_terminal(self, end: _End) -> None:
@@ -350,7 +364,7 @@ class Shim:
         if self._session is not None and self._session.ready:
             os.kill(self._session.pid, signal.SIGTERM)
             return
-        if self._end.paused:
+        if self.terminals.forwarder.paused:
             if self._session is not None:
                 self._session.finish()
             self._goodbye()
@@ -394,7 +408,7 @@ class Shim:
             return
         if end.timer is not None:
             end.timer.cancel()
-        end.paused = True
+            end.timer = None
         self._let_go(f"{self._name} {text}")
         self.terminals.pause(text)
 

@@ -16,7 +16,7 @@ from relay.shim import ring
 from relay.shim import signals as signal
 from relay.shim.forward import Forwarder
 from relay.shim.modes import UNDO
-from relay.shim.notices import PendingNotices
+from relay.shim.notices import PendingNotices, said
 from relay.shim.pty import flags
 
 TYPE_CHECKING = False
@@ -54,6 +54,10 @@ KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
 ENDING = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 """Signals with which a user ends a job."""
 
+CHOICE_DELAY = 1.0
+"""Seconds in the pause between two agents until its keys are shown and count: what is typed before was meant
+for the agent, which ended meanwhile."""
+
 HELP_LASTS = 10.0
 """Seconds for which the help is shown: the agent's output waits meanwhile."""
 
@@ -61,6 +65,8 @@ _REPORTS = r"(?s)\x1b(?:[\]P_^X].*?(?:\x07|\x1b\\|$)|\[M...|[\[O][0-?]*[ -/]*[@-
 """Control strings and sequences (ECMA-48, 5.4 and 5.6), X10 mouse reports, and keys with Alt."""
 
 _CLEAR = b"\x1b[2J\x1b[H"
+
+_CHOICE = "press r to restart it now, q to quit, d to detach."
 
 
 class _Parting:
@@ -82,14 +88,26 @@ class SessionSide:
     answers:  returns True while it may answer.
     chosen:   called with the key that the user presses between two agents: r (restart) or q (quit).
     deserted: called when the owner's terminal is lost between two agents.
-    pause:    what it has said about the pause between two agents.
+    pause:    the pause between two agents; None while there is none.
     """
 
     def __init__(self) -> None:
         self.answers: Callable[[], bool] = lambda: False
         self.chosen: Callable[[str], None] = lambda key: None
         self.deserted: Callable[[], None] = lambda: None
-        self.pause = ""
+        self.pause: _Pause | None = None
+
+
+class _Pause:
+    """A pause between two agents. text: what the session says about it. offer: is due in CHOICE_DELAY.
+
+    offered: the user's keys count.
+    """
+
+    def __init__(self, offer: Timer) -> None:
+        self.text = ""
+        self.offer = offer
+        self.offered = False
 
 
 class TerminalClient:
@@ -312,6 +330,8 @@ class TerminalServer:
 
     def typed_in_pause(self, keys: bytes) -> None:
         """Pass on the choice of a user who sees that the agent has ended; Ctrl-C quits, too."""
+        if self.session.pause is None or not self.session.pause.offered:
+            return
         import re  # between two agents there is time
 
         # A terminal that answers a query of the agent's, or reports the mouse, chooses nothing.
@@ -362,6 +382,7 @@ class TerminalServer:
 
     def goodbye(self, code: int, *, answered: bool) -> None:
         """Give the terminal back, with the agent's exit code. answered: `parting` has just been told."""
+        self._end_pause()
         parting = self._parting if answered else self._last_parting()
         below = (
             parting.below if self.notices.pending else ""
@@ -373,27 +394,44 @@ class TerminalServer:
 
         answered: as in `goodbye`.
         """
+        self._end_pause()
         self._say_between(f"restarting {self._name}.", answered=answered)
 
     def pause(self, text: str) -> None:
         """Serve the user between two agents, and show `text`, which says what follows."""
-        self.session.pause = text
+        if self.session.pause is None:
+            self.session.pause = _Pause(self._loop.later(CHOICE_DELAY, self._offer))
+        self.session.pause.text = text
         self.forwarder.pause()
         self._say_between(*self._pause_lines(), answered=True)
 
-    def _pause_lines(self) -> tuple[str, str]:
-        return f"{self._name} {self.session.pause}", "press r to restart it now, q to quit, d to detach."
+    def _offer(self) -> None:
+        """Let the user choose from now on, and say so."""
+        if self.session.pause is not None:
+            self.session.pause.offered = True
+        if self.forwarder.user.watched:
+            self.forwarder.user.show(said(_CHOICE))
+
+    def _pause_lines(self) -> list[str]:
+        pause = self.session.pause
+        if pause is None:
+            return []
+        return [f"{self._name} {pause.text}", *([_CHOICE] if pause.offered else [])]
 
     def _show_pause(self) -> None:
-        lines = "".join(f"relay: {text}\r\n" for text in self._pause_lines())
-        self.forwarder.user.show(f"{UNDO.decode()}\x1b[999B\r\n{lines}".encode())
+        self.forwarder.user.show(UNDO + b"\x1b[999B\r\n" + said(*self._pause_lines()))
+
+    def _end_pause(self) -> None:
+        if self.session.pause is not None:
+            self.session.pause.offer.cancel()
+            self.session.pause = None
 
     def _say_between(self, *texts: str, answered: bool) -> None:
         """Undo what the agent, which has ended, has set in its terminal; show `texts` below what it drew."""
         parting = self._parting if answered else self._last_parting()
         if self.forwarder.user.watched:
-            lines = "".join(f"relay: {text}\r\n" for text in (*self.notices.take(), *texts))
-            self.forwarder.user.show(f"{parting.reset}{parting.below}{lines}".encode())
+            put_right = f"{parting.reset}{parting.below}".encode()
+            self.forwarder.user.show(put_right + said(*self.notices.take(), *texts))
         self.parting("", "", -1, False)
 
     def renew(self, pty: Pty) -> None:

@@ -156,6 +156,48 @@ def test_a_session_that_dies_with_its_agent(relay: Relay) -> None:
     follows(relay, before)
 
 
+LATE = """
+import sys
+from relay.shim.loop import Loop
+from relay.shim.session_process import SessionProcess
+from relay.shim import shim
+shim.DECISION = 3600.0
+later, ordered, timers = Loop.later, SessionProcess._ordered, []
+
+def noted(self, seconds, call):
+    timer = later(self, seconds, call)
+    if seconds == shim.DECISION:
+        timers.append(timer)
+        open("deciding", "w").close()
+    return timer
+
+def due(self, fields, fds):
+    if self.generation == 2:
+        for timer in timers:
+            if timer.call is not None:
+                timer.call()
+        timers.clear()
+    ordered(self, fields, fds)
+
+Loop.later, SessionProcess._ordered = noted, due
+from relay.__main__ import main
+sys.exit(main())
+"""
+"""A shim in which the time of the first session to decide is over as the second one gives its first order."""
+
+
+def test_a_session_killed_late_in_its_decision(relay: Relay) -> None:
+    """The next one has all of its own time."""
+    relay.command[1:] = ["-c", LATE]
+    supervised(relay)
+    before = entry(relay)
+    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["agent_pid"], signal.SIGKILL)
+    wait_until((relay.home / "deciding").exists)
+    os.kill(before["pid"], signal.SIGKILL)
+    follows(relay, before)
+
+
 def test_a_stop_by_the_system_leaves_it_wanted(relay: Relay) -> None:
     """As when the machine shuts down: `relay up` starts it again."""
     supervised(relay, restart="always")

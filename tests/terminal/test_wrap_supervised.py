@@ -53,6 +53,31 @@ def test_r_restarts_it_now(wrap: Open) -> None:
     outer.see("got two\r\n", after=at)
 
 
+LONG_DELAY = """
+import sys
+from relay.shim import terminals
+terminals.CHOICE_DELAY = 3600.0
+from relay.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("keys", ["q", "\x03", "d", "r"])
+def test_what_was_typed_for_the_agent_chooses_nothing(terminal: Open, relay: Relay, keys: str) -> None:
+    """The agent has ended while its user types. The keys count once they are shown."""
+    options = ("-n", "Alice", "--supervision", SLOW)
+    outer = terminal(sys.executable, "-c", LONG_DELAY, "wrap", *options, "sh", "-c", LIFE)
+    outer.see("life 1\r\n")
+    outer.type("one\r")
+    outer.see("relay: Alice exited with 3; restarting in ")
+    outer.type(keys)
+    relay("restart", "Alice")
+    outer.see("life 2\r\n")
+    outer.type("two\r")
+    outer.see("got two\r\n")
+    assert KEYS.encode() not in outer.output
+
+
 @pytest.mark.parametrize("key", ["q", "\x03"])
 def test_q_quits(wrap: Open, relay: Relay, key: str) -> None:
     outer = wrapped(wrap)
