@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
 
 LONGEST = 100
 """Characters of a wording: those of agents have some 40."""
@@ -79,6 +78,8 @@ def _zone(name: str) -> tzinfo | None:
     """Return the zone of that name; None if it is not known here."""
     if name.upper() in {"UTC", "GMT", "Z"}:
         return UTC
+    from zoneinfo import ZoneInfo  # only where a zone is named: a session that needs it has met a limit
+
     try:
         return ZoneInfo(name.strip())
     except (KeyError, ValueError, OSError):  # OSError: a folder of the database, such as "America"

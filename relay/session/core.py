@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay.eventbus import EventBus
 from relay.lifecycle import Identity
@@ -18,6 +18,7 @@ from relay.state.turn import Turn
 from relay.state.view import AgentView
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
+from relay.supervision.policy import Supervision
 from relay.tasks import Tasks
 from relay.terminal.status import StatusRecords
 
@@ -49,3 +50,10 @@ class Core:
     progress: Progress
     agent: Agent
     memory: MemoryStore
+
+    @property
+    def supervision(self) -> Supervision:
+        """What the session is to do for its agent."""
+        policy = Supervision.from_json(self.started.options.supervision or {})
+        # A pipe or a file cannot be read a second time.
+        return replace(policy, restart="no") if self.started.piped else policy

@@ -10,27 +10,18 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-from relay.agents import usage_formats
 from relay.agents.transcript_reader import TranscriptReader
-from relay.agents.usage_log import UsageLog
-from relay.agents.usage_reader import UsageReader
 from relay.control.caller import Lineage
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
-from relay.features import usage
-from relay.features.account_watch import AccountWatch
-from relay.features.action_runner import ActionRunner
 from relay.features.agent_log import AgentLog
 from relay.features.agent_record import AgentRecordWriter
 from relay.features.agent_version import AgentVersion
-from relay.features.alarm import Alarm
 from relay.features.attention import Attention
-from relay.features.bounds import Bounds
 from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
 from relay.features.conversation import ConversationTracker
@@ -39,19 +30,13 @@ from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
 from relay.features.escalation import Bell, Escalation
 from relay.features.failure_watch import FailureWatch
-from relay.features.first_prompt import FirstPrompt
-from relay.features.fleet_keeper import FleetKeeper
-from relay.features.gate_runner import GateRunner
 from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
-from relay.features.holds import Holds
 from relay.features.hook_responder import HookResponder
 from relay.features.idle import IdleWatch
-from relay.features.idle_grace import IdleGrace
 from relay.features.idle_limit import IdleLimit
 from relay.features.injection_audit import InjectionAudit
 from relay.features.injector import Injector
-from relay.features.loop_watch import LoopWatch
 from relay.features.mailbox import Mailbox
 from relay.features.memory import MemoryFeature
 from relay.features.native_hooks import NativeHooks
@@ -68,9 +53,7 @@ from relay.features.status_reports import StatusReports
 from relay.features.supervisor import Supervisor
 from relay.features.terminals import Terminals
 from relay.features.transcript_listener import TranscriptListener
-from relay.features.turn_outcome import TurnOutcome
 from relay.features.turn_tracker import TurnTracker, first_source
-from relay.features.usage import UsageTracker
 from relay.features.viewers import Viewers
 from relay.features.window_title import WindowTitle
 from relay.hooks.context import Context, History, MemoryService
@@ -86,9 +69,6 @@ from relay.policy import Policy
 from relay.recording.asciicast import Header
 from relay.rules.engine import Engine
 from relay.session.core import Core
-from relay.supervision.accounts import Accounts
-from relay.supervision.notebook import Notebook
-from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.succession import Succession
 
@@ -262,7 +242,7 @@ def _bus_connection(core: Core) -> BusConnection:
 
 def _agent_record(core: Core) -> AgentRecordWriter:
     started, session, options = core.started, core.session, core.started.options
-    policy = _supervision(core)
+    policy = core.supervision
     first = AgentRecord(
         session.name,
         session.team,
@@ -280,21 +260,8 @@ def _agent_record(core: Core) -> AgentRecordWriter:
     return AgentRecordWriter(core.bus, Records(started.home), first, resumes=started.resumes)
 
 
-def _first_prompt(core: Core) -> FirstPrompt | None:
-    if not (text := _supervision(core).prompt):
-        return None
-    records = Records(core.started.home)
-    return FirstPrompt(core.bus, core.tasks, core.session, records, text, resumes=core.started.resumes)
-
-
-def _supervision(core: Core) -> Supervision:
-    policy = Supervision.from_json(core.started.options.supervision or {})
-    # A pipe or a file cannot be read a second time.
-    return replace(policy, restart="no") if core.started.piped else policy
-
-
 def _supervisor(core: Core) -> Supervisor:
-    policy = _supervision(core)
+    policy = core.supervision
     return Supervisor(
         core.bus,
         core.started.shim,
@@ -307,9 +274,16 @@ def _supervisor(core: Core) -> Supervisor:
     )
 
 
-def _usage(core: Core) -> UsageTracker | None:
+def _usage(core: Core) -> Feature | None:
     started, session, named = core.started, core.session, core.started.record
     kind = named.kind if named is not None else core.setup.profile.native.transcript if started.bridge else ""
+    if not kind:
+        return None
+    from relay.agents import usage_formats
+    from relay.agents.usage_log import UsageLog
+    from relay.agents.usage_reader import UsageReader
+    from relay.features import usage
+
     if kind not in usage_formats.KINDS:
         return None
     reader = UsageReader(
@@ -325,96 +299,23 @@ def _usage(core: Core) -> UsageTracker | None:
         session.name,
         session.team,
         agent=core.setup.profile.name,
-        account=_supervision(core).account,
+        account=core.supervision.account,
         bus=core.bus,
     )
-    return UsageTracker(core.bus, core.agent.turn, reader, log, core.progress)
+    return usage.UsageTracker(core.bus, core.agent.turn, reader, log, core.progress)
 
 
-def _notebook(core: Core, section: str) -> Notebook:
-    started, session = core.started, core.session
-    run = "" if _supervision(core).fleet else started.run
-    return Notebook(started.home, session.team, session.name, section, run=run)
+def _attended(name: str) -> Callable[[Core], Feature | None]:
+    """Return the factory of a feature that only a supervised session has, and imports."""
 
+    def make(core: Core) -> Feature | None:
+        if not core.supervision.attends:
+            return None
+        from relay.session.attended import ATTENDED
 
-def _holds(core: Core) -> Holds | None:
-    if not _supervision(core).attends:
-        return None
-    return Holds(core.bus, core.agent.terminal, _notebook(core, "hold"), name=core.session.name)
+        return ATTENDED[name](core)
 
-
-def _account(core: Core) -> AccountWatch | None:
-    policy = _supervision(core)
-    if not policy.attends:
-        return None
-    return AccountWatch(
-        core.bus,
-        core.tasks,
-        core.agent.terminal,
-        Accounts(core.started.home),
-        account=policy.account,
-        name=core.session.name,
-    )
-
-
-def _actions(core: Core) -> ActionRunner | None:
-    policy = _supervision(core)
-    if not policy.attends:
-        return None
-    return ActionRunner(
-        core.bus, core.journal, core.agent.terminal, core.session, policy, _notebook(core, "actions")
-    )
-
-
-def _bounds(core: Core) -> Bounds | None:
-    policy = _supervision(core)
-    if not policy.attends:
-        return None
-    if policy.restart == "no" and not policy.fleet:
-        policy = replace(policy, max_unattended_turns=0)
-    return Bounds(
-        core.bus,
-        core.agent.terminal,
-        policy,
-        _notebook(core, "bounds"),
-        name=core.session.name,
-        life=core.session.id,
-        known=core.setup.knows_agent or bool(core.started.bridge),
-    )
-
-
-def _gates(core: Core) -> GateRunner | None:
-    if not _supervision(core).attends:
-        return None
-    return GateRunner(
-        core.bus,
-        core.tasks,
-        core.journal,
-        core.agent.terminal,
-        core.agent.state,
-        directory=core.session.directory,
-        env=core.started.env,
-    )
-
-
-def _loops(core: Core) -> LoopWatch | None:
-    if not _supervision(core).attends:
-        return None
-    return LoopWatch(core.bus, core.agent.terminal, name=core.session.name, draws=core.setup.knows_agent)
-
-
-def _idle_grace(core: Core) -> IdleGrace | None:
-    policy, agent = _supervision(core), core.agent
-    if policy.on_idle is None and not policy.prompt:
-        return None
-    return IdleGrace(core.bus, core.tasks, agent.terminal, agent.state, policy.idle_grace)
-
-
-def _alarm(core: Core) -> Alarm | None:
-    if not _supervision(core).attends:
-        return None
-    to, name = core.setup.settings.escalate_to, core.session.name
-    return Alarm(core.bus, core.tasks, core.journal, name=name, to=to)
+    return make
 
 
 def _audit(core: Core) -> InjectionAudit:
@@ -523,8 +424,8 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.agent.continuations,
         Policy(core.setup.settings.allow),
     ),
-    "holds": _holds,  # before those that note what is about to be given
-    "account": _account,
+    "holds": _attended("holds"),  # before those that note what is about to be given
+    "account": _attended("account"),
     "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
     "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, core.agent.view),
     "bus": _bus_connection,
@@ -541,21 +442,15 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "supervisor": _supervisor,
-    "first prompt": _first_prompt,
-    "fleets": lambda core: (
-        FleetKeeper(core.bus, core.journal, core.started.home) if _supervision(core).fleet else None
-    ),
-    "turn outcome": lambda core: (
-        TurnOutcome(core.bus, core.agent.terminal, known=core.setup.knows_agent)
-        if _supervision(core).attends
-        else None
-    ),
-    "bounds": _bounds,
-    "loops": _loops,
-    "actions": _actions,
-    "gates": _gates,
-    "idle grace": _idle_grace,
-    "alarm": _alarm,
+    "first prompt": _attended("first prompt"),
+    "fleets": _attended("fleets"),
+    "turn outcome": _attended("turn outcome"),
+    "bounds": _attended("bounds"),
+    "loops": _attended("loops"),
+    "actions": _attended("actions"),
+    "gates": _attended("gates"),
+    "idle grace": _attended("idle grace"),
+    "alarm": _attended("alarm"),
     "agent record": _agent_record,
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "idle limit": lambda core: IdleLimit(

@@ -249,7 +249,7 @@ class Shim:
             self._await_goodbye(FAREWELL)
 
     def _await_decision(self) -> None:
-        """Give the session its time to decide; one that is still starting knows best what to undo and tell."""
+        """Give the session its time to decide; one that still starts knows best what to undo and tell."""
         session = self._session
         self._await_goodbye(DECISION if session is not None and session.ready else FIRST_SESSION)
 

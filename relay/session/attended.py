@@ -1,0 +1,101 @@
+"""The features that only a supervised session has: imported by none that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from relay.features.account_watch import AccountWatch
+from relay.features.action_runner import ActionRunner
+from relay.features.alarm import Alarm
+from relay.features.bounds import Bounds
+from relay.features.first_prompt import FirstPrompt
+from relay.features.fleet_keeper import FleetKeeper
+from relay.features.gate_runner import GateRunner
+from relay.features.holds import Holds
+from relay.features.idle_grace import IdleGrace
+from relay.features.loop_watch import LoopWatch
+from relay.features.turn_outcome import TurnOutcome
+from relay.session.core import Core
+from relay.supervision.accounts import Accounts
+from relay.supervision.notebook import Notebook
+from relay.supervision.records import Records
+
+
+def _actions(core: Core) -> ActionRunner:
+    notebook = _notebook(core, "actions")
+    return ActionRunner(core.bus, core.journal, core.agent.terminal, core.session, core.supervision, notebook)
+
+
+def _bounds(core: Core) -> Bounds:
+    policy = core.supervision
+    if policy.restart == "no" and not policy.fleet:
+        policy = replace(policy, max_unattended_turns=0)
+    return Bounds(
+        core.bus,
+        core.agent.terminal,
+        policy,
+        _notebook(core, "bounds"),
+        name=core.session.name,
+        life=core.session.id,
+        known=core.setup.knows_agent or bool(core.started.bridge),
+    )
+
+
+def _first_prompt(core: Core) -> FirstPrompt | None:
+    if not (text := core.supervision.prompt):
+        return None
+    records = Records(core.started.home)
+    return FirstPrompt(core.bus, core.tasks, core.session, records, text, resumes=core.started.resumes)
+
+
+def _idle_grace(core: Core) -> IdleGrace | None:
+    policy, agent = core.supervision, core.agent
+    if policy.on_idle is None and not policy.prompt:
+        return None
+    return IdleGrace(core.bus, core.tasks, agent.terminal, agent.state, policy.idle_grace)
+
+
+def _notebook(core: Core, section: str) -> Notebook:
+    started, session = core.started, core.session
+    run = "" if core.supervision.fleet else started.run
+    return Notebook(started.home, session.team, session.name, section, run=run)
+
+
+ATTENDED: dict[str, Callable[[Core], object | None]] = {
+    "holds": lambda core: Holds(
+        core.bus, core.agent.terminal, _notebook(core, "hold"), name=core.session.name
+    ),
+    "account": lambda core: AccountWatch(
+        core.bus,
+        core.tasks,
+        core.agent.terminal,
+        Accounts(core.started.home),
+        account=core.supervision.account,
+        name=core.session.name,
+    ),
+    "first prompt": _first_prompt,
+    "fleets": lambda core: (
+        FleetKeeper(core.bus, core.journal, core.started.home) if core.supervision.fleet else None
+    ),
+    "turn outcome": lambda core: TurnOutcome(core.bus, core.agent.terminal, known=core.setup.knows_agent),
+    "bounds": _bounds,
+    "loops": lambda core: LoopWatch(
+        core.bus, core.agent.terminal, name=core.session.name, draws=core.setup.knows_agent
+    ),
+    "actions": _actions,
+    "gates": lambda core: GateRunner(
+        core.bus,
+        core.tasks,
+        core.journal,
+        core.agent.terminal,
+        core.agent.state,
+        directory=core.session.directory,
+        env=core.started.env,
+    ),
+    "idle grace": _idle_grace,
+    "alarm": lambda core: Alarm(
+        core.bus, core.tasks, core.journal, name=core.session.name, to=core.setup.settings.escalate_to
+    ),
+}
+"""The factories of these features by name. Their order is that of relay.session.features.FEATURES."""
