@@ -410,6 +410,9 @@ class Shim:
             end.timer.cancel()
             end.timer = None
         self._let_go(f"{self._name} {text}")
+        if self.terminals.deserted:  # it was lost as the agent ended
+            self._stop_gently()
+            return
         self.terminals.pause(text)
 
     def _follow_with(

@@ -131,6 +131,17 @@ def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how:
     assert ended["wanted"] == "up"
 
 
+@pytest.mark.parametrize("agent", ["trap 'exit 3' HUP", ":"])
+def test_the_owners_terminal_is_lost_before_the_pause(wrap: Open, relay: Relay, agent: str) -> None:
+    """Be it that the agent ends because of that."""
+    outer = wrap("-n", "Alice", "--supervision", SLOW, "sh", "-c", f"{agent}; echo up; read line; exit 3")
+    outer.see("up\r\n")
+    outer.hang_up()
+    wait_until(lambda: ps(relay) == [])
+    ended = wait_until(lambda: (found := record(relay)).get("phase") == "off" and found)
+    assert ended["wanted"] == "up"
+
+
 def test_what_the_user_ends_is_not_restarted(wrap: Open, relay: Relay) -> None:
     outer = wrap("-n", "Alice", "--restart", "always", "sh", "-c", "echo up; read line; exit 1")
     outer.see("up\r\n")
