@@ -24,6 +24,7 @@ from relay.control.resuming import continued
 from relay.control.sessions import UNRESPONSIVE, SessionInfo, live
 from relay.errors import WorktreeError
 from relay.home import Home
+from relay.messaging.ledger import Ledger
 from relay.names import key
 from relay.supervision import fleet_file, worktree
 from relay.supervision.due import due
@@ -104,6 +105,7 @@ class _Upstart:
         told: set[str] = set()
         said: set[str] = set()
         first = True
+        self._introduce(plan(self._fleet, self.standings(), names, others=self.others()))
         while True:
             steps = plan(self._fleet, self.standings(), names, others=self.others())
             due = [step for step in steps if step.kind == "start" and step.agent not in told]
@@ -132,6 +134,13 @@ class _Upstart:
                     said.add(step.agent)
                     self._print(f"{step.agent} waits until {_needs(step)}.")
             time.sleep(_LOOK)
+
+    def _introduce(self, steps: list[PlanStep]) -> None:
+        """Have messages wait for agents that are about to start: one that is there already may write to them."""
+        with Ledger(self._home.ledger) as ledger:
+            for step in steps:
+                if step.kind in {"start", "wait", "scheduled", "full"}:
+                    ledger.registry.register(self._fleet.team, step.agent)
 
     def await_ready(self) -> None:
         """Wait until each agent that was started has become ready, asks something, or has ended."""

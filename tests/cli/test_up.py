@@ -66,6 +66,21 @@ def test_up_and_down(relay: Relay, project: Path) -> None:
     assert states(relay).keys() == {"db", "Lead"}
 
 
+def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: Path) -> None:
+    """The first one knows the names of the fleet file, and the others are about to start."""
+    write(
+        relay,
+        project,
+        '[agents.A]\nrun = ["sh", "-c", "echo @relay:B hello; cat"]\n'
+        '[agents.B]\nrun = ["sh", "-c", "cat > heard"]\ndepends_on = ["A"]\n'
+        '[agents.C]\nrun = "cat"\nautostart = false\n',
+    )
+    relay("up", cwd=project)
+    wait_until(lambda: "from A] hello" in (project / "heard").read_text())
+    refused = relay("send", "-t", "web", "C", "hello", check=False)
+    assert "nobody in team 'web' is called 'C'" in refused.stderr
+
+
 def test_a_stop_is_sticky(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
     relay("up", cwd=project)
