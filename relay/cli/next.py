@@ -1,8 +1,9 @@
 """Attach this terminal to the agent that needs you most.
 
 First those that ask something, the one that has waited for longest before the others; then those that have
-failed. --ready also takes those that wait for their next prompt. If no agent needs you, it says so and exits
-with 1.
+failed, and those that their supervision has called you for. --ready also takes those that wait for their
+next prompt. If no agent needs you, it says so and exits with 1; supervised agents that have failed and ended
+are named.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from relay.cli import attach
+from relay.cli import attach, ps
 from relay.cli.arguments import add_team
+from relay.control.ended import ended
 from relay.control.guard import person_only
 from relay.control.needs import ATTACH, Need, by_urgency, need
 from relay.control.sessions import live
@@ -31,9 +33,17 @@ def run(args: argparse.Namespace) -> int:
     if not args.print:
         person_only(home, "next", "an agent may not attach to agents. The user can, outside of the session.")
     wanted = ATTACH | {Need.READY} if args.ready else ATTACH
-    chosen = next((each for each in by_urgency(live(home, args.team)) if need(each) in wanted), None)
+    running = live(home, args.team)
+    chosen = next((each for each in by_urgency(running) if need(each) in wanted), None)
     if chosen is None:
-        print("No agent needs you.", file=sys.stderr)
+        failed = [
+            each for each in ended(home, running, args.team) if need(each) in wanted and each.wanted == "up"
+        ]
+        for each in by_urgency(failed):
+            print(
+                f"{each.name} {ps.state(each)}. `relay logs {each.name}` shows its output.", file=sys.stderr
+            )
+        print("No agent that runs needs you." if failed else "No agent needs you.", file=sys.stderr)
         return 1
     if args.print:
         print(chosen.name)

@@ -4,8 +4,8 @@ States: starting, working, ready (it waits for input and may be typed into), pro
 something), unsafe (it runs what is typed, as a shell does, so that messages wait), stopped (with Ctrl-Z),
 ending (it has ended, and what it said last is still acted on), unresponsive (its session does not answer: it
 is only starting, or hangs, or was stopped itself). Beside the state: what it asks, "off the bus"
-when its messages do not travel, "account held" when its limit is reached or nobody is logged in, and how many
-of its messages are held; `relay explain NAME` says why.
+when its messages do not travel, "account held" when its limit is reached or nobody is logged in, how many
+of its messages are held, and what its supervision has called you for; `relay explain NAME` says why.
 
 An agent that is supervised may also be in backoff (it has ended, and starts again by itself), waiting (it
 goes on by itself after a limit) or held (it goes on when you say so). With -a, those that have ended are
@@ -103,6 +103,8 @@ def state(session: SessionInfo) -> str:
         marks.append(f"{session.held} held")
     if session.reason and session.state != "off":
         marks.append(one_line(session.reason, 60))
+    elif session.escalation:
+        marks.append(one_line(session.escalation, 60))
     if session.next_try is not None:
         marks.append(f"next try in {span(session.next_try - time.time())}")
     return f"{session.state} ({', '.join(marks)})" if marks else session.state

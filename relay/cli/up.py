@@ -136,7 +136,7 @@ class _Upstart:
             time.sleep(_LOOK)
 
     def _introduce(self, steps: list[PlanStep]) -> None:
-        """Have messages wait for agents that are about to start: one that is there already may write to them."""
+        """Have messages wait for agents that are about to start: those that run may write to them."""
         with Ledger(self._home.ledger) as ledger:
             for step in steps:
                 if step.kind in {"start", "wait", "scheduled", "full"}:

@@ -21,6 +21,7 @@ from relay.text import count, one_line, width
 COLOURS = {
     Need.PROMPTING: "\x1b[1;33m",
     Need.FAILED: "\x1b[1;31m",
+    Need.ESCALATED: "\x1b[1;33m",
     Need.UNRESPONSIVE: "\x1b[31m",
     Need.HELD: "\x1b[35m",
     Need.READY: "\x1b[32m",

@@ -17,13 +17,15 @@ class Need(IntEnum):
     """It asks something, and does nothing until that is answered."""
     FAILED = 1
     """It has stopped with an error, or is held until the user has it start again."""
-    UNRESPONSIVE = 2
+    ESCALATED = 2
+    """Its supervision does not know what to do."""
+    UNRESPONSIVE = 3
     """Its session does not answer; `relay reload` replaces it."""
-    HELD = 3
+    HELD = 4
     """Messages of its own are held until the user releases or drops them."""
-    READY = 4
+    READY = 5
     """It waits for its next prompt."""
-    NONE = 5
+    NONE = 6
 
 
 _NEEDS = {
@@ -34,14 +36,18 @@ _NEEDS = {
     "ready": Need.READY,
 }
 
-ATTACH = frozenset({Need.PROMPTING, Need.FAILED})
+ATTACH = frozenset({Need.PROMPTING, Need.FAILED, Need.ESCALATED})
 """What the user settles in the agent's own terminal."""
 
 
 def need(session: SessionInfo) -> Need:
     """Return the most urgent reason why the agent needs its user."""
-    found = _NEEDS.get(session.state, Need.NONE)
-    return min(found, Need.HELD) if session.held else found
+    reasons = [_NEEDS.get(session.state, Need.NONE)]
+    if session.escalation:
+        reasons.append(Need.ESCALATED)
+    if session.held:
+        reasons.append(Need.HELD)
+    return min(reasons)
 
 
 def urgency(session: SessionInfo) -> tuple[int, float, str, str]:

@@ -83,6 +83,7 @@ class SessionInfo:
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
     exit_code, reason, next_try, wanted: as in relay.supervision.records.AgentRecord.
     session_id:     the agent's own id of its conversation; None: not known.
+    escalation:     what its supervision has called the user for, who has not come yet; "": nothing.
     account_hold:   why its account is held, in words (relay.supervision.accounts); "" if it is not.
     last_line:      what its agent said last, without secrets; "": nothing, or not known.
     """
@@ -113,6 +114,7 @@ class SessionInfo:
     session_id: str | None = None
     last_line: str = ""
     account_hold: str = ""
+    escalation: str = ""
 
     @property
     def shim(self) -> Path:

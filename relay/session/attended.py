@@ -95,7 +95,13 @@ ATTENDED: dict[str, Callable[[Core], object | None]] = {
     ),
     "idle grace": _idle_grace,
     "alarm": lambda core: Alarm(
-        core.bus, core.tasks, core.journal, name=core.session.name, to=core.setup.settings.escalate_to
+        core.bus,
+        core.tasks,
+        core.journal,
+        core.agent.terminal,
+        _notebook(core, "escalation"),
+        name=core.session.name,
+        to=core.setup.settings.escalate_to,
     ),
 }
 """The factories of these features by name. Their order is that of relay.session.features.FEATURES."""

@@ -53,7 +53,7 @@ class Core:
 
     @property
     def supervision(self) -> Supervision:
-        """What the session is to do for its agent."""
+        """The policy by which the session supervises its agent."""
         policy = Supervision.from_json(self.started.options.supervision or {})
         # A pipe or a file cannot be read a second time.
         return replace(policy, restart="no") if self.started.piped else policy

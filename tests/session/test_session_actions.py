@@ -93,6 +93,31 @@ def test_an_idle_agent_is_nudged_and_escalated_then(relay: Relay) -> None:
     assert len(escalations(alice)) == 1
 
 
+def test_an_escalation_stands_until_somebody_sees_to_it(relay: Relay, terminals: Terminals) -> None:
+    """`relay ps` and `relay next` name the agent, also after a reload."""
+    policy = json.dumps({"on_idle": on_idle("nudge"), "idle_grace": 0.5})
+    alice, user = terminals("Alice", options=("--supervision", policy))
+    row = wait_until(lambda: (row := entry(relay))["escalation"] and row, message=alice.log)
+    assert row["escalation"].startswith("has been idle for ")
+    assert relay("next", "--print").stdout == "Alice\n"
+    relay("reload", "Alice")
+    wait_until(lambda: entry(relay)["pid"] != row["pid"] and entry(relay)["escalation"], message=alice.log)
+    assert "ready (has been idle for " in relay("ps").stdout
+    assert "It needs you: it has been idle for " in relay("explain", "Alice").stdout
+    user.send("x")
+    wait_until(lambda: not entry(relay)["escalation"], message=alice.log)
+    assert relay("next", "--print", check=False).stderr == "No agent needs you.\n"
+
+
+def test_an_agent_that_has_failed_and_ended_is_named(relay: Relay) -> None:
+    cared_for(relay, restart="always", on_idle=on_idle("fail"))
+    wait_until(lambda: ps(relay) == [])
+    said = relay("next", "--print", check=False).stderr
+    assert said == (
+        "Alice failed (was idle). `relay logs Alice` shows its output.\nNo agent that runs needs you.\n"
+    )
+
+
 def test_a_message_begins_the_count_anew(relay: Relay) -> None:
     alice = cared_for(relay, on_idle=on_idle("nudge", text="Go on.", then="none"))
     alice.hears("Go on.")

@@ -1,0 +1,82 @@
+"""An escalation stands until the agent is given a prompt, or the user types."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.eventbus import answers
+from relay.features.alarm import Alarm
+from relay.hooks.commands import SendMessage
+from relay.lifecycle import Describe, SessionBegan, SessionClosed
+from relay.state.events import PromptSubmitted, TurnBegan
+from relay.storage.journal import Journal
+from relay.supervision.events import Escalate, HoldOver
+from relay.terminal.events import KeysTyped, Notify, NotifyDesktop
+from supervision.world import World
+
+IDLE = Escalate("Alice has been idle for 60 s.", "Give it a prompt.")
+
+
+class Alarmed(World):
+    """A session with an Alarm. sent: the messages to `escalate_to`."""
+
+    def __init__(self, folder: Path, *, to: str = "") -> None:
+        super().__init__(folder)
+        self.sent: list[tuple[str, str]] = []
+        journal = Journal(self.home.ensure().state / "events.jsonl", "s1", "Alice")
+        self.bus.add(Alarm(self.bus, self.tasks, journal, self.terminal, self.notes(), name="Alice", to=to))
+        self.bus.add(self)
+        self.bus.publish(SessionBegan())
+
+    @answers(SendMessage)
+    async def send(self, question: SendMessage, _: object) -> Any:
+        self.sent.append((question.message.to, question.message.body))
+
+    @property
+    def standing(self) -> str:
+        found = asyncio.run(self.bus.ask_all(Describe(brief=True)))
+        return "".join(each["escalation"] for each in found)
+
+
+def test_it_is_told_everywhere(tmp_path: Path) -> None:
+    alice = Alarmed(tmp_path, to="Lead")
+    alice.bus.publish(IDLE)
+    text = "Alice has been idle for 60 s. Give it a prompt."
+    assert alice.of(Notify) == [Notify(text, "warning")]
+    assert alice.of(NotifyDesktop) == [NotifyDesktop("Alice has been idle for 60 s", "Give it a prompt.")]
+    assert alice.sent == [("Lead", f"{text}\nThis needs a person.")]
+    assert alice.standing == "has been idle for 60 s"
+
+
+@pytest.mark.parametrize(
+    ("event", "over"),
+    [
+        (PromptSubmitted(by_user=False), True),
+        (PromptSubmitted(by_user=True), True),
+        (KeysTyped(b"x", 1), True),
+        (HoldOver(), True),
+        (TurnBegan(), False),
+    ],
+)
+def test_it_stands_until_the_agent_is_seen_to(tmp_path: Path, event: Any, over: bool) -> None:
+    alice = Alarmed(tmp_path)
+    alice.bus.publish(IDLE)
+    assert Alarmed(tmp_path).standing  # as after a reload
+    alice.replaying = True
+    alice.bus.publish(event)
+    assert alice.standing
+    alice.replaying = False
+    alice.bus.publish(event)
+    assert bool(alice.standing) != over
+    assert bool(Alarmed(tmp_path).standing) != over
+
+
+def test_the_next_agent_of_that_name_begins_without(tmp_path: Path) -> None:
+    alice = Alarmed(tmp_path)
+    alice.bus.publish(IDLE)
+    asyncio.run(alice.bus.ask(SessionClosed(ended=True)))
+    assert not Alarmed(tmp_path).standing
