@@ -111,8 +111,8 @@ class Settings:
     )
     detach_key: str = _setting(
         "C-]",
-        "the key that begins relay's own commands in an agent's terminal, and then d, n, p or ? within 0.5 "
-        "seconds: 'C-]' is Ctrl-]; or 'none'",
+        "the key that begins relay's own commands in an agent's terminal, and then d, n, p or ? within a "
+        "second: 'C-]' is Ctrl-]; or 'none'",
         choices=("C-]", "C-\\", *(f"C-{letter}" for letter in "abefgklnopqrstuvwxy"), "none"),
     )
     escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")

@@ -13,7 +13,7 @@ import re
 
 from relay.shim.lend import ESC, control_byte
 
-ESCAPE_PATIENCE = 0.5
+ESCAPE_PATIENCE = 1.0
 """Seconds after which a lone prefix goes to the agent."""
 
 SPLIT_PATIENCE = 0.005
@@ -72,7 +72,7 @@ def help_text(name: str, prefix: str) -> bytes:
         f"{key} p   the previous agent",
         f"{key} {key}   {key} itself, for the agent",
         "",
-        f"The second key has to follow within {ESCAPE_PATIENCE:g} seconds. Press any key to go on.",
+        f"The second key has to follow within {ESCAPE_PATIENCE:g} s. Press any key to go on.",
     )
     return b"\x1b[r\x1b[0m\x1b[H\x1b[2J" + "\r\n".join(rows).encode()
 
