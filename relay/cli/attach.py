@@ -1,7 +1,7 @@
 """Attach this terminal to a running agent, or view the agent's terminal.
 
 What has scrolled off comes first, the last 2,000 lines; then the screen is drawn as it stands, and the agent
-takes your terminal's size.  Ctrl-] and then d, within half a second, detaches; Ctrl-] n and Ctrl-] p switch
+takes your terminal's size.  Ctrl-] and then d, within a second, detaches; Ctrl-] n and Ctrl-] p switch
 to the next and the previous agent; Ctrl-] ? shows help; the setting detach_key chooses another key.  One
 terminal is attached at a time: --takeover takes it from another one, whose owner is told.
 

@@ -7,7 +7,7 @@ says in the form `@namespace:target message` are acted on: `@relay:Bob hello` se
 record of its own prints counts as its words, a `cat README` too; `directives = "builtin"` or "none" in
 relay.toml ends that.
 
-Ctrl-] and then d, within half a second, detaches: the agent runs on, and `relay attach NAME` brings it back.
+Ctrl-] and then d, within a second, detaches: the agent runs on, and `relay attach NAME` brings it back.
 Ctrl-] n and Ctrl-] p switch to the next and the previous agent, Ctrl-] ? shows help; the setting detach_key
 chooses another key.
 """
