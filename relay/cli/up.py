@@ -4,7 +4,7 @@ The fleet file is the relay.toml of this folder or of the project around it, or 
 (docs/FLEET.md). Agents are started in the order of their dependencies. One that runs is left as it is, and
 one that you have stopped stays stopped, unless you name it. An agent that was not done goes on with its
 conversation. NAME: only these, and what they depend on. `relay service` runs it with --boot after a reboot:
-agents that `relay down` has ended are left then, too.
+agents that are done, and those that `relay down` has ended, are left then, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SAID = {
     "running": "runs already",
     "changed": "runs as the file had it before; `relay down {}` and `relay up {}` apply the changes",
     "stopped": "was stopped by you; `relay up {}` starts it",
-    "down": "is to stay down; `relay up {}` starts it",
+    "down": "is left as it ended; `relay up {}` starts it",
     "scheduled": "is started by its schedule; `relay up {}` starts it now",
     "full": "waits: max_running agents run",
 }
@@ -59,7 +59,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fresh", action="store_true", help="begin new conversations, with the first prompts"
     )
     parser.add_argument(
-        "--boot", action="store_true", help="leave agents that `relay down` has ended, too: after a reboot"
+        "--boot",
+        action="store_true",
+        help="leave agents that are done, or that `relay down` has ended, too: after a reboot",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     add_json(parser, "print a JSON list: what was done about each agent")
@@ -189,12 +191,17 @@ class _Upstart:
                 changed=session is not None
                 and record is not None
                 and record.digest != agent.supervision.digest,
-                stopped=record is not None
-                and record.wanted == "down"
-                and (self._boot or record.by == "stop"),
+                tried=name in self._started,
+                stopped=record is not None and self._is_left(record),
                 reached=_reached(session, record),
             )
         return found
+
+    def _is_left(self, record: AgentRecord) -> bool:
+        """Return True for an agent that only its name starts."""
+        if record.wanted == "down":
+            return self._boot or record.by == "stop"
+        return self._boot and record.phase is Phase.DONE  # a reboot gives no task again
 
     def due(self) -> list[str]:
         """Return the agents that are to start now by the clock, or as there is room again."""

@@ -23,16 +23,16 @@ class Standing:
 
     running: it is supervised, in whatever state; one that waits to be restarted, or is held, counts as well.
     changed: it runs, but was started from another definition than that in the file.
-    stopped: the user has stopped it. Only naming it starts it again.
-    due:     its schedule says that it starts now.
+    tried:   this `relay up` has started it.
+    stopped: the user has stopped it, or it is left as it ended. Only naming it starts it again.
     reached: the conditions that hold now: started, ready and idle of its present life, done and exited_ok of
              how its last one has ended.
     """
 
     running: bool = False
     changed: bool = False
+    tried: bool = False
     stopped: bool = False
-    due: bool = False
     reached: frozenset[Condition] = frozenset()
 
 
@@ -70,8 +70,16 @@ def plan(
     named = {_find(fleet, name) for name in wanted}
     chosen = named or {name for name, agent in fleet.agents.items() if agent.autostart}
     known = {name: standings.get(name, Standing()) for name in fleet.agents}
+    kinds = {name: _kind(fleet, name, known[name], explicit=name in named) for name in fleet.agents}
+    reached = {
+        # Those that wait for one that starts anew wait for the end of this life.
+        name: standing.reached
+        if name not in chosen or kinds[name] != "start" or standing.tried
+        else frozenset()
+        for name, standing in known.items()
+    }
     unmet = {
-        name: {other: each for other, each in agent.depends_on.items() if each not in known[other].reached}
+        name: {other: each for other, each in agent.depends_on.items() if each not in reached[other]}
         for name, agent in fleet.agents.items()
     }
     included = needed(chosen, {name: () if known[name].running else unmet[name] for name in fleet.agents})
@@ -80,7 +88,7 @@ def plan(
     for name in ordered(depends_on):
         if name not in included:
             continue
-        kind = _kind(fleet, name, known[name], explicit=name in named)
+        kind = kinds[name]
         if kind == "start" and unmet[name]:
             kind = "wait"
         if kind == "start" and fleet.max_running and running >= fleet.max_running:
@@ -108,7 +116,7 @@ def _kind(fleet: Fleet, name: str, standing: Standing, *, explicit: bool) -> Ste
         return "start"
     if standing.stopped:
         return "stopped"
-    if fleet.agents[name].schedule is not None and not standing.due:
+    if fleet.agents[name].schedule is not None:
         return "scheduled"
     return "start"
 

@@ -180,6 +180,28 @@ def test_all_processes_are_killed_and_up_brings_the_fleet_back(relay: Relay, pro
     assert states(relay).keys() == {"A"}
 
 
+def test_a_reboot_gives_no_task_again(relay: Relay, project: Path) -> None:
+    """An agent that was done is left by `--boot`, and those that depend on that start; `relay up` starts it."""
+    write(
+        relay,
+        project,
+        '[agents.build]\nrun = ["sh", "-c", "echo x >> runs"]\n'
+        '[agents.B]\nrun = "cat"\ndepends_on = { build = "done" }\n',
+    )
+    relay("up", cwd=project)
+    wait_until(lambda: states(relay).keys() == {"B"})
+    os.kill(states(relay)["B"]["terminal_pid"], signal.SIGKILL)
+    wait_until(lambda: states(relay) == {})
+    said = relay("up", "--boot", cwd=project).stdout
+    assert "build is left as it ended; `relay up build` starts it.\n" in said
+    assert states(relay).keys() == {"B"}
+    assert (project / "runs").read_text() == "x\n"
+    relay("down", "B", cwd=project)
+    relay("up", cwd=project)
+    assert (project / "runs").read_text() == "x\nx\n"
+    assert states(relay).keys() == {"B"}
+
+
 def test_a_crashed_agent_of_a_fleet_comes_back(relay: Relay, project: Path) -> None:
     write(relay, project, '[defaults]\nbackoff = 0.1\n[agents.A]\nrun = "cat"\n')
     relay("up", cwd=project)
