@@ -36,6 +36,9 @@ EXPECTED = 10.0
 LOOK = 5.0
 """Seconds between two looks at the wall clock, and at an account that is held."""
 
+NO_PROGRAM = 127
+"""The exit code of a command whose program does not exist (POSIX, 2.8.2)."""
+
 _ENDING_KEYS = (b"\x03", b"\x04")  # Ctrl-C, Ctrl-D
 _ENDING_WORDS = (b"/exit", b"/quit", b"/bye", b"exit", b"quit")
 _KEPT = 64  # bytes of what was typed last
@@ -117,9 +120,6 @@ class Supervisor:
         if not order:
             decision = await self._decide(code)
             if not decision.pauses:
-                if decision.phase is Phase.FAILED and (decision.history.restarts or decision.history.waits):
-                    text = f"{self._session.name} {decision.reason}. It is not restarted again."
-                    self._bus.publish(Notify(text, "error"))
                 return None
             command = await self._succession.resumed(conversation)
             if self._succession.required and command is None:
@@ -128,6 +128,11 @@ class Supervisor:
                 )
                 self._enter(PhaseEntered.decided(decision, code))
             order = await self._pause(decision, code)
+            while order == "due" and (program := self._succession.missing(command)):
+                decision = self._missing(program, decision.history)
+                if not decision.pauses:
+                    return None
+                order = await self._pause(decision, code)
             if order == "stop":
                 self._enter(PhaseEntered(Phase.OFF, "stopped", code, history=RestartHistory()))
                 return None
@@ -138,6 +143,19 @@ class Supervisor:
         self._starting = True
         self._enter(PhaseEntered(Phase.STARTING))
         return Follower(command or self._succession.fresh, resumes=command is not None)
+
+    def _missing(self, program: str, history: RestartHistory) -> RestartDecision:
+        """Return the decision where no agent can be started now."""
+        ended = AgentExit(NO_PROGRAM, why=f"cannot be started: there is no program {program!a}")
+        decision = decide(self._policy, ended, history, self._clock(), self._chance)
+        self._decided(decision, NO_PROGRAM)
+        return decision
+
+    def _decided(self, decision: RestartDecision, code: int) -> None:
+        self._enter(PhaseEntered.decided(decision, code))
+        if decision.phase is Phase.FAILED and (decision.history.restarts or decision.history.waits):
+            text = f"{self._session.name} {decision.reason}. It is not restarted again."
+            self._bus.publish(Notify(text, "error"))
 
     async def _pause(self, decision: RestartDecision, code: int) -> str:
         """Wait until the next agent is due, and its account is not held.
@@ -197,7 +215,7 @@ class Supervisor:
         if (ending := self._life.ending) is not None and asked:
             decision = RestartDecision(ending.phase, ending.reason)
         self._life.decide()
-        self._enter(PhaseEntered.decided(decision, code))
+        self._decided(decision, code)
         return decision
 
     def _enter(self, event: PhaseEntered) -> None:

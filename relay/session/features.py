@@ -261,7 +261,7 @@ def _agent_record(core: Core) -> AgentRecordWriter:
 
 
 def _supervisor(core: Core) -> Supervisor:
-    policy = core.supervision
+    policy, session = core.supervision, core.session
     return Supervisor(
         core.bus,
         core.started.shim,
@@ -270,7 +270,14 @@ def _supervisor(core: Core) -> Supervisor:
         core.progress,
         Records(core.started.home),
         policy,
-        Succession(core.setup.profile, core.started.options.command, policy.resume, policy.fresh),
+        Succession(
+            core.setup.profile,
+            core.started.options.command,
+            policy.resume,
+            policy.fresh,
+            env=core.started.env,
+            directory=session.directory,
+        ),
     )
 
 

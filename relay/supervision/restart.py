@@ -39,6 +39,7 @@ class AgentExit:
     expected: the user has just typed Ctrl-C, Ctrl-D or a command that ends the agent.
     failure:  the class of the failure that it ended on; "": none is known.
     reset_at: when a limit ends, in seconds since the epoch; None: unknown.
+    why:      what is said of it instead of its code; "": its code says enough.
     """
 
     code: int
@@ -48,6 +49,7 @@ class AgentExit:
     expected: bool = False
     failure: str = ""
     reset_at: float | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def decide(
 
     now: seconds since the epoch. chance: returns a number from 0 to 1.
     """
-    reason = describe(ended.code)
+    reason = ended.why or describe(ended.code)
     if ended.by_user:
         return RestartDecision(Phase.OFF, "stopped", history=RestartHistory())
     success = ended.code in policy.success_exit_codes

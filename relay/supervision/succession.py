@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from relay.agents.conversation import Conversation, resumable
 from relay.agents.profile import Profile
@@ -15,13 +17,22 @@ class Succession:
     """Makes the command lines of the agents that follow one.
 
     command: the one that started the first. fresh: the one that begins a new conversation, if `command` does
-             not.
+             not. env, directory: the agents'.
     """
 
     def __init__(
-        self, profile: Profile, command: Sequence[str], resume: Resume, fresh: tuple[str, ...] = ()
+        self,
+        profile: Profile,
+        command: Sequence[str],
+        resume: Resume,
+        fresh: tuple[str, ...] = (),
+        *,
+        env: Mapping[str, str],
+        directory: Path,
     ) -> None:
         self._profile = profile
+        self._env = env
+        self._directory = directory
         self._command = fresh or command
         self._resume = resume
         self.fresh = fresh or None
@@ -30,6 +41,15 @@ class Succession:
     def required(self) -> bool:
         """True if no agent may follow without the conversation of the last one."""
         return self._resume == "require"
+
+    def missing(self, command: tuple[str, ...] | None) -> str:
+        """Return the program of `command` (None: of the same command) if it is not there now, else "".
+
+        An update may replace it at this moment.
+        """
+        program = (command or self.fresh or self._command)[0]
+        path = str(self._directory / program) if "/" in program else program
+        return "" if shutil.which(path, path=self._env.get("PATH")) else program
 
     async def resumed(
         self, conversation: Conversation | None, *, asked: bool = False

@@ -181,7 +181,7 @@ def test_all_processes_are_killed_and_up_brings_the_fleet_back(relay: Relay, pro
 
 
 def test_a_reboot_gives_no_task_again(relay: Relay, project: Path) -> None:
-    """An agent that was done is left by `--boot`, and those that depend on that start; `relay up` starts it."""
+    """`--boot` leaves an agent that was done, and starts those that depend on that."""
     write(
         relay,
         project,

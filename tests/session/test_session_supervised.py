@@ -275,3 +275,25 @@ def test_an_agent_that_cannot_be_started_again_has_failed(relay: Relay, tmp_path
     ended = phase(relay, "failed")
     assert ended["reason"].startswith("could not be started again: ")
     wait_until(lambda: ps(relay) == [])
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_program_that_is_missing_for_a_moment(relay: Relay, tmp_path: Path, back: bool) -> None:
+    """As while it is updated: each try counts."""
+    agent, away = tmp_path / "agent", tmp_path / "away"
+    agent.write_text("#!/bin/sh\nread line\nexit 3\n")
+    agent.chmod(0o755)
+    policy = {"restart": "on-failure", "backoff": 0.2, "backoff_max": 0.2, "max_restarts": 50 if back else 2}
+    relay("wrap", "-d", "-n", "Alice", "--supervision", json.dumps(policy), agent)
+    before = entry(relay)
+    agent.rename(away)
+    os.kill(before["agent_pid"], signal.SIGKILL)
+    why = f"cannot be started: there is no program '{agent}'"
+    if back:
+        wait_until(lambda: record(relay)["reason"] == why)
+        assert record(relay)["exit_code"] == 127
+        away.rename(agent)
+        follows(relay, before)
+    else:
+        assert phase(relay, "failed")["reason"] == f"{why}; restarted 2 times within 15 min"
+        wait_until(lambda: ps(relay) == [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -80,7 +81,7 @@ def test_the_pause_ends_by_the_wall_clock(
             progress,
             records,
             Supervision(restart="always"),
-            Succession(catalog.load("generic", home), ["true"], "auto"),
+            Succession(catalog.load("generic", home), ["true"], "auto", env=os.environ, directory=tmp_path),
             clock=lambda: now[0],
         )
         bus.add(feature)
