@@ -63,6 +63,20 @@ def is_noted(house: House, body: str) -> bool:
         return rows.fetchone() is not None
 
 
+def test_a_message_that_waits_as_it_starts(house: House, agent: Agent) -> None:
+    """An agent may take it before it is ready to run it; that is not a question of its own."""
+    home = Home.from_env(house.relay.environment).ensure()
+    with Ledger(home.ledger) as ledger:
+        ledger.registry.register("default", "Alice")
+    house.relay("send", "Alice", "hello from before")
+    alice = house.wrap(agent, "Alice", Rule("hello from before", "Good morning."), ready=False)
+    alice.sees("Good morning")
+    alice.becomes("ready")
+    assert alice.model.count("hello from before") == 1
+    assert [event["result"] for event in alice.events("injection")] == ["injected"]
+    assert alice.events("escalated") == []
+
+
 def states(house: House) -> list[str]:
     """The states of all messages, oldest first."""
     with Ledger(ledger_of(house)) as ledger:
