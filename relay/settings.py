@@ -19,6 +19,7 @@ from relay.errors import ConfigError, RelayError
 from relay.home import Home
 from relay.names import channel, did_you_mean
 from relay.policy import Policy
+from relay.project import folders
 from relay.toml_lines import TomlLines
 
 FILE = "relay.toml"
@@ -229,16 +230,12 @@ def find(directory: Path) -> Path | None:
 
 
 def nearest(directory: Path, name: str, exists: Callable[[Path], bool] = Path.is_file) -> Path | None:
-    """Return the file `name` in `directory` or above, up to the project's root or the home folder.
+    """Return the file `name` in `directory` or above, within the project (relay.project.folders).
 
-    The project's root is the folder with .git. exists: tells if a path counts.
+    exists: tells if a path counts.
     """
-    for folder in (directory, *directory.parents):
-        if exists(folder / name):
-            return folder / name
-        if os.path.lexists(folder / ".git") or folder == Path.home():
-            break
-    return None
+    paths = (Path(folder, name) for folder in folders(os.fspath(directory)))
+    return next((path for path in paths if exists(path)), None)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -417,17 +417,13 @@ def _may_be_known(command: list[str]) -> bool:
 
 def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:
     """Note for the agent's hooks that guards may be in force, until a session knows which are."""
-    from pathlib import Path
-
     from relay.agents import hook_guards
-    from relay.settings import nearest  # loaded with the profiles
+    from relay.session.preflight import configured
 
-    files = ("hooks.json", "relay.config.py")
     guarded = (
         options.registry is not None
         or bool(options.rules or options.config)
-        or any(os.path.lexists(os.path.join(home.config_dir, file)) for file in files)
-        or any(nearest(Path.cwd(), file, os.path.lexists) for file in files)
+        or configured(home, ("hooks.json", "relay.config.py"))
     )
     try:
         hook_guards.write(socket, name, hook_guards.GUARDED if guarded else ())

@@ -29,7 +29,7 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
 
     config, rules: as in relay.session.options.
     """
-    if not (config or rules or _configured(home)):
+    if not (config or rules or configured(home, FILES)):
         return []
     words = [sys.executable, "-P", os.path.abspath(__file__), json.dumps([config, list(rules)])]
     try:
@@ -41,17 +41,12 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
         return []
 
 
-def _configured(home: Home) -> bool:
-    """Return True if a file of configuration exists for an agent in this directory."""
-    folder, user = os.getcwd(), os.path.expanduser("~")
-    folders = [home.config_dir]
-    while True:
-        folders.append(folder)
-        above = os.path.dirname(folder)
-        if folder in {above, user} or os.path.lexists(os.path.join(folder, ".git")):
-            break
-        folder = above
-    return any(os.path.lexists(os.path.join(each, name)) for each in folders for name in FILES)
+def configured(home: Home, files: Sequence[str]) -> bool:
+    """Return True if one of these files of configuration exists for an agent in this directory."""
+    from relay.project import folders
+
+    places = [home.config_dir, *folders(os.getcwd())]
+    return any(os.path.lexists(os.path.join(place, file)) for place in places for file in files)
 
 
 def notices(config: str, rules: Sequence[str]) -> list[str]:

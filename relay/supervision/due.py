@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from relay.names import key
-from relay.supervision.fleet import Fleet
+from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.records import AgentRecord
-from relay.supervision.states import Phase
+from relay.supervision.states import ENDED, Phase
 
 
 def due(fleet: Fleet, records: Mapping[str, AgentRecord], running: Collection[str], now: float) -> list[str]:
@@ -26,3 +27,17 @@ def due(fleet: Fleet, records: Mapping[str, AgentRecord], running: Collection[st
         if queued or (agent.schedule is not None and agent.schedule.due(record.scheduled, now)):
             found.append(name)
     return found
+
+
+def enqueue(record: AgentRecord, agent: FleetAgent, now: float, *, scheduled: bool) -> AgentRecord:
+    """Return the record of an agent that is wanted, and waits for its schedule, or else for room.
+
+    now: seconds since the epoch.
+    """
+    known = {Phase.QUEUED, *ENDED} if scheduled else {Phase.QUEUED}
+    if record.phase in known and record.wanted == "up" and record.scheduled:
+        return record
+    about = {"cwd": str(agent.cwd), "command": agent.command, "fleet": agent.supervision.fleet}
+    why = "it waits for its schedule" if scheduled else "max_running agents run"
+    queued = record.enter(Phase.QUEUED, now, why, **about)
+    return replace(queued, wanted="up", by="up", supervised=True, scheduled=record.scheduled or now)

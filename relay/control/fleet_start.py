@@ -1,0 +1,81 @@
+"""Starts one agent of a fleet: its worktree, its conversation, then its session."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relay.control.resuming import continued
+from relay.errors import WorktreeError
+from relay.home import Home
+from relay.supervision import worktree
+from relay.supervision.fleet import Fleet, FleetAgent
+from relay.supervision.records import Records
+from relay.supervision.start import StartOrder, StartOutcome, start
+from relay.supervision.states import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStart:
+    """The outcome of a start. resumed: the agent goes on with its conversation."""
+
+    outcome: StartOutcome
+    resumed: bool
+
+
+def start_agent(
+    home: Home, fleet: Fleet, agent: FleetAgent, *, fresh: bool, progress: Callable[[str], None]
+) -> FleetStart:
+    """Start an agent, and return once it can be written to, or has ended.
+
+    fresh:    begin a new conversation, also where there is one that was not done.
+    progress: called with each line that the preparation of its worktree has to say.
+
+    Raise WorktreeError if that preparation fails; the agent is held, then.
+    """
+    try:
+        directory = _directory(home, fleet, agent, progress)
+    except WorktreeError as error:
+        why = f"its worktree could not be prepared: {error}"
+        Records(home).change(
+            fleet.team,
+            agent.name,
+            lambda record: record.enter(Phase.HELD, time.time(), why, supervised=True),
+        )
+        raise WorktreeError(why) from None
+    command = None if fresh else _resumed(home, fleet, agent, directory)
+    supervision = replace(agent.supervision, fresh=agent.command if command else ())
+    options = [word for path in agent.rules for word in ("--rules", str(path))]
+    if agent.task:
+        options += ["--task", agent.task]
+    order = StartOrder(
+        agent.name, fleet.team, command or agent.command, directory, supervision, agent.env, options
+    )
+    return FleetStart(start(order), resumed=command is not None)
+
+
+def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[str], None]) -> Path:
+    """Return the directory in which the agent runs. Raise WorktreeError."""
+    if agent.worktree is None:
+        return agent.cwd
+    made = worktree.prepare(
+        agent.worktree,
+        agent.name,
+        team=fleet.team,
+        home=home,
+        directory=agent.cwd,
+        env={**os.environ, **agent.env},
+        progress=progress,
+    )
+    return made.path
+
+
+def _resumed(home: Home, fleet: Fleet, agent: FleetAgent, directory: Path) -> list[str] | None:
+    """Return the command that goes on with the agent's conversation, if it was not done with it."""
+    record = Records(home).get(fleet.team, agent.name)
+    if record is None or record.phase is Phase.DONE or agent.supervision.resume == "never":
+        return None
+    return continued(home, record, agent.command, directory)

@@ -1,0 +1,107 @@
+"""How the agents of a fleet file stand at one moment, from their sessions and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from relay.control.sessions import UNRESPONSIVE, SessionInfo, live
+from relay.home import Home
+from relay.names import key
+from relay.supervision.fleet import Condition, Fleet
+from relay.supervision.plan import Standing
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.states import ENDED, PAUSED, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    """The sessions and the records of a fleet's team, by relay.names.key."""
+
+    fleet: Fleet
+    sessions: Mapping[str, SessionInfo]
+    records: Mapping[str, AgentRecord]
+
+    @classmethod
+    def now(cls, home: Home, fleet: Fleet) -> FleetStatus:
+        """Return the present status; ask each session of the team."""
+        sessions = {key(session.name): session for session in live(home, fleet.team)}
+        records = {key(record.name): record for record in Records(home).all(fleet.team)}
+        return cls(fleet, sessions, records)
+
+    def standings(self, *, boot: bool = False, tried: Collection[str] = ()) -> dict[str, Standing]:
+        """Return the standing of each agent of the fleet.
+
+        boot: agents that are done, or that `relay down` has ended, count as stopped, too. tried: those that
+        this `relay up` has started.
+        """
+        found = {}
+        for name, agent in self.fleet.agents.items():
+            record, running = self.records.get(key(name)), key(name) in self.sessions
+            found[name] = Standing(
+                running=running,
+                changed=running and record is not None and record.digest != agent.supervision.digest,
+                tried=name in tried,
+                stopped=record is not None and _is_left(record, boot=boot),
+                reached=self.reached(name),
+            )
+        return found
+
+    def others(self) -> int:
+        """Return the number of agents that run, and are not in the fleet file any more."""
+        records = [self.records[name] for name in self.sessions if name in self.records]
+        path = str(self.fleet.path)
+        return sum(record.fleet == path and self.fleet.find(record.name) is None for record in records)
+
+    def reached(self, name: str) -> frozenset[Condition]:
+        """Return the conditions that an agent meets."""
+        session, record = self.sessions.get(key(name)), self.records.get(key(name))
+        reached: set[Condition] = set()
+        if session is not None:
+            if session.state not in {UNRESPONSIVE, *PAUSED}:
+                reached.add("started")
+            if session.state == "ready":
+                reached |= {"ready", "idle"}
+            elif self.is_up(name):
+                reached.add("ready")
+        elif record is not None and record.phase in ENDED:
+            if record.phase is Phase.DONE:
+                reached.add("done")
+            if record.exit_code == 0:
+                reached.add("exited_ok")
+        return frozenset(reached)
+
+    def is_up(self, name: str) -> bool:
+        """Return True if the agent has been ready in its present life, not in an earlier one."""
+        session, record = self.sessions.get(key(name)), self.records.get(key(name))
+        return (
+            session is not None
+            and record is not None
+            and record.session == session.id
+            and record.phase is Phase.UP
+        )
+
+    def end(self, name: str) -> str:
+        """Return how an agent that does not run has ended: "exited with 1"."""
+        record = self.records.get(key(name))
+        if record is None:
+            return "has not been started"
+        return record.reason or "has ended"
+
+    def in_vain(self, name: str, condition: Condition, *, late: bool) -> str | None:
+        """Return why waiting until an agent meets a condition is in vain; None if it may still meet it.
+
+        late: it has had the time that its start may take.
+        """
+        session = self.sessions.get(key(name))
+        if session is None:
+            return None if condition in self.reached(name) else f"that {self.end(name)}"
+        late = late and condition in {"started", "ready"} and session.state != "prompting"
+        return f"that is {session.state}" if late or session.state in {"held", "failed"} else None
+
+
+def _is_left(record: AgentRecord, *, boot: bool) -> bool:
+    """Return True for an agent that only its name starts."""
+    if record.wanted == "down":
+        return boot or record.by == "stop"
+    return boot and record.phase is Phase.DONE  # a reboot gives no task again
