@@ -31,7 +31,7 @@ FLEET_KEYS = {
         "",
         "the team of all agents; by default the name of the file's folder",
     ),
-    "max_running": TableKey(whole(), "8", "agents that run at once; others wait"),
+    "max_running": TableKey(whole(), "8", "agents that run at once; others wait until fewer do"),
     "start_interval": TableKey(number("seconds"), "5", "the time between two starts, since logins race"),
 }
 

@@ -128,6 +128,8 @@ def as_another(relay: Relay) -> Relay:
     return other
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="no process can adopt others there")
 @pytest.mark.parametrize("user", [as_root, as_another])
 def test_a_daemon_of_an_agent_is_refused_what_is_the_persons(
@@ -143,7 +145,7 @@ def test_a_daemon_of_an_agent_is_refused_what_is_the_persons(
     (tmp_path / "commands").write_text(json.dumps(list(commands)))
     (tmp_path / "daemon.py").write_text(DAEMON)
     relay("wrap", "-d", "-n", "Mallory", "sh", "-c", f"{sys.executable} {tmp_path}/daemon.py {tmp_path}; cat")
-    wait_until((tmp_path / "said").exists)
+    wait_until((tmp_path / "said").exists, 300)  # some sixty commands, one after the other
     said = json.loads((tmp_path / "said").read_text())
     for command, words in commands.items():
         code, text = said[command]

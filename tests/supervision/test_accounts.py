@@ -192,9 +192,9 @@ def test_the_agent_that_met_with_it_goes_on_when_it_is_over(tmp_path: Path) -> N
             freed.set()
 
     async def scene() -> None:
-        running = asyncio.ensure_future(alice.watch.run())
         event = HoldAccount("rate_limited", "limit", alice.clock.now() + 60)
         await alice.watch._begin(event, hold(alice.clock.now(), event.until))
+        running = asyncio.ensure_future(alice.watch.run())
         async with asyncio.timeout(60):
             await freed.wait()
         running.cancel()
