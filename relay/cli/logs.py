@@ -35,8 +35,8 @@ _ADVICE = "an agent reads its own logs only, unless the setting `look` of the ot
 def configure(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
     add_limit(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what it says from now on")
-    parser.add_argument("--times", action="store_true", help="with the time of each line")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing what it says")
+    parser.add_argument("--times", action="store_true", help="print the time of each line")
     add_json(parser, "print one JSON object a line")
 
 

@@ -68,7 +68,7 @@ def _supervised(home: Home, args: argparse.Namespace) -> int:
 def _release_account(accounts: Accounts, account: str) -> None:
     held = [each.account for each in accounts.all()]
     if accounts.release(account) is not None:
-        print(f"The account {account} is not held any more.")
+        print(f"The account {account} is no longer held.")
     elif held:
         print(f"The account {account} is not held. Held: {', '.join(held)}.")
     else:

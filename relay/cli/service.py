@@ -35,7 +35,7 @@ from relay.text import visible
 def configure(parser: argparse.ArgumentParser) -> None:
     action = add_actions(parser)
     install = action("install", "Start the agents of the fleet file after each reboot.")
-    remove = action("remove", "Start them no more after a reboot; running agents are left as they are.")
+    remove = action("remove", "Stop starting them after a reboot; running agents are not affected.")
     for each in (install, remove):
         each.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     add_json(action("status", "List what is installed, and how its last run ended."), "print JSON")

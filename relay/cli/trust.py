@@ -87,12 +87,12 @@ def _check(path: Path, content: bytes) -> list[str]:
     if path.suffix == ".py":
         _check_python(path, content)
         return [
-            "It runs from the next `relay wrap` on, until it changes.",
+            "It runs with the next `relay wrap`. Any change revokes the trust.",
             "Modules that it imports are not covered.",
         ]
     if path.suffix == ".toml":
         fleet = fleet_file.parse(path, content)
-        notes = ["It holds from the next `relay wrap` on, until it changes."]
+        notes = ["It takes effect with the next `relay wrap`. Any change revokes the trust."]
         if fleet.agents:
             notes += [
                 f"Its agents: {', '.join(fleet.agents)}.",
@@ -100,14 +100,15 @@ def _check(path: Path, content: bytes) -> list[str]:
             ]
         return notes
     if path.name != rule_book.FILE:
-        return ["It holds from the next `relay wrap` on, until it changes."]
+        return ["It takes effect with the next `relay wrap`. Any change revokes the trust."]
     rules, mistakes = rule_file.parse(path.absolute(), content, "project")
     if unread := [str(mistake) for mistake in mistakes if mistake.unread]:
         raise ConfigError("\n".join(unread))
     notes = ["It has no rules that could run."]
     if rules:
         notes = [
-            "Its rules run from the next `relay wrap` or `relay hooks reload` on, until it changes.",
+            "Its rules take effect with the next `relay wrap` or `relay hooks reload`. "
+            "Any change revokes the trust.",
             "Programs that they start are not covered.",
         ]
     return notes + [f"Warning: {visible(str(mistake))}" for mistake in mistakes]

@@ -37,9 +37,9 @@ _LOOK = 0.2  # seconds between two looks at agents that others wait for
 _SAID = {
     "start": "would be started",
     "running": "runs already",
-    "changed": "runs as the file had it before; `relay down {}` and `relay up {}` apply the changes",
+    "changed": "still runs with its previous definition; `relay down {}` and `relay up {}` apply the changes",
     "stopped": "was stopped by you; `relay up {}` starts it",
-    "down": "is left as it ended; `relay up {}` starts it",
+    "down": "is not started at boot; `relay up {}` starts it",
     "scheduled": "is started by its schedule; `relay up {}` starts it now",
     "full": "waits: max_running agents run",
 }

@@ -119,7 +119,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not agents:
         narrowed = args.name or args.team or args.since is not None
-        print("No use matches. `relay usage` lists all." if narrowed else "No agent has used any tokens yet.")
+        print(
+            "No matching usage. `relay usage` lists all of it."
+            if narrowed
+            else "No agent has used any tokens yet."
+        )
         return 0
     rows = [
         _cells(row, one_line(row.name, 30), one_line(row.team, 20), one_line(row.agent, 20)) for row in agents

@@ -341,4 +341,4 @@ def _escalation(name: str, event: Incident, step: ActionStep, policy: Supervisio
     what = f"{name} stopped on an error ({words(event.cls)}){vain}{detail}".rstrip(".") + "."
     if event.cls == "context_full":
         return what, f"Have it compact its context (`relay attach {name}`), or `relay restart {name}`."
-    return what, f"`relay attach {name}` shows it; your next prompt has it go on."
+    return what, f"`relay attach {name}` shows it; it resumes with your next prompt."

@@ -136,7 +136,7 @@ class DialogAnswers:
         if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:
             raise UsageError(f"an answer is one line of at most {MAX_TEXT} visible characters.")
         if asked.options and asked.free is None:
-            raise UsageError("it takes one of its options, and no text. Say the number of one.")
+            raise UsageError("it takes one of its options, and no text. Use the number of one.")
         if asked.free is not None:
             await self._select(asked, asked.free)
         end = (text[-20:].split() or [text])[-1]

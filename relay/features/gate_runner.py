@@ -109,7 +109,7 @@ class GateRunner:
 def _prompt(command: str, result: CommandResult) -> str:
     """Return the prompt that a failed gate makes."""
     how = result.problem or f"It exited with {result.exit_code}."
-    head = f"`{command}` has to succeed before your task is done, and it does not. {how}"
+    head = f"`{command}` must succeed before your task is done, but it failed. {how}"
     output = result.stdout[-MAX_OUTPUT:].decode(errors="ignore").strip()
     if not output:
         return f"{head} It printed nothing."

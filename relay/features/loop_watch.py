@@ -80,9 +80,9 @@ class LoopWatch:
             self._timer = self._clock.later(SILENCE - quiet, self._look)
             return
         self._timer = None
-        what = f"{self._name} works, and has been silent for {span(SILENCE)}."
+        what = f"{self._name} has been working for {span(SILENCE)} without any output."
         self._bus.publish(
-            Escalate(what, f"`relay attach {self._name}` shows what it does; it is left alone.")
+            Escalate(what, f"`relay attach {self._name}` shows what it is doing. It is left alone.")
         )
 
     def _cancel(self) -> None:

@@ -154,7 +154,7 @@ class Supervisor:
     def _decided(self, decision: RestartDecision, code: int) -> None:
         self._enter(PhaseEntered.decided(decision, code))
         if decision.phase is Phase.FAILED and (decision.history.restarts or decision.history.waits):
-            text = f"{self._session.name} {decision.reason}. It is not restarted again."
+            text = f"{self._session.name} {decision.reason}. It will not be restarted again."
             self._bus.publish(Notify(text, "error"))
 
     async def _pause(self, decision: RestartDecision, code: int) -> str:

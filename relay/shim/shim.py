@@ -280,7 +280,9 @@ class Shim:
         self._end.goodbye = True
         if self._end.next is None:
             if self._end.kept and not answered:
-                self.terminals.notices.add(f"{self._name} is not started again: its session did not say how.")
+                self.terminals.notices.add(
+                    f"{self._name} is not started again: its session did not say how to."
+                )
             self._let_go(f"{self._name} has ended with exit code {self._end.code}.", self._end.code)
             self.terminals.goodbye(self._end.code, answered=answered)
         else:

@@ -88,10 +88,10 @@ class ScreenQuestion:
             found = next(filter(None, (self._named(wanted, by) for by in _NAMES)), []) if wanted else []
         if not found:
             listed = _listed(self.options) or "none is known"
-            raise UsageError(f"{choice!a} is not one of its options ({listed}). Say the number.")
+            raise UsageError(f"{choice!a} is not one of its options ({listed}). Use the number.")
         if len(found) > 1:
             raise UsageError(
-                f"{choice!a} may mean {_listed(found, ' or ')}. Say the number, or more of the text."
+                f"{choice!a} may mean {_listed(found, ' or ')}. Use the number, or more of the text."
             )
         if _CHECKBOX.match(found[0].text):
             raise UsageError("several options may be ticked there: answer it in its own terminal.")

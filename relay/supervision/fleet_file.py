@@ -59,7 +59,7 @@ def load(home: Home, directory: Path, named: Path | None = None) -> Fleet:
     if path != own and not Trust(home).covers(path, content):
         command = f"relay trust {shlex.quote(str(path))}"
         raise ConfigError(
-            f"is not trusted, and none of its agents is started. Read it, then `{command}`.", path
+            f"is not trusted, so none of its agents was started. Read it, then run `{command}`.", path
         )
     fleet = parse(path, content, names.DEFAULT_TEAM if path == own else "")
     if not fleet.agents:

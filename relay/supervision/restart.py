@@ -99,7 +99,7 @@ def decide(
         return RestartDecision(Phase.OFF, "stopped", history=RestartHistory())
     success = ended.code in policy.success_exit_codes
     if ended.expected:
-        return RestartDecision(Phase.DONE, f"{reason}, as you asked it to")
+        return RestartDecision(Phase.DONE, f"{reason}, at your request")
     if policy.restart == "no" or (success and policy.restart == "on-failure" and not ended.failure):
         return RestartDecision(Phase.DONE if success else Phase.FAILED, reason)
     if ended.failure in NEEDS_USER:
@@ -120,7 +120,7 @@ def _wait(
         note = f"waiting until the limit resets; going on in {span(at - now)}"
         return RestartDecision(Phase.WAITING, reason, at, note, replace(history, waits=0))
     if history.waits >= LIMIT_TRIES:
-        return RestartDecision(Phase.FAILED, f"{reason}; {LIMIT_TRIES} tries were in vain", history=history)
+        return RestartDecision(Phase.FAILED, f"{reason}; {LIMIT_TRIES} tries failed", history=history)
     pause = min(LIMIT_WAIT * 2**history.waits, LIMIT_WAIT_MAX) * (1 + JITTER * chance())
     note = f"trying again in {span(pause)} ({history.waits + 1} of {LIMIT_TRIES})"
     return RestartDecision(

@@ -337,7 +337,7 @@ def test_an_option_is_named_as_the_dialog_shows_it(name: str, choice: str, numbe
 )
 def test_what_may_mean_several_is_refused_and_they_are_listed(name: str, choice: str, meant: str) -> None:
     """U10: never the first one that happens to fit."""
-    with pytest.raises(UsageError, match=rf"^'{choice}' may mean {re.escape(meant)}.*Say the number"):
+    with pytest.raises(UsageError, match=rf"^'{choice}' may mean {re.escape(meant)}.*Use the number"):
         find(screen(name), "").choose(choice)
 
 

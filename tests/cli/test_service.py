@@ -278,7 +278,7 @@ def test_after_a_reboot_the_fleet_is_back(relay: Relay, systemd: Systemd, projec
 
     done = start_unit(systemd.folder / "relay-web.service")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("is left as it ended; `relay up ") == 3
+    assert done.stdout.count("is not started at boot; `relay up ") == 3
     rows = states(relay, "-a")
     assert {name: row["wanted"] for name, row in rows.items()} == {
         "A": "up",

@@ -108,7 +108,10 @@ def test_what_is_changed_is_told_and_left(relay: Relay, project: Path) -> None:
     before = states(relay)["A"]
     write(relay, project, '[agents.A]\nrun = "cat -u"\n')
     said = relay("up", cwd=project).stdout
-    assert said == "A runs as the file had it before; `relay down A` and `relay up A` apply the changes.\n"
+    assert (
+        said
+        == "A still runs with its previous definition; `relay down A` and `relay up A` apply the changes.\n"
+    )
     assert states(relay)["A"]["agent_pid"] == before["agent_pid"]
 
 
@@ -193,7 +196,7 @@ def test_a_reboot_gives_no_task_again(relay: Relay, project: Path) -> None:
     os.kill(states(relay)["B"]["terminal_pid"], signal.SIGKILL)
     wait_until(lambda: states(relay) == {})
     said = relay("up", "--boot", cwd=project).stdout
-    assert "build is left as it ended; `relay up build` starts it.\n" in said
+    assert "build is not started at boot; `relay up build` starts it.\n" in said
     assert states(relay).keys() == {"B"}
     assert (project / "runs").read_text() == "x\n"
     relay("down", "B", cwd=project)

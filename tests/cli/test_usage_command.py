@@ -73,7 +73,7 @@ def test_a_choice_of_entries(filled: Relay) -> None:
     old = [json.dumps({**json.loads(lines[0]), "time": time.time() - 7200}), *lines[1:]]
     Path(filled.home, "state", "usage.jsonl").write_text("\n".join(old) + "\n{torn\n\n[]\n")
     assert usage(filled, "Alice", "--since", "1h")["agents"][0]["turns"] == 2
-    assert "No use matches" in filled("usage", "Zoe").stdout
+    assert "No matching usage" in filled("usage", "Zoe").stdout
     assert "not a valid time" in filled("usage", "--since", "yesterday", check=False).stderr
 
 

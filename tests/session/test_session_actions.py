@@ -152,7 +152,7 @@ def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
     alice = cared_for(relay, on_idle=on_idle("gate", run=run, attempts=5))
     phase(relay, "done")
     (first, second) = [line for line in alice.heard.splitlines() if "nudge gate" in line and "1/" in line]
-    assert "has to succeed before your task is done" in first and "has to succeed" in second
+    assert "must succeed before your task is done" in first and "must succeed" in second
     assert str(relay.home) in alice.heard and "Alice" in alice.heard
 
 
@@ -274,7 +274,7 @@ def test_the_user_releases_an_account(relay: Relay) -> None:
     alice.say("error billing")
     wait_until(lambda: entry(relay)["state"] == "held")
     assert "Held: work." in relay("release", "--account", "home").stdout
-    assert relay("release", "--account", "work").stdout == "The account work is not held any more.\n"
+    assert relay("release", "--account", "work").stdout == "The account work is no longer held.\n"
     alice.hears("ended with an error (out of credits)")
 
 

@@ -583,7 +583,7 @@ def test_a_projects_file_needs_trust_in_exactly_its_content(own: Home, project: 
     path = project / "relay.toml"
     path.write_text(LEAD)
     refused = (
-        f"{path}: is not trusted, and none of its agents is started. Read it, then `relay trust {path}`."
+        f"{path}: is not trusted, so none of its agents was started. Read it, then run `relay trust {path}`."
     )
     assert refusal(lambda: load(own, project / "sub")) == refused
     Trust(own).grant(path, path.read_bytes())

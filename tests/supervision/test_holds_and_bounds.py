@@ -287,7 +287,7 @@ def test_silence_at_work_is_escalated_once_and_nothing_else(tmp_path: Path) -> N
     assert not world.of(Escalate)
     world.clock.passes(1)
     (told,) = world.of(Escalate)
-    assert told.what == "Alice works, and has been silent for 15 min."
+    assert told.what == "Alice has been working for 15 min without any output."
     world.clock.passes(1e6)
     assert [type(each) for each in world.seen] == [StateChanged, Escalate]
 

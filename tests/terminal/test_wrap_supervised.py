@@ -113,7 +113,7 @@ def test_its_end_says_why(wrap: Open) -> None:
     outer.type("two\r")
     assert outer.end() == 3
     outer.see(
-        "relay: error: Alice exited with 3; restarted once within 15 min. It is not restarted again.\r\n"
+        "relay: error: Alice exited with 3; restarted once within 15 min. It will not be restarted again.\r\n"
     )
 
 
@@ -148,4 +148,4 @@ def test_what_the_user_ends_is_not_restarted(wrap: Open, relay: Relay) -> None:
     outer.type("\x03")
     assert outer.end() == 130
     ended = wait_until(lambda: (found := record(relay)).get("phase") == "done" and found)
-    assert ended["reason"] == "was ended by SIGINT, as you asked it to"
+    assert ended["reason"] == "was ended by SIGINT, at your request"
