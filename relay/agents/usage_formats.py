@@ -23,11 +23,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from relay.agents.rate_limits import RateLimits, codex_limits
 from relay.agents.usage import Charge, Tokens, number
 
 
 class UsageFormat(Protocol):
-    """Reads the lines of one file."""
+    """Reads the lines of one file. limits: the newest that it has told of; None: it tells of none."""
+
+    limits: RateLimits | None
 
     def read(self, line: bytes) -> list[Charge]:
         """Return the charges in a line; none for a line that is bad.
@@ -58,6 +61,8 @@ def usage_format(kind: str, totals: set[str]) -> UsageFormat:
 
 class _OneCharge:
     """A format in which a line has one charge at most."""
+
+    limits: RateLimits | None = None
 
     def read(self, line: bytes) -> list[Charge]:
         charge = self._charge(line)
@@ -93,6 +98,7 @@ class _Codex:
     """totals: those that were counted so far in other files, too."""
 
     def __init__(self, totals: set[str]) -> None:
+        self.limits: RateLimits | None = None
         self._totals = totals
         self._thread = uuid.uuid4().hex  # unless the file says which
         self._model = ""
@@ -119,8 +125,9 @@ class _Codex:
                 if id := _str(payload.get("response_id")):
                     self._exact = True
                     charge = Charge(id, self._model, _codex_tokens(payload.get("usage")), time=time)
-            case "event_msg", "token_count" if not self._exact:
-                charge = self._count(_dict(payload.get("info")), time)
+            case "event_msg", "token_count":
+                self.limits = codex_limits(payload.get("rate_limits"), time) or self.limits
+                charge = None if self._exact else self._count(_dict(payload.get("info")), time)
         if charge is None:
             return []
         if not self._model:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relay.agents.rate_limits import RateLimits
 from relay.agents.usage import Spent, Tokens, number
 from relay.eventbus import EventBus
 from relay.storage import journal
@@ -31,6 +32,7 @@ class UsageEntry:
     session, name, team: of the agent. agent: its kind. account: whose limits it uses.
     turns:   begun since the last entry.
     models:  the use of each model.
+    limits:  of the account, if other ones were told since the last entry.
     """
 
     time: float
@@ -41,6 +43,7 @@ class UsageEntry:
     account: str
     turns: int = 0
     models: Mapping[str, Spent] = field(default_factory=dict)
+    limits: RateLimits | None = None
 
 
 class UsageLog:
@@ -62,13 +65,14 @@ class UsageLog:
         self._session = session
         self._about = {"team": team, "agent": agent, "account": account}
 
-    def write(self, turns: int, models: Mapping[str, Spent]) -> None:
+    def write(self, turns: int, models: Mapping[str, Spent], limits: RateLimits | None = None) -> None:
         """Append an entry. Raise nothing."""
         used = {
             model: {"tokens": asdict(spent.tokens), "cost": spent.cost, "unpriced": spent.unpriced}
             for model, spent in models.items()
         }
-        self._journal.write(EVENT, **self._about, turns=turns, models=used)
+        told = {} if limits is None else {"limits": limits.public()}
+        self._journal.write(EVENT, **self._about, turns=turns, models=used, **told)
 
     def written(self) -> tuple[int, dict[str, Spent]]:
         """Return the turns, and the use of each model, in the entries of this session so far."""
@@ -94,7 +98,8 @@ def _entry(given: Mapping[str, Any]) -> UsageEntry | None:
         return None
     session, name, team, agent, account = (each if isinstance(each, str) else "" for each in texts)
     used = {str(model): _spent(each) for model, each in models.items() if isinstance(each, dict)}
-    return UsageEntry(float(time), session, name, team, agent, account, number(given.get("turns")), used)
+    turns, limits = number(given.get("turns")), RateLimits.from_json(given.get("limits"))
+    return UsageEntry(float(time), session, name, team, agent, account, turns, used, limits)
 
 
 def _spent(given: Mapping[str, Any]) -> Spent:

@@ -17,6 +17,7 @@ from typing import Any
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.prices import Prices
+from relay.agents.rate_limits import RateLimits
 from relay.agents.tail import Tail
 from relay.agents.transcript_formats import subagent_path
 from relay.agents.usage import Charge, Spent
@@ -69,6 +70,13 @@ class UsageReader:
     def models(self) -> dict[str, Spent]:
         """The use of each model since the run began."""
         return {model: spent for model, spent in dict(self._models).items() if spent.tokens}
+
+    @property
+    def limits(self) -> RateLimits | None:
+        """The newest rate limits that the files have told of since the run began; None: none."""
+        told = [lines.limits for _, lines in list(self._files.values()) if lines.limits is not None]
+        newest = max(told, key=lambda limits: limits.at, default=None)
+        return newest if newest is not None and newest.at >= self._began else None
 
     def event(self, event: NativeEvent) -> None:
         """Follow the transcripts that `event` names."""

@@ -12,8 +12,9 @@ goes on by itself after a limit) or held (it goes on when you say so). With -a, 
 listed, too: done, failed, off, or gone (its processes were killed).
 
 --watch keeps the list on the screen, those that need you first, with what each said last: agents that ask
-something, that have failed, that do not answer, whose messages are held, and that wait for a prompt. q or
-Ctrl-C leaves. NO_COLOR turns its colours off.
+something, that have failed, that do not answer, whose messages are held, and that wait for a prompt. A wide
+terminal also shows the tokens that each has used and their cost, "?" where it is not known. q or Ctrl-C
+leaves. NO_COLOR turns its colours off.
 """
 
 from __future__ import annotations

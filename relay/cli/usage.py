@@ -8,18 +8,23 @@ The cost is in US dollars at list prices, which `prices.toml` in relay's configu
 subscription you pay something else. A model whose price is not known is not counted: "+?" stands behind the
 cost of the others, "?" where nothing is known.
 
+Below the table are the rate limits of each account, where its agents tell of them (Codex), as of the last
+answer of one of them; and whether relay holds the account.
+
 Inside a wrapped agent it is what that agent has used, in its session.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from relay.agents import usage_log
 from relay.agents.prices import Prices
+from relay.agents.rate_limits import RateLimits
 from relay.agents.usage import Spent
 from relay.agents.usage_log import UsageEntry
 from relay.cli.arguments import add_json, add_team
@@ -28,6 +33,7 @@ from relay.cli.output import print_json, table
 from relay.control import guard
 from relay.home import Home
 from relay.names import key, same
+from relay.supervision.accounts import Accounts
 from relay.text import one_line
 
 HEADER = ("NAME", "TEAM", "AGENT", "ACCOUNT", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "COST")
@@ -35,7 +41,10 @@ HEADER = ("NAME", "TEAM", "AGENT", "ACCOUNT", "TURNS", "INPUT", "OUTPUT", "CACHE
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """The use of an agent, or of an account. first, last: when it was logged, in seconds since the epoch."""
+    """The use of an agent, or of an account.
+
+    first, last: when it was logged, in seconds since the epoch. limits: the newest that were told.
+    """
 
     name: str
     team: str
@@ -46,6 +55,7 @@ class UsageRow:
     turns: int = 0
     spent: Spent = field(default_factory=Spent)
     models: Mapping[str, Spent] = field(default_factory=dict)
+    limits: RateLimits | None = None
 
     def with_entry(self, entry: UsageEntry) -> UsageRow:
         """Return the row with an entry added."""
@@ -59,6 +69,7 @@ class UsageRow:
             turns=self.turns + entry.turns,
             spent=sum(entry.models.values(), self.spent),
             models=models,
+            limits=max(filter(None, (self.limits, entry.limits)), key=lambda each: each.at, default=None),
         )
 
     def public(self) -> dict[str, Any]:
@@ -99,6 +110,11 @@ def run(args: argparse.Namespace) -> int:
     entries = [_priced(entry, prices) for entry in usage_log.read(home.usage, wanted)]
     agents = _sums(entries, lambda each: (key(each.team), key(each.name), each.agent, each.account))
     accounts = _sums(entries, lambda each: (each.account,))
+    kinds = _sums(entries, lambda each: (each.account, each.agent))
+    limited = [(row.account, row.agent, row.limits) for row in kinds if row.limits is not None]
+    every = session is None and not (args.name or args.team)
+    shown = {row.account for row in accounts}
+    holds = [hold for hold in Accounts(home).all() if every or hold.account in shown]
     if args.json:
         print_json(
             {
@@ -113,23 +129,34 @@ def run(args: argparse.Namespace) -> int:
                     for row in agents
                 ],
                 "accounts": [{"account": row.account, **row.public()} for row in accounts],
+                "limits": [
+                    {"account": account, "agent": agent, **limits.public()}
+                    for account, agent, limits in limited
+                ],
+                "holds": [asdict(hold) for hold in holds],
                 "prices": prices.date,
             }
         )
         return 0
-    if not agents:
+    if agents:
+        rows = [
+            _cells(row, one_line(row.name, 30), one_line(row.team, 20), one_line(row.agent, 20))
+            for row in agents
+        ]
+        rows += [_cells(row, "(all)", "", "") for row in accounts]
+        print("\n".join(table([HEADER, *rows])))
+    else:
         narrowed = args.name or args.team or args.since is not None
         print(
             "No matching usage. `relay usage` lists all of it."
             if narrowed
             else "No agent has used any tokens yet."
         )
-        return 0
-    rows = [
-        _cells(row, one_line(row.name, 30), one_line(row.team, 20), one_line(row.agent, 20)) for row in agents
-    ]
-    rows += [_cells(row, "(all)", "", "") for row in accounts]
-    print("\n".join(table([HEADER, *rows])))
+    now = time.time()
+    for account, agent, limits in limited:
+        print(f"Limits of {one_line(account, 20)} ({one_line(agent, 20)}): {in_words(limits, now)}.")
+    for hold in holds:
+        print(one_line(f"T{str(hold)[1:]}.", 200))
     return 0
 
 
@@ -164,6 +191,24 @@ def _cells(row: UsageRow, name: str, team: str, agent: str) -> tuple[str, ...]:
         *(f"{number:,}" for number in numbers),
         money(row.spent),
     )
+
+
+def in_words(limits: RateLimits, now: float) -> str:
+    """Return limits as "5 h 42 % used, resets 14:30; weekly 7 % used, resets 11-30 09:00; as of 13:05"."""
+    parts = []
+    for window in limits.windows:
+        if window.resets_at is not None and window.resets_at <= now:
+            parts.append(f"{window.length} has been reset")
+        else:
+            resets = "" if window.resets_at is None else f", resets {_clock(window.resets_at, now)}"
+            parts.append(f"{window.length} {window.used_percent:.0f} % used{resets}")
+    return "; ".join([*parts, f"as of {_clock(limits.at, now)}"])
+
+
+def _clock(seconds: float, now: float) -> str:
+    """Return a time of today as "14:30", of another day as "11-30 14:30"."""
+    there, here = time.localtime(seconds), time.localtime(now)
+    return time.strftime("%H:%M" if there[:3] == here[:3] else "%m-%d %H:%M", there)
 
 
 def money(spent: Spent) -> str:

@@ -31,7 +31,9 @@ COLOURS = {
 
 _RESET = "\x1b[0m"
 _TICK = 1.0  # seconds between two drawings, for the clock alone
-_MOST = {"NAME": 16, "TEAM": 10, "AGENT": 9, "STATE": 26, "FOR": 4}  # columns of each column
+_HEADER = ("NAME", "TEAM", "AGENT", "STATE", "FOR", "TOKENS", "COST", "LAST LINE")
+_MOST = (16, 10, 9, 26, 4, 6, 9)  # columns of each but the last
+_FROM = {"TEAM": 60, "COST": 90, "AGENT": 100, "TOKENS": 110}  # columns of the terminal; others always show
 _LAST_LINE = 300  # characters of the last line that are considered
 
 
@@ -113,14 +115,11 @@ def frame(
     found = by_urgency(sessions or ())
     shown = found if len(found) <= rows - 2 else found[: max(rows - 3, 1)]
     cells = [_cells(session, now) for session in shown]
-    header = ("NAME", "TEAM", "AGENT", "STATE", "FOR", "LAST LINE")
     keep = _columns(found, columns)
-    widths = [
-        min(max(len(header[at]), *(len(cell[at]) for cell in cells), 0), _MOST[header[at]]) for at in keep
-    ]
+    widths = [min(max(len(_HEADER[at]), *(len(cell[at]) for cell in cells), 0), _MOST[at]) for at in keep]
     lines = [clip(_summary(sessions, found), columns)]
     if shown:
-        lines.append(clip(_row(header, keep, widths), columns))
+        lines.append(clip(_row(_HEADER, keep, widths), columns))
     for session, cell in zip(shown, cells, strict=True):
         lines.append(clip(_row(cell, keep, widths, COLOURS[need(session)] if coloured else ""), columns))
     if len(shown) < len(found):
@@ -130,8 +129,11 @@ def frame(
 
 def _columns(found: Sequence[SessionInfo], columns: int) -> list[int]:
     """Return the numbers of the columns to show before the last line: the less useful ones give way."""
-    several = len({session.team.casefold() for session in found}) > 1
-    return [0, *([1] if several and columns >= 60 else []), *([2] if columns >= 100 else []), 3, 4]
+    useless = set() if len({session.team.casefold() for session in found}) > 1 else {"TEAM"}
+    if all(session.tokens is None for session in found):
+        useless |= {"TOKENS", "COST"}
+    shown = (name not in useless and columns >= _FROM.get(name, 0) for name in _HEADER[:-1])
+    return [at for at, show in enumerate(shown) if show]
 
 
 def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo]) -> str:
@@ -146,8 +148,22 @@ def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo
 
 
 def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:
-    short = (session.name, session.team, session.agent, ps.state(session), ps.duration(session, now))
+    used = ("?" if session.tokens is None else _brief(session.tokens), _dollars(session))
+    short = (session.name, session.team, session.agent, ps.state(session), ps.duration(session, now), *used)
     return (*(one_line(cell, 80) for cell in short), one_line(session.last_line, _LAST_LINE))
+
+
+def _brief(number: int) -> str:
+    """Return a number in six columns at most: 950, 12.3k, 1.2M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)
+
+
+def _dollars(session: SessionInfo) -> str:
+    """Return the cost; "?" where it is not known."""
+    return "?" if session.tokens is None or session.cost is None else f"${session.cost:,.2f}"
 
 
 def _row(cells: Sequence[str], keep: Sequence[int], widths: Sequence[int], colour: str = "") -> str:

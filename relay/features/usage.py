@@ -11,6 +11,7 @@ from typing import Any
 
 from relay.agents.events import HookReported, TextRead, UsageChanged
 from relay.agents.listening import Listening
+from relay.agents.rate_limits import RateLimits
 from relay.agents.usage import Spent
 from relay.agents.usage_log import UsageLog
 from relay.agents.usage_reader import UsageReader
@@ -33,6 +34,8 @@ LONG_TURN = 60.0
 """Seconds after which the use so far is logged in mid-turn."""
 
 NOTE = "usage"
+
+_Figures = tuple[int, dict[str, Spent], RateLimits | None]  # turns, the use of each model, limits
 
 
 class UsageTracker:
@@ -61,7 +64,7 @@ class UsageTracker:
         self._reading = asyncio.Lock()  # one thread at a time
         self._count = TurnCount(turn, progress)
         self._published: tuple[Spent, int] | None = None
-        self._logged: tuple[int, dict[str, Spent]] | None = 0, {}  # None: not yet known
+        self._logged: _Figures | None = 0, {}, None  # None: not yet known
         self._logged_at = self._clock.now()
 
     @handles(SessionBegan)
@@ -140,7 +143,7 @@ class UsageTracker:
         """Read all that is there, and tell of other figures."""
         async with self._reading:
             if self._logged is None:
-                self._logged = await asyncio.to_thread(self._log.written)
+                self._logged = *await asyncio.to_thread(self._log.written), None
             while await asyncio.to_thread(self._reader.read):
                 pass
         total = self._total()
@@ -156,10 +159,10 @@ class UsageTracker:
         self._logged_at = self._clock.now()
         if self._logged is None:
             return  # an earlier session's entries were not read: the next session logs it
-        turns, models = self._logged
-        now = self._reader.models
+        turns, models, told = self._logged
+        now, limits = self._reader.models, self._reader.limits
         used = {model: spent - models.get(model, Spent()) for model, spent in now.items()}
         used = {model: spent for model, spent in used.items() if spent.tokens.total > 0}
-        if used:
-            self._log.write(max(self._count.turns - turns, 0), used)
-            self._logged = self._count.turns, now
+        if used or limits != told:
+            self._log.write(max(self._count.turns - turns, 0), used, None if limits == told else limits)
+            self._logged = self._count.turns, now, limits

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named
 from relay.agents.prices import Price, Prices
+from relay.agents.rate_limits import LimitWindow, RateLimits, codex_limits
 from relay.agents.usage import Charge, Spent, Tokens, number
 from relay.agents.usage_formats import KINDS, usage_format
 from relay.agents.usage_reader import UsageReader
@@ -448,3 +450,41 @@ def test_a_mistake_in_the_users_file_is_named(home: Home, text: str, said: str) 
 @pytest.mark.parametrize("value", [None, True, "3", -1, float("nan"), float("inf"), 1e300, [], 2**60])
 def test_what_is_no_number_of_tokens_is_none(value: object) -> None:
     assert number(value) == 0
+
+
+def limits(at: str, **limits: Any) -> str:
+    payload = {"type": "token_count", "info": None, "rate_limits": limits}
+    return json.dumps({"timestamp": at, "type": "event_msg", "payload": payload}) + "\n"
+
+
+def test_the_newest_rate_limits_of_codex_count(tmp_path: Path) -> None:
+    """The shortest window comes first, whichever is called the primary one; null ones say nothing."""
+    path = tmp_path / "rollout.jsonl"
+    week = {"used_percent": 7, "window_minutes": 10080, "resets_at": 1_800_000_000}
+    path.write_text(
+        limits("2026-11-22T06:00:00Z", primary={"used_percent": 99.5})
+        + limits("2026-11-22T06:00:10Z", primary=week, secondary={
+            "used_percent": 42.5, "window_minutes": 300, "resets_in_seconds": 60})
+        + limits("2026-11-22T06:00:20Z", primary=None, secondary=None)
+    )  # fmt: skip
+    reader = reader_of(path, "codex")
+    used(reader)
+    at = datetime(2026, 11, 22, 6, 0, 10, tzinfo=UTC).timestamp()
+    expected = RateLimits(at, (LimitWindow(42.5, 300, at + 60), LimitWindow(7.0, 10080, 1_800_000_000.0)))
+    assert reader.limits == expected
+    assert RateLimits.from_json(json.loads(json.dumps(expected.public()))) == expected
+    late = reader_of(path, "codex", began=at + 1)
+    used(late)
+    assert late.limits is None
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["primary", "secondary", "used_percent", "resets_at", "windows", "at"]),
+        inner,
+    ),
+))  # fmt: skip
+def test_any_rate_limits_are_read_or_left_out(given: Any) -> None:
+    for read in (codex_limits(given, "2026-11-22T06:00:00Z"), RateLimits.from_json(given)):
+        assert read is None or json.dumps(read.public(), allow_nan=False)

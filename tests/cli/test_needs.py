@@ -24,12 +24,14 @@ def session(
     team: str = "default",
     prompt: str | None = None,
     held: int | None = None,
+    tokens: int | None = None,
+    cost: float | None = None,
     last_line: str = "",
 ) -> SessionInfo:
     since = None if age is None else NOW - age
     return SessionInfo(
         name, team, "claude", 1, 2, state, prompt, since, "/", "id", Path("/s"),
-        bus="connected", held=held, last_line=last_line,
+        bus="connected", held=held, tokens=tokens, cost=cost, last_line=last_line,
     )  # fmt: skip
 
 
@@ -106,6 +108,22 @@ def test_colours_are_by_need_and_may_be_left_out() -> None:
     assert "\x1b" not in "".join(texts(session("Alice", "failed")))
 
 
+def test_tokens_and_cost_show_where_they_fit() -> None:
+    known = session("A", "ready", tokens=1_234_567, cost=12.5)
+    unpriced = session("B", "ready", tokens=950)
+    silent = session("C", "ready")
+    wide = texts(known, unpriced, silent, columns=120)
+    assert [line.split()[4:] for line in wide[1:]] == [
+        ["TOKENS", "COST", "LAST", "LINE"],
+        ["1.2M", "$12.50"],
+        ["950", "?"],
+        ["?", "?"],
+    ]
+    assert [name for name in ("TOKENS", "COST") if name in texts(known, columns=95)[1]] == ["COST"]
+    assert "COST" not in texts(known)[1]
+    assert "COST" not in texts(silent, columns=200)[1]
+
+
 def test_without_agents_it_says_what_to_do() -> None:
     assert texts() == ["No agent is running. Start one with `relay wrap COMMAND`.   q quits"]
     assert frame(None, NOW, 80, 24, coloured=True) == ["looking ...   q quits"]
@@ -118,6 +136,8 @@ SESSIONS = st.builds(
     st.none() | st.floats(0, 1e7),
     team=st.text("ab", min_size=1, max_size=20),
     held=st.none() | st.integers(0, 5),
+    tokens=st.none() | st.integers(0, 1 << 50),
+    cost=st.none() | st.floats(0, 1e9),
     last_line=st.text(max_size=300),
 )
 

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
+from relay.agents.rate_limits import LimitWindow, RateLimits
 from relay.agents.usage import Spent, Tokens
 from relay.agents.usage_log import UsageLog, read
+from relay.home import Home
+from relay.supervision.accounts import AccountHold, Accounts
 from support import Relay
 
 
-def log(relay: Relay, name: str, account: str = "default", team: str = "web") -> UsageLog:
+def log(
+    relay: Relay, name: str, account: str = "default", team: str = "web", agent: str = "claude"
+) -> UsageLog:
     path = Path(relay.home, "state", "usage.jsonl")
     path.parent.mkdir(exist_ok=True)
-    return UsageLog(path, f"session of {name}", name, team, agent="claude", account=account)
+    return UsageLog(path, f"session of {name}", name, team, agent=agent, account=account)
 
 
 @pytest.fixture
@@ -83,6 +88,43 @@ def test_a_price_that_has_become_known_counts_for_old_turns_too(filled: Relay) -
     alice, bob = usage(filled)["agents"]
     assert (alice["cost"], bob["cost"]) == (4.75, 7.0)
     assert (alice["unpriced_tokens"], bob["unpriced_tokens"]) == (0, 0)
+
+
+def test_the_newest_limits_of_each_account_and_its_hold(filled: Relay) -> None:
+    now = time.time()
+    for name, at, window in (
+        ("Carol", now - 60, LimitWindow(42.4, 300, now + 3600)),
+        ("Dave", now - 90, LimitWindow(10.0, 300, now + 3600)),
+        ("Zoe", now - 60, LimitWindow(99.0, 10080, now - 1)),
+    ):
+        told = log(filled, name, "work" if name == "Zoe" else "default", agent="codex")
+        told.write(1, {}, RateLimits(at, (window,)))
+    Accounts(Home.from_env(filled.environment)).hold(
+        AccountHold("third", "rate_limited", "limit reached", "Eve", now, now + 7200)
+    )
+    found = usage(filled)
+    assert [
+        (each["account"], each["agent"], each["windows"][0]["used_percent"]) for each in found["limits"]
+    ] == [
+        ("default", "codex", 42.4),
+        ("work", "codex", 99.0),
+    ]
+    (hold,) = found["holds"]
+    assert (hold["account"], hold["until"]) == ("third", now + 7200)
+    *_, first, second, third = filled("usage").stdout.splitlines()
+    assert first.startswith("Limits of default (codex): 5 h 42 % used, resets ")
+    assert second.startswith("Limits of work (codex): weekly has been reset; as of ")
+    assert third.startswith("The account third is held until ")
+    assert usage(filled, "Zoe")["holds"] == []
+
+
+def test_a_hold_is_told_before_anything_was_used(relay: Relay) -> None:
+    Accounts(Home.from_env(relay.environment)).hold(
+        AccountHold("work", "unauthorized", "", "Eve", time.time())
+    )
+    assert relay("usage").stdout == (
+        "No agent has used any tokens yet.\nThe account work is held: not logged in (reported by Eve).\n"
+    )
 
 
 def test_a_log_reads_back_what_it_has_written(relay: Relay) -> None:

@@ -46,7 +46,8 @@ class Step:
 
     hold: the answer stops after `after` events (0: before its first byte) until this is set.
     pace: seconds between two events, as real models take them.
-    error: with a status, the JSON object of the error, in place of a usual one. headers: more of its headers.
+    error: with a status, the JSON object of the error, in place of a usual one.
+    headers: more headers of the answer.
     """
 
     text: str = ""
@@ -242,6 +243,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
+        for name, value in step.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.close_connection = True
         for number, (name, data) in enumerate(dialect.stream(answer)):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
 from real_agents.house import House, Wrapped
@@ -45,3 +48,28 @@ def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> Non
     house.relay("reload", "Alice")
     house.wait(lambda: tokens(alice) == before["tokens"]["total"], "another session says the same")
     assert alice.explain()["usage"] == before
+
+
+def test_the_rate_limits_of_the_account_as_codex_is_told_them(house: House, agent: Agent) -> None:
+    if agent.name != "codex":
+        pytest.skip("only codex tells of its limits")
+    resets = int(time.time()) + 3000
+    headers = {
+        "x-codex-primary-used-percent": "42.5",
+        "x-codex-primary-window-minutes": "300",
+        "x-codex-primary-reset-at": str(resets),
+        "x-codex-secondary-used-percent": "7",
+        "x-codex-secondary-window-minutes": "10080",
+        "x-codex-secondary-reset-at": str(resets + 86400),
+    }
+    alice = house.wrap(agent, "Alice", Rule("^begin", Step("Hello.", headers=headers)), arguments=agent.free)
+    alice.say("begin now")
+    house.wait(
+        lambda: json.loads(house.relay("usage", "--json").stdout)["limits"], "codex's limits are logged"
+    )
+    (told,) = json.loads(house.relay("usage", "--json").stdout)["limits"]
+    assert (told["account"], told["agent"]) == ("default", "codex")
+    assert told["windows"] == [
+        {"used_percent": 42.5, "window_minutes": 300, "resets_at": resets},
+        {"used_percent": 7, "window_minutes": 10080, "resets_at": resets + 86400},
+    ]

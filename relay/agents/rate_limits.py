@@ -1,0 +1,92 @@
+"""How much of its provider's rate limits an account has used, as an agent's own record says.
+
+Codex writes "rate_limits" in each "token_count" event: {"primary": WINDOW, "secondary": WINDOW}. A WINDOW is
+null, or {"used_percent": 42.0, "window_minutes": 300, "resets_at": 1764082800}; older versions have
+"resets_in_seconds" instead. Its length tells which limit it is. Measured with 0.169.0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+_WEEK, _DAY, _HOUR = 7 * 24 * 60, 24 * 60, 60  # minutes
+
+
+@dataclass(frozen=True, slots=True)
+class LimitWindow:
+    """One limit.
+
+    window_minutes: the length of its window; None: not known.
+    resets_at:      when it begins anew, in seconds since the epoch; None: not known.
+    """
+
+    used_percent: float
+    window_minutes: int | None = None
+    resets_at: float | None = None
+
+    @property
+    def length(self) -> str:
+        """The length of the window in words: "5 h", "weekly", "3 d"; "limit" if it is not known."""
+        if not self.window_minutes:
+            return "limit"
+        if self.window_minutes == _WEEK:
+            return "weekly"
+        for unit, name in ((_DAY, "d"), (_HOUR, "h")):
+            if self.window_minutes % unit == 0:
+                return f"{self.window_minutes // unit} {name}"
+        return f"{self.window_minutes} min"
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """The limits of an account. at: as of when, in seconds since the epoch. windows: the shortest first."""
+
+    at: float
+    windows: tuple[LimitWindow, ...]
+
+    def public(self) -> dict[str, Any]:
+        """Return them for JSON; `from_json` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, given: object) -> RateLimits | None:
+        """Return the limits of a JSON object; None if there are none in it. Raise nothing."""
+        values = given if isinstance(given, dict) else {}
+        at, windows = _number(values.get("at")), values.get("windows")
+        return None if at is None or not isinstance(windows, list) else _limits(at, windows)
+
+
+def codex_limits(given: object, timestamp: str) -> RateLimits | None:
+    """Return the limits in codex's `rate_limits`; None if it has none. timestamp: its event's (ISO 8601)."""
+    try:
+        at = datetime.fromisoformat(timestamp).timestamp()
+    except ValueError:
+        return None
+    values = given if isinstance(given, dict) else {}
+    windows = []
+    for window in (values.get("primary"), values.get("secondary")):
+        if isinstance(window, dict):
+            after = _number(window.get("resets_in_seconds"))
+            windows.append({"resets_at": None if after is None else at + after} | window)
+    return _limits(at, windows)
+
+
+def _limits(at: float, given: list[Any]) -> RateLimits | None:
+    windows = [window for each in given if (window := _window(each)) is not None]
+    windows.sort(key=lambda window: window.window_minutes or math.inf)
+    return RateLimits(at, tuple(windows)) if windows else None
+
+
+def _window(given: object) -> LimitWindow | None:
+    values = given if isinstance(given, dict) else {}
+    used, minutes, resets = (_number(values.get(each.name)) for each in fields(LimitWindow))
+    return None if used is None else LimitWindow(used, None if minutes is None else int(minutes), resets)
+
+
+def _number(value: object) -> float | None:
+    """Return a number that may be a share or a time; None for anything else."""
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
+    return float(value) if valid else None  # type: ignore[arg-type]
