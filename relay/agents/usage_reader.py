@@ -31,6 +31,10 @@ _FILES = 256
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 
+_TIMED = frozenset({"codex"})
+"""Formats that are read from the beginning, where the turn's model may stand before the first event: every
+line has its time."""
+
 
 class UsageReader:
     """The usage of one agent. It raises nothing.
@@ -80,7 +84,7 @@ class UsageReader:
 
     def event(self, event: NativeEvent) -> None:
         """Follow the transcripts that `event` names."""
-        begins = event.name in _BEGINS
+        begins = event.name in _BEGINS and self._kind not in _TIMED
         main, own = event.transcript_path, ""
         if event.agent_id:
             given = event.raw.get("agent_transcript_path")

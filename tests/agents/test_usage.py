@@ -183,6 +183,18 @@ def test_only_this_run_counts(tmp_path: Path) -> None:
     assert used(reader) == {"m": Tokens(20, 3)}
 
 
+def test_codex_names_the_model_before_its_first_event(tmp_path: Path) -> None:
+    """And an old conversation that goes on is not charged for again."""
+    path = tmp_path / "t.jsonl"
+    context = codex(model="gpt-5").replace("event_msg", "turn_context")
+    path.write_text(context + count(100, 100).replace("06:00:00", "05:59:59"))
+    reader = UsageReader("codex", PRICES, began=1795327200.0)  # 2026-11-22T06:00:00Z
+    reader.event(event(path, NativeName.SESSION_START))
+    with path.open("a") as file:
+        file.write(count(110, 10))
+    assert used(reader) == {"gpt-5": Tokens(5, 1, 5)}
+
+
 def test_another_session_goes_on_where_the_first_has_begun(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(claude("old", 100, time=""))
