@@ -155,8 +155,8 @@ def run(args: argparse.Namespace) -> int:
     now = time.time()
     for account, agent, limits in limited:
         print(f"Limits of {one_line(account, 20)} ({one_line(agent, 20)}): {in_words(limits, now)}.")
-    for hold in holds:
-        print(one_line(f"T{str(hold)[1:]}.", 200))
+    for held in map(str, holds):
+        print(one_line(f"{held[0].upper()}{held[1:]}.", 200))
     return 0
 
 
