@@ -91,3 +91,28 @@ def directives_in(
     for start in range(0, len(data), chunk):
         ears.hear(data[start : start + chunk])
     return ears.wait().close().told
+
+
+LINE = "@relay:Bob hi there"
+HI = [("Bob", "hi there")]
+LONG = (
+    "@relay:Bob "
+    + "this message is so long that it does not fit into one row and is wrapped at the margin " * 2
+)
+CLEAR = "\x1b[2J\x1b[H"
+
+
+def drawing(columns: int = 80, rows: int = 24) -> Ears:
+    """A program that has drawn an input box at the bottom, its cursor in it, and nothing above."""
+    ears = Ears(columns, rows).hear(CLEAR + box(rows))
+    assert ears.reader.kind == "screen"
+    return ears.wait(3)
+
+
+def box(rows: int, status: str = "? for shortcuts") -> str:
+    return f"\x1b[{rows - 2};1H{'─' * 30}\x1b[{rows};1H  {status}\x1b[K\x1b[{rows - 1};1H> "
+
+
+def at(row: int, text: str, column: int = 1) -> str:
+    """Draw `text` from a place on, and return to where the cursor was."""
+    return f"\x1b7\x1b[{row};{column}H{text}\x1b8"

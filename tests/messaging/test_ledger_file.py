@@ -1,0 +1,215 @@
+"""The file of the ledger: several processes, kills, older and damaged files, full disks."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledgers import send
+from relay.errors import LedgerError
+from relay.message import Priority, State
+from relay.messaging.ledger import Ledger
+
+TEAM = "default"
+
+
+def test_processes_that_claim_at_once_never_get_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        for number in range(250):
+            send(ledger, TEAM, "Alice", ["Bob"], str(number))
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
+        "ledger = Ledger(Path(sys.argv[1]))\n"
+        "while parcels := ledger.outbox.claim('default', 'Alice', lambda *_: None, 7):\n"
+        "    print(*(p.message.body for p in parcels), sep='\\n')\n"
+    )
+    claimers = [
+        subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    claimed = [int(line) for claimer in claimers for line in claimer.communicate(timeout=60)[0].split()]
+    assert sorted(claimed) == list(range(250))
+
+
+def test_what_was_committed_survives_kill_minus_nine(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
+        "ledger = Ledger(Path(sys.argv[1]))\n"
+        "from relay.message import OutgoingMessage\n"
+        "text = OutgoingMessage('Bob', 'x')\n"
+        "while True:\n    print(ledger.outbox.send('default', 'Alice', ['Bob'], text)[0].id, flush=True)\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    accepted = [writer.stdout.readline().strip() for _ in range(50)]
+    writer.send_signal(signal.SIGKILL)
+    accepted += writer.stdout.read().split()
+    writer.communicate()
+    with Ledger(path) as ledger:
+        kept = {entry.message.id for entry in ledger.messages()}
+    assert kept >= {id for id in accepted if len(id) == 16}
+
+
+def test_a_file_that_is_no_ledger_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"not a database, " * 1000)
+    with pytest.raises(LedgerError, match=r"it is not a ledger\. Move it away"):
+        Ledger(path)
+
+
+def test_a_damaged_ledger_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        for _ in range(200):
+            send(ledger, TEAM, "Alice", ["Bob"], "x" * 500)
+    data = bytearray(path.read_bytes())
+    data[4096:] = os.urandom(len(data) - 4096)
+    path.write_bytes(data)
+    with pytest.raises(LedgerError, match="damaged"), Ledger(path) as ledger:
+        ledger.messages()
+
+
+def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path):
+        pass
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(LedgerError, match="another version of relay"):
+        Ledger(path)
+
+
+def write_old(path: Path, version: int) -> None:
+    """A ledger of an older relay, in which Bob has a message of Alice's, and another is on its way."""
+    db = sqlite3.connect(path)
+    db.executescript((Path(__file__).parent / "ledger_2.sql").read_text())
+    if version == 1:
+        for table in ("outbox", "inbox"):
+            for column in ("route", "role"):
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for step in range(2, version):
+        for statement in Ledger.schema.steps[step]:
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version = {version}")
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize("version", [*Ledger.schema.steps])
+def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int) -> None:
+    """What it holds stays, its streams go on where they were, and nothing in it expires."""
+    path = tmp_path / "ledger.db"
+    write_old(path, version)
+    with Ledger(path) as ledger, Ledger(path) as other:
+        (old,) = other.inbox.waiting(TEAM, "Bob")
+        assert (old.body, old.priority, old.depth, old.expires) == ("old", Priority.NORMAL, 0, None)
+        ledger.inbox.settle(TEAM, "Bob", old.id, State.INJECTED, route="native", role="system")
+        send(ledger, TEAM, "Alice", ["Bob"], "new")
+        assert [
+            (each.message.body, each.sequence)
+            for each in ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 100)
+        ] == [("waits", 2), ("new", 3)]
+        told = {entry.message.body: entry.message.route for entry in other.messages()}
+        assert told == {"old": "native", "waits": None, "new": None}
+        assert ledger.outbox.expire() == 0
+    new, made = sqlite3.connect(path), sqlite3.connect(":memory:")
+    Ledger.schema.install(made)
+    for kind in ("table", "index"):
+        query = f"SELECT name FROM sqlite_master WHERE type = '{kind}' ORDER BY name"
+        assert new.execute(query).fetchall() == made.execute(query).fetchall()
+    for (table,) in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        query = f"SELECT name FROM pragma_table_info('{table}') ORDER BY name"
+        assert new.execute(query).fetchall() == made.execute(query).fetchall(), table
+    new.close()
+    made.close()
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_what_became_of_old_mail_in_another_home_is_asked(tmp_path: Path, version: int) -> None:
+    """An older relay asked nobody: a receipt that was lost stayed lost."""
+    path = tmp_path / "ledger.db"
+    write_old(path, version)
+    db = sqlite3.connect(path)
+    db.execute(
+        "INSERT INTO outbox (id, team, sender, sender_key, recipient, to_key, body, time, sequence, state, "
+        "home) VALUES ('far', ?, 'Alice', 'alice', 'Carol', 'carol', 'old', 1000, 1, 'stored', 'elsewhere')",
+        (TEAM,),
+    )
+    db.commit()
+    db.close()
+    with Ledger(path) as ledger:
+        (asked,) = ledger.outbox.ask(TEAM, "Alice", lambda _: "elsewhere")
+        assert (asked.message.id, asked.message.to) == ("far", "Carol")
+
+
+def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
+    """Also one in another home, from the receipt."""
+    with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
+        (message,) = send(here, TEAM, "Alice", ["Bob"], "hello")
+        (parcel,) = here.outbox.claim(TEAM, "Alice", lambda *_: None, 1)
+        there.inbox.store(TEAM, parcel)
+        there.inbox.settle(TEAM, "Bob", message.id, State.UNCERTAIN, "not seen", route="typed", role="user")
+        there.inbox.settle(TEAM, "Bob", message.id, State.INJECTED, route="typed", role="user")
+        (receipt,) = there.inbox.receipts(TEAM, "Bob", 10)
+        here.outbox.receipt(TEAM, receipt)
+        (known,) = here.outbox.outcomes(TEAM, "Alice")
+        assert (known.state, known.detail) == (State.INJECTED, None)
+        assert known.public()["route"] == "typed" and known.public()["role"] == "user"
+
+
+def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        Ledger(tmp_path / "missing" / "ledger.db")
+
+
+def test_a_locked_ledger_is_said(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "busy_seconds", 0.01)
+    other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with (
+        pytest.raises(LedgerError, match="another process keeps it locked"),
+        Ledger(tmp_path / "ledger.db") as second,
+    ):
+        send(second, TEAM, "Alice", ["Bob"], "x")
+    other.close()
+
+
+def test_a_full_disk_is_said_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        (kept,) = send(ledger, TEAM, "Alice", ["Bob"], "kept")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
+        "from relay.errors import LedgerError\n"
+        "ledger = Ledger(Path(sys.argv[1]))\n"
+        "from relay.message import OutgoingMessage\n"
+        "long = OutgoingMessage('Bob', 'x' * 60000)\n"
+        "try:\n    while True: ledger.outbox.send('default', 'Alice', ['Bob'], long)\n"
+        "except LedgerError as error:\n    print(error)\n"
+    )
+
+    def small_files() -> None:  # a write beyond the limit fails as one on a full disk does
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        preexec_fn=small_files,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "Make room" in done.stdout
+    with Ledger(path) as ledger:
+        assert kept.id in {entry.message.id for entry in ledger.messages()}

@@ -1,0 +1,217 @@
+"""Lines longer than a row: what a program or the terminal has wrapped is one line."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+import pytest
+from hearing import CLEAR, HI, LINE, LONG, Ears, at, drawing
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from relay.readers.wrap import columns_of
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("lead", ["", "  ", "● "])
+def test_hard_wrapped_rows_are_one_line(columns: int, lead: str) -> None:
+    text = " ".join(LONG.split())
+    wrapped = textwrap.wrap(text, columns - len(lead) - 1)
+    screen = at(2, lead + wrapped[0])
+    screen += "".join(at(3 + n, " " * len(lead) + row) for n, row in enumerate(wrapped[1:]))
+    ears = drawing(columns).hear(screen + at(12, "  Another paragraph.")).wait()
+    assert ears.told == [("Bob", text.removeprefix("@relay:Bob "))]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_rows_chopped_at_the_margin_are_one_line(columns: int) -> None:
+    text = "@relay:Bob " + "abcdefg" * 60
+    rows = [text[n : n + columns] for n in range(0, len(text), columns)]
+    ears = drawing(columns).hear("".join(at(2 + n, row) for n, row in enumerate(rows))).wait()
+    assert ears.told == [("Bob", "abcdefg" * 60)]
+
+
+def test_wide_characters_are_wrapped_without_a_space() -> None:
+    rows = ["@relay:Bob 日本語の本文がここで", "折り返されます"]
+    ears = drawing(31).hear(at(2, rows[0]) + at(3, rows[1])).wait()
+    assert ears.told == [("Bob", "日本語の本文がここで折り返されます")]
+
+
+def test_a_directive_followed_by_prose_is_not_joined_to_it() -> None:
+    ears = drawing().hear(at(2, "  " + LINE) + at(3, "  And then some prose.") + at(5, "end")).wait()
+    assert ears.told == HI
+
+
+def test_directives_in_consecutive_rows_are_not_joined_though_full() -> None:
+    rows = [f"@relay:A{n} {'x' * 20} yy" for n in range(5)]
+    ears = drawing(33).hear("".join(at(2 + n, row) for n, row in enumerate(rows))).wait()
+    assert [target for target, _ in ears.told] == ["A0", "A1", "A2", "A3", "A4"]
+
+
+def test_a_mention_that_a_wrap_puts_at_the_beginning_of_a_row_is_none() -> None:
+    ears = drawing(40).hear(at(2, "Some prose, so wide that it ends with") + at(3, "@relay:Bob here.")).wait()
+    assert ears.told == []
+
+
+def test_soft_wrapped_rows_are_one_line() -> None:
+    text = " ".join(LONG.split())
+    for columns in range(20, 60):
+        ears = Ears(columns, 30).hear(f"{CLEAR}{text}\r\n").wait()
+        assert ears.told == [("Bob", text.removeprefix("@relay:Bob "))], columns
+
+
+def test_two_long_messages_with_the_same_beginning_are_two() -> None:
+    first, second = (f"@relay:Bob {'the same words ' * 10}{end}" for end in ("one", "two"))
+    ears = drawing(200).hear(at(2, first)).wait().hear(at(4, second)).wait()
+    assert [body[-3:] for _, body in ears.told] == ["one", "two"]
+    ears = drawing(200).hear(at(2, first)).wait().hear(at(2, second)).wait()
+    assert [body[-3:] for _, body in ears.told] == ["one", "two"]
+
+
+def worded(text: str, columns: int, wide: Callable[[str], int]) -> list[str]:
+    """Rows of at most `columns`, as pi breaks them: at blanks, and in words longer than a row."""
+    rows = [""]
+    for word in text.split():
+        if rows[-1] and wide(f"{rows[-1]} {word}") <= columns:
+            rows[-1] += f" {word}"
+            continue
+        rows += [""] if rows[-1] else []
+        for character in word:
+            if wide(rows[-1] + character) > columns:
+                rows.append("")
+            rows[-1] += character
+    return rows
+
+
+URL = "https://example.org/" + "a/very/long/path/" * 8 + "?n=1"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize("lead", ["", " ", "● "])
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"see {URL} and src/{'very_long_module_name_' * 6}.py:1204 END",
+        f"see {URL}",
+        "C1 请检查北方仓库的季度数据,然后把差异写进笔记。その後、田中さんに「四千四百七十一番」の箱について"
+        "聞いてください。한국어로도 알려 주세요. 这是一段很长的中文文字,没有空格,所以终端必须在某个地方断行,"
+        "而且每个字占两列,最后一个词是终点 END",
+        "ship it 🚀 with the family 👨\u200d👩\u200d👧\u200d👦, café naïve Zoë, Ω≈ç√ and — dashes… END",
+    ],
+)
+def test_a_directive_comes_whole_though_its_first_row_is_short(body: str, lead: str, columns: int) -> None:
+    """F4: below it, the next paragraph is another line."""
+    rows = worded(f"@relay:Bob {body}", columns - len(lead) - 1, columns_of)
+    rows = [*rows, "", *worded("And then some prose.", columns, columns_of)]
+    drawn = "".join(at(2 + n, (lead if n == 0 else " " * len(lead)) + row) for n, row in enumerate(rows))
+    ears = drawing(columns).hear(drawn).wait()
+    assert ears.told == [("Bob", body)]
+    assert "And then some prose." in [text.strip() for text in ears.texts]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize("margin", [1, 2, 4])
+def test_a_long_word_that_begins_behind_others_comes_whole(columns: int, margin: int) -> None:
+    """F4: qwen 0.24.4 breaks it at the edge of that row."""
+    edge = columns - margin - 4
+    url = URL * 3
+    if len(f"@relay:Bob see {url}") % edge == 0:
+        url += "x"  # where it ends at the edge nothing tells a blank from none
+    text = f"@relay:Bob see {url} and then END"
+    rows = [text[:edge], *worded(text[edge:], edge, columns_of)]
+    drawn = "".join(at(2 + n, f"    {row}") for n, row in enumerate(rows))
+    ears = drawing(columns).hear("\x1b[?1049h", drawn).wait()
+    assert ears.told == [("Bob", f"see {url} and then END")]
+
+
+@pytest.mark.parametrize("emoji", ["👍🏽", "🇩🇪", "👨\u200d👩\u200d👧\u200d👦", "🇩🇪🇫🇷", "❤️", "☝🏽"])
+def test_emoji_that_the_agent_takes_for_narrower_come_whole(emoji: str) -> None:
+    """F13: what is one row for the agent is two for the screen, which draws the parts apart."""
+    for before in range(56, 80):
+        row = f"@relay:Bob {'x' * (before - 12)} {emoji * 2} and"
+        ears = Ears(80, 12, kind="screen").hear(f"{CLEAR}{row.ljust(76)}\r\n\r\nmore\r\n").wait()
+        assert ears.told == [("Bob", row.removeprefix("@relay:Bob "))]
+
+
+def test_prose_right_below_a_short_directive_is_not_joined_to_it() -> None:
+    for prose in ("And then some prose.", "これは別の段落です。", "See https://example.org/a/path."):
+        ears = drawing().hear(at(2, f" {LINE}") + at(3, f" {prose}") + at(5, "end")).wait()
+        assert ears.told == HI
+
+
+def test_a_word_after_a_row_of_one_word_keeps_its_blank() -> None:
+    rows = ["@relay:Bob see", "x" * 66, "y" * 20]
+    ears = drawing().hear("".join(at(2 + n, f" {row}") for n, row in enumerate(rows))).wait()
+    assert ears.told == [("Bob", f"see {rows[1]} {rows[2]}")]
+
+
+SAID = [
+    "- @relay:Bob first of a list",
+    "@relay:Bob twice the same",
+    "---",
+    "@relay:Carol below a rule",
+    "| who | what |",
+    "```sh",
+    "@relay:Bob in a fence",
+    "```",
+    f"@relay:Ann see {URL} END",
+    "@relay:Bob 请检查北方仓库的季度数据,然后把差异写进笔记。その後、田中さんに聞いてください。这是一段很长",
+    "---",
+    "@relay:Bob twice the same",
+    *(
+        f"Paragraph {n} tells of rain on quiet hills, of boats and of a lamp that nobody lit."
+        for n in range(9)
+    ),
+    "@relay:Carol the last of them, so long that it is wrapped at sixty columns and not at two hundred",
+]
+TOLD = ["first of a list", "twice the same", "below a rule", f"see {URL} END", SAID[9][11:], "twice the same"]
+
+
+def conversation(columns: int, paragraphs: list[str]) -> list[str]:
+    """Rows as pi draws them, with its input below."""
+    rows: list[str] = []
+    for paragraph in paragraphs:
+        if paragraph == "---":
+            rows.append(" " + "─" * (columns - 2))
+        elif paragraph.startswith("|"):
+            cell = "─" * (columns // 2 - 4)
+            rows += [f" ┌{cell}┬{cell}┐", f" │ who{' ' * (len(cell) - 4)}│ @relay:No x", f" └{cell}┴{cell}┘"]
+        else:
+            rows += [f" {row}" for row in worded(paragraph, columns - 2, columns_of)]
+        rows.append("")
+    return [*rows, "─" * columns, "> ", "─" * columns, f" {columns} tokens"]
+
+
+def redrawn(columns: int, paragraphs: list[str]) -> str:
+    """The beginning of a frame that draws all anew."""
+    return f"\x1b[?2026h{CLEAR}\x1b[3J" + "\r\n".join(conversation(columns, paragraphs))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([60, 80, 120, 200]), st.sampled_from([0.0, 0.5, 3.0])), max_size=6))
+@example([(120, 3.0), (80, 3.0), (60, 3.0), (200, 3.0)])
+def test_a_conversation_drawn_again_at_any_width_says_nothing_again(resizes: list[tuple[int, float]]) -> None:
+    """F1: with rules, a table, a list, code and Chinese; what is said twice is told twice."""
+    ears = Ears(80, 24).hear(CLEAR)
+    for number in range(1, len(SAID)):
+        if SAID[number - 1] not in ("```sh", SAID[6]):
+            ears.hear(redrawn(80, SAID[:number]) + "\x1b[?2026l").wait(1.5)
+    assert [body for _, body in ears.told] == TOLD
+    for columns, pause in resizes:
+        ears.resize(columns, 24).wait(pause / 3).hear(redrawn(columns, SAID[:-1])).wait(pause)
+        ears.hear("\x1b[?2026l").wait(pause)
+    assert [body for _, body in ears.wait(3).told] == TOLD
+    columns = resizes[-1][0] if resizes else 80
+    ears.hear(redrawn(columns, [*SAID, "@relay:Bob new"]) + "\x1b[?2026l").wait(3)
+    assert [body for _, body in ears.told] == [*TOLD, SAID[-1].removeprefix("@relay:Carol "), "new"]
+
+
+def test_a_frame_that_is_drawn_slowly_says_nothing_again() -> None:
+    """F1: a busy machine takes seconds for it."""
+    ears = Ears(80, 24).hear(redrawn(80, SAID) + "\x1b[?2026l").wait()
+    told, frame = ears.told, redrawn(120, SAID)
+    ears.resize(120, 24).wait(2.5)
+    for start in range(0, len(frame), 400):
+        ears.hear(frame[start : start + 400]).wait(0.9 if start % 800 else 2.5)
+    assert ears.hear("\x1b[?2026l").wait().told == told

@@ -1,0 +1,82 @@
+"""Fleet files: which one is read, and whether it is trusted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relay.errors import RelayError
+from relay.home import Home
+from relay.hooks.trust import Trust
+from relay.supervision.fleet_file import load
+from supervision.fleets import LEAD
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Home:
+    home = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
+    home.config.mkdir()
+    return home
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "sub").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    return folder
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(RelayError) as raised:
+        call()
+    return str(raised.value)
+
+
+def test_a_projects_file_needs_trust_in_exactly_its_content(own: Home, project: Path) -> None:
+    path = project / "relay.toml"
+    path.write_text(LEAD)
+    refused = (
+        f"{path}: is not trusted, so none of its agents was started. Read it, then run `relay trust {path}`."
+    )
+    assert refusal(lambda: load(own, project / "sub")) == refused
+    Trust(own).grant(path, path.read_bytes())
+    fleet = load(own, project / "sub")
+    assert (list(fleet.agents), fleet.path, fleet.team) == (["Lead"], path, "project")
+    path.write_text(LEAD + "task = 'x'\n")
+    assert refusal(lambda: load(own, project)) == refused
+
+
+def test_naming_a_file_grants_no_trust(own: Home, project: Path) -> None:
+    path = project / "other.toml"
+    path.write_text(LEAD)
+    assert "other.toml: is not trusted" in refusal(lambda: load(own, project, path))
+    Trust(own).grant(path, path.read_bytes())
+    assert load(own, project, path).path == path
+
+
+def test_the_users_own_file_needs_no_trust(own: Home, project: Path) -> None:
+    path = own.config / "relay.toml"
+    assert "there is no relay.toml in this folder or the project around it" in refusal(
+        lambda: load(own, project)
+    )
+    path.write_text(LEAD)
+    fleet = load(own, project)
+    assert (fleet.path, fleet.team) == (path, "default")
+    assert load(own, project, path) == fleet
+    (project / "relay.toml").write_text(LEAD)  # the project's wins, and has to be trusted
+    assert "is not trusted" in refusal(lambda: load(own, project))
+
+
+def test_a_file_without_agents_and_one_that_is_no_file_are_refused(own: Home, project: Path) -> None:
+    path = own.config / "relay.toml"
+    path.write_text("idle_seconds = 5\n[fleet]\n")
+    assert "has no agents. Add a table, such as [agents.Lead]" in refusal(lambda: load(own, project))
+    assert "cannot be read: No such file" in refusal(lambda: load(own, project, project / "missing.toml"))
+    os.mkfifo(project / "pipe.toml")
+    assert "cannot be read" in refusal(lambda: load(own, project, project / "pipe.toml"))
+    path.write_bytes(b"#" * ((1 << 20) + 1))
+    assert "has more than 1 MB" in refusal(lambda: load(own, project))
