@@ -151,7 +151,7 @@ class ControlServer:
                 await send(channel, _refusal(UsageError(f"a session understands JSON lines: {error}.")))
         except OSError:
             pass  # the other side has gone
-        except Exception:  # noqa: BLE001 (logged with its traceback, contained)
+        except Exception:  # noqa: BLE001 (logged with its traceback, contained; its client says so)
             _log.exception("a connection to the control socket")
         finally:
             connection.settled(Fate.UNKNOWN)

@@ -296,7 +296,7 @@ def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[
         from relay.session.__main__ import run
 
         code = run(fds["orders"], options)
-    except BaseException:  # noqa: BLE001 - logged; a forked process must not return
+    except BaseException:  # noqa: BLE001 - logged; the shim tells the user; a fork must not return
         import traceback
 
         traceback.print_exc()

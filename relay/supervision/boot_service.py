@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -60,6 +60,26 @@ class InstalledService:
     path: Path
     fleet: Path
     program: str
+
+
+def installed_in(
+    folder: Path, prefix: str, suffix: str, read: Callable[[bytes], tuple[str, str] | None]
+) -> list[InstalledService]:
+    """Return the services in a manager's folder, by name.
+
+    read: returns the fleet file and the program in the content of a file; if relay has not written it, None,
+    or it raises ValueError.
+    """
+    found = []
+    for path in sorted(folder.glob(f"{prefix}*{suffix}")):
+        try:
+            told = read(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if told is not None:
+            name = path.name.removeprefix(prefix).removesuffix(suffix)
+            found.append(InstalledService(name, path, Path(told[0]), told[1]))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

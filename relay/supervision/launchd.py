@@ -20,7 +20,7 @@ from xml.parsers.expat import ExpatError
 
 from relay.errors import ServiceError
 from relay.storage.files import write_private
-from relay.supervision.boot_service import BootService, InstalledService, ServiceState
+from relay.supervision.boot_service import BootService, InstalledService, ServiceState, installed_in
 
 PREFIX, SUFFIX = "relay.", ".plist"
 
@@ -45,6 +45,15 @@ def job(service: BootService, log: Path) -> dict[str, Any]:
     }
 
 
+def _own(content: bytes) -> tuple[str, str] | None:
+    """Return the fleet file and the program in a property list of relay's; None for another one."""
+    try:
+        program, *options, fleet = plistlib.loads(content)["ProgramArguments"]
+    except (ValueError, KeyError, TypeError, ExpatError):
+        return None
+    return (fleet, program) if options == _BOOT else None
+
+
 class LaunchdUser:
     """The user's own launchd. env: the environment in which launchctl is found and run."""
 
@@ -62,16 +71,7 @@ class LaunchdUser:
 
     def installed(self) -> list[InstalledService]:
         """Return the services that relay has installed, by name."""
-        found = []
-        for path in sorted(self._folder.glob(f"{PREFIX}*{SUFFIX}")):
-            try:
-                program, *options, fleet = plistlib.loads(path.read_bytes())["ProgramArguments"]
-            except (OSError, ValueError, KeyError, TypeError, ExpatError):
-                continue
-            if options == _BOOT:
-                name = path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
-                found.append(InstalledService(name, path, Path(fleet), program))
-        return found
+        return installed_in(self._folder, PREFIX, SUFFIX, _own)
 
     def install(self, service: BootService) -> None:
         """Write the property list, in place of one of its name.

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from relay.errors import ServiceError
 from relay.storage.files import write_private
-from relay.supervision.boot_service import BootService, InstalledService, ServiceState
+from relay.supervision.boot_service import BootService, InstalledService, ServiceState, installed_in
 from relay.text import one_line
 
 PREFIX, SUFFIX = "relay-", ".service"
@@ -92,6 +92,13 @@ def _directory(path: Path) -> str:
     return f"{text}/" if text.endswith("\\") or text[-1:].isspace() else text
 
 
+def _own(content: bytes) -> tuple[str, str]:
+    """Return the fleet file and the program in a unit of relay's. Raise ValueError for another unit."""
+    own = content.decode().partition("\n[X-Relay]\n")[2]
+    fleet, program = (str(json.loads(line.partition("=")[2])) for line in own.splitlines()[:2])
+    return fleet, program
+
+
 class SystemdUser:
     """The user's own instance of systemd. env: the environment in which its programs are found and run."""
 
@@ -110,18 +117,7 @@ class SystemdUser:
 
     def installed(self) -> list[InstalledService]:
         """Return the services that relay has installed, by name; units that others have written are none."""
-        found = []
-        for path in sorted(self._folder.glob(f"{PREFIX}*{SUFFIX}")):
-            try:
-                _, marked, own = path.read_text("utf-8").partition("\n[X-Relay]\n")
-                fleet, program = (
-                    str(json.loads(line.partition("=")[2])) for line in own.splitlines()[:2] if marked
-                )
-            except (OSError, ValueError):
-                continue
-            name = path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
-            found.append(InstalledService(name, path, Path(fleet), program))
-        return found
+        return installed_in(self._folder, PREFIX, SUFFIX, _own)
 
     def install(self, service: BootService) -> None:
         """Write the unit and enable it, in place of one of its name.

@@ -7,14 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from relay import desktop_notification
-from relay.clock import Clock
 from relay.eventbus import EventBus, answers, handles
 from relay.features.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Bell, Escalation
 from relay.features.window_title import WindowTitle
@@ -29,22 +28,8 @@ from relay.tasks import Tasks
 from relay.terminal.events import NotifyDesktop, OutputRead, ScreenChanged, TerminalLent
 from relay.terminal.shim_link import ShimLink
 from session.puppet import Puppet, settings
+from supervision.world import Timers
 from support import Relay, wait_until
-
-
-class Timers(Clock):
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.time = 100.0
-        self.alarms: list[Alarm] = []
-
-    def now(self) -> float:
-        return self.time
-
-    def later(self, seconds: float, call: Callable[[], object]) -> Any:
-        self.alarms.append(Alarm(self.time + seconds, call))
-        return self.alarms[-1]
 
 
 class AtOnce:
@@ -110,23 +95,11 @@ class World:
             self.undo = self.undo if undo is None else undo
 
     def passes(self, seconds: float) -> None:
-        self.clock.time += seconds
-        for alarm in [each for each in self.clock.alarms if each.at <= self.clock.time]:
-            self.clock.alarms.remove(alarm)
-            if not alarm.cancelled:
-                alarm.call()
+        self.clock.passes(seconds)
 
     @property
     def bells(self) -> int:
         return self.shown.count(b"\a")
-
-
-class Alarm:
-    def __init__(self, at: float, call: Callable[[], object]) -> None:
-        self.at, self.call, self.cancelled = at, call, False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 ASKED = ("Do you want to proceed?", "1. Yes")
