@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from agents.hooked import Claude
+from relay.agents import usage_log
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.prices import Prices
+from relay.agents.usage_log import UsageLog
+from relay.agents.usage_reader import UsageReader
+from relay.eventbus import EventBus
+from relay.features.usage import UsageTracker
+from relay.lifecycle import LastWords
 from relay.session.features import FEATURES
+from relay.state.turn import Turn
+from relay.storage.progress import Progress
 from session.transcript import Transcript
 from support import Relay, wait_until
 
@@ -131,3 +143,29 @@ def test_a_wrong_price_list_is_told_and_only_costs_the_costs(relay: Relay, trans
 
 def test_usage_is_a_feature() -> None:
     assert "usage" in FEATURES
+
+
+def test_limits_that_change_are_logged_once_even_if_nothing_was_used(tmp_path: Path) -> None:
+    """As where the provider refuses a request because of them."""
+    rollout, path = tmp_path / "rollout.jsonl", tmp_path / "usage.jsonl"
+    window = {"used_percent": 100.0, "window_minutes": 300, "resets_at": 1_800_000_000.0}
+    payload = {"type": "token_count", "info": None, "rate_limits": {"primary": window}}
+    line = {"timestamp": "2026-11-22T06:00:00Z", "type": "event_msg", "payload": payload}
+    rollout.write_text(json.dumps(line) + "\n")
+
+    async def scenario() -> None:
+        reader = UsageReader("codex", Prices("2026-01-01", {}), began=0)
+        reader.event(NativeEvent(NativeName.TOOL_PRE, "codex", transcript_path=str(rollout), session_id="s"))
+        log = UsageLog(path, "s1", "Ann", "web", agent="codex", account="work")
+        turn, progress = (
+            cast(Turn, SimpleNamespace(active=False)),
+            Progress(tmp_path / "progress", resumed=False),
+        )
+        tracker = UsageTracker(EventBus(), turn, reader, log, progress)
+        for _ in range(2):
+            await tracker.read_to_the_end(LastWords(), ())
+
+    asyncio.run(scenario())
+    (entry,) = usage_log.read(path)
+    assert (entry.account, entry.models) == ("work", {})
+    assert entry.limits is not None and entry.limits.public()["windows"] == (window,)
