@@ -66,6 +66,8 @@ Every key of a file, all but `name` optional:
     first       = ["..."]         one of which finds itself in the region's first row
     last        = ["..."]         one of which finds itself in the region's last row
     title       = ["..."]         one of which finds itself in the title, "" where none is known
+    dismiss     = "esc"           with prompting, of a dialog that tells of a limit: the key that takes it
+                                  away, and chooses nothing; supervision presses it as it waits for the reset
 
     [[errors]]                    the errors that end its turns; the first table that matches counts
     class       = "rate_limited"  rate_limited | unauthorized | billing | overloaded | context_full |
@@ -102,6 +104,7 @@ from relay.agents.profile import (
     ANY_COLOUR,
     AgentOption,
     BlockEnd,
+    DismissKey,
     ErrorClass,
     ErrorRule,
     ErrorSource,
@@ -137,6 +140,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "positional": get_args(Positional),
     "class": get_args(ErrorClass),
     "source": get_args(ErrorSource),
+    "dismiss": get_args(DismissKey),
 }
 RESET = "reset"
 """The group of a regex that is the time at which a limit ends."""
@@ -254,6 +258,7 @@ class PatternFile:
                 "priority": self._count,
                 "region": self._region,
                 **dict.fromkeys(("all", "any", "none", "first", "last", "title"), self._regexes),
+                "dismiss": self._choice,
             }
         )
         if not fields.get("name") or "state" not in fields:
@@ -262,6 +267,8 @@ class PatternFile:
             raise self._error("", "a [[states]] table needs regexes in all, any, first or last.")
         if ("kind" in fields) != (fields["state"] == "prompting"):
             raise self._error("", "a rule for prompting needs a kind; others have none.")
+        if fields.get("dismiss") and fields["state"] != "prompting":
+            raise self._error("dismiss", "only a dialog is dismissed: a rule for prompting.")
         region, rows = fields.pop("region", ("screen", 0))
         return StateRule(**fields, region=region, rows=rows)
 

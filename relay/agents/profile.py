@@ -24,6 +24,7 @@ ErrorClass = Literal[
     "rate_limited", "unauthorized", "billing", "overloaded", "context_full", "network", "other"
 ]
 ErrorSource = Literal["text", "code"]
+DismissKey = Literal["", "esc"]
 
 
 class PromptKind(StrEnum):
@@ -68,7 +69,8 @@ class StateRule:
 
     The regexes in all, any, none, first, last and title have to hold as relay.agents.pattern_file says.
 
-    region: all rows that are not blank (screen), the last `rows` of those (bottom), or the title as a row.
+    region:  all rows that are not blank (screen), the last `rows` of those (bottom), or the title as a row.
+    dismiss: of a dialog that tells of a limit: the key that takes it away, and chooses nothing; "" for none.
     """
 
     name: str
@@ -83,6 +85,7 @@ class StateRule:
     first: tuple[re.Pattern[str], ...] = ()
     last: tuple[re.Pattern[str], ...] = ()
     title: tuple[re.Pattern[str], ...] = ()
+    dismiss: DismissKey = ""
 
 
 @dataclass(frozen=True, slots=True)

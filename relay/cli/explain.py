@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer.get("waiting"):
-        why = f": {visible(answer['obstacle'])}" if answer["obstacle"] else ""
+        why = f": {visible(answer['obstacle']).rstrip('.')}" if answer["obstacle"] else ""
         print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")
     name = session.name
     if "bus" in answer:

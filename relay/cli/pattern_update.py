@@ -70,6 +70,11 @@ def of_dialogs(old: Profile | None, new: Profile) -> list[str]:
         for rule in new.states
         if rule.state == "ready" and known.get(rule.name) != rule
     ]
+    found += [
+        f"the rule {visible(rule.name)!r} names a key that takes a dialog away"
+        for rule in new.states
+        if rule.dismiss and rule.name not in known
+    ]
     for key in ("decisions", "questions", "dialogs", "executes"):
         gone = set(getattr(old, key)) - set(getattr(new, key))
         found += [f"{key} is without {visible(rule.pattern)!r}" for rule in gone]

@@ -26,6 +26,10 @@ WAITS = frozenset({"task", "nudge"})
 """Kinds of texts that wait while the account is held."""
 
 
+_CURES = {"unauthorized": "Log in", "billing": "Add credits"}
+"""What the user does about each class of failure that holds an account."""
+
+
 class AccountWatch:
     """The account of the agent `name`."""
 
@@ -77,9 +81,11 @@ class AccountWatch:
         if fresh and event.until is None:
             detail = f": {event.reason}" if event.reason else ""
             what = f"{self._name} stopped on an error ({words(event.cls)}){detail}".rstrip(".")
+            first = _CURES.get(event.cls, "See to it")
             how = (
-                f"All agents of its account ({self._account}) are held until a turn of one of them ends "
-                f"well: see `relay attach {self._name}`. Or run `relay release --account {self._account}`."
+                f"All agents of the account {self._account} are held. {first}, and give it a prompt "
+                f"(`relay attach {self._name}`): they go on once a turn ends well, or at "
+                f"`relay release --account {self._account}`."
             )
             self._bus.publish(Escalate(f"{what}.", how))
 

@@ -23,7 +23,7 @@ from relay.injection.injection import nudge
 from relay.lifecycle import Identity, SessionBegan, SessionClosed
 from relay.messaging.events import MessageGiven
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import PromptSubmitted, TurnOver
+from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
 from relay.storage.journal import Journal
 from relay.supervision.actions import (
     ACCOUNT,
@@ -221,6 +221,12 @@ class ActionRunner:
         self._cancel()
         if event.by_user:
             self._progressed()
+
+    @handles(TurnBegan)
+    def went_on(self, _: TurnBegan) -> None:
+        """Some agents go on by themselves once a limit has been reset."""
+        if not self._terminal.replaying:
+            self._cancel()
 
     @handles(MessageGiven)
     def given(self, event: MessageGiven) -> None:

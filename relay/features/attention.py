@@ -11,13 +11,16 @@ from relay.eventbus import EventBus, handles
 from relay.hooks.events import Prompting
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import PromptOver, StateChanged
+from relay.state.events import DialogDismissed, PromptOver, StateChanged
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
 
 STANDS = 0.8
 """Seconds that a prompt must stand: agents draw a dialog while a hook may still answer it."""
+
+DISMISSED = 3.0
+"""Seconds that a prompt must stand after relay has pressed the key that takes it away."""
 
 
 class Attention:
@@ -46,10 +49,19 @@ class Attention:
         self._prompt = verdict if prompting else None
         self._cancel()
         if prompting:
-            self._timer = self._bus.loop.call_later(STANDS, self._confirm)
+            self._confirm_in(STANDS)
         elif self._published:
             self._published = False
             self._bus.publish(PromptOver())
+
+    @handles(DialogDismissed)
+    def dismissed(self, _: DialogDismissed) -> None:
+        if self._timer is not None:
+            self._cancel()
+            self._confirm_in(DISMISSED)
+
+    def _confirm_in(self, seconds: float) -> None:
+        self._timer = self._bus.loop.call_later(seconds, self._confirm)
 
     def _cancel(self) -> None:
         if self._timer is not None:
@@ -57,6 +69,7 @@ class Attention:
             self._timer = None
 
     def _confirm(self) -> None:
+        self._timer = None
         before = self._prompt
         self._state.look()
         if before is None or self._prompt is not before:

@@ -1,7 +1,8 @@
 """Bounds what an agent does while nobody looks: turns and time without the user, tokens, dollars.
 
     turns, time   since the user's last input: held at the bound
-    tokens, cost  of the run: a warning at 80 %, held at the end of the turn at 100 %
+    tokens, cost  of the run: a warning at 80 %; at 100 % nothing more is given to the agent, and it is
+                  held at the end of its turn
 
 When the user lets the agent go on it may spend as much again.
 """
@@ -12,10 +13,13 @@ import asyncio
 
 from relay.agents.events import UsageChanged
 from relay.clock import WallClock
+from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
+from relay.injection.events import MayBegin
 from relay.lifecycle import SessionBegan, SessionClosed
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
+from relay.state.events import PromptSubmitted, StateChanged, TurnBegan
+from relay.state.readiness import Readiness
 from relay.supervision.events import Escalate, Hold, HoldOver
 from relay.supervision.notebook import Notebook
 from relay.supervision.policy import Supervision
@@ -53,9 +57,9 @@ class Bounds:
         self._life = life
         self._known = known
         self._clock = clock or WallClock()
-        self._attended = False  # the turn that begins next, or has begun last, is the user's own
         self._alone = _Alone(0, self._clock.now())
         self._spending = {"tokens": _Cap(policy.max_tokens), "cost": _Cap(policy.max_cost)}
+        self._resting = False  # its turn is over: it is at its input
         self._timer: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
@@ -75,7 +79,7 @@ class Bounds:
         if self._terminal.replaying:
             return
         if event.by_user:
-            self._attended = self._known
+            self._alone.attended = self._known
             self._user_came()
         elif not self._known:
             self._count()
@@ -86,8 +90,8 @@ class Bounds:
             self._count()
 
     def _count(self) -> None:
-        if self._attended:
-            self._attended = False
+        if self._alone.attended:
+            self._alone.attended = False
             return
         self._alone.turns += 1
         self._note()
@@ -122,17 +126,31 @@ class Bounds:
         for name, total in (("tokens", float(tokens)), ("cost", cost)):
             cap = self._spending[name]
             if cap.take(total):
-                used = _amount(name, cap.used)
-                what = f"{self._name} has used {used} of the {_amount(name, cap.most)} that it may use."
+                what = f"{self._name} has used {_spent(name, cap)}."
                 self._bus.publish(Escalate(what, "At 100 % it is held at the end of its turn."))
         self._note()
+        self._hold_if_spent()
 
-    @handles(TurnOver)
-    def over(self, _: TurnOver) -> None:
-        for name, cap in self._spending.items():
-            if cap.reached:
-                used, most = _amount(name, cap.used), _amount(name, cap.most)
-                self._bus.publish(Hold(f"has used {used}, and may use {most}"))
+    @handles(StateChanged)
+    def changed(self, event: StateChanged) -> None:
+        self._resting = event.after in {Readiness.READY, Readiness.FAILED}
+        self._hold_if_spent()
+
+    def _hold_if_spent(self) -> None:
+        if self._resting and (reason := self._spent):
+            self._bus.publish(Hold(reason))
+
+    @property
+    def _spent(self) -> str:
+        """Why the agent is to be held: the first cap that is reached; "" if none is."""
+        reached = (f"has used {_spent(name, cap)}" for name, cap in self._spending.items() if cap.reached)
+        return next(reached, "")
+
+    @answers(MayBegin)
+    async def may_begin(self, question: MayBegin, _: object) -> None:
+        """Refuse what would begin another turn, or lengthen the last one."""
+        if (reason := self._spent) and question.injection.kind != "closing":
+            raise RelayError(f"it {reason}, and is held at the end of its turn.")
 
     @handles(HoldOver)
     def released(self, _: HoldOver) -> None:
@@ -160,11 +178,15 @@ class Bounds:
 
 
 class _Alone:
-    """The turns without the user, and the time since their last input, in seconds since the epoch."""
+    """The turns without the user, and the time since their last input, in seconds since the epoch.
+
+    attended: the turn that begins next, or has begun last, is the user's own.
+    """
 
     def __init__(self, turns: int, since: float) -> None:
         self.turns = turns
         self.since = since
+        self.attended = False
 
 
 class _Cap:
@@ -186,7 +208,7 @@ class _Cap:
     def take(self, total: float) -> bool:
         """Take the total; return True if the user is to be warned now."""
         self._total = total
-        warns = bool(self.most) and self.used >= WARN * self.most and not self._warned
+        warns = WARN * self.most <= self.used < self.most and not self._warned
         self._warned = self._warned or warns
         return warns
 
@@ -204,5 +226,8 @@ class _Cap:
                 self._total, self._warned = float(total if same_life else 0), warned
 
 
-def _amount(name: str, value: float) -> str:
-    return f"{value:,.0f} tokens" if name == "tokens" else f"${value:,.2f}"
+def _spent(name: str, cap: _Cap) -> str:
+    """Return what was spent, and the cap: "800 of 1,000 tokens", "$4.00 of $5.00"."""
+    if name == "tokens":
+        return f"{cap.used:,.0f} of {cap.most:,.0f} tokens"
+    return f"${cap.used:,.2f} of ${cap.most:,.2f}"

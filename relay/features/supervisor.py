@@ -21,13 +21,13 @@ from relay.state.readiness import Readiness
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
 from relay.supervision.accounts import AccountHold
-from relay.supervision.events import AccountHeld, EndAgent, PhaseEntered
+from relay.supervision.events import AccountHeld, EndAgent, Escalate, PhaseEntered
 from relay.supervision.policy import Supervision
 from relay.supervision.records import Records
 from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
 from relay.supervision.states import PAUSED, Phase
 from relay.supervision.succession import Succession
-from relay.terminal.events import KeyChosen, KeysTyped, Notify
+from relay.terminal.events import KeyChosen, KeysTyped
 from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
@@ -118,6 +118,7 @@ class Supervisor:
         conversation = next(iter(await self._bus.ask_all(CurrentConversation())), None)
         command = None
         if not order:
+            new = not self._life.decided
             decision = await self._decide(code)
             if not decision.pauses:
                 return None
@@ -127,6 +128,10 @@ class Supervisor:
                     decision, phase=Phase.HELD, at=None, note="no conversation to resume is known"
                 )
                 self._enter(PhaseEntered.decided(decision, code))
+            if new and decision.phase is Phase.HELD and not await self._account():
+                self._escalate(
+                    f"{decision.reason}, and is held: {decision.note}", "`relay restart {}` begins anew."
+                )
             order = await self._pause(decision, code)
             while order == "due" and (program := self._succession.missing(command)):
                 decision = self._missing(program, decision.history)
@@ -154,8 +159,14 @@ class Supervisor:
     def _decided(self, decision: RestartDecision, code: int) -> None:
         self._enter(PhaseEntered.decided(decision, code))
         if decision.phase is Phase.FAILED and (decision.history.restarts or decision.history.waits):
-            text = f"{self._session.name} {decision.reason}. It will not be restarted again."
-            self._bus.publish(Notify(text, "error"))
+            starts = "up" if self._policy.fleet else "resume"
+            self._escalate(
+                f"{decision.reason}. It will not be restarted again", f"`relay {starts} {{}}` starts it."
+            )
+
+    def _escalate(self, what: str, how: str) -> None:
+        name = self._session.name
+        self._bus.publish(Escalate(f"{name} {what}.", how.format(name)))
 
     async def _pause(self, decision: RestartDecision, code: int) -> str:
         """Wait until the next agent is due, and its account is not held.

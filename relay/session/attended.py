@@ -14,6 +14,8 @@ from relay.features.fleet_keeper import FleetKeeper
 from relay.features.gate_runner import GateRunner
 from relay.features.holds import Holds
 from relay.features.idle_grace import IdleGrace
+from relay.features.interrupted_turn import InterruptedTurn
+from relay.features.limit_dialog import LimitDialog
 from relay.features.loop_watch import LoopWatch
 from relay.features.turn_outcome import TurnOutcome
 from relay.session.core import Core
@@ -75,6 +77,16 @@ ATTENDED: dict[str, Callable[[Core], object | None]] = {
         name=core.session.name,
     ),
     "first prompt": _first_prompt,
+    "interrupted turn": lambda core: InterruptedTurn(
+        core.bus,
+        core.tasks,
+        core.agent.terminal,
+        core.session,
+        Records(core.started.home),
+        _notebook(core, "turn"),
+        resumes=core.started.resumes,
+        task=bool(core.supervision.prompt),
+    ),
     "fleets": lambda core: (
         FleetKeeper(core.bus, core.journal, core.started.home) if core.supervision.fleet else None
     ),
@@ -84,6 +96,9 @@ ATTENDED: dict[str, Callable[[Core], object | None]] = {
         core.bus, core.agent.terminal, name=core.session.name, draws=core.setup.knows_agent
     ),
     "actions": _actions,
+    "limit dialog": lambda core: LimitDialog(
+        core.bus, core.journal, core.setup.profile, core.agent.terminal, core.agent.state
+    ),
     "gates": lambda core: GateRunner(
         core.bus,
         core.tasks,

@@ -66,5 +66,10 @@ class HooksAlive(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class DialogDismissed(Event):
+    """relay has pressed the key that takes away the dialog that is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
 class PromptOver(Event):
     """The prompt that `prompting` reported has been answered, or the agent has ended."""

@@ -20,7 +20,7 @@ from relay.supervision.events import Incident
 from relay.supervision.policy import Action, ActionName, Supervision
 from relay.supervision.restart import JITTER, LIMIT_TRIES, LIMIT_WAIT, LIMIT_WAIT_MAX, RESET_MARGIN
 
-REPEATED = frozenset({"nudge", "gate", "run", "wait"})
+REPEATED = frozenset({"nudge", "gate", "run", "wait", "restart", "resume"})
 """Actions that are tried again if the incident comes again. Any other one is done once."""
 
 ACCOUNT = frozenset({"unauthorized", "billing"})

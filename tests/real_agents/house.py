@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -147,6 +148,16 @@ class Wrapped:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The folder of an agent, its model, and the arguments and the environment that it is started with."""
+
+    work: Path
+    model: Model
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
 class House:
     """One relay home and the agents in it."""
 
@@ -190,11 +201,7 @@ class House:
         drawn its prompt. A second agent of the same name has the home and the folder of the first; so has one
         `beside` it. command: run that instead. supervision: as a fleet file's keys.
         """
-        model = self._open.enter_context(Model(*script))
-        folder = self.relay.home / (beside or name)
-        place = Place(folder / "home", folder / "work", model.port)
-        common = prepare(place, agent.package)
-        start = agent.start(place)
+        place = self.place(agent, name, *script, beside=beside)
         if config:
             (place.work / "relay.config.py").write_text(config)
             self.relay("trust", cwd=place.work)
@@ -202,22 +209,46 @@ class House:
         if supervision is not None:
             named += ["--supervision", json.dumps(supervision)]
         argv = [*self.relay.command, "wrap", "-n", name, *named, "--"]
-        command = command or [str(agent.package.command), *start.arguments, *arguments]
+        command = command or [str(agent.package.command), *place.arguments, *arguments]
         argv += command
-        env = {
-            **common,
-            **start.environment,
-            "RELAY_HOME": str(self.relay.home),
-            "PYTHONSAFEPATH": "1",
-        }
-        terminal = Emulator(argv, env, cwd=place.work, columns=columns, rows=rows)
-        self._open.callback(terminal.close)
-        wrapped = Wrapped(self, agent, name, model, terminal, command)
-        self.agents.append(wrapped)
+        wrapped = self._open_terminal(agent, name, place, argv, command, columns=columns, rows=rows)
+        terminal = wrapped.terminal
         if ready:
             self.wait(lambda: wrapped.shows(agent.ready) or terminal.ended(), f"{name} draws {agent.ready!r}")
             assert not terminal.ended(), f"{name} ended at once\n{wrapped.describe()}"
             wrapped.becomes("ready")
+        return wrapped
+
+    def place(self, agent: Agent, name: str, *script: Rule, beside: str = "") -> Placed:
+        """Make the home and the folder of an agent, and start its model."""
+        model = self._open.enter_context(Model(*script))
+        folder = self.relay.home / (beside or name)
+        place = Place(folder / "home", folder / "work", model.port)
+        common = prepare(place, agent.package)
+        start = agent.start(place)
+        return Placed(place.work, model, start.arguments, {**common, **start.environment})
+
+    def attach(self, agent: Agent, name: str, placed: Placed, command: Sequence[str]) -> Wrapped:
+        """Run `relay attach NAME` in a terminal, for an agent that was started otherwise."""
+        argv = [*self.relay.command, "attach", name]
+        return self._open_terminal(agent, name, placed, argv, command)
+
+    def _open_terminal(
+        self,
+        agent: Agent,
+        name: str,
+        placed: Placed,
+        argv: Sequence[str],
+        command: Sequence[str],
+        *,
+        columns: int = 120,
+        rows: int = 40,
+    ) -> Wrapped:
+        env = {**placed.environment, "RELAY_HOME": str(self.relay.home), "PYTHONSAFEPATH": "1"}
+        terminal = Emulator(argv, env, cwd=placed.work, columns=columns, rows=rows)
+        self._open.callback(terminal.close)
+        wrapped = Wrapped(self, agent, name, placed.model, terminal, command)
+        self.agents.append(wrapped)
         return wrapped
 
     def messages(self, to: str) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ def die(alice: Wrapped, restarts: int) -> None:
 
 
 def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
-    """The first prompt is given once, and the model of the next agent is told the old conversation."""
+    """The first prompt is given once; the next agent has the old conversation, and is told to go on."""
     hold = threading.Event()
     script = (
         Rule("first thing", "The bird is a heron."),
@@ -38,7 +38,9 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
     alice.say("second thing")
     house.wait(lambda: any("second thing" in each.turn.user for each in alice.model.requests), "it is asked")
     die(alice, 1)
+    alice.hears("You were interrupted")
     hold.set()
+    alice.becomes("ready")
     alice.say("third thing")
     alice.sees("It still is")
     alice.becomes("ready")

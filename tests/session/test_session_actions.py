@@ -165,7 +165,7 @@ def test_a_failed_agent_stays_failed(relay: Relay) -> None:
 
 def test_an_agent_is_restarted_once_for_being_idle(relay: Relay) -> None:
     """The next life remembers it, else it would go on for ever."""
-    alice = cared_for(relay, restart="on-failure", on_idle=on_idle("restart"))
+    alice = cared_for(relay, restart="on-failure", on_idle=on_idle("restart", then="none"))
     follows(relay, {"name": "Alice", "restarts": 0})
     relay("send", "--wait", "30", "Alice", "hello")  # real progress
     follows(relay, {"name": "Alice", "restarts": 1})

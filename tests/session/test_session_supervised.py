@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from session.puppet import Puppet, ps
+from session.puppet import Puppet, ps, settings
 from session.test_session_replaced import entry
 from support import Relay, wait_until
 
@@ -84,6 +84,31 @@ def test_an_agent_that_always_fails_is_given_up(relay: Relay) -> None:
     assert ended["reason"] == "exited with 7; restarted 2 times within 15 min"
     wait_until(lambda: ps(relay) == [])
     assert (relay.home / "lives").read_text() == "once\n" * 3
+
+
+def test_the_user_is_told_of_an_agent_that_is_given_up(relay: Relay) -> None:
+    """Also where nobody is attached: by a message."""
+    bob = Puppet(relay, "Bob").wrap()
+    settings(relay, 'escalate_to = "Bob"\n')
+    alice = supervised(relay, backoff=0.01, max_restarts=1)
+    before = entry(relay)
+    alice.exit(7)
+    follows(relay, before)
+    alice.exit(7)
+    bob.hears("Alice exited with 7; restarted once within 15 min. It will not be restarted again.")
+    assert "`relay resume Alice` starts it." in bob.heard
+
+
+def test_the_user_is_told_once_of_an_agent_that_is_held_in_the_pause(relay: Relay) -> None:
+    alice = supervised(relay, resume="require")
+    entry(relay)
+    alice.exit(1)
+    told = alice.told("no conversation to resume is known")
+    assert told.startswith("Alice exited with 1, and is held") and "`relay restart Alice`" in told
+    pid = entry(relay)["pid"]
+    relay("reload", "Alice")
+    wait_until(lambda: (row := entry(relay))["pid"] != pid and row["state"] == "held")
+    assert len(alice.events("escalated")) == 1
 
 
 def test_always(relay: Relay) -> None:

@@ -16,7 +16,7 @@ from relay.injection.events import Inject, Withdraw
 from relay.lifecycle import Identity, SessionBegan, SessionClosed
 from relay.message import Message
 from relay.messaging.events import MessageGiven
-from relay.state.events import PromptSubmitted, TurnOver
+from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
 from relay.storage.journal import Journal
 from relay.supervision.events import (
     AccountFreed,
@@ -369,3 +369,24 @@ def test_the_phases_follow_one_another(tmp_path: Path) -> None:
         phase = check(phase, after)
     assert alice.phases() == [Phase.WAITING, Phase.UP, Phase.HELD, Phase.UP, Phase.HELD, Phase.UP]
     assert TRANSITIONS
+
+
+def test_an_agent_that_goes_on_by_itself_is_not_nudged(tmp_path: Path) -> None:
+    alice = Cared(tmp_path)
+    alice.bus.publish(Incident("error", "rate_limited", alice.clock.now() + 3600))
+    alice.bus.publish(TurnBegan())
+    alice.clock.passes(7200)
+    assert not alice.of(Inject)
+    assert alice.of(PhaseEntered)[-1].phase is Phase.UP
+
+
+def test_the_user_is_called_if_a_restart_was_in_vain(tmp_path: Path) -> None:
+    own = Action("restart", match="context_full")
+    alice = Cared(tmp_path, on_error=(own,))
+    full = Incident("error", "context_full")
+    alice.bus.publish(full)
+    assert alice.new(RestartAgent) and not alice.of(Escalate)
+    alice = alice.goes_on("s2")
+    for _ in range(2):
+        alice.bus.publish(full)
+    assert not alice.of(RestartAgent) and len(alice.of(Escalate)) == 1

@@ -76,7 +76,7 @@ def test_every_action_ends(incident: Incident, action: ActionName, attempts: int
             assert found == []
         case "wait":
             assert found == ["wait"] * LIMIT_TRIES + ["fail"]
-        case "nudge" | "gate" | "run":
+        case "nudge" | "gate" | "run" | "restart" | "resume":
             assert found == [action] * attempts + ["fail"]
         case _:
             assert found == [action]

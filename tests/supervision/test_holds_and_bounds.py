@@ -35,6 +35,7 @@ from supervision.test_action_runner import message
 from supervision.world import World
 
 USER, OTHER = PromptSubmitted(by_user=True), PromptSubmitted(by_user=False)
+READY, WORKS = StateChanged("working", "ready"), StateChanged("ready", "working")
 
 
 # Holds.
@@ -160,7 +161,7 @@ def test_no_bound_is_no_bound(tmp_path: Path) -> None:
     for _ in range(500):
         world.bus.publish(TurnBegan())
     bounds.spent(10**9, 1e6)
-    world.bus.publish(TurnOver(well=True))
+    world.bus.publish(READY)
     world.clock.passes(1e7)
     assert not world.of(Hold) and not world.of(Escalate)
 
@@ -183,40 +184,74 @@ def test_time_without_the_user_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("policy", "spends", "shown"),
     [
-        ({"max_tokens": 1000}, lambda part: (int(1000 * part), 0.0), "1,000 tokens"),
-        ({"max_cost": 5.0}, lambda part: (0, 5 * part), "$5.00"),
+        (
+            {"max_tokens": 1000},
+            lambda part: (int(1000 * part), 0.0),
+            ("800 of 1,000 tokens", "1,000 of 1,000 tokens"),
+        ),
+        ({"max_cost": 5.0}, lambda part: (0, 5 * part), ("$4.00 of $5.00", "$5.00 of $5.00")),
     ],
 )
 def test_a_cap_warns_and_holds_at_the_end_of_the_turn(
-    tmp_path: Path, policy: dict[str, Any], spends: Any, shown: str
+    tmp_path: Path, policy: dict[str, Any], spends: Any, shown: tuple[str, str]
 ) -> None:
     world, bounds = bounded(tmp_path, **policy)
+    world.bus.publish(WORKS)
     bounds.spent(*spends(0.79))
     assert not world.of(Escalate)
     bounds.spent(*spends(0.8))
     bounds.spent(*spends(0.9))
     (told,) = world.of(Escalate)
-    assert shown in told.what
+    assert shown[0] in told.what
     bounds.spent(*spends(1.0))
     assert not world.of(Hold)
-    world.bus.publish(TurnOver(well=True))
-    assert world.new(Hold) == [Hold(f"has used {shown}, and may use {shown}")]
+    world.bus.publish(READY)
+    assert world.new(Hold) == [Hold(f"has used {shown[1]}")]
     world.bus.publish(HoldOver())  # as much again
+    world.bus.publish(WORKS)
     bounds.spent(*spends(1.9))
-    world.bus.publish(TurnOver(well=True))
+    world.bus.publish(READY)
     assert not world.of(Hold) and len(world.of(Escalate)) == 2
-    bounds.spent(*spends(2.0))
-    world.bus.publish(TurnOver(well=False))
+    bounds.spent(*spends(2.0))  # its record is read after the end of its turn
     assert len(world.of(Hold)) == 1
+
+
+def test_a_cap_that_is_passed_at_once_is_not_announced(tmp_path: Path) -> None:
+    world, bounds = bounded(tmp_path, max_tokens=1000)
+    world.bus.publish(WORKS)
+    bounds.spent(1001, 0.0)
+    assert not world.of(Escalate)
+
+
+@pytest.mark.parametrize("kind", ["message", "hook", "nudge", "closing"])
+def test_nothing_is_given_to_an_agent_whose_cap_is_reached(tmp_path: Path, kind: Kind) -> None:
+    """Else messages on its hooks could lengthen its turn for ever."""
+    world, bounds = bounded(tmp_path, max_tokens=1000)
+    world.bus.publish(WORKS)
+
+    def ask() -> None:
+        asyncio.run(world.bus.ask(MayBegin(Injection("i1", "text", "Bob", kind), begins=True)))
+
+    bounds.spent(999, 0.0)
+    ask()
+    bounds.spent(1000, 0.0)
+    if kind == "closing":
+        ask()
+    else:
+        with pytest.raises(RelayError, match="1,000 of 1,000 tokens, and is held at the end of its turn"):
+            ask()
+    world.bus.publish(HoldOver())
+    ask()
 
 
 def test_what_its_own_record_says_is_what_it_has_spent(tmp_path: Path) -> None:
     world, _ = bounded(tmp_path, max_tokens=1000, max_cost=2.0)
-    world.bus.publish(UsageChanged(Tokens(input=900, output=100), None, 1))
-    world.bus.publish(UsageChanged(Tokens(input=900, output=100), 2.0, 1))
+    world.bus.publish(WORKS)
+    world.bus.publish(UsageChanged(Tokens(input=800, output=100), None, 1))
+    world.bus.publish(UsageChanged(Tokens(input=900, output=100), 1.9, 1))
     assert len(world.of(Escalate)) == 2
-    world.bus.publish(TurnOver(well=True))
-    assert world.of(Hold)[0] == Hold("has used 1,000 tokens, and may use 1,000 tokens")
+    world.bus.publish(READY)
+    assert world.of(Hold)[0] == Hold("has used 1,000 of 1,000 tokens")
 
 
 def test_what_earlier_sessions_and_lives_have_spent_counts(tmp_path: Path) -> None:
@@ -224,16 +259,15 @@ def test_what_earlier_sessions_and_lives_have_spent_counts(tmp_path: Path) -> No
         world, bounds = bounded(tmp_path, life=life, max_tokens=1000)
         assert not world.of(Escalate)
         bounds.spent(tokens, 0.0)
-        world.bus.publish(TurnOver(well=True))
+        world.bus.publish(READY)
         assert not world.of(Hold)
     assert len(world.of(Escalate)) == 1
     world, bounds = bounded(tmp_path, life="s3", max_tokens=1000)
     bounds.spent(99, 0.0)
-    world.bus.publish(TurnOver(well=True))
+    world.bus.publish(READY)
     assert not world.of(Hold) and not world.of(Escalate)
     bounds.spent(100, 0.0)
-    world.bus.publish(TurnOver(well=True))
-    assert world.of(Hold) == [Hold("has used 1,000 tokens, and may use 1,000 tokens")]
+    assert world.of(Hold) == [Hold("has used 1,000 of 1,000 tokens")]
 
 
 # Loops and silence.

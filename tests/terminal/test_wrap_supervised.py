@@ -113,7 +113,8 @@ def test_its_end_says_why(wrap: Open) -> None:
     outer.type("two\r")
     assert outer.end() == 3
     outer.see(
-        "relay: error: Alice exited with 3; restarted once within 15 min. It will not be restarted again.\r\n"
+        "relay: warning: Alice exited with 3; restarted once within 15 min. It will not be restarted again. "
+        "`relay resume Alice` starts it.\r\n"
     )
 
 

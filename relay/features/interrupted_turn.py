@@ -1,0 +1,115 @@
+"""Has an agent go on that was ended in the middle of a turn, and has resumed its conversation: by one nudge.
+
+TurnBegan ─→ noted ─→ TurnOver(well)
+                └───→ the agent crashes, or the machine goes down ─→ SessionReady of the next one ─→ Inject
+
+A turn that ended with an error is unfinished, too. The nudge is not given if the task is: it has never
+arrived then. It is withdrawn if something else begins a turn first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from relay.eventbus import EventBus, answers, handles
+from relay.injection.events import Inject, InjectionEnded, Withdraw
+from relay.injection.injection import Injection, Result
+from relay.lifecycle import Identity, SessionBegan, SessionClosed, SessionReady
+from relay.messaging.events import InHand
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
+from relay.supervision.notebook import Notebook
+from relay.supervision.records import Records
+from relay.tasks import Tasks
+
+TEXT = (
+    "You were interrupted: your process ended in the middle of a turn, and this conversation was resumed. "
+    "Go on where you stopped."
+)
+
+
+class InterruptedTurn:
+    """Follows the turns of one agent, over all of its lives.
+
+    resumes: the agent was started to go on with an earlier conversation. task: it has a first prompt.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        terminal: AgentTerminal,
+        session: Identity,
+        records: Records,
+        notes: Notebook,
+        *,
+        resumes: bool,
+        task: bool,
+    ) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._terminal = terminal
+        self._session = session
+        self._records = records
+        self._notes = notes
+        self._resumes = resumes
+        self._task = task
+        self._id = f"{session.id}-go-on"  # the same for all sessions beside this agent
+        self._unfinished = False
+        self._owed = False
+
+    @handles(SessionBegan)
+    def begin(self, event: SessionBegan) -> None:
+        notes = self._notes.read()
+        self._unfinished = bool(notes.get("unfinished"))
+        if event.resumed:
+            self._owed = notes.get("owed") == self._session.id
+        else:
+            self._unfinished = self._owed = self._unfinished and self._resumes
+        self._note()
+
+    @handles(SessionReady)
+    def ready(self, _: SessionReady) -> None:
+        if self._owed:
+            self._tasks.spawn(self._give(), "the nudge after an interrupted turn")
+
+    async def _give(self) -> None:
+        if self._task:
+            record = await asyncio.to_thread(self._records.get, self._session.team, self._session.name)
+            if record is None or not record.task_given:
+                return
+        if self._owed and self._id not in await self._bus.gather(InHand()):
+            self._bus.publish(Inject(Injection(self._id, TEXT, "", "nudge", time=time.time())))
+
+    @handles(InjectionEnded)
+    def given(self, event: InjectionEnded) -> None:
+        if event.injection.id == self._id and event.outcome.result in {Result.INJECTED, Result.UNCERTAIN}:
+            self._owed = False
+            self._note()
+
+    @handles(PromptSubmitted)
+    def submitted(self, event: PromptSubmitted) -> None:
+        if self._owed and event.by_user and not self._terminal.replaying:
+            self._owed = False
+            self._bus.publish(Withdraw(self._id))
+            self._note()
+
+    @handles(TurnBegan)
+    def began(self, _: TurnBegan) -> None:
+        if not self._terminal.replaying:
+            self._unfinished = True
+            self._note()
+
+    @handles(TurnOver)
+    def over(self, event: TurnOver) -> None:
+        self._unfinished = not event.well
+        self._note()
+
+    def _note(self) -> None:
+        self._notes.write({"unfinished": self._unfinished, "owed": self._session.id if self._owed else ""})
+
+    @answers(SessionClosed)
+    async def close(self, event: SessionClosed, __: object) -> None:
+        if event.ended:
+            self._notes.remove()

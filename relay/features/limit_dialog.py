@@ -1,0 +1,87 @@
+"""Takes away the dialog in which the agent tells of its limit, while supervision waits for the reset.
+
+PhaseEntered(WAITING) ─┬→ the dialog stands for a moment, the user types nothing ─→ its key, DialogDismissed
+StateChanged ──────────┘
+
+Nothing can be typed into a dialog, the nudge after the reset neither. Its key chooses nothing, so what the
+dialog asks stays open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from relay.agents.profile import DismissKey, Profile
+from relay.clock import Clock
+from relay.eventbus import EventBus, handles
+from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import DialogDismissed, StateChanged
+from relay.state.readiness import Readiness
+from relay.state.states import AgentState
+from relay.storage.journal import Journal
+from relay.supervision.events import PhaseEntered
+from relay.supervision.states import Phase
+from relay.terminal.events import AgentExited, KeysTyped
+
+STANDS = 0.4
+"""Seconds that the dialog must stand: less than a question for the user (relay.features.attention)."""
+
+_KEYS: dict[DismissKey, bytes] = {"esc": b"\x1b"}
+
+
+class LimitDialog:
+    """Dismisses the dialogs for which the agent's profile names a key: each once when it is drawn."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        journal: Journal,
+        profile: Profile,
+        terminal: AgentTerminal,
+        state: AgentState,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._bus = bus
+        self._journal = journal
+        self._keys = {rule.name: _KEYS[rule.dismiss] for rule in profile.states if rule.dismiss}
+        self._terminal = terminal
+        self._state = state
+        self._clock = clock or Clock()
+        self._drawn = ""  # the rule of the dialog that is drawn; "" once it has been dealt with, too
+        self._waits = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @handles(PhaseEntered)
+    def entered(self, event: PhaseEntered) -> None:
+        self._waits = event.phase is Phase.WAITING
+        self._look()
+
+    @handles(StateChanged)
+    def changed(self, event: StateChanged) -> None:
+        prompting = event.verdict is not None and event.verdict.state is Readiness.PROMPTING
+        rule = event.verdict.rule if event.verdict is not None and prompting else ""
+        self._drawn = rule if rule in self._keys else ""
+        self._look()
+
+    @handles(KeysTyped, AgentExited)
+    def leave(self, _: object) -> None:
+        """Leave the dialog to the user, who has begun to answer it."""
+        self._drawn = ""
+        self._look()
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waits and self._drawn and not self._terminal.replaying:
+            self._timer = self._clock.later(STANDS, self._dismiss)
+
+    def _dismiss(self) -> None:
+        self._timer, rule, self._drawn = None, self._drawn, ""
+        self._state.look()
+        verdict = self._state.verdict
+        if verdict is not None and verdict.rule == rule:
+            self._journal.write("dismissed", rule=rule, lines=list(verdict.lines))
+            self._terminal.write(self._keys[rule])
+            self._bus.publish(DialogDismissed())

@@ -1,0 +1,126 @@
+"""The nudge after an interrupted turn, over lives and sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.eventbus import answers
+from relay.features.interrupted_turn import InterruptedTurn
+from relay.injection.events import Inject, InjectionEnded, Withdraw
+from relay.injection.injection import Outcome, Result
+from relay.lifecycle import Identity, SessionBegan, SessionClosed, SessionReady
+from relay.messaging.events import InHand
+from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
+from relay.supervision.records import Records
+from supervision.world import World
+
+
+class Life(World):
+    """A session of an agent that goes on with its conversation, unless `more` says otherwise."""
+
+    def __init__(self, folder: Path, id: str = "s1", *, resumed: bool = False, **more: Any) -> None:
+        super().__init__(folder)
+        self.typed: frozenset[str] = frozenset()
+        self.bus.add(self)
+        keys = {"resumes": True, "task": False, **more}
+        session = Identity(id, "Alice", "default", folder)
+        self.bus.add(
+            InterruptedTurn(
+                self.bus, self.tasks, self.terminal, session, Records(self.home), self.notes(), **keys
+            )
+        )
+        self.bus.publish(SessionBegan(resumed=resumed))
+
+    @answers(InHand)
+    async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
+        return self.typed
+
+    def lives(self, *events: Any) -> Life:
+        for event in events:
+            self.bus.publish(event)
+        return self
+
+    def nudges(self) -> list[Inject]:
+        self.bus.publish(SessionReady())
+        return self.of(Inject)
+
+
+@pytest.mark.parametrize(
+    ("events", "nudged"),
+    [
+        ((TurnBegan(),), True),
+        ((TurnBegan(), TurnOver(well=True)), False),
+        ((TurnBegan(), TurnOver(well=False)), True),
+        ((TurnBegan(), TurnOver(well=True), TurnBegan()), True),
+        ((), False),
+    ],
+)
+def test_an_unfinished_turn_is_gone_on_with(tmp_path: Path, events: Any, nudged: bool) -> None:
+    Life(tmp_path, resumes=False).lives(*events)
+    found = Life(tmp_path, "s2").nudges()
+    assert [(each.injection.kind, "Go on" in each.injection.text) for each in found] == [
+        ("nudge", True)
+    ] * nudged
+
+
+def test_a_new_conversation_has_nothing_to_go_on_with(tmp_path: Path) -> None:
+    Life(tmp_path).lives(TurnBegan())
+    assert not Life(tmp_path, "s2", resumes=False).nudges()
+    assert not Life(tmp_path, "s3").nudges(), "nor has the one that goes on with that"
+
+
+def test_it_is_given_once_in_each_life(tmp_path: Path) -> None:
+    Life(tmp_path).lives(TurnBegan())
+    life = Life(tmp_path, "s2")
+    (first,) = life.nudges()
+    again = Life(tmp_path, "s2", resumed=True)
+    again.typed = frozenset({"s2-go-on"})  # by a session that was killed then
+    assert not again.nudges()
+    again.lives(InjectionEnded(first.injection, Outcome(Result.INJECTED)), TurnBegan())
+    assert not Life(tmp_path, "s2", resumed=True).nudges()
+    assert Life(tmp_path, "s3").nudges(), "this one was interrupted as well"
+
+
+def test_one_that_was_not_typed_is_given_by_the_next_session(tmp_path: Path) -> None:
+    Life(tmp_path).lives(TurnBegan())
+    life = Life(tmp_path, "s2")
+    (first,) = life.nudges()
+    life.lives(InjectionEnded(first.injection, Outcome(Result.UNTYPED)))
+    assert Life(tmp_path, "s2", resumed=True).nudges()
+
+
+def test_the_users_prompt_withdraws_it(tmp_path: Path) -> None:
+    Life(tmp_path).lives(TurnBegan())
+    life = Life(tmp_path, "s2")
+    life.lives(PromptSubmitted(by_user=False))
+    assert not life.of(Withdraw)
+    life.lives(PromptSubmitted(by_user=True))
+    assert life.of(Withdraw) == [Withdraw("s2-go-on")]
+    assert not life.nudges()
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_task_that_never_arrived_is_given_instead(tmp_path: Path, given: bool) -> None:
+    Life(tmp_path).lives(TurnBegan())
+    life = Life(tmp_path, "s2", task=True)
+    Records(life.home).change("default", "Alice", lambda record: replace(record, task_given=given))
+    assert bool(life.nudges()) == given
+
+
+def test_an_old_conversation_that_is_drawn_again_is_no_turn(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.replaying = True
+    life.lives(TurnBegan())
+    assert not Life(tmp_path, "s2").nudges()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_nothing_is_left_of_an_agent_that_has_ended_for_good(tmp_path: Path, ended: bool) -> None:
+    life = Life(tmp_path).lives(TurnBegan())
+    asyncio.run(life.bus.ask_all(SessionClosed(ended=ended)))  # type: ignore[arg-type]
+    assert bool(Life(tmp_path, "s2").nudges()) != ended

@@ -1,0 +1,101 @@
+"""The dialog in which an agent tells of its limit: dismissed while its supervision waits, by one key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from relay.agents.profile import Profile, PromptKind, StateRule
+from relay.features.limit_dialog import STANDS, LimitDialog
+from relay.state.events import DialogDismissed, StateChanged
+from relay.state.readiness import Readiness, Verdict
+from relay.state.states import AgentState
+from relay.storage.journal import Journal
+from relay.supervision.events import PhaseEntered
+from relay.supervision.states import Phase
+from relay.terminal.events import KeysTyped
+from supervision.world import World
+
+WAITS, GOES_ON = PhaseEntered(Phase.WAITING), PhaseEntered(Phase.UP)
+RULES = (
+    StateRule("limit reached", "prompting", PromptKind.OTHER, dismiss="esc"),
+    StateRule("permission", "prompting", PromptKind.PERMISSION),
+)
+
+
+class Limited(World):
+    """An agent, its screen and its terminal."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.keys = b""
+        self.verdict = Verdict(Readiness.READY, "")
+        journal = Journal(self.home.state / "events.jsonl", "s1", "Alice")
+        state = cast(AgentState, self)
+        profile = Profile("claude", Path("claude.toml"), states=RULES)
+        self.bus.add(LimitDialog(self.bus, journal, profile, self.terminal, state, clock=self.clock))
+
+    def write(self, data: bytes) -> None:
+        self.keys += data
+
+    def look(self) -> str:
+        return str(self.verdict.state)
+
+    def draws(self, rule: str) -> None:
+        state = Readiness.PROMPTING if rule else Readiness.READY
+        self.verdict = Verdict(state, "", rule=rule)
+        self.bus.publish(StateChanged("working", str(state), self.verdict))
+
+    def pressed(self) -> bytes:
+        """What was typed by the time that any dialog has stood for long."""
+        self.clock.passes(10 * STANDS)
+        keys, self.keys = self.keys, b""
+        return keys
+
+
+def test_it_is_dismissed_once_for_each_time_it_is_drawn(tmp_path: Path) -> None:
+    alice = Limited(tmp_path)
+    alice.bus.publish(WAITS)
+    for _ in range(2):
+        alice.draws("limit reached")
+        assert alice.pressed() == b"\x1b"
+        assert alice.new(DialogDismissed) == [DialogDismissed()]
+        assert alice.pressed() == b""
+        alice.draws("")
+
+
+def test_only_while_its_supervision_waits(tmp_path: Path) -> None:
+    alice = Limited(tmp_path)
+    alice.draws("limit reached")
+    assert alice.pressed() == b""
+    alice.bus.publish(WAITS)  # the failure may be noticed after the dialog
+    assert alice.pressed() == b"\x1b"
+    alice.bus.publish(GOES_ON)
+    alice.draws("limit reached")
+    assert alice.pressed() == b""
+
+
+def test_no_other_dialog_is_dismissed(tmp_path: Path) -> None:
+    alice = Limited(tmp_path)
+    alice.bus.publish(WAITS)
+    alice.draws("permission")
+    assert alice.pressed() == b""
+    alice.draws("limit reached")
+    alice.verdict = Verdict(Readiness.PROMPTING, "", rule="permission")  # has taken its place
+    assert alice.pressed() == b""
+
+
+def test_it_is_left_to_the_user_who_answers_it(tmp_path: Path) -> None:
+    alice = Limited(tmp_path)
+    alice.bus.publish(WAITS)
+    alice.draws("limit reached")
+    alice.bus.publish(KeysTyped(b"\x1b[B", 0))
+    assert alice.pressed() == b""
+
+
+def test_a_screen_of_an_earlier_session_is_no_dialog(tmp_path: Path) -> None:
+    alice = Limited(tmp_path)
+    alice.replaying = True
+    alice.bus.publish(WAITS)
+    alice.draws("limit reached")
+    assert alice.pressed() == b""
