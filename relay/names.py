@@ -21,7 +21,7 @@ DEFAULT_TEAM = "default"
 
 _EDGE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _INNER = _EDGE | frozenset("_.-")
-_RESERVED = frozenset({"relay", PERSON, "all", "everyone"})
+_RESERVED = frozenset({"relay", PERSON, "all", "everyone", "spawn", "release"})
 
 
 def validate(name: str, what: str = "name") -> str:

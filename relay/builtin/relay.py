@@ -1,16 +1,21 @@
-"""`@relay:Bob text`, to `#ops` or `*` as well, and `@broadcast:* text`: messages to other agents."""
+"""`@relay:Bob text`, to `#ops` or `*` as well, and `@broadcast:* text`: messages to other agents.
+
+`@relay:spawn NAME COMMAND TASK` starts another agent, and `@relay:release NAME` ends it: docs/FLEET.md.
+"""
 
 from __future__ import annotations
 
 from relay import names
 from relay.api import Context
-from relay.errors import MessageRefused, UnknownRecipient
+from relay.errors import MessageRefused, UnknownRecipient, UsageError
 from relay.message import State
 from relay.text import listed
 
 
 async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] | str | None:
     """Send `message`. Return a text for the sender where it goes to all, or cannot be delivered at once."""
+    if names.key(target) in {"spawn", "release"}:
+        return {"inject": await _fleet(names.key(target), message.split(maxsplit=2), ctx), "wake": False}
     try:
         sent = await ctx.relay.send(target, message)
     except UnknownRecipient as error:
@@ -24,6 +29,19 @@ async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] 
     if any(names.same(member.name, target) and member.online is False for member in roster):
         return f"{target} is offline. The message is kept and will be delivered when {target} is back."
     return None
+
+
+async def _fleet(target: str, words: list[str], ctx: Context) -> str:
+    """Start or end an agent, as `words` say; return a sentence about it."""
+    if target == "spawn" and len(words) > 1:
+        return await ctx.relay.spawn(*words)
+    if target == "release" and len(words) == 1:
+        return await ctx.relay.release(words[0])
+    raise UsageError(
+        "write the new agent's name, what it runs, and its task: NAME COMMAND TASK."
+        if target == "spawn"
+        else "write the name of one agent that you have started, and nothing else."
+    )
 
 
 async def broadcast(target: str, message: str, ctx: Context) -> dict[str, object] | str | None:

@@ -1,12 +1,13 @@
-"""End the agents of the fleet file.
+"""End the agents of the fleet file, and those that they have started.
 
-Each is ended as `relay stop` does it, before those that it depends on. `relay up` starts it again. NAME: only
-these.
+Each is ended as `relay stop` does it, before those that it depends on. `relay up` starts it again, unless
+another agent had started it. NAME: only these.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from relay.errors import WorktreeError
 from relay.home import Home
 from relay.names import key
 from relay.supervision import fleet_file
-from relay.supervision.fleet import FleetAgent
+from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import stop_order
 from relay.supervision.records import Records
 from relay.supervision.worktree import WorktreeSpec, clean_up
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     fleet = fleet_file.load(home, Path.cwd(), args.file)
     records, failed = Records(home), 0
     running = {key(session.name) for session in live(home, fleet.team)}
-    for name in stop_order(fleet, args.names):
+    for name in _order(fleet, _spawned(fleet, records) & running, args.names):
         if key(name) in running:
             words = argparse.Namespace(names=[name], all=False, now=args.now, team=fleet.team)
             failed |= stop.run(words)
@@ -45,10 +46,28 @@ def run(args: argparse.Namespace) -> int:
         record = records.get(fleet.team, name)
         if record is not None and (key(name) in running or record.wanted == "up"):
             records.change(fleet.team, name, lambda record: replace(record, wanted="down", by="down"))
-        agent = fleet.agents[name]
-        if agent.worktree is not None and agent.worktree.cleanup == "merged":
+        agent = fleet.find(name)
+        if agent is not None and agent.worktree is not None and agent.worktree.cleanup == "merged":
             _clean_up(home, fleet.team, agent, agent.worktree)
     return failed
+
+
+def _spawned(fleet: Fleet, records: Records) -> set[str]:
+    """Return the agents that others of the fleet have started, as relay.names.key has them."""
+    path = str(fleet.path)
+    return {key(each.name) for each in records.all(fleet.team) if each.parent and each.fleet == path}
+
+
+def _order(fleet: Fleet, spawned: set[str], wanted: Sequence[str]) -> list[str]:
+    """Return the agents that are `wanted`, all for none, in the order in which to end them.
+
+    Those that others have `spawned` come first: they may work in the worktree of one of these.
+    """
+    if not wanted:
+        return [*sorted(spawned), *stop_order(fleet)]
+    first = [name for name in wanted if key(name) in spawned]
+    rest = [name for name in wanted if key(name) not in spawned]
+    return first + (stop_order(fleet, rest) if rest else [])
 
 
 def _clean_up(home: Home, team: str, agent: FleetAgent, spec: WorktreeSpec) -> None:

@@ -20,7 +20,7 @@ from relay.text import visible
 
 GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload"),
-    "Run a fleet": ("init", "up", "down", "service"),
+    "Run a fleet": ("init", "up", "down", "spawn", "service"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),

@@ -1,4 +1,4 @@
-"""Release what is held: messages, an agent, or an account.
+"""Release what is held: messages, an agent, or an account. An agent releases an agent that it has started.
 
 relay holds what looks like a runaway: agents that answer each other for ever, a storm of broadcasts. The
 limits are in relay.toml: runaway_depth, runaway_rate, runaway_broadcasts. `relay messages --state held` lists
@@ -8,6 +8,8 @@ word: the agents may send as much again before they are held. `relay drop` gives
 An agent is held when it reaches a bound of its supervision, or repeats itself; nothing is given to it until
 you prompt it or release it. An account is held when its limit is reached or nobody is logged in; its agents
 are not nudged or restarted until then (docs/SUPERVISION.md).
+
+Inside an agent, `relay release NAME` ends the agent NAME, which that agent has started with `relay spawn`.
 
   relay release 3f9a
   relay release --from Alice --to Bob
@@ -19,19 +21,24 @@ are not nudged or restarted until then (docs/SUPERVISION.md).
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from relay import names
+from relay.cli import stop
 from relay.cli.arguments import add_team
 from relay.cli.output import short_id
+from relay.cli.spawn import ask_session
 from relay.control import guard
-from relay.control.sessions import PATIENCE, find, have_carried
-from relay.errors import LedgerError, UsageError
+from relay.control.caller import caller
+from relay.control.sessions import PATIENCE, claims, find, have_carried
+from relay.errors import LedgerError, NotAllowed, UsageError
 from relay.home import Home
 from relay.message import State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.storage.journal import Journal
 from relay.supervision.accounts import Accounts
-from relay.text import count
+from relay.supervision.records import Records
+from relay.text import count, listed, one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,14 +49,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="let the agent NAME go on")
     parser.add_argument("--account", metavar="NAME", help="end the hold of the account NAME")
     add_team(parser, "of this team only (default: all teams)")
+    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how a session of NAME's runs it
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
+    chosen = args.all or args.sender or args.to or args.agent or args.account or args.by
+    own = caller(home) if len(args.ids) == 1 and not chosen else None
+    if own is not None and (said := ask_session(own, {"op": "dismiss", "name": args.ids[0]})) is not None:
+        print(said)
+        return 0
     guard.person_only(home, "release", "held messages wait for the user; an agent cannot release them.")
+    if args.by is not None:
+        return _end(home, args.ids[0], args.team, args.by)
     if args.agent is not None or args.account is not None:
         return _supervised(home, args)
     return _messages(home, args)
+
+
+def _end(home: Home, name: str, team: str, by: str) -> int:
+    """End the agent `name` for the agent `by`, as `relay stop` does.
+
+    Raise NotAllowed if that one has not started it.
+    """
+    records = Records(home)
+    own = [record for record in records.all(team) if names.same(record.parent, by)]
+    record = next((record for record in own if names.same(record.name, name)), None)
+    if record is None:
+        yours = f"Those are {listed([each.name for each in own])}." if own else "You have started none."
+        raise NotAllowed(f"{one_line(name, 40)} is not an agent that you have started. {yours}")
+    if not any(names.same(claim.name, name) for claim in claims(home, team)):
+        print(f"{record.name} had ended before.")
+        return 0
+    if failed := stop.run(argparse.Namespace(names=[record.name], all=False, now=False, team=team)):
+        return failed
+    records.change(team, record.name, lambda last: replace(last, wanted="down", by="release", reported=True))
+    return 0
 
 
 def _supervised(home: Home, args: argparse.Namespace) -> int:

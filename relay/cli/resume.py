@@ -69,7 +69,8 @@ def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:
     if not record.fleet:
         return {}
     path = Path(record.fleet)
-    agent = fleet_file.load(home, path.parent, path).find(record.name)
+    model = (record.options or {}).get("supervision") or {}
+    agent = fleet_file.load(home, path.parent, path).find(model.get("model") or record.name)
     return {} if agent is None else agent.env
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,13 +77,33 @@ def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:
     pids: the process and its ancestors, the nearest first.
     """
     nearest = None
-    for claim in sessions.claims(home):
+    claims = [*sessions.claims(home)]
+    apart = _apart(claims)
+    for claim in claims:
         lineage = Lineage(claim.agent_pid or 0, claim.terminal_pid or 0, claim.pid or 0)
-        if (through := lineage.through(pids)) and (
-            nearest is None or pids.index(through) < pids.index(nearest.through)
+        through = lineage.through(pids)
+        if (
+            through
+            and through not in apart
+            and (nearest is None or pids.index(through) < pids.index(nearest.through))
         ):
             nearest = Caller(claim.name, claim.team, claim.socket, through)
     return nearest
+
+
+def through(home: Home, own: Lineage, pids: Sequence[int]) -> int:
+    """Return what `own.through` does, but 0 for the descendants of an agent that the shim has only adopted.
+
+    Such an agent was started by the session of `own`, which has ended: not by its agent.
+    """
+    found = own.through(pids)
+    adopted = found not in {0, own.agent}
+    return 0 if adopted and found in _apart(sessions.claims(home)) else found
+
+
+def _apart(claims: Iterable[sessions.SessionInfo]) -> set[int]:
+    """Return the shims of the agents that are nobody's descendants, whoever has adopted them."""
+    return {claim.terminal_pid or 0 for claim in claims if claim.apart}
 
 
 def command_of(pid: int) -> str:

@@ -12,7 +12,7 @@ from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import ENDED, Phase
 
 KEPT = 7 * 86400.0
-"""Seconds for which an agent that was not supervised is listed after its end."""
+"""Seconds for which an agent is listed after its end that was not supervised, or that another had started."""
 
 GONE = "gone"
 """The state of an agent whose processes were killed, with no session left to say so: as after a reboot."""
@@ -21,14 +21,14 @@ GONE = "gone"
 def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) -> list[SessionInfo]:
     """Return the agents of `team` (None: of all teams) that are not among `live`, by team and name.
 
-    Remove the records of those that ended KEPT ago and were not supervised.
+    Remove the records of those that ended KEPT ago, but not of supervised ones that the user had started.
     """
     running = {(key(session.team), key(session.name)) for session in live}
     records, now, found = Records(home), time.time(), []
     for record in records.all(team):
         if (key(record.team), key(record.name)) in running:
             continue
-        if not record.supervised and record.at < now - KEPT:
+        if (record.parent or not record.supervised) and record.at < now - KEPT:
             records.forget(record.team, record.name)
             continue
         found.append(as_session(home, record))
@@ -55,4 +55,5 @@ def as_session(home: Home, record: AgentRecord) -> SessionInfo:
         reason=record.reason if over else "its processes were killed",
         next_try=record.next_try if over else None,
         wanted=record.wanted,
+        parent=record.parent,
     )

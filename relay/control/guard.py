@@ -1,8 +1,8 @@
 """The guard rail: it limits the requests and commands of a wrapped agent's own processes.
 
-They may send as themselves, join and leave channels, list sessions, look at their own screen and words, and
-read their own messages, memory and events.  They may not attach, view, stop, answer, trust or act as another:
-an agent must not approve itself.
+They may send as themselves, join and leave channels, list sessions, look at their own screen and words, read
+their own messages, memory and events, and start and end agents where their fleet file allows that.  They may
+not attach, view, stop, answer, trust or act as another: an agent must not approve itself.
 It is a guard rail, not a boundary: agents under one account can read each other's files.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
-from relay.control.caller import Caller, Lineage, agent_of, ancestors, caller, command_of
+from relay.control.caller import Caller, Lineage, agent_of, ancestors, caller, command_of, through
 from relay.control.sessions import call
 from relay.errors import NotAllowed
 from relay.home import Home
@@ -29,7 +29,7 @@ ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "joi
 
 _PERSONS = "an agent may not ask for {!a}. The user can, from a terminal outside of the session."
 
-OWN = frozenset({"hook"})
+OWN = frozenset({"hook", "spawn", "dismiss"})
 """Operations that nobody but a descendant of the session's own agent may ask for."""
 
 LOOKS = frozenset({"peek", "logs"})
@@ -46,7 +46,7 @@ def check(request: Request, own: Lineage, home: Home, shown_to: str | None = Non
     if operation in ALLOWED or (operation in LOOKS and _may_look(request.pid, own, home, shown_to)):
         return
     if operation in OWN:
-        if not own.through(ancestors(request.pid)):
+        if not through(home, own, ancestors(request.pid)):
             raise NotAllowed(f"only the agent of this session, and what it runs, may ask for {operation!a}.")
     elif (why := refusal(home, own, request.pid, operation)) is not None:
         raise NotAllowed(why)
@@ -54,7 +54,7 @@ def check(request: Request, own: Lineage, home: Home, shown_to: str | None = Non
 
 def _may_look(pid: int, own: Lineage, home: Home, team: str | None) -> bool:
     pids = ancestors(pid)
-    if own.through(pids):
+    if through(home, own, pids):
         return True
     found = None if team is None else agent_of(home, pids)
     return found is not None and team is not None and names.same(found.team, team)
@@ -67,8 +67,8 @@ def refusal(home: Home, own: Lineage, pid: int, operation: str) -> str | None:
     """
     pids = ancestors(pid)
     found = agent_of(home, pids)
-    if found is None and (through := own.through(pids)):
-        found = Caller("that agent", "", Path(), through)
+    if found is None and (process := through(home, own, pids)):
+        found = Caller("that agent", "", Path(), process)
     return None if found is None else f"{_PERSONS.format(operation)} {_because(found)}"
 
 

@@ -20,9 +20,12 @@ _ANSWER = 1.0  # seconds in which the session that has the name must answer
 
 
 class Claim:
-    """A claimed `name` in `team`. socket, shim: where the session and the shim that go with it listen."""
+    """A claimed `name` in `team`. socket, shim: where the session and the shim that go with it listen.
 
-    __slots__ = ("fd", "lock", "name", "shim", "socket", "team")
+    apart: the agent is nobody's descendant, although another one's shim may adopt its own.
+    """
+
+    __slots__ = ("apart", "fd", "lock", "name", "shim", "socket", "team")
 
     def __init__(self, name: str, team: str, lock: str, fd: int) -> None:
         self.name = name
@@ -31,13 +34,14 @@ class Claim:
         self.socket = _socket(lock)
         self.shim = lock.removesuffix(".lock") + ".shim"
         self.fd = fd
+        self.apart = False
 
     def note(self, agent: int, session: int = 0) -> None:
-        """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID into the claim; the caller is the shim.
+        """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID APART into the claim; the caller is the shim.
 
         session: 0 while there is none. relay.control.caller says which processes count as the agent's.
         """
-        line = f"{agent:10} {session:10} {self.name} {self.team} {os.getpid():10}\n"
+        line = f"{agent:10} {session:10} {self.name} {self.team} {os.getpid():10} {self.apart:d}\n"
         try:
             # One write of constant length: a reader sees the old line or the new one.
             os.pwrite(self.fd, line.encode(), 0)

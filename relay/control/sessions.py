@@ -57,6 +57,8 @@ EFFECTS = {
     "stop": "`relay ps` shows whether it runs",
     "restart": "`relay ps` shows its process",
     "release": "`relay explain {}` shows if it is held",
+    "spawn": "`relay ps` shows whether it runs",
+    "dismiss": "`relay ps` shows whether it runs",
     "reload_rules": "`relay hooks list {}` shows its rules",
     "switch_rules": "`relay hooks list {}` shows its rules",
 }
@@ -81,10 +83,11 @@ class SessionInfo:
     held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
     tokens, cost:   used by this run of the agent, the cost in US dollars; None: not known.
     viewers:        how many terminals view it (`relay attach --view`); None: not known.
-    exit_code, reason, next_try, wanted: as in relay.supervision.records.AgentRecord.
+    exit_code, reason, next_try, wanted, parent: as in relay.supervision.records.AgentRecord.
     session_id:     the agent's own id of its conversation; None: not known.
     escalation:     what its supervision has called the user for, who has not come yet; "": nothing.
     account_hold:   why its account is held, in words (relay.supervision.accounts); "" if it is not.
+    apart:          as in relay.control.name_claim.Claim; only its claim says so.
     last_line:      what its agent said last, without secrets; "": nothing, or not known.
     """
 
@@ -115,6 +118,8 @@ class SessionInfo:
     last_line: str = ""
     account_hold: str = ""
     escalation: str = ""
+    parent: str = ""
+    apart: bool = False
 
     @property
     def shim(self) -> Path:
@@ -123,7 +128,11 @@ class SessionInfo:
 
     def public(self) -> dict[str, Any]:
         """Return the JSON object of `relay ps --json`."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "socket"}
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in {"socket", "apart"}
+        }
 
     def ask(self, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
         """Send one request to the session and return its answer, as `call` does."""
@@ -324,15 +333,18 @@ def _claim(path: Path) -> SessionInfo | None:
     lock = path.with_suffix(".lock")
     if not is_held(lock):
         return None
-    name, team, agent_pid, pid, shim = path.stem, path.parent.name, None, None, None
+    name, team, agent_pid, pid, shim, apart = path.stem, path.parent.name, None, None, None, False
     try:
         words = lock.read_text(encoding="utf-8").split()
         agent_pid = int(words[0])
         pid, name, team, shim = int(words[1]) or None, words[2], words[3], int(words[4])
+        apart = words[5:6] == ["1"]
     except (OSError, ValueError, IndexError):
         pass  # an older relay's, or nothing is noted yet
     return SessionInfo(
-        name, team, "", pid, agent_pid, UNRESPONSIVE, None, None, "", "", path, terminal_pid=shim
+        *(name, team, "", pid, agent_pid, UNRESPONSIVE, None, None, "", "", path),
+        terminal_pid=shim,
+        apart=apart,
     )
 
 

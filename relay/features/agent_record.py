@@ -131,9 +131,10 @@ class AgentRecordWriter:
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
         record = self._record
         if record.phase not in PAUSED:
-            return {"wanted": record.wanted} if question.brief else None
+            return {"wanted": record.wanted, "parent": record.parent} if question.brief else None
         ended = f"it {record.reason}; {record.note}" if record.note else f"it {record.reason}"
         told = {"exit_code": record.exit_code, "next_try": record.next_try, "wanted": record.wanted}
         if question.brief:
-            return {"state": str(record.phase), "since": record.at, "reason": record.reason, **told}
+            more = {"reason": record.reason, "parent": record.parent}
+            return {"state": str(record.phase), "since": record.at, **more, **told}
         return {"state": str(record.phase), "reason": ended, **told}

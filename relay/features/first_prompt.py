@@ -15,16 +15,28 @@ from relay.tasks import Tasks
 
 
 class FirstPrompt:
-    """Types `text`. resumes: the agent was started to go on with an earlier conversation."""
+    """Types `text`. resumes: the agent was started to go on with an earlier conversation.
+
+    source: the agent whose words they are; "": they are the user's.
+    """
 
     def __init__(
-        self, bus: EventBus, tasks: Tasks, session: Identity, records: Records, text: str, *, resumes: bool
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        session: Identity,
+        records: Records,
+        text: str,
+        *,
+        source: str = "",
+        resumes: bool,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
         self._session = session
         self._records = records
         self._text = text
+        self._source = source
         self._may_be_given = resumes
         self._id = f"{session.id}-task"  # the same for all sessions beside this agent
 
@@ -42,5 +54,5 @@ class FirstPrompt:
             typed = await self._bus.gather(InHand())  # by an earlier session, which could not record it
             if (record is not None and record.task_given) or self._id in typed:
                 return
-        injection = Injection(self._id, self._text, "", "task", time=time.time())
+        injection = Injection(self._id, self._text, self._source, "task", time=time.time())
         self._bus.publish(Inject(injection))

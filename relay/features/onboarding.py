@@ -34,6 +34,12 @@ LIMIT = 800
 
 NOBODY = "nobody yet"
 
+SPAWNS = (
+    "To start an agent, begin a line with {at}relay: directly followed by spawn, a blank, the new agent's "
+    "name, its program and its task; to end it, by release, a blank and the name."
+)
+"""What is added for an agent that may start others."""
+
 _CHANNELS = 3  # channels that are named
 
 
@@ -42,7 +48,7 @@ class Onboarding:
 
     prefix: the character that begins a directive of this agent.
     hooked: the agent's own hooks were set up, and deliver the text.
-    heeded: directives on its screen are acted on, too.
+    heeded: directives on its screen are acted on, too. spawns: it may start other agents.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class Onboarding:
         prefix: str,
         hooked: bool,
         heeded: bool,
+        spawns: bool,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -63,6 +70,7 @@ class Onboarding:
         self._prefix = prefix
         self._hooked = hooked
         self._heeded = heeded
+        self._more = f"\n{SPAWNS.replace('{at}', prefix)}" if spawns else ""
         self._due = True
 
     @handles(SessionBegan)
@@ -102,7 +110,7 @@ class Onboarding:
             return None
         self._due = False
         members = await self._bus.gather(ListMembers())
-        return compose(
+        text = compose(
             self._template,
             name=self._session.name,
             team=self._session.team,
@@ -110,6 +118,7 @@ class Onboarding:
             channels=await self._bus.gather(ListChannels()),
             prefix=self._prefix,
         )
+        return text + self._more
 
 
 def read(home: Home) -> tuple[str, str | None]:

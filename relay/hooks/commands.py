@@ -65,6 +65,36 @@ class ListChannels(Question[tuple[str, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class SpawnAgent(Question[str]):
+    """Start another agent beside this one; the answer is a sentence about it. No answer: it may not.
+
+    name, command, task: as in relay.supervision.spawn.SpawnRequest.
+
+    Raise NotAllowed, InvalidName or another RelayError if it is not started.
+    """
+
+    name: str
+    command: str
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAgent(Question[str]):
+    """End an agent that this one has started; the answer is a sentence about it. No answer: it may not.
+
+    Raise NotAllowed or another RelayError if it is not ended.
+    """
+
+    name: str
+
+
+NO_SPAWN = (
+    "this agent may not start or end others. Ask the user: spawn = true below [fleet] of a trusted fleet "
+    "file allows that to the agents of the file."
+)
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerProblem(Event):
     """A handler has a fault; the session goes on."""
 

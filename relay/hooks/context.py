@@ -15,10 +15,19 @@ from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from relay.errors import MessageRefused, RelayError
-from relay.eventbus import EventBus
+from relay.errors import MessageRefused, NotAllowed, RelayError
+from relay.eventbus import EventBus, Question
 from relay.hooks.apply import apply
-from relay.hooks.commands import HandlerProblem, ListMembers, Member, Problem, SendMessage
+from relay.hooks.commands import (
+    NO_SPAWN,
+    HandlerProblem,
+    ListMembers,
+    Member,
+    Problem,
+    ReleaseAgent,
+    SendMessage,
+    SpawnAgent,
+)
 from relay.hooks.config import MemoryConfig
 from relay.hooks.result import HookResult
 from relay.memory.store import Memory, MemoryStore
@@ -111,6 +120,20 @@ class RelayService:
         answers = await self._on_session(self._bus.ask(ListMembers()))
         return [member for members in answers for member in members]
 
+    async def spawn(self, name: str, command: str, task: str = "") -> str:
+        """Start another agent of the fleet, and return a sentence about it (docs/FLEET.md).
+
+        command: an agent of the fleet file, or the program of one. task: the first prompt.
+
+        Raise NotAllowed, InvalidName or another RelayError, each with what to do.
+        """
+        words = _text(name, "name"), _text(command, "command"), _text(task, "task")
+        return await self._on_session(_allowed(self._bus, SpawnAgent(*words)))
+
+    async def release(self, name: str) -> str:
+        """End an agent that this one has started, and return a sentence about it. Raise RelayError."""
+        return await self._on_session(_allowed(self._bus, ReleaseAgent(_text(name, "name"))))
+
     async def _on_session(self, work: Coroutine[Any, Any, T]) -> T:
         if asyncio.get_running_loop() is self._bus.loop:
             return await work
@@ -122,6 +145,13 @@ async def send(bus: EventBus, message: OutgoingMessage, wait: float | None = Non
     for sent in await bus.ask(SendMessage(message, wait)):
         return sent
     raise MessageRefused("this session has no place on the bus; messages are neither sent nor received.")
+
+
+async def _allowed(bus: EventBus, question: Question[str]) -> str:
+    """Return the answer to `question`; raise NotAllowed where nobody may answer it."""
+    for answer in await bus.ask(question):
+        return answer
+    raise NotAllowed(NO_SPAWN)
 
 
 class HandlerCall:

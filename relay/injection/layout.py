@@ -257,6 +257,8 @@ def _label(injection: Injection) -> str:
     if injection.kind == "message":
         place = f" in #{_word(injection.channel)}" if injection.channel else ""
         return f" from {source}{place}" if source else ""
+    if injection.kind == "task" and source:
+        return f" task from {source}"
     if injection.kind == "hook":
         return f" {'' if source in {'', 'hook'} else 'hook '}{_provenance(injection)}"
     return f" {injection.kind} {source}" if source and source != injection.kind else f" {injection.kind}"

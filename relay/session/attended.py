@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from relay.features.account_watch import AccountWatch
 from relay.features.action_runner import ActionRunner
@@ -47,8 +48,9 @@ def _bounds(core: Core) -> Bounds:
 def _first_prompt(core: Core) -> FirstPrompt | None:
     if not (text := core.supervision.prompt):
         return None
-    records = Records(core.started.home)
-    return FirstPrompt(core.bus, core.tasks, core.session, records, text, resumes=core.started.resumes)
+    records, resumes = Records(core.started.home), core.started.resumes
+    parent = core.supervision.parent
+    return FirstPrompt(core.bus, core.tasks, core.session, records, text, source=parent, resumes=resumes)
 
 
 def _idle_grace(core: Core) -> IdleGrace | None:
@@ -62,6 +64,15 @@ def _notebook(core: Core, section: str) -> Notebook:
     started, session = core.started, core.session
     run = "" if core.supervision.fleet else started.run
     return Notebook(started.home, session.team, session.name, section, run=run)
+
+
+def _spawner(core: Core) -> object | None:
+    if not core.supervision.spawns:
+        return None
+    from relay.features.spawner import Spawner  # by few sessions only
+
+    home, fleet = core.started.home, Path(core.supervision.fleet)
+    return Spawner(core.bus, core.tasks, core.journal, core.session, home, fleet)
 
 
 ATTENDED: dict[str, Callable[[Core], object | None]] = {
@@ -90,6 +101,7 @@ ATTENDED: dict[str, Callable[[Core], object | None]] = {
     "fleets": lambda core: (
         FleetKeeper(core.bus, core.journal, core.started.home) if core.supervision.fleet else None
     ),
+    "spawner": _spawner,
     "turn outcome": lambda core: TurnOutcome(core.bus, core.agent.terminal, known=core.setup.knows_agent),
     "bounds": _bounds,
     "loops": lambda core: LoopWatch(

@@ -199,6 +199,7 @@ def _onboarding(core: Core) -> Onboarding | None:
         prefix=core.setup.prefix,
         hooked=bool(core.started.bridge),
         heeded=heeded,
+        spawns=core.supervision.spawns,
     )
 
 
@@ -252,10 +253,11 @@ def _agent_record(core: Core) -> AgentRecordWriter:
         str(session.directory),
         policy.fleet,
         policy.digest,
-        by="up" if policy.fleet else "wrap",
+        by="spawn" if policy.parent else "up" if policy.fleet else "wrap",
         restarts=started.restarts,
         supervised=policy.restart != "no",
         session=session.id,
+        parent=policy.parent,
     )
     return AgentRecordWriter(core.bus, Records(started.home), first, resumes=started.resumes)
 
@@ -452,6 +454,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "first prompt": _attended("first prompt"),
     "interrupted turn": _attended("interrupted turn"),
     "fleets": _attended("fleets"),
+    "spawner": _attended("spawner"),
     "turn outcome": _attended("turn outcome"),
     "bounds": _attended("bounds"),
     "loops": _attended("loops"),

@@ -65,6 +65,10 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     team = options.team or env.get("RELAY_TEAM") or DEFAULT_TEAM
     command = options.command[0]
     claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
+    if options.supervision and options.supervision.get("fleet"):
+        from relay.control.caller import caller
+
+        claimed.apart = caller(home) is None
     if options.worktree:
         path = _enter_worktree(options, env, home, claimed)
     mode = TerminalMode(0, 1)

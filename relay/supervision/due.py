@@ -17,6 +17,10 @@ def due(fleet: Fleet, records: Mapping[str, AgentRecord], running: Collection[st
     records, running: by relay.names.key; those of the fleet's team. now: seconds since the epoch.
     """
     here = sum(key(name) in running for name in fleet.agents)
+    here += sum(
+        name in running and record.fleet == str(fleet.path) and fleet.find(record.name) is None
+        for name, record in records.items()
+    )
     room = not fleet.max_running or here < fleet.max_running
     found = []
     for name, agent in fleet.agents.items():

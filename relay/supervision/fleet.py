@@ -61,6 +61,7 @@ class Fleet:
 
     max_running:    agents that may run at once; 0: any number.
     start_interval: seconds between two starts.
+    spawn:          its agents may start others.
     digest:         the SHA-256 of the file's content, as relay.hooks.trust has it.
     """
 
@@ -70,6 +71,7 @@ class Fleet:
     start_interval: float
     agents: Mapping[str, FleetAgent]
     digest: str
+    spawn: bool = False
 
     def find(self, name: str) -> FleetAgent | None:
         """Return the agent called `name`, in whatever case."""

@@ -103,13 +103,15 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     agents = _agents(top, values)
     if top.mistakes:
         raise ConfigMistakes(path, top.mistakes)
+    spawn = fleet.get("spawn", False)
     return Fleet(
         path=path,
         team=fleet.get("team") or team or _team(path.parent.name),
         max_running=fleet.get("max_running", int(schema.FLEET_KEYS["max_running"].default)),
         start_interval=fleet.get("start_interval", float(schema.FLEET_KEYS["start_interval"].default)),
-        agents={name: _agent(name, given, path) for name, given in agents.items()},
+        agents={name: _agent(name, given, path, spawns=spawn) for name, given in agents.items()},
         digest=digest(content),
+        spawn=spawn,
     )
 
 
@@ -209,15 +211,16 @@ def _merged(name: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) ->
     return merged
 
 
-def _agent(name: str, given: Mapping[str, Any], path: Path) -> FleetAgent:
+def _agent(name: str, given: Mapping[str, Any], path: Path, *, spawns: bool) -> FleetAgent:
     direct = {key: given[key] for key in _DIRECT if key in given}
+    usual = {"restart": schema.RESTART, "prompt": given.get("task", ""), "spawns": spawns}
     policy = {key: given[key] for key in schema.SUPERVISION_KEYS if key in given}
     worktree = given.get("worktree")
     agent = FleetAgent(
         name,
         command=given["run"],
         cwd=given.get("cwd", path.parent),
-        supervision=Supervision(**{"restart": schema.RESTART, "prompt": given.get("task", ""), **policy}),
+        supervision=Supervision(**usual | policy),
         worktree=None if worktree is None else WorktreeSpec(**worktree),
         **direct,
     )

@@ -54,6 +54,8 @@ class Supervision:
     fresh:  the command that begins a new conversation, where this run begins with an earlier one; (): it does
             not.
     fleet, digest: the fleet file that the agent is from, and a digest of its table there; "": none.
+    spawns: it may start other agents; the file is asked again each time.
+    parent: the agent that has started it; "": the user has. model: the agent of the file that it is like.
     on_idle, on_prompt: None is the default: docs/FLEET.md, "What happens when".
     """
 
@@ -79,6 +81,9 @@ class Supervision:
     fresh: tuple[str, ...] = ()
     fleet: str = ""
     digest: str = ""
+    spawns: bool = False
+    parent: str = ""
+    model: str = ""
 
     @property
     def attends(self) -> bool:

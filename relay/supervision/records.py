@@ -43,6 +43,7 @@ class AgentRecord:
     task_given:  its first prompt was given to it.
     session:     the id of its session.
     conversation: of its own, with which it can be resumed; {}: none is known.
+    parent:      the agent that has started it; "": the user has. reported: that was told how it ended.
     """
 
     name: str
@@ -68,6 +69,8 @@ class AgentRecord:
     scheduled: float = 0.0
     session: str = ""
     conversation: Mapping[str, Any] | None = None
+    parent: str = ""
+    reported: bool = False
 
     def enter(self, phase: Phase, now: float, reason: str = "", **more: Any) -> AgentRecord:
         """Return the record in another state. now: in seconds since the epoch."""

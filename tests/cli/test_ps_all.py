@@ -42,6 +42,8 @@ def test_what_was_not_supervised_is_forgotten_after_a_week(relay: Relay) -> None
     records = Records(Home.from_env(relay.environment))
     records.change("default", "Alice", lambda record: replace(record, at=record.at - KEPT, supervised=True))
     assert rows(relay).keys() == {"Alice"}
+    records.change("default", "Carol", lambda record: replace(record, parent="Bob", supervised=True))
+    assert rows(relay).keys() == {"Alice"}  # another agent had started it
     records.change("default", "Alice", lambda record: replace(record, supervised=False))
     assert rows(relay) == {}
     assert not records.path("default", "Alice").exists()

@@ -115,6 +115,12 @@ def test_how_it_reads() -> None:
     assert lay_out(closing, Style.PASTE, "k3f9") == ["[relay k3f9 closing relay] Save. [/relay k3f9]"]
 
 
+@pytest.mark.parametrize(("source", "mark"), [("", "task"), ("Lead", "task from Lead")])
+def test_a_task_says_whose_words_it_is_if_not_the_users(source: str, mark: str) -> None:
+    task = Injection("id", "Save.", source, "task")
+    assert lay_out(task, Style.PASTE, "k3f9") == [f"[relay k3f9 {mark}] Save. [/relay k3f9]"]
+
+
 def test_a_message_to_a_channel_says_so_and_nothing_else() -> None:
     sent = Injection("id", "hello", "Alice", channel="ops")
     assert lay_out(sent, Style.PASTE, "k3f9") == ["[relay k3f9 from Alice in #ops] hello [/relay k3f9]"]

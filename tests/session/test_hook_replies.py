@@ -131,7 +131,9 @@ class Session:
                 bus, tasks, turn, continuations, identity, known=True, hooked=True, recorded=True, named=False
             ),
             self.rules,
-            Onboarding(bus, tasks, identity, template=LESSON, prefix="@", hooked=True, heeded=True),
+            Onboarding(
+                bus, tasks, identity, template=LESSON, prefix="@", hooked=True, heeded=True, spawns=False
+            ),
             HookResponder(bus, journal, turn, continuations, Policy()),
             self,
         ):

@@ -56,7 +56,8 @@ def test_it_says_which_channels_one_hears(own: Home) -> None:
 def test_however_it_is_wrapped_or_quoted_it_holds_no_directive(own: Home, width: int) -> None:
     """An agent that repeats it, or whose screen wraps its echo, gives no directive."""
     grammar = Grammar(lambda namespace: True)
-    for line in taught(own, ["Bob"]).split("\n"):
+    text = taught(own, ["Bob"]) + "\n" + onboarding.SPAWNS.replace("{at}", "@")
+    for line in text.split("\n"):
         words: list[str] = []
         rows: list[str] = []
         for word in line.split(" "):

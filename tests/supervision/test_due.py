@@ -90,5 +90,12 @@ def test_who_is_due(
     assert due(both, records, running, NOW) == (["A"] if starts else [])
 
 
+def test_an_agent_that_another_one_has_started_takes_its_room() -> None:
+    records = {"a": QUEUED, "c": AgentRecord("C", "web", fleet="/f", parent="B")}
+    assert due(fleet(PLAIN, most=1), records, {"c"}, NOW) == []
+    assert due(fleet(PLAIN, most=2), records, {"c"}, NOW) == ["A"]
+    assert due(fleet(PLAIN, most=1), records, set(), NOW) == ["A"]
+
+
 def test_what_is_never_due_again() -> None:
     assert Schedule(cron="0 0 29 2 *", timezone="UTC").next_after(NOW) < math.inf

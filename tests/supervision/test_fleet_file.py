@@ -229,7 +229,7 @@ def test_the_environment_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_every_field_of_the_dataclasses_has_a_key() -> None:
-    others = {"prompt", "fresh", "fleet", "digest"}
+    others = {"prompt", "fresh", "fleet", "digest", "spawns", "parent", "model"}
     assert {each.name for each in fields(Supervision)} - others == schema.SUPERVISION_KEYS.keys()
     assert {each.name for each in fields(WorktreeSpec)} == agent_tables.WORKTREE_KEYS.keys()
     assert {each.name for each in fields(Schedule)} == agent_tables.SCHEDULE_KEYS.keys()

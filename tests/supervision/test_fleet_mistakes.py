@@ -25,7 +25,7 @@ from supervision.fleets import LEAD, mistakes, read
         ("[fleet]\nmax_runing = 3", "2: there is no key 'max_runing' here. Did you mean max_running?"),
         (
             "[fleet]\nzzz = 3",
-            "2: there is no key 'zzz' here. The keys are team, max_running, start_interval.",
+            "2: there is no key 'zzz' here. The keys are team, max_running, start_interval, spawn.",
         ),
         ("[fleet]\nmax_running = -1", "2: max_running must be a whole number, 0 or more, not -1."),
         ("[fleet]\nmax_running = true", "2: max_running must be a whole number, 0 or more, not true."),
@@ -47,6 +47,9 @@ from supervision.fleets import LEAD, mistakes, read
         ("agents.Lead.run = ['a', 1]", "1: run must be a string, split into words as sh does, or a list of"),
         ('agents.Lead.run = "a\\u0000"', "1: run has a NUL character"),
         ("agents.you.run = 'x'", "1: the name 'you' is reserved"),
+        ("agents.Spawn.run = 'x'", "1: the name 'Spawn' is reserved"),
+        ("agents.release.run = 'x'", "1: the name 'release' is reserved"),
+        ("[fleet]\nspawn = 1", "2: spawn must be true or false, not 1"),
         ("agents.'a b'.run = 'x'", "1: 'a b' is not a valid name"),
         (
             "[defaults]\ndepends_on = ['x']\n" + LEAD,

@@ -1,0 +1,118 @@
+"""Start another agent of the fleet, from within an agent.
+
+The agent's fleet file has to allow it, with `spawn = true` below [fleet] (docs/FLEET.md). NAME is the name of
+the new agent. COMMAND is the agent of the file that it is to be like, or the program that such an agent runs;
+its options, its environment and its bounds are those of the file. TASK is its first prompt. It runs in the
+folder and the team of the agent that starts it, which is told how it has ended, and may end it.
+
+  relay spawn Tester claude Write tests for the parser
+  relay release Tester
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from relay.cli import join
+from relay.control.caller import Caller, caller
+from relay.control.fleet_start import start_agent
+from relay.control.guard import person_only
+from relay.control.sessions import call, claims
+from relay.errors import NotAllowed, RelayError, UsageError
+from relay.home import Home
+from relay.hooks.commands import NO_SPAWN
+from relay.names import key, same
+from relay.storage.locks import locked
+from relay.supervision import fleet_file
+from relay.supervision.fleet import Fleet, FleetAgent
+from relay.supervision.notebook import Notebook
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.restart import describe
+from relay.supervision.spawn import WINDOW, SpawnFacts, SpawnRequest, permit
+
+PATIENCE = 300.0
+"""Seconds for the session's answer: other agents may be starting first."""
+
+_LOCK = 240.0  # seconds to wait until other agents have been started
+_SETTLED = 10.0  # seconds in which the session of an agent that has failed at once has noted that
+_LOOK = 0.05
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how a session of NAME's runs it
+    parser.add_argument("-t", "--team", help=argparse.SUPPRESS)
+    parser.add_argument("-f", "--file", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("name", metavar="NAME", help="the new agent's name")
+    parser.add_argument("command", metavar="COMMAND", help="an agent of the fleet file, or its program")
+    parser.add_argument("task", metavar="TASK", nargs=argparse.REMAINDER, help="its first prompt")
+
+
+def run(args: argparse.Namespace) -> int:
+    home, request = Home.from_env(), SpawnRequest(args.name, args.command, " ".join(args.task))
+    if args.by is not None:
+        person_only(home, "spawn", "an agent starts others with `relay spawn NAME COMMAND TASK`.")
+        print(_spawn(home, request, args))
+        return 0
+    if (own := caller(home)) is None:
+        raise UsageError(
+            "only an agent starts another one like this. `relay wrap -d -n NAME COMMAND` starts one for you."
+        )
+    said = ask_session(own, {"op": "spawn", **asdict(request)})
+    if said is None:
+        raise NotAllowed(NO_SPAWN)
+    print(said)
+    return 0
+
+
+def ask_session(own: Caller, request: dict[str, str]) -> str | None:
+    """Return what the session of the agent `own` answers; None if that agent may not start and end others."""
+    try:
+        return str(call(own.socket, request, PATIENCE)["text"])
+    except UsageError:  # it knows no such operation
+        return None
+
+
+def _spawn(home: Home, request: SpawnRequest, args: argparse.Namespace) -> str:
+    """Start the agent for the agent `args.by`, if the fleet file permits it; return a sentence about it."""
+    fleet = fleet_file.load(home, Path.cwd(), args.file)
+    records, team = Records(home), args.team
+    spawner = records.get(team, args.by) or AgentRecord(args.by, team)
+    notebook = Notebook(home, team, spawner.name, "spawned", run="")
+    with locked(home.run / "spawn.lock", _LOCK):  # one at a time: what is counted stays true
+        now = time.time()
+        times = [at for at in notebook.read().get("times", []) if now - WINDOW < at <= now]
+        agent = permit(fleet, request, _facts(home, fleet, records, spawner, request.name, len(times)))
+        if times:
+            time.sleep(max(0.0, times[-1] + fleet.start_interval - now))  # logins race
+        notebook.write({"times": [*times, time.time()]})
+        for channel in agent.channels:
+            join.change("join", argparse.Namespace(name=agent.name, team=team, channel=channel))
+        _start(home, replace(fleet, team=team), agent)
+    return f"{agent.name} was started as {agent.supervision.model} is. You are told when it has ended."
+
+
+def _facts(
+    home: Home, fleet: Fleet, records: Records, spawner: AgentRecord, name: str, recent: int
+) -> SpawnFacts:
+    live = {key(claim.name) for claim in claims(home, spawner.team)}
+    of_fleet = {key(record.name) for record in records.all(spawner.team) if record.fleet == str(fleet.path)}
+    record = next((each for each in records.all(spawner.team) if same(each.name, name)), None)
+    return SpawnFacts(spawner, record, key(name) in live, len(live & of_fleet), recent)
+
+
+def _start(home: Home, fleet: Fleet, agent: FleetAgent) -> None:
+    """Start the agent. Raise RelayError if it could not be started, or has failed at once."""
+    outcome = start_agent(home, fleet, agent, fresh=True, progress=print).outcome
+    if outcome.ok:
+        return
+    records, team = Records(home), fleet.team
+    deadline = time.monotonic() + _SETTLED
+    while time.monotonic() < deadline and any(same(each.name, agent.name) for each in claims(home, team)):
+        time.sleep(_LOOK)
+    record = records.get(team, agent.name)
+    if record is not None and same(record.parent, agent.supervision.parent):  # it is told here
+        records.change(team, agent.name, lambda record: replace(record, reported=True))
+    raise RelayError(outcome.text or f"{agent.name} {describe(outcome.code)}.")

@@ -1,0 +1,157 @@
+"""The decision whether an agent may start another one, and as what: the fleet file's, not the agent's.
+
+An agent chooses a name, a task, and which agent of the file the new one is like. Everything else is the
+file's: the command with all of its options, the environment, the rules, the bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relay import names
+from relay.errors import NotAllowed
+from relay.supervision.agent_values import LONGEST_TASK
+from relay.supervision.fleet import Fleet, FleetAgent
+from relay.supervision.records import AgentRecord
+from relay.text import count, listed, one_line
+
+MOST, WINDOW = 20, 3600.0
+"""Agents that one agent may start within so many seconds: a loop of starts and releases ends there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """The words of an agent: the new agent's name, whose command it runs, and its first prompt ("": none)."""
+
+    name: str
+    command: str
+    task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFacts:
+    """The state of the fleet on which the decision depends.
+
+    spawner: the record of the agent that asks. record: the one of the name it asks for; None: there is none.
+    taken:   an agent that runs has this name.
+    running: the agents of the fleet that run, in whatever state.
+    recent:  the agents that the spawner has started within WINDOW.
+    """
+
+    spawner: AgentRecord
+    record: AgentRecord | None = None
+    taken: bool = False
+    running: int = 0
+    recent: int = 0
+
+
+def permit(fleet: Fleet, request: SpawnRequest, facts: SpawnFacts) -> FleetAgent:
+    """Return the agent to start. Raise NotAllowed or InvalidName, with what the spawner can do instead."""
+    spawner = facts.spawner
+    if not fleet.spawn:
+        raise NotAllowed(
+            f"{fleet.path} does not allow agents to start others. Ask the user, who can set spawn = true "
+            "below [fleet]."
+        )
+    if spawner.parent:
+        raise NotAllowed(
+            f"{spawner.parent} has started {spawner.name}, and such an agent starts no others. "
+            f"Ask {spawner.parent} to do it."
+        )
+    if spawner.fleet != str(fleet.path) or fleet.find(spawner.name) is None:
+        raise NotAllowed(f"{spawner.name} is not an agent of {fleet.path}, and only these start others.")
+    names.validate(request.name)
+    _check_name(fleet, request.name, facts)
+    _check_task(request.task)
+    model = _model(fleet, request.command)
+    if fleet.max_running and facts.running >= fleet.max_running:
+        raise NotAllowed(
+            f"{count(facts.running, 'agent')} of the fleet run, and max_running is {fleet.max_running}. "
+            "Release one of yours, or try again when one has ended."
+        )
+    if facts.recent >= MOST:
+        raise NotAllowed(
+            f"{spawner.name} has started {facts.recent} agents within the last hour, and may not start more. "
+            "Try again later, or give the work to an agent that runs."
+        )
+    like = _likeness(model)
+    supervision = replace(
+        like.supervision, prompt=request.task, parent=spawner.name, model=model.name, spawns=False
+    )
+    return replace(
+        like,
+        name=request.name,
+        cwd=Path(spawner.cwd),
+        task=request.task,
+        supervision=supervision,
+    )
+
+
+def _check_name(fleet: Fleet, name: str, facts: SpawnFacts) -> None:
+    record, spawner = facts.record, facts.spawner
+    own = record is not None and names.same(record.parent, spawner.name)
+    if (agent := fleet.find(name)) is not None:
+        raise NotAllowed(
+            f"{agent.name} is an agent of the fleet file, which the user starts. Choose another name."
+        )
+    if facts.taken and own:
+        raise NotAllowed(
+            f"{name}, which you have started, still runs. Write to it, release it, or choose another name."
+        )
+    if facts.taken or not (record is None or own):
+        raise NotAllowed(f"the name {name} is another agent's. Choose another name.")
+    if record is not None and record.by == "stop":
+        raise NotAllowed(
+            f"the user has stopped {name}, and only they start it again. Ask them, or choose another name."
+        )
+
+
+def _check_task(task: str) -> None:
+    if len(task.encode("utf-8", "surrogatepass")) > LONGEST_TASK:
+        raise NotAllowed(
+            f"the task has more than {LONGEST_TASK >> 10} KB. Write it to a file, and name that in the task."
+        )
+    if "\0" in task:
+        raise NotAllowed("the task has a NUL character. Take it out.")
+
+
+def _model(fleet: Fleet, command: str) -> FleetAgent:
+    """Return the agent of the file that `command` means: by its name, else by the program that it runs."""
+    if (named := fleet.find(command)) is not None:
+        return named
+    matches = [agent for agent in fleet.agents.values() if command in _program_names(agent)]
+    if matches and all(_likeness(each) == _likeness(matches[0]) for each in matches):
+        return matches[0]
+    shown = one_line(command, 40)
+    if matches:
+        raise NotAllowed(
+            f"several agents of the fleet file run {shown}, each in its own way. In place of {shown}, name "
+            f"the one that the new agent is to be like: {listed([agent.name for agent in matches])}."
+        )
+    programs = sorted({Path(agent.command[0]).name for agent in fleet.agents.values()})
+    raise NotAllowed(
+        f"the fleet file runs no {shown}. Write the program that the new agent runs, without options "
+        f"({listed(programs)}), or the agent that it is to be like ({listed([*fleet.agents])})."
+    )
+
+
+def _likeness(agent: FleetAgent) -> FleetAgent:
+    """Return `agent` with only what a new one takes over: not its place, its task, nor when it starts."""
+    supervision = replace(agent.supervision, prompt="", digest="")
+    return replace(
+        agent,
+        name="",
+        cwd=Path(),
+        task="",
+        autostart=True,
+        depends_on={},
+        schedule=None,
+        worktree=None,
+        supervision=supervision,
+    )
+
+
+def _program_names(agent: FleetAgent) -> set[str]:
+    program = agent.command[0]
+    return {program, Path(program).name}

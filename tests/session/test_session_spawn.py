@@ -1,0 +1,402 @@
+"""An agent of a fleet that starts and ends others: what it may, what it is told, and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.test_up import states
+from relay.agents.conversation import Conversation
+from relay.control.caller import Lineage, agent_of, ancestors, through
+from relay.home import Home
+from relay.supervision.records import Records
+from session.puppet import Puppet
+from session.test_session_replaced import entry
+from session.test_session_supervised import record
+from support import Relay, session_patch, wait_until
+
+LOOK = session_patch(
+    "from relay.session import attended\nfrom relay.features import spawner\n"
+    "spawner.Spawner.__init__.__kwdefaults__['look'] = 0.05\n"
+)
+"""Sessions that look often at the agents that theirs have started."""
+
+
+class Fleet:
+    """A trusted fleet: Lead runs; Worker is what others can be like."""
+
+    def __init__(self, relay: Relay) -> None:
+        relay.environment |= LOOK
+        self.relay = relay
+        self.folder = relay.home / "project"
+        self.folder.mkdir()
+        self.lead = Puppet(relay, "Lead", team="web")
+        self.worker = Puppet(relay, "Worker", team="web")  # whose program the others run
+
+    def write(
+        self, *, spawn: bool = True, most: int = 8, more: str = "", worker: str = "", trust: bool = True
+    ) -> None:
+        def run(puppet: Puppet) -> str:
+            return json.dumps([str(word) for word in puppet.command()])
+
+        (self.folder / "relay.toml").write_text(
+            f'[fleet]\nteam = "web"\nstart_interval = 0\nmax_running = {most}\nspawn = {str(spawn).lower()}\n'
+            f"[defaults]\nbackoff = 0.05\n"
+            f"[agents.Lead]\nrun = {run(self.lead)}\ncwd = 'lead'\n"
+            f"[agents.Worker]\nrun = {run(self.worker)}\nautostart = false\n"
+            f"env = {{ COLOUR = 'blue' }}\n{worker}\n{more}"
+        )
+        (self.folder / "lead").mkdir(exist_ok=True)
+        if trust:
+            self.relay("trust", "relay.toml", cwd=self.folder)
+
+    def up(self, **file: Any) -> Fleet:
+        self.write(**file)
+        self.relay("up", cwd=self.folder)
+        wait_until(lambda: (self.lead.folder / "strings").exists())
+        return self
+
+    def spawn(self, words: str = "Tester Worker") -> None:
+        """Have Lead start an agent, and wait until it is on its strings."""
+        (self.worker.folder / "strings").unlink(missing_ok=True)
+        self.lead.say(f"@relay:spawn {words}")
+        self.lead.hears(f"{words.split()[0]} was started")
+        wait_until(lambda: (self.worker.folder / "strings").exists())
+
+    def refused(self, words: str, why: str) -> str:
+        """Have Lead ask for something, and wait until it is refused; what Lead has heard."""
+        self.lead.say(words)
+        return self.lead.hears(why)
+
+    def ended(self) -> list[str]:
+        """What Lead was told of the ends of the agents that it has started."""
+        return [text for _, text in self.lead.texts() if "has ended: " in text]
+
+
+@pytest.fixture
+def fleet(relay: Relay) -> Fleet:
+    return Fleet(relay)
+
+
+def test_an_agent_starts_another_one(fleet: Fleet) -> None:
+    fleet.up()
+    fleet.spawn("Tester Worker Write tests for --all of it")
+    fleet.worker.hears("Write tests for --all of it")
+    assert "task from Lead] Write tests for --all of it [/relay" in fleet.worker.heard
+    row = states(fleet.relay)["Tester"]
+    assert (row["team"], row["cwd"], row["parent"]) == ("web", str(fleet.folder / "lead"), "Lead")
+    assert Path(f"/proc/{row['agent_pid']}/cwd").resolve() == fleet.folder / "lead"
+    environment = Path(f"/proc/{row['agent_pid']}/environ").read_text().split("\0")
+    assert {"COLOUR=blue", "RELAY_NAME=Tester", "RELAY_TEAM=web"} <= set(environment)
+    command = Path(f"/proc/{row['agent_pid']}/cmdline").read_text().split("\0")[:-1]
+    assert command == [str(word) for word in fleet.worker.command()]
+    fleet.lead.say("@relay:Tester how far are you?")
+    fleet.worker.hears("from Lead] how far are you?")
+    assert [e["agent"] for e in fleet.lead.events("spawned")] == ["Tester"]
+
+
+def test_its_own_session_may_not_where_the_file_does_not_say_so(fleet: Fleet) -> None:
+    fleet.up(spawn=False)
+    fleet.refused(
+        "@relay:spawn Tester Worker", "this agent may not start or end others. Ask the user: spawn ="
+    )
+    fleet.refused("@relay:release Worker", "this agent may not start or end others")
+    assert states(fleet.relay).keys() == {"Lead"}
+
+
+def test_the_file_is_asked_again_each_time(fleet: Fleet) -> None:
+    """The session was started when it allowed it; then it was changed, and trusted as it is now."""
+    fleet.up()
+    fleet.write(spawn=False, trust=False)
+    fleet.refused("@relay:spawn Tester Worker", "is not trusted, so none of its agents was started")
+    fleet.relay("trust", "relay.toml", cwd=fleet.folder)
+    fleet.refused("@relay:spawn Tester Worker", "does not allow agents to start others")
+    assert states(fleet.relay).keys() == {"Lead"}
+    assert [e["text"][:3] for e in fleet.lead.events("spawn_refused")] == [str(fleet.folder)[:3]] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            "Tester sh -c reboot",
+            "the fleet file runs no sh. Write the program that the new agent runs, without",
+        ),
+        ("Tester --by Worker", "the fleet file runs no --by"),
+        ("--by=Lead Worker", "'--by=Lead' is not a valid name"),
+        ("-fother Worker", "'-fother' is not a valid name"),
+        ("Worker Worker", "Worker is an agent of the fleet file, which the user starts"),
+        ("Spawn Worker", "the name 'Spawn' is reserved"),
+        ("Bob Worker", "the name Bob is another agent's"),
+        ("Tester", "write the new agent's name, what it runs, and its task: NAME COMMAND TASK"),
+    ],
+)
+def test_what_is_refused(fleet: Fleet, words: str, why: str) -> None:
+    fleet.up()
+    fleet.relay("wrap", "-d", "-n", "Bob", "-t", "web", "cat")
+    fleet.refused(f"@relay:spawn {words}", why)
+    assert states(fleet.relay).keys() == {"Lead", "Bob"}
+
+
+def test_options_are_words_of_the_task(fleet: Fleet) -> None:
+    fleet.up()
+    fleet.spawn("Tester Worker --dangerously-skip-permissions -- --by you")
+    fleet.worker.hears("task from Lead] --dangerously-skip-permissions -- --by you [/relay")
+    pid = states(fleet.relay)["Tester"]["agent_pid"]
+    assert b"dangerously" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_no_more_run_than_max_running(fleet: Fleet) -> None:
+    """Agents that others have started count, for them and for the user."""
+    fleet.up(most=2)
+    fleet.spawn()
+    fleet.refused(
+        "@relay:spawn Second Worker", "2 agents of the fleet run, and max_running is 2. Release one"
+    )
+    said = fleet.relay("up", "Worker", cwd=fleet.folder).stdout
+    assert said == "Worker waits: max_running agents run.\n"
+    fleet.lead.say("@relay:release Tester")
+    fleet.lead.hears("Tester has ended.")
+    wait_until(lambda: states(fleet.relay).keys() == {"Lead"})
+
+
+def test_the_parent_is_told_once_how_it_has_ended(fleet: Fleet) -> None:
+    """Not while it is restarted, nor again after the parent's session was replaced."""
+    fleet.up(worker="max_restarts = 1")
+    fleet.spawn()
+    before = states(fleet.relay)["Tester"]
+    fleet.worker.exit(3)
+    wait_until(lambda: states(fleet.relay)["Tester"]["restarts"] == before["restarts"] + 1)
+    wait_until(lambda: (fleet.worker.folder / "strings").exists())
+    assert fleet.ended() == []
+    fleet.worker.exit(3)
+    wait_until(fleet.ended)
+    wait_until(lambda: record(fleet.relay, "Tester", "web")["reported"])
+    fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "hello")  # or it is still in hand
+    fleet.relay("reload", "Lead")
+    fleet.spawn("Next Worker")
+    fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "anything else?")
+    (told,) = fleet.ended()
+    assert told.startswith("Tester, which you have started, has ended: it exited with 3; restarted once")
+
+
+def test_it_is_told_by_the_next_session_and_to_the_next_life(fleet: Fleet) -> None:
+    """The agent ends while nobody could tell its parent."""
+    fleet.up()
+    fleet.spawn()
+    row = entry(fleet.relay, "Lead")
+    os.kill(row["pid"], signal.SIGSTOP)
+    fleet.worker.exit(0)
+    wait_until(lambda: record(fleet.relay, "Tester", "web")["phase"] == "done")
+    os.kill(row["pid"], signal.SIGKILL)
+    wait_until(fleet.ended)
+    assert fleet.ended() == ["Tester, which you have started, has ended: it exited with 0."]
+
+
+def test_a_parent_that_has_gone_is_told_when_it_is_back(fleet: Fleet) -> None:
+    fleet.up()
+    fleet.spawn()
+    fleet.relay("stop", "Lead")
+    fleet.worker.exit(0)
+    wait_until(lambda: states(fleet.relay) == {})
+    (fleet.lead.folder / "strings").unlink()
+    fleet.relay("up", "Lead", cwd=fleet.folder)
+    wait_until(fleet.ended)
+
+
+def test_one_that_was_killed_is_told_as_well(fleet: Fleet) -> None:
+    fleet.up()
+    fleet.spawn()
+    row = states(fleet.relay)["Tester"]
+    for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(fleet.ended)
+    (told,) = fleet.ended()
+    assert told == (
+        "Tester, which you have started, has ended: its processes were killed, as by a crash or a reboot. "
+        "You can start it again."
+    )
+    fleet.spawn()
+
+
+def test_one_that_cannot_run_is_told_once(fleet: Fleet) -> None:
+    broken = '[agents.Broken]\nrun = ["sh", "-c", "exit 3"]\nrestart = "no"\nautostart = false\n'
+    missing = '[agents.Missing]\nrun = "no-such-program"\nautostart = false\n'
+    fleet.up(more=broken + missing)
+    fleet.refused("@relay:spawn Tester Broken", "Tester")
+    fleet.refused("@relay:spawn Other Missing", "no-such-program")
+    wait_until(lambda: record(fleet.relay, "Tester", "web")["reported"])
+    fleet.spawn("Third Worker")
+    assert fleet.ended() == []
+
+
+def test_only_its_parent_releases_it(fleet: Fleet) -> None:
+    """And a release is as a stop: it does not come back."""
+    fleet.up(worker='restart = "always"', more='[agents.Ann]\nrun = "cat"\n')
+    fleet.spawn()
+    fleet.refused("@relay:release Ann", "Ann is not an agent that you have started. Those are Tester.")
+    fleet.refused("@relay:release Lead", "Lead is not an agent that you have started")
+    fleet.lead.say("@relay:release tester")
+    fleet.lead.hears("Tester has ended.")
+    assert states(fleet.relay).keys() == {"Lead", "Ann"}
+    found = record(fleet.relay, "Tester", "web")
+    assert (found["wanted"], found["by"], found["phase"]) == ("down", "release", "off")
+    fleet.spawn()  # it has ended it, and may start it again
+    assert fleet.ended() == []
+
+
+def test_one_that_the_user_has_stopped_stays_stopped(fleet: Fleet) -> None:
+    fleet.up()
+    fleet.spawn()
+    fleet.relay("stop", "Tester")
+    wait_until(fleet.ended)
+    assert fleet.ended() == ["Tester, which you have started, has ended: the user has stopped it."]
+    fleet.refused("@relay:spawn Tester Worker", "the user has stopped Tester, and only they start it again")
+    fleet.lead.say("@relay:release Tester")  # nor does that make it the agent's to start
+    fleet.lead.hears("Tester had ended before.")
+    (fleet.lead.folder / "heard").write_text("")
+    fleet.refused("@relay:spawn Tester Worker", "the user has stopped Tester")
+
+
+def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
+    fleet.up()
+    fleet.spawn()
+    fleet.worker.say("@relay:spawn Third Worker")
+    fleet.worker.hears("this agent may not start or end others")
+    done = fleet.relay(
+        "spawn",
+        "--by",
+        "Tester",
+        "-t",
+        "web",
+        "-f",
+        "relay.toml",
+        "Third",
+        "Worker",
+        cwd=fleet.folder,
+        check=False,
+    )
+    assert "Lead has started Tester, and such an agent starts no others." in done.stderr
+    assert states(fleet.relay).keys() == {"Lead", "Tester"}
+
+
+def test_they_belong_to_the_fleet(fleet: Fleet) -> None:
+    """It ends with the fleet, and is not started again with it; its user may resume it."""
+    fleet.up()
+    fleet.spawn()
+    assert "Tester has ended." in fleet.relay("down", cwd=fleet.folder).stdout
+    assert states(fleet.relay) == {}
+    (fleet.lead.folder / "strings").unlink()
+    fleet.relay("up", cwd=fleet.folder)
+    assert states(fleet.relay).keys() == {"Lead"}
+    wait_until(lambda: (fleet.lead.folder / "strings").exists())
+    fleet.spawn()
+    assert fleet.relay("down", "Tester", cwd=fleet.folder).stdout == "Tester has ended.\n"
+    assert states(fleet.relay).keys() == {"Lead"}
+
+
+def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
+    """It has the environment of the agent that it is like."""
+    program = fleet.folder / "program"
+    program.write_text("#!/bin/sh\necho $COLOUR $* >> colours\nexec cat\n")
+    program.chmod(0o700)
+    fleet.up(more=f"[agents.Red]\nrun = '{program}'\nautostart = false\nenv = {{ COLOUR = 'red' }}\n")
+    fleet.lead.say("@relay:spawn Tester program")
+    fleet.lead.hears("Tester was started as Red is.")
+    fleet.relay("stop", "Tester")
+    folder = fleet.folder / "lead"
+    conversation = Conversation("claude", "abc", folder).to_json()
+    records = Records(Home.from_env(fleet.relay.environment))
+    records.change("web", "Tester", lambda record: replace(record, conversation=conversation))
+    fleet.relay("resume", "Tester")
+    wait_until(lambda: (folder / "colours").read_text() == "red\nred --resume abc\n")
+    assert states(fleet.relay)["Tester"]["parent"] == "Lead"
+
+
+class Shell:
+    """Lead as a script that runs one command line of relay's, and says how that ended."""
+
+    def __init__(self, fleet: Fleet, line: str, *, spawn: bool = True) -> None:
+        self.folder = fleet.folder
+        script = fleet.folder / "lead.sh"
+        command = f"{shlex.quote(sys.executable)} -m relay"
+        script.write_text(
+            f'relay() {{ {command} "$@"; }}\n({line}) > {self.folder}/out 2> {self.folder}/err\n'
+            f"echo $? > {self.folder}/code.part; mv {self.folder}/code.part {self.folder}/code\nexec cat\n"
+        )
+        fleet.write(spawn=spawn, more=f'[agents.Shell]\nrun = ["sh", "{script}"]\n')
+        fleet.relay("up", "Shell", cwd=fleet.folder)
+        wait_until((self.folder / "code").exists, message=self.read)
+        self.code = int((self.folder / "code").read_text())
+
+    def read(self) -> str:
+        return (self.folder / "out").read_text() + (self.folder / "err").read_text()
+
+
+def test_by_command(fleet: Fleet) -> None:
+    done = Shell(fleet, "relay spawn Tester Worker Write -v tests && relay ps && relay release Tester")
+    assert done.code == 0, done.read()
+    said = done.read()
+    assert "Tester was started as Worker is. You are told when it has ended.\n" in said
+    assert said.endswith("Tester has ended.\n")
+    assert "Write -v tests" in record(fleet.relay, "Tester", "web")["options"]["task"]
+    assert states(fleet.relay).keys() == {"Shell"}
+
+
+@pytest.mark.parametrize(
+    ("line", "spawn", "why"),
+    [
+        ("relay spawn Tester Worker", False, "this agent may not start or end others. Ask the user"),
+        ("relay spawn Tester nothing", True, "the fleet file runs no nothing"),
+        ("relay spawn --by Shell -t web -f relay.toml Tester Worker", True, "an agent starts others with"),
+        ("relay release --by Shell -t web Worker", True, "held messages wait for the user"),
+        ("relay release Worker", False, "held messages wait for the user; an agent cannot release them."),
+        (
+            "relay release Worker",
+            True,
+            "Worker is not an agent that you have started. You have started none.",
+        ),
+    ],
+)
+def test_commands_that_are_refused(fleet: Fleet, line: str, spawn: bool, why: str) -> None:
+    done = Shell(fleet, line, spawn=spawn)
+    assert done.code == 1
+    assert why in done.read()
+    assert states(fleet.relay).keys() == {"Shell"}
+
+
+def test_a_user_is_told_what_to_use(relay: Relay) -> None:
+    done = relay("spawn", "Tester", "cat", check=False)
+    assert done.returncode == 2
+    assert "`relay wrap -d -n NAME COMMAND` starts one for you" in done.stderr
+
+
+def test_it_asks_its_own_session_whatever_its_environment_says(fleet: Fleet) -> None:
+    fleet.up()
+    line = "RELAY_SOCKET=$RELAY_HOME/run/sessions/web/lead.sock RELAY_NAME=Lead relay spawn Tester Worker"
+    done = Shell(fleet, line)
+    assert done.code == 0, done.read()
+    assert record(fleet.relay, "Tester", "web")["parent"] == "Shell"
+
+
+def test_it_counts_as_an_agent_of_its_own_after_its_parents_session_was_replaced(fleet: Fleet) -> None:
+    """The parent's shim adopts it then: neither it nor its session is taken for the parent's."""
+    fleet.up()
+    fleet.spawn()
+    fleet.relay("reload", "Lead")
+    home, found = Home.from_env(fleet.relay.environment), states(fleet.relay)
+    lead, tester = found["Lead"], found["Tester"]
+    wait_until(lambda: ancestors(tester["terminal_pid"])[1] == lead["terminal_pid"])
+    own = Lineage(lead["agent_pid"], lead["terminal_pid"], lead["pid"])
+    caller = agent_of(home, ancestors(tester["agent_pid"]))
+    assert caller is not None and caller.name == "Tester"
+    assert through(home, own, ancestors(tester["agent_pid"])) == 0
+    assert agent_of(home, ancestors(tester["pid"])) is None
