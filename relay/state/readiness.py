@@ -178,7 +178,7 @@ def _sign(
         [row for row in part if row in others] for part in (screen.rows[:top], screen.rows[bottom:])
     )
     above = [row for row in _since(above, before) if not _echo(row, profile)]
-    found = find_sign(below, bullets=style.bullets)
+    found = find_sign(_since(below, before), bullets=style.bullets)
     if found is None and (shown is None or not _turn_over(terminal)):
         idle = any(title.search(terminal.title) for title in style.idle)
         found = find_sign(above, bullets=style.bullets, loose=not profile.states, idle=idle)
@@ -307,8 +307,10 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
         went_well = any(one.source == "hooks" and one.state == "ready" for one in terminal.evidence)
         if terminal.quiet < FAILURE and not went_well:  # else the error is of an earlier turn
             return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - terminal.quiet)
-        shown = detect(_screen(terminal), profile, ("ready",))
-        if shown is not None and (sign := _sign(terminal, profile, shown)):
+        screen, error = _screen(terminal), set(shown.lines)
+        shown = detect(screen, profile, ("ready",))
+        known = [row for row in screen.rows if row.strip() in error]
+        if shown is not None and (sign := _sign(terminal, profile, shown, known)):
             return _by(sign, Readiness(sign.state), _SIGNS[sign.state])
     assumed = profile.input is not None and profile.input.assumed
     if not profile.says_ready or (shown is None and assumed and terminal.tty.canonical):

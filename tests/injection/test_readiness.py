@@ -191,6 +191,13 @@ AT_WORK = ("● Reading", "✻ Thinking… (3s)", *BOX, "  esc to interrupt")
 DIALOG = (RULE, " Bash command", " Do you want to proceed?", " ❯ 1. Yes", "   2. No", " Esc to cancel")
 PLAN = (RULE, " Ready to code?", " Would you like to proceed?", " ❯ 1. Yes", "   2. No", " ctrl+g to edit")
 FAILED = ("● API Error: 401 nobody is logged in", *BOX, "  ? for shortcuts")
+LIMITED = (
+    "● Usage limit reached · set to continue automatically at 11:44am",
+    *BOX,
+    "  ⚠ Usage limit reached · limit resets 11:44am",
+    "    Continuing automatically at 11:44am · Esc to cancel",
+    "  ⏸ manual mode on · ? for shortcuts",
+)
 UNKNOWN = ("something that no rule knows",)
 QUOTED = ("● It asked:", "  Do you want to proceed?", "  ❯ 1. Yes", "    2. No", "  Esc to cancel", *AT_INPUT)
 QUOTED_EARLIER = (*QUOTED[:-5], "● Three more rows:", "  one,", "  two.", *AT_INPUT)
@@ -392,6 +399,9 @@ PERMISSION = Evidence("status", "prompting", PromptKind.PERMISSION)
         (UNKNOWN, 60.0, _hooks("ready", 0.1), "working"),
         (AT_WORK, 60.0, _hooks("ready", 0.1), "working"),
         (AT_INPUT, 1.0, _hooks("ready", 0.1), "ready"),
+        # What tells of the error is no sign of a dialog later on.
+        (LIMITED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
+        (LIMITED, FAILURE, _hooks("failed", FAILURE), "ready"),
         # An error is left alone for a while.
         (AT_INPUT, 5.0, _hooks("failed", 5.0), "failed"),
         (AT_INPUT, 5.0, _hooks("failed", FAILURE), "ready"),
@@ -416,6 +426,16 @@ def test_what_hooks_and_reports_say(
     drawn: tuple[str, ...], quiet: float, evidence: tuple[Evidence, ...], state: str
 ) -> None:
     assert _claude(drawn, quiet, evidence=evidence).state == state
+
+
+def test_a_text_over_a_limit_is_no_dialog() -> None:
+    drawn = (*LIMITED[:2], "❯ Go on, please.", *LIMITED[3:])
+    assert LIMITED[2] == BOX[1]
+    verdict = _claude(drawn)
+    assert (verdict.state, verdict.draft) == ("working", True)
+    sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished=drawn[-1])
+    assert danger(sight, CLAUDE, before=LIMITED) is None
+    assert danger(sight, CLAUDE, before=AT_INPUT) is not None, "it may have come meanwhile"
 
 
 def test_what_the_hooks_say_is_told() -> None:
