@@ -91,7 +91,7 @@ def _spawn(home: Home, request: SpawnRequest, args: argparse.Namespace) -> str:
         for channel in agent.channels:
             join.change("join", argparse.Namespace(name=agent.name, team=team, channel=channel))
         _start(home, replace(fleet, team=team), agent)
-    return f"{agent.name} was started as {agent.supervision.model} is. You are told when it has ended."
+    return f"{agent.name} was started with the settings of {agent.supervision.model}. You will be told when it ends."
 
 
 def _facts(

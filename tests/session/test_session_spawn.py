@@ -310,7 +310,7 @@ def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
     program.chmod(0o700)
     fleet.up(more=f"[agents.Red]\nrun = '{program}'\nautostart = false\nenv = {{ COLOUR = 'red' }}\n")
     fleet.lead.say("@relay:spawn Tester program")
-    fleet.lead.hears("Tester was started as Red is.")
+    fleet.lead.hears("Tester was started with the settings of Red.")
     fleet.relay("stop", "Tester")
     folder = fleet.folder / "lead"
     conversation = Conversation("claude", "abc", folder).to_json()
@@ -345,7 +345,7 @@ def test_by_command(fleet: Fleet) -> None:
     done = Shell(fleet, "relay spawn Tester Worker Write -v tests && relay ps && relay release Tester")
     assert done.code == 0, done.read()
     said = done.read()
-    assert "Tester was started as Worker is. You are told when it has ended.\n" in said
+    assert "Tester was started with the settings of Worker. You will be told when it ends.\n" in said
     assert said.endswith("Tester has ended.\n")
     assert "Write -v tests" in record(fleet.relay, "Tester", "web")["options"]["task"]
     assert states(fleet.relay).keys() == {"Shell"}
