@@ -91,7 +91,8 @@ def _spawn(home: Home, request: SpawnRequest, args: argparse.Namespace) -> str:
         for channel in agent.channels:
             join.change("join", argparse.Namespace(name=agent.name, team=team, channel=channel))
         _start(home, replace(fleet, team=team), agent)
-    return f"{agent.name} was started with the settings of {agent.supervision.model}. You will be told when it ends."
+    model = agent.supervision.model
+    return f"{agent.name} was started with the settings of {model}. You will be told when it ends."
 
 
 def _facts(
