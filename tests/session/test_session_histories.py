@@ -1,0 +1,58 @@
+"""Supervised programs that misbehave: deaf, stopped, or gone with children left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from session.puppet import ps
+from session.test_session_replaced import entry
+from session.test_session_supervised import phase, record
+from support import Relay, wait_until
+
+POLICY = {"restart": "always", "backoff": 0.05, "backoff_max": 0.05}
+
+
+def wrap(relay: Relay, script: str, **policy: float) -> None:
+    options = ("--supervision", json.dumps({**POLICY, **policy}))
+    relay("wrap", "-d", "-n", "Alice", *options, "sh", "-c", script)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("how", ["deaf", "stopped"])
+def test_an_agent_that_does_not_heed_a_stop(relay: Relay, how: str) -> None:
+    """It is killed in the end, and not started again."""
+    deaf = "trap '' TERM HUP INT; " if how == "deaf" else ""
+    wrap(relay, f"{deaf}echo up; while :; do sleep 0.1; done")
+    agent = wait_until(lambda: entry(relay).get("agent_pid"))
+    if how == "stopped":
+        os.kill(agent, signal.SIGSTOP)
+    relay("stop", "Alice")
+    assert not is_alive(agent)
+    ended = record(relay)
+    assert (ended["phase"], ended["wanted"], ended["restarts"]) == ("off", "down", 0)
+
+
+def test_an_agent_that_leaves_its_children_behind(relay: Relay, tmp_path: Path) -> None:
+    """Each life begins in a terminal of its own: what the last one left in its terminal has ended by then."""
+    children = tmp_path / "children"
+    alive = f"for child in $(cat {children} 2>/dev/null); do kill -0 $child 2>/dev/null && echo $child; done"
+    left = f"{alive} >> {tmp_path}/left; trap '' HUP; sleep 1000 & echo $! >> {children}; exit 3"
+    wrap(relay, left, max_restarts=2)
+    assert phase(relay, "failed")["restarts"] == 2
+    wait_until(lambda: ps(relay) == [])
+    pids = [int(pid) for pid in children.read_text().split()]
+    assert len(pids) == 3
+    assert (tmp_path / "left").read_text() == ""
+    wait_until(lambda: not any(map(is_alive, pids)))
