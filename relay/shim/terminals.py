@@ -17,6 +17,7 @@ from relay.shim import signals as signal
 from relay.shim.forward import Forwarder
 from relay.shim.modes import UNDO
 from relay.shim.notices import PendingNotices, said
+from relay.shim.pause import CHOICE, Pause
 from relay.shim.pty import flags
 
 TYPE_CHECKING = False
@@ -54,19 +55,10 @@ KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
 ENDING = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 """Signals with which a user ends a job."""
 
-CHOICE_DELAY = 1.0
-"""Seconds in the pause between two agents until its keys are shown and count: what is typed before was meant
-for the agent, which ended meanwhile."""
-
 HELP_LASTS = 10.0
 """Seconds for which the help is shown: the agent's output waits meanwhile."""
 
-_REPORTS = r"(?s)\x1b(?:[\]P_^X].*?(?:\x07|\x1b\\|$)|\[M...|[\[O][0-?]*[ -/]*[@-~]?|.|$)"
-"""Control strings and sequences (ECMA-48, 5.4 and 5.6), X10 mouse reports, and keys with Alt."""
-
 _CLEAR = b"\x1b[2J\x1b[H"
-
-_CHOICE = "press r to restart it now, q to quit, d to detach."
 
 
 class _Parting:
@@ -95,19 +87,7 @@ class SessionSide:
         self.answers: Callable[[], bool] = lambda: False
         self.chosen: Callable[[str], None] = lambda key: None
         self.deserted: Callable[[], None] = lambda: None
-        self.pause: _Pause | None = None
-
-
-class _Pause:
-    """A pause between two agents. text: what the session says about it. offer: is due in CHOICE_DELAY.
-
-    offered: the user's keys count.
-    """
-
-    def __init__(self, offer: Timer) -> None:
-        self.text = ""
-        self.offer = offer
-        self.offered = False
+        self.pause: Pause | None = None
 
 
 class TerminalClient:
@@ -238,8 +218,9 @@ class TerminalServer:
                 waiting.lent.close()
             else:
                 self.forwarder.lend(waiting.lent, greeting)
-                if self.forwarder.paused:
-                    self._show_pause()
+                if self.session.pause is not None:
+                    lines = said(*self.session.pause.lines)
+                    self.forwarder.user.show(UNDO + b"\x1b[999B\r\n" + lines)
                 elif drawn is None:
                     self.forwarder.pty.signal(signal.SIGWINCH, self.forwarder.pty.foreground())
         elif greeting:
@@ -329,19 +310,12 @@ class TerminalServer:
         self._tell("stopped")
 
     def typed_in_pause(self, keys: bytes) -> None:
-        """Pass on the choice of a user who sees that the agent has ended; Ctrl-C quits, too."""
-        if self.session.pause is None or not self.session.pause.offered:
-            return
-        import re  # between two agents there is time
-
-        # A terminal that answers a query of the agent's, or reports the mouse, chooses nothing.
-        for key in re.sub(_REPORTS, "", keys.decode("latin-1")).lower():
-            if key in "rq\x03":
-                self.session.chosen("q" if key == "\x03" else key)
-                return
-            if key == "d":
-                self.command("detach")
-                return
+        """Do what the user of a terminal has chosen who sees that the agent has ended."""
+        choice = self.session.pause.choice(keys) if self.session.pause is not None else ""
+        if choice == "d":
+            self.command("detach")
+        elif choice:
+            self.session.chosen(choice)
 
     def input_over(self) -> None:
         self._end_input(END_LOOK, 0)
@@ -400,30 +374,18 @@ class TerminalServer:
     def pause(self, text: str) -> None:
         """Serve the user between two agents, and show `text`, which says what follows."""
         if self.session.pause is None:
-            self.session.pause = _Pause(self._loop.later(CHOICE_DELAY, self._offer))
+            self.session.pause = Pause(self._loop, self._name, self._offer)
         self.session.pause.text = text
         self.forwarder.pause()
-        self._say_between(*self._pause_lines(), answered=True)
+        self._say_between(*self.session.pause.lines, answered=True)
 
     def _offer(self) -> None:
-        """Let the user choose from now on, and say so."""
-        if self.session.pause is not None:
-            self.session.pause.offered = True
         if self.forwarder.user.watched:
-            self.forwarder.user.show(said(_CHOICE))
-
-    def _pause_lines(self) -> list[str]:
-        pause = self.session.pause
-        if pause is None:
-            return []
-        return [f"{self._name} {pause.text}", *([_CHOICE] if pause.offered else [])]
-
-    def _show_pause(self) -> None:
-        self.forwarder.user.show(UNDO + b"\x1b[999B\r\n" + said(*self._pause_lines()))
+            self.forwarder.user.show(said(CHOICE))
 
     def _end_pause(self) -> None:
         if self.session.pause is not None:
-            self.session.pause.offer.cancel()
+            self.session.pause.close()
             self.session.pause = None
 
     def _say_between(self, *texts: str, answered: bool) -> None:

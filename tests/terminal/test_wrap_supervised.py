@@ -55,8 +55,8 @@ def test_r_restarts_it_now(wrap: Open) -> None:
 
 LONG_DELAY = """
 import sys
-from relay.shim import terminals
-terminals.CHOICE_DELAY = 3600.0
+from relay.shim import pause
+pause.CHOICE_DELAY = 3600.0
 from relay.__main__ import main
 sys.exit(main())
 """
