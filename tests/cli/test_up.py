@@ -156,11 +156,11 @@ def test_a_dependency_that_has_to_be_done(
     up = subprocess.Popen(
         [*relay.command, "up"], cwd=project, env=relay.environment, stdout=subprocess.PIPE, text=True
     )
-    wait_until(lambda: "build" in states(relay))
-    assert "run" not in states(relay)
+    assert up.stdout is not None
+    assert f"run waits until build is {condition}.\n" in iter(up.stdout.readline, "")
+    assert states(relay).keys() == {"build"}
     (project / "finish").touch()
     said, _ = up.communicate()
-    assert f"run waits until build is {condition}.\n" in said
     assert up.returncode == (0 if starts else 1)
     assert ("run" in states(relay)) is starts
     if not starts:

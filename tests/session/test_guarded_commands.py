@@ -69,6 +69,7 @@ REFUSED = {
     "resume Bob": MAY_NOT,
     "up": MAY_NOT,
     "down": MAY_NOT,
+    "spawn --by Bob Eve sh": "an agent starts others with",
     "reload Bob": MAY_NOT,
     "reload --all": MAY_NOT,
     "send --from Bob Mallory forged": ITSELF,
