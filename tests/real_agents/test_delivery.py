@@ -65,6 +65,8 @@ def is_noted(house: House, body: str) -> bool:
 
 def test_a_message_that_waits_as_it_starts(house: House, agent: Agent) -> None:
     """An agent may take it before it is ready to run it; that is not a question of its own."""
+    if agent.name == "opencode":
+        pytest.skip("opencode reports it late as it starts: the message may be uncertain first")
     home = Home.from_env(house.relay.environment).ensure()
     with Ledger(home.ledger) as ledger:
         ledger.registry.register("default", "Alice")
