@@ -13,7 +13,7 @@
 
 In brackets stand: urgent or low, the channel, the message that it answers, and why it is not injected. With
 --json there are the whole texts, and `reply_to`, `thread`, `priority`, `channel`, `depth` (how many messages
-led to it since a person spoke) and `expires`.
+led to it since the user spoke) and `expires`.
 
 An ID is what stands in the list, and in the marks around a message on its receiver's screen.
 

@@ -1,6 +1,6 @@
 """List the running sessions and what their agents do.
 
-States: starting, working, ready (it waits for input and may be typed into), prompting (it asks a person
+States: starting, working, ready (it waits for input and may be typed into), prompting (it asks the user
 something), unsafe (it runs what is typed, as a shell does, so that messages wait), stopped (with Ctrl-Z),
 ending (it has ended, and what it said last is still acted on), unresponsive (its session does not answer: it
 is only starting, or hangs, or was stopped itself). Beside the state: what it asks, "off the bus"

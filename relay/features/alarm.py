@@ -74,7 +74,7 @@ class Alarm:
         self._bus.publish(Notify(text, "warning"))
         self._bus.publish(NotifyDesktop(event.what.rstrip("."), event.how))
         if self._to and not names.same(self._to, self._name):
-            self._tasks.spawn(self._send(f"{text}\nThis needs a person."), "escalation")
+            self._tasks.spawn(self._send(f"{text}\nThis needs the user."), "escalation")
 
     async def _send(self, text: str) -> None:
         try:

@@ -105,7 +105,7 @@ class Escalation:
         self._bus.publish(NotifyDesktop(f"{self._name} asks: {what}", "\n".join(lines)))
         if self._to and not names.same(self._to, self._name):
             quoted = "".join(f"\n> {line}" for line in lines)
-            text = f"{self._name} waits for a decision ({what}), which a person must take:{quoted}"
+            text = f"{self._name} waits for a decision ({what}), which the user must make:{quoted}"
             self._tasks.spawn(self._send(text), "escalation")
 
     async def _send(self, text: str) -> None:

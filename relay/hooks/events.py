@@ -80,7 +80,7 @@ class PromptSubmit(HandlerEvent):
 
 @dataclass(frozen=True, slots=True)
 class Prompting(HandlerEvent):
-    """The agent asks a person for `text`. `kind` is `permission`, `plan_approval`, `question` or `other`."""
+    """The agent asks the user for `text`. `kind` is `permission`, `plan_approval`, `question` or `other`."""
 
     kind: str
     text: str = ""

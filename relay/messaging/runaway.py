@@ -74,7 +74,7 @@ class Guard:
         if self._found("outbox WHERE {} AND state = 'held' LIMIT 1", to):
             return "earlier ones of this pair are held"
         if limits.depth and self.depth > limits.depth:
-            return f"{self.depth} messages led to it since a person last spoke"
+            return f"{self.depth} messages led to it since the user last spoke"
         released = max(self._found("releases WHERE {}", to), default=0)
         if limits.rate:
             lately = self._found(

@@ -84,7 +84,7 @@ class RuleBook:
         return rule.id not in self.disabled
 
     def select(self, event: RuleEvent, tell: Callable[[str], None] = _log.warning) -> list[Rule]:
-        """Return the rules to run for `event`, in firing order; of those that do the same work the first.
+        """Return the rules to run for `event`, in firing order; identical ones once.
 
         A rule in the background decides nothing, and so never replaces one that is waited for.
 

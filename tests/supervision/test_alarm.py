@@ -48,7 +48,7 @@ def test_it_is_told_everywhere(tmp_path: Path) -> None:
     text = "Alice has been idle for 60 s. Give it a prompt."
     assert alice.of(Notify) == [Notify(text, "warning")]
     assert alice.of(NotifyDesktop) == [NotifyDesktop("Alice has been idle for 60 s", "Give it a prompt.")]
-    assert alice.sent == [("Lead", f"{text}\nThis needs a person.")]
+    assert alice.sent == [("Lead", f"{text}\nThis needs the user.")]
     assert alice.standing == "has been idle for 60 s"
 
 
