@@ -37,7 +37,7 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
     assert [message["depth"] for message in messages(relay)] == [1, 2, 3, 4, 5, 6, 7]
     assert [message["reply_to"] for message in messages(relay)][1:] == [m["id"] for m in messages(relay)][:-1]
     assert len({message["thread"] for message in messages(relay)[1:]}) == 1
-    alice.hears("messages to Bob are held: 7 messages led to it since a person last spoke. The user decides.")
+    alice.hears("messages to Bob are held: 7 messages led to it since the user last spoke. The user decides.")
     alice.told("Alice's messages to Bob are held")
     assert "`relay release --all`" in alice.told("`relay drop --held`")
 

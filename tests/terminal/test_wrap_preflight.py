@@ -11,7 +11,7 @@ import pytest
 from emulator import Emulator
 
 from session.puppet import events
-from support import Relay
+from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -46,7 +46,8 @@ def test_it_is_said_first_and_once(
     outer.type("\r")
     outer.end()
     assert outer.output.count(b"relay: ") == before.count(b"relay: ") == 1
-    assert any(said in event["text"] for event in events(relay) if event["event"] == "notice")
+    # Its session may still have been starting as the agent ended.
+    wait_until(lambda: any(said in event["text"] for event in events(relay) if event["event"] == "notice"))
 
 
 def test_nothing_is_said_where_nothing_is_wrong(wrap: Open, home: Path, claude: list[str]) -> None:
