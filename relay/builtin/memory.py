@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from relay import names
 from relay.api import Context
 from relay.errors import MemoryStoreError
-from relay.memory.store import Memory
+from relay.memory.backend import Memory
 from relay.text import one_line
 
 ACTIONS = ("save", "share", "search", "forget", "list")

@@ -25,7 +25,9 @@ from relay.cli.output import table
 from relay.control import guard
 from relay.errors import MemoryStoreError
 from relay.home import Home
-from relay.memory.store import Memory, MemoryStore
+from relay.memory.backend import Memory
+from relay.memory.embedded import EmbeddedBackend
+from relay.memory.store import MemoryStore
 from relay.text import one_line, printable_json, visible
 
 
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     advice = "an agent has its own memories only. Leave out --name and --team."
     who = guard.acting_as(home, "memory", name=args.name, team=args.team, advice=advice)
     public: dict[str, Any] | list[dict[str, Any]]
-    with closing(MemoryStore(home.memory, who.team, who.name)) as store:
+    with closing(MemoryStore(EmbeddedBackend(home.memory), who.team, who.name)) as store:
         match args.action:
             case "save":
                 stdin = args.words == ["-"]

@@ -30,7 +30,8 @@ from relay.hooks.commands import (
 )
 from relay.hooks.config import MemoryConfig
 from relay.hooks.result import HookResult
-from relay.memory.store import Memory, MemoryStore
+from relay.memory.backend import Memory
+from relay.memory.store import MemoryStore
 from relay.message import Message, OutgoingMessage, Priority
 from relay.place import Place
 

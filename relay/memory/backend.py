@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -67,16 +68,16 @@ class MemoryBackend(Protocol):
         such a text.
         """
 
-    def search(self, query: str, viewer: Viewer, limit: int) -> list[Memory]:
+    def search(self, query: str, viewer: Viewer, limit: int) -> builtins.list[Memory]:
         """Return at most `limit` memories that `viewer` sees and that fit `query` best, best first.
 
         query: any text that is not empty. limit: at least 0.
         """
 
-    def list(self, viewer: Viewer, limit: int | None) -> list[Memory]:
+    def list(self, viewer: Viewer, limit: int | None) -> builtins.list[Memory]:
         """Return the memories that `viewer` sees, newest first; at most `limit`, or all if it is None."""
 
-    def everything(self) -> list[Memory]:
+    def everything(self) -> builtins.list[Memory]:
         """Return the memories of all agents of all teams, oldest first."""
 
     def delete(self, id: str, viewer: Viewer) -> bool:

@@ -30,6 +30,7 @@ from relay.lifecycle import (
     SessionSettling,
     WhatFollows,
 )
+from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
@@ -246,5 +247,5 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     continuations = Continuations(bus, journal, turn, state, setup.settings.continuations)
     progress = Progress(started.home.state / "sessions" / f"{started.id}.jsonl", resumed=started.resumed)
     agent = Agent(reader, terminal, status, turn, view, state, continuations)
-    memory = MemoryStore(started.home.memory, session.team, session.name)
+    memory = MemoryStore(EmbeddedBackend(started.home.memory), session.team, session.name)
     return Core(bus, tasks, started, setup, session, journal, redactor, progress, agent, memory)

@@ -19,6 +19,7 @@ from relay.hooks.registry import Registry
 from relay.hooks.result import HookResult
 from relay.hooks.runner import DirectiveOutcome, Runner
 from relay.injection.events import Inject
+from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 from relay.message import Message, State
 from relay.place import Place
@@ -108,7 +109,7 @@ class House:
         builtin.install(self.registry)
         self.memory = MemoryConfig()
         self.history = History()
-        self.store = MemoryStore(folder / "memory.db", "team", "Alice")
+        self.store = MemoryStore(EmbeddedBackend(folder / "memory.db"), "team", "Alice")
 
     def context(self, services: Services) -> Context:
         return Context(

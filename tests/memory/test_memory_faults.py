@@ -15,14 +15,16 @@ from pathlib import Path
 import pytest
 
 from relay.errors import MemoryStoreError
+from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 
 # Saves until it is killed, and says so after each memory.
 WRITER = """
 import itertools, sys
 from pathlib import Path
+from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
-store = MemoryStore(Path(sys.argv[1]), "home", sys.argv[2])
+store = MemoryStore(EmbeddedBackend(Path(sys.argv[1])), "home", sys.argv[2])
 for number in itertools.count():
     saved = store.save(f"{sys.argv[2]} fact {number} " + "padding " * 200, shared=True)
     print(saved.id, flush=True)
@@ -32,9 +34,10 @@ for number in itertools.count():
 RACER = """
 import sys
 from pathlib import Path
+from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 for line in sys.stdin:
-    store = MemoryStore(Path(line.strip()), "home", sys.argv[1])
+    store = MemoryStore(EmbeddedBackend(Path(line.strip())), "home", sys.argv[1])
     print(store.save(f"by {sys.argv[1]}", shared=True).id, flush=True)
     store.close()
 """
@@ -44,11 +47,12 @@ READER = """
 import os, sys
 from pathlib import Path
 from relay.errors import MemoryStoreError
+from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:
-    MemoryStore(Path(sys.argv[1]), "home", "Alice").save("hello")
+    MemoryStore(EmbeddedBackend(Path(sys.argv[1])), "home", "Alice").save("hello")
 except MemoryStoreError as error:
     print(error)
 """
@@ -60,7 +64,7 @@ def start(script: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def make(path: Path) -> None:
-    store = MemoryStore(path, "home", "Alice")
+    store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     store.check()
     store.close()
 
@@ -87,7 +91,7 @@ def test_what_was_saved_survives_a_killed_process(path: Path) -> None:
             writer.send_signal(signal.SIGKILL)
             saved += writer.stdout.read().split()
         assert writer.returncode == -signal.SIGKILL
-    store = MemoryStore(path, "home", "reader")
+    store = MemoryStore(EmbeddedBackend(path), "home", "reader")
     known = {memory.id for memory in store.list(10_000)}
     assert set(saved) <= known
     assert len(known) <= len(saved) + 5  # at most the one that each was killed in
@@ -108,7 +112,7 @@ def test_processes_that_start_at_once_share_one_file(tmp_path: Path) -> None:
         for writer in writers:
             assert writer.stdout is not None
             saved.append(writer.stdout.readline().strip())
-        store = MemoryStore(path, "home", "reader")
+        store = MemoryStore(EmbeddedBackend(path), "home", "reader")
         assert sorted(memory.id for memory in store.list()) == sorted(saved)
         store.close()
         assert_sound(path)
@@ -118,12 +122,12 @@ def test_processes_that_start_at_once_share_one_file(tmp_path: Path) -> None:
 
 
 def test_opening_and_reading_wait_for_nobody_who_writes(path: Path) -> None:
-    store = MemoryStore(path, "home", "Alice")
+    store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     kept = store.save("kept")
     store.close()
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
-    other = MemoryStore(path, "home", "Alice")
+    other = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     assert other.list() == [kept]
     assert other.search("kept") == [kept]
     writer.close()
@@ -133,7 +137,7 @@ def test_opening_and_reading_wait_for_nobody_who_writes(path: Path) -> None:
 def test_the_file_is_its_owners_alone(path: Path) -> None:
     mask = os.umask(0)
     try:
-        store = MemoryStore(path, "home", "Alice")
+        store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
         store.save("a secret")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
         store.close()
@@ -148,12 +152,12 @@ def test_a_damaged_file_is_named_with_what_to_do(path: Path, content: bytes) -> 
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(MemoryStoreError, match=r"is damaged .*Move it away"):
-        MemoryStore(path, "home", "Alice").save("hello")
+        MemoryStore(EmbeddedBackend(path), "home", "Alice").save("hello")
     assert path.read_bytes() == content
 
 
 def test_a_file_damaged_in_its_middle_is_an_error_that_advises(path: Path) -> None:
-    store = MemoryStore(path, "home", "Alice")
+    store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     for number in range(50):
         store.save(f"fact {number} " + "padding " * 500)
     store.close()
@@ -161,7 +165,7 @@ def test_a_file_damaged_in_its_middle_is_an_error_that_advises(path: Path) -> No
     with path.open("r+b") as file:
         file.seek(8192)
         file.write(os.urandom(size - 8192))
-    damaged = MemoryStore(path, "home", "Alice")
+    damaged = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     with pytest.raises(MemoryStoreError, match="is damaged"):
         damaged.list(100)
     damaged.close()
@@ -169,16 +173,16 @@ def test_a_file_damaged_in_its_middle_is_an_error_that_advises(path: Path) -> No
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 def test_a_store_whose_file_is_moved_away_goes_on_with_the_one_that_others_see(path: Path, how: str) -> None:
-    store = MemoryStore(path, "home", "Alice")
+    store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     store.save("before")
     for file in list(path.parent.iterdir()):
         file.rename(file.with_name("moved-" + file.name))
     other = None
     if how == "replaced":
-        other = MemoryStore(path, "home", "Bob")
+        other = MemoryStore(EmbeddedBackend(path), "home", "Bob")
         other.check()
     after = store.save("after", shared=True)
-    other = other or MemoryStore(path, "home", "Bob")
+    other = other or MemoryStore(EmbeddedBackend(path), "home", "Bob")
     assert other.list() == store.list() == [after]
     for opened in (store, other):
         opened.close()
@@ -190,7 +194,7 @@ def test_a_file_of_a_newer_relay_is_left_alone(path: Path) -> None:
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(MemoryStoreError, match=r"newer relay.*Update"):
-        MemoryStore(path, "home", "Alice").check()
+        MemoryStore(EmbeddedBackend(path), "home", "Alice").check()
 
 
 @pytest.mark.parametrize("what", ["the file", "the directory"])
@@ -209,11 +213,11 @@ def test_a_store_that_cannot_be_written_says_so(path: Path, what: str) -> None:
 def test_a_home_that_is_no_directory_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MemoryStoreError, match=r"File exists|Not a directory"):
-        MemoryStore(tmp_path / "file" / "memory.db", "home", "Alice").check()
+        MemoryStore(EmbeddedBackend(tmp_path / "file" / "memory.db"), "home", "Alice").check()
 
 
 def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None:
-    store = MemoryStore(path, "home", "Alice")
+    store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     kept = store.save("kept")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     # Python ignores SIGXFSZ, so that a file at its limit is an error of write(2), as a full disk is.
@@ -242,11 +246,11 @@ def test_a_python_without_fts5_is_told_apart(path: Path, monkeypatch: pytest.Mon
         sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=_WithoutFTS5)
     )
     with pytest.raises(MemoryStoreError, match=r"without FTS5.*another Python"):
-        MemoryStore(path, "home", "Alice").check()
+        MemoryStore(EmbeddedBackend(path), "home", "Alice").check()
 
 
 def test_a_closed_store_is_an_error_and_closing_twice_is_none(path: Path) -> None:
-    store = MemoryStore(path, "home", "Alice")
+    store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     store.close()
     store.close()
     with pytest.raises(MemoryStoreError, match="closed"):

@@ -7,6 +7,8 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,32 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relay.errors import MemoryStoreError
-from relay.memory.store import MAX_TEXT, Memory, MemoryStore, unused_id
+from relay.memory.backend import IdTaken, Memory
+from relay.memory.embedded import EmbeddedBackend
+from relay.memory.store import MAX_TEXT, MemoryStore
 
 Open = Callable[..., MemoryStore]
+
+# As relay 0.1.0 made it, with one memory.
+FIRST_LAYOUT = """
+CREATE TABLE memory (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, agent TEXT NOT NULL,
+    agent_key TEXT NOT NULL, team TEXT NOT NULL, team_key TEXT NOT NULL, shared INTEGER NOT NULL,
+    time REAL NOT NULL
+) STRICT;
+CREATE INDEX memory_by_owner ON memory (team_key, agent_key);
+CREATE VIRTUAL TABLE memory_text USING fts5 (
+    text, content = 'memory', content_rowid = 'number', tokenize = 'porter unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
+    INSERT INTO memory_text (rowid, text) VALUES (new.number, new.text);
+END;
+CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
+    INSERT INTO memory_text (memory_text, rowid, text) VALUES ('delete', old.number, old.text);
+END;
+PRAGMA user_version = 1;
+INSERT INTO memory VALUES (1, 'k7mq', 'Alice likes cats', 'Alice', 'alice', 'home', 'home', 0, 7.0);
+"""
 
 
 @pytest.fixture
@@ -26,7 +51,9 @@ def open_store(tmp_path: Path) -> Iterator[Open]:
     ticks = itertools.count(1000.0)
 
     def open_store(agent: str = "Alice", team: str = "home") -> MemoryStore:
-        opened.append(MemoryStore(tmp_path / "memory.db", team, agent, clock=lambda: next(ticks)))
+        opened.append(
+            MemoryStore(EmbeddedBackend(tmp_path / "memory.db"), team, agent, clock=lambda: next(ticks))
+        )
         return opened[-1]
 
     yield open_store
@@ -207,8 +234,54 @@ def test_an_ambiguous_beginning_forgets_nothing(tmp_path: Path, open_store: Open
     assert texts(store.list()) == ["two"]
 
 
-def test_ids_grow_when_the_store_is_crowded() -> None:
-    assert len(unused_id(lambda id: len(id) < 7)) == 7
+class Crowded(EmbeddedBackend):
+    """Has every id of up to six characters."""
+
+    def add(self, memory: Memory) -> Memory:
+        if len(memory.id) < 7:
+            raise IdTaken(memory.id)
+        return super().add(memory)
+
+
+def test_ids_grow_when_the_store_is_crowded(tmp_path: Path) -> None:
+    store = MemoryStore(Crowded(tmp_path / "memory.db"), "home", "Alice")
+    assert len(store.save("hello").id) == 7
+    store.close()
+
+
+def test_a_memory_from_elsewhere_keeps_its_id_unless_another_has_it(open_store: Open) -> None:
+    store = open_store()
+    old = Memory("zzz9", "from elsewhere", "Bob", "other", True, 5.0, {"tags": ["a", 1]})
+    assert store.add(old) == old
+    assert store.add(old) == old
+    assert open_store("Cy", "other").list() == [old]
+    other = store.add(replace(old, text="another text"))
+    assert other == replace(old, id=other.id, text="another text")
+    assert other.id != old.id
+
+
+def test_metadata_is_kept_as_it_was_given(open_store: Open) -> None:
+    store = open_store()
+    metadata = {"project": "relay", "tags": ["é", None, 1.5], "nested": {"deep": True}}
+    saved = store.save("with metadata", metadata=metadata)
+    assert saved.metadata == metadata
+    assert store.list() == store.search("metadata") == [saved]
+    for wrong in ({"x": object()}, {"x": float("nan")}):
+        with pytest.raises(MemoryStoreError, match="the metadata is not JSON"):
+            store.save("wrong", metadata=wrong)
+    with pytest.raises(MemoryStoreError, match="at most 65,536"):
+        store.save("long", metadata={"x": "y" * MAX_TEXT})
+
+
+def test_a_file_of_the_first_relay_is_brought_up_to_date(tmp_path: Path, open_store: Open) -> None:
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as db:
+        db.executescript(FIRST_LAYOUT)
+    store = open_store()
+    (old,) = store.search("cats")
+    assert old == Memory("k7mq", "Alice likes cats", "Alice", "home", False, 7.0)
+    assert store.save("more", metadata={"a": 1}) in store.list()
+    assert store.forget("k7mq")
+    assert store.search("cats") == []
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])

@@ -10,6 +10,7 @@ from puppet import Puppet, project
 
 from relay.control.sessions import live
 from relay.home import Home
+from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 from relay.messaging.ledger import Ledger
 from relay.session.features import FEATURES
@@ -56,7 +57,10 @@ def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
 
     alice.say("@probe:first x\n@memory:save a thing\n")
     works({"handlers"}, lambda: probes.read_text() == "first\n")
-    works({"handlers", "memory"}, lambda: MemoryStore(home.memory, "default", "Alice").search("a thing"))
+    works(
+        {"handlers", "memory"},
+        lambda: MemoryStore(EmbeddedBackend(home.memory), "default", "Alice").search("a thing"),
+    )
     works({"rules", "derived rules"}, lambda: "ruled" in json.dumps(alice.events("hook_fired")))
     relay("send", "Alice", "hello", check=feature != "bus")  # without it, no ledger knows Alice
     works({"bus", "mailbox", "injector", "handlers", "sender"}, lambda: "hello" in alice.heard)
