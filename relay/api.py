@@ -17,10 +17,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from relay.errors import RelayError
-from relay.hooks.config import MemoryConfig, RelayConfig
+from relay.hooks.config import RelayConfig
 from relay.hooks.context import Context
 from relay.hooks.registry import current
 from relay.hooks.result import HookResult
+from relay.memory.config import MemoryConfig
 
 __all__ = [
     "Context",

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from relay.errors import UsageError
-from relay.hooks.config import MemoryConfig
 from relay.hooks.registry import Registry
+from relay.memory.config import MemoryConfig
 from relay.session import launch
 from relay.session.options import Options
 

@@ -2,7 +2,7 @@
 
 CONFIG/relay.toml is read first, then relay.toml of the project (the working directory or a folder above it),
 which wins.  A project may come from anywhere: until the user trusts its file, only harmless settings count.
-The tables of the fleet in the same file are left to relay.supervision.fleet_file.
+The tables in the same file are left to others (`TABLES`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from relay.toml_lines import TomlLines
 
 FILE = "relay.toml"
 
-FLEET_TABLES = ("fleet", "defaults", "agents")
-"""The tables of relay.toml that are no settings."""
+TABLES = ("fleet", "defaults", "agents", "memory")
+"""The tables of relay.toml that others read: relay.supervision.fleet_file and relay.memory.config."""
 
 
 def _setting(
@@ -238,7 +238,8 @@ def nearest(directory: Path, name: str, exists: Callable[[Path], bool] = Path.is
     return next((path for path in paths if exists(path)), None)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> tuple[dict[str, Any], str]:
+    """Return all that the file says, and its text. Raise ConfigError if it is not TOML."""
     try:
         text = path.read_text(encoding="utf-8")
         values = tomli.loads(text)
@@ -252,7 +253,12 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot be read: {error.strerror}. Make it readable.", path) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
-    values = {name: value for name, value in values.items() if name not in FLEET_TABLES}
+    return values, text
+
+
+def _read(path: Path) -> dict[str, Any]:
+    everything, text = read(path)
+    values = {name: value for name, value in everything.items() if name not in TABLES}
     for name, value in values.items():
         if wrong := mistake(name, value):
             raise ConfigError(wrong, path, TomlLines(text).of((name,)))
@@ -279,7 +285,7 @@ _FIELDS = {each.name: each for each in fields(Settings)}
 def mistake(name: str, value: object) -> str | None:
     """Return the mistake in a setting and what to do about it, None if it is valid."""
     if name not in _FIELDS:
-        hint = did_you_mean(name, (*_FIELDS, *FLEET_TABLES))
+        hint = did_you_mean(name, (*_FIELDS, *TABLES))
         return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
     default, limits = _FIELDS[name].default, _FIELDS[name].metadata
     most, choices = limits["most"], limits["choices"]

@@ -15,4 +15,7 @@ def install(registry: Registry) -> None:
         pattern("broadcast")(relay.broadcast)
         pattern("memory", body=False)(memory.handle)
         on("session_end")(memory.closing_prompt)
+        auto_save = memory.AutoSave()
+        on("agent_end")(auto_save.note)
+        on("session_end")(auto_save.save)
     registry.include(built_in)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from relay import names
 from relay.api import Context
 from relay.errors import MemoryStoreError
+from relay.hooks.events import AgentEnd
 from relay.memory.backend import Memory
 from relay.text import one_line
 
@@ -14,6 +15,12 @@ ACTIONS = ("save", "share", "search", "forget", "list")
 
 SEARCH_LIMIT = 10
 LIST_LIMIT = 20
+
+AUTO_SAVED = 4_000
+"""Characters of an answer that `auto_save` saves."""
+
+AUTO_SAVED_LINES = 20
+"""Lines of output that it saves where the answer is not known."""
 
 CLOSING_PROMPT = """The session is about to end. If you learned something that will matter later, save it now:
   @memory:save WHAT YOU LEARNED
@@ -58,6 +65,28 @@ def _answer(target: str, message: str, ctx: Context) -> str:
 def closing_prompt(reason: str, ctx: Context) -> str | None:
     """Ask the agent, at the end of a session, to save what it learned, if the configuration says so."""
     return CLOSING_PROMPT if ctx.memory.config.prompt_on_end and reason != "exit" else None
+
+
+class AutoSave:
+    """Saves the agent's last answer when the session ends, if the configuration says so (`auto_save`)."""
+
+    def __init__(self) -> None:
+        self._answer = ""
+
+    def note(self, event: AgentEnd) -> None:
+        """Keep the answer with which a turn ended."""
+        self._answer = event.last_assistant_message or self._answer
+
+    def save(self, ctx: Context) -> None:
+        """Save the last answer, or the last lines of an agent whose answers are not known."""
+        if ctx.memory.config.auto_save:
+            text = self._answer or "\n".join(ctx.output[-AUTO_SAVED_LINES:])
+            if text.strip():
+                project = ctx.working_dir.name
+                ctx.memory.save(
+                    f"Last answer in {project}: {text[:AUTO_SAVED]}",
+                    metadata={"auto": True, "project": project, "session": ctx.session_id},
+                )
 
 
 def _listing(title: str, memories: Iterable[Memory]) -> str | None:

@@ -21,10 +21,10 @@ import sys
 
 from relay.cli.arguments import add_session
 from relay.control.sessions import MAX_LINE, SessionInfo, claims, error_from, find_claim
-from relay.control.sessions import connect as connect_to
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.names import key
+from relay.peer import connect as connect_to
 from relay.storage.locks import is_held
 from relay.terminal.client import HANDLED, SHIM_DIED, Client, SwitchAgent, TerminalMode
 

@@ -2,33 +2,42 @@
 
 A memory belongs to the one who saves it; --shared makes it the whole team's. Inside a wrapped agent the
 command acts as that agent; outside it acts as you, or as the agent that --name names. Whoever sees a memory
-may forget it.
+may forget it. The backend is the one of the sessions in this folder; `export` and `import` move memories from
+one backend to another.
 
   relay memory save User prefers dark mode
   relay memory save --shared - < decisions.txt
   relay memory search dark or light theme
   relay memory forget k7mq
+  relay memory export --embedded | relay memory import -
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from relay.cli.arguments import add_actions, add_json, add_member
 from relay.cli.output import table
 from relay.control import guard
-from relay.errors import MemoryStoreError
+from relay.errors import MemoryStoreError, UsageError
 from relay.home import Home
-from relay.memory.backend import Memory
-from relay.memory.embedded import EmbeddedBackend
+from relay.memory.backend import Memory, MemoryBackend
+from relay.memory.config import MemoryConfig
+from relay.memory.opening import open_backend
 from relay.memory.store import MemoryStore
 from relay.text import one_line, printable_json, visible
+
+MOVES = ("export", "import")
+"""The actions on the memories of all agents."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,12 +45,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     def action(name: str, help: str) -> argparse.ArgumentParser:
         it = add(name, help)
-        add_member(it, "act as this agent")
+        if name not in MOVES:
+            add_member(it, "act as this agent")
         add_json(it, "print JSON")
+        it.add_argument(
+            "--config",
+            metavar="FILE",
+            help="take the backend from this relay.config.py, not from the folder's",
+        )
+        it.add_argument(
+            "--embedded", action="store_true", help="use the embedded backend, whatever is configured"
+        )
         return it
 
     save = action("save", "Remember a text; '-' reads it from standard input.")
     save.add_argument("--shared", action="store_true", help="for the whole team, not for one agent alone")
+    save.add_argument(
+        "--metadata", metavar="KEY=VALUE", action="append", default=[], help="keep this with it (repeatable)"
+    )
     save.add_argument("words", nargs="+", metavar="TEXT")
     search = action("search", "Find memories by their words, best first.")
     search.add_argument("--limit", type=int, default=10, metavar="N", help="at most N (default: %(default)s)")
@@ -50,19 +71,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     newest.add_argument("--limit", type=int, default=20, metavar="N", help="at most N (default: %(default)s)")
     forget = action("forget", "Delete a memory, named by its id or at least three letters of its beginning.")
     forget.add_argument("id", metavar="ID")
+    action("export", "Print the memories of all agents as JSON lines.")
+    add_from = action(
+        "import", "Add the memories that `export` printed; what is there already is not added again."
+    )
+    add_from.add_argument("file", metavar="FILE", help="'-' for standard input")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
-    advice = "an agent has its own memories only. Leave out --name and --team."
-    who = guard.acting_as(home, "memory", name=args.name, team=args.team, advice=advice)
+    if args.action in MOVES:
+        guard.person_only(home, f"memory {args.action}", "an agent has its own memories only.")
+        who = guard.acting_as(home, "memory", name=None, team=None, advice="")
+    else:
+        advice = "an agent has its own memories only. Leave out --name and --team."
+        who = guard.acting_as(home, "memory", name=args.name, team=args.team, advice=advice)
     public: dict[str, Any] | list[dict[str, Any]]
-    with closing(MemoryStore(EmbeddedBackend(home.memory), who.team, who.name)) as store:
+    backend = _backend(args, home)
+    with closing(MemoryStore(backend, who.team, who.name)) as store:
         match args.action:
             case "save":
                 stdin = args.words == ["-"]
                 text = sys.stdin.buffer.read().decode("utf-8", "replace") if stdin else " ".join(args.words)
-                memory = store.save(text, shared=args.shared)
+                memory = store.save(text, shared=args.shared, metadata=_metadata(args.metadata))
                 shown, public = f"Saved as {memory.id}.", asdict(memory)
             case "search":
                 found = store.search(" ".join(args.words), args.limit)
@@ -75,8 +106,69 @@ def run(args: argparse.Namespace) -> int:
                     what = f"there is no memory '{one_line(args.id)}'."
                     raise MemoryStoreError(f"{what} `relay memory list` shows the ids.")
                 shown, public = "Forgotten.", {"forgotten": True}
+            case "export":
+                for memory in backend.everything():
+                    print(printable_json(asdict(memory)))
+                return 0
+            case "import":
+                shown, public = _import(store, backend, list(_memories(args.file)))
     print(printable_json(public) if args.json else shown)
     return 0
+
+
+def _backend(args: argparse.Namespace, home: Home) -> MemoryBackend:
+    if args.embedded:
+        return open_backend(MemoryConfig(), home)
+    from relay.session import memory_settings  # it may execute a relay.config.py, and loads what that needs
+
+    config, notices = memory_settings.load(home, Path.cwd(), Path(args.config) if args.config else None)
+    for notice in notices:
+        print(f"relay: {notice}", file=sys.stderr)
+    return open_backend(config, home)
+
+
+def _metadata(given: list[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    if wrong := [key for key, equals, _ in pairs if not key or not equals]:
+        raise UsageError(f"--metadata is KEY=VALUE, not '{one_line(wrong[0])}'.")
+    return {key: value for key, _, value in pairs}
+
+
+def _memories(file: str) -> Iterator[Memory]:
+    """Give the memories in `file`. Raise MemoryStoreError at a line that is none."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise MemoryStoreError(f"{file} cannot be read: {error.strerror}.") from None
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            try:
+                yield Memory.from_json(json.loads(line))
+            except (ValueError, RecursionError, MemoryStoreError) as error:
+                what = f"line {number} is not a memory: {error}"
+                raise MemoryStoreError(f"{what} Nothing was imported.") from None
+
+
+def _import(store: MemoryStore, backend: MemoryBackend, memories: list[Memory]) -> tuple[str, dict[str, Any]]:
+    before = {memory.id for memory in backend.everything()}
+    added = renamed = 0
+    for number, memory in enumerate(memories):
+        try:
+            kept = store.add(memory)
+        except MemoryStoreError as error:
+            raise MemoryStoreError(
+                f"{error} {number} of {len(memories)} memories had been imported. "
+                "Import the file again: it adds nothing twice."
+            ) from None
+        if kept.id not in before:
+            added += 1
+            renamed += bool(memory.id) and kept.id != memory.id
+            before.add(kept.id)
+    known = len(memories) - added
+    shown = f"{added} imported, {known} already there."
+    if renamed:
+        shown += f" {renamed} of them have a new id, since theirs was taken."
+    return shown, {"imported": added, "known": known, "renamed": renamed}
 
 
 def _label(memory: Memory) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from relay.agents.hook_reply import Fate, Settle
 from relay.control.sessions import MAX_LINE
 from relay.errors import RelayError, UsageError
-from relay.shim.channel import peer
+from relay.peer import peer
 
 _log = logging.getLogger(__name__)
 

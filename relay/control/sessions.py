@@ -13,7 +13,6 @@ not a session answers: it may be starting, ending, busy, stopped, or have failed
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -22,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from relay import errors
-from relay.errors import HomeError, NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
+from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, key, same
-from relay.shim.channel import peer
+from relay.peer import connect
 from relay.storage.locks import is_held, try_lock
 
 CONNECTING = "connecting"
@@ -367,16 +366,6 @@ def _connect(path: Path, deadline: float) -> socket.socket:
         if (claim := _claim(path)) is None or time.monotonic() >= deadline or _given_up(claim):
             raise _unresponsive(claim)
         time.sleep(_LOOK)
-
-
-def connect(channel: socket.socket, path: Path) -> None:
-    """Connect to the session or shim at `path`. Raise OSError, and HomeError if another user listens."""
-    channel.connect(os.fspath(path))
-    if peer(channel.fileno())[1] != os.getuid():
-        channel.close()
-        raise HomeError(
-            f"another user listens at {path}; nothing was sent. Set RELAY_HOME to a directory of yours."
-        )
 
 
 def _given_up(claim: SessionInfo) -> bool:

@@ -1,4 +1,4 @@
-"""Opens the memory store when the session begins, and closes it at the end."""
+"""Tells the user at the beginning of a session if there is no memory, and closes the store at the end."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from relay.terminal.events import Notify
 
 
 class MemoryFeature:
-    """Checks `store` at the beginning, and closes it at the end. Handlers reach it by their context."""
+    """Checks `store` at the beginning, and closes it at the end. Handlers reach it by their context.
 
-    def __init__(self, bus: EventBus, tasks: Tasks, store: MemoryStore) -> None:
+    store: or the error for which there is none; of a mistake in the settings the user was told with them.
+    """
+
+    def __init__(self, bus: EventBus, tasks: Tasks, store: MemoryStore | RelayError) -> None:
         self._bus = bus
         self._tasks = tasks
         self._store = store
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        self._tasks.spawn(self._check(), "memory")
+        if isinstance(self._store, MemoryStore):
+            self._tasks.spawn(self._check(self._store), "memory")
 
-    async def _check(self) -> None:
+    async def _check(self, store: MemoryStore) -> None:
         try:
-            await asyncio.to_thread(self._store.check)
+            await asyncio.to_thread(store.check)
         except RelayError as error:
             self._bus.publish(Notify(f"{error} The agent runs on without memory."))
 
     @answers(SessionClosed)
     async def close(self, _: SessionClosed, __: object) -> None:
-        await asyncio.to_thread(self._store.close)
+        if isinstance(self._store, MemoryStore):
+            await asyncio.to_thread(self._store.close)

@@ -2,64 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from relay import names
 from relay.errors import ConfigError, InvalidName
 from relay.hooks.events import event_names
 from relay.hooks.registry import Function, Pattern, Registry
+from relay.memory.config import MemoryConfig
 
 BUILTIN = "builtin"
 
-_BACKENDS = ("embedded",)
 _OPTIONS = ("body", "override", "priority")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryConfig:
-    """The settings of memory in a session.
-
-    backend:       the store; `embedded` is SQLite in relay's own home.
-    auto_save:     False: the agent decides what is saved. No backend can do otherwise yet.
-    prompt_on_end: ask the agent, when the session ends, to save what it has learned.
-    """
-
-    backend: str = "embedded"
-    auto_save: bool = False
-    prompt_on_end: bool = False
-
-    def __post_init__(self) -> None:
-        if self.backend not in _BACKENDS:
-            raise ConfigError(
-                f"there is no memory backend {self.backend!r}; there is {', '.join(map(repr, _BACKENDS))}."
-            )
-        for name in ("auto_save", "prompt_on_end"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"memory: {name} is {getattr(self, name)!r}; use True or False.")
-        if self.auto_save:
-            raise ConfigError(
-                f"memory: the backend {self.backend!r} cannot save by itself; leave auto_save at False "
-                "and set prompt_on_end to ask the agent."
-            )
-
-    @classmethod
-    def from_mapping(cls, given: object) -> MemoryConfig:
-        """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for others."""
-        if isinstance(given, MemoryConfig):
-            return given
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"memory must be a dict such as {{'backend': 'embedded'}}, not {given!r}.")
-        known = [field.name for field in fields(cls)]
-        settings: dict[str, Any] = {}
-        for key, value in given.items():
-            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower()
-            if name not in known:
-                raise ConfigError(f"memory has no setting {key!r}; the settings are {', '.join(known)}.")
-            settings[name] = value
-        return cls(**settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +23,7 @@ class RelayConfig:
 
     patterns: pattern → "builtin" | function | {"handler": function} with any of body, override, priority
     hooks:    event → function | list of functions
-    memory:   settings of MemoryConfig, or None for the defaults
+    memory:   settings of MemoryConfig, or None for those of relay.toml
     channels: those that the agent joins when it starts, such as "#ops"
 
     Raise ConfigError for anything else at once, so that the line in the file is known.
@@ -95,8 +50,9 @@ class RelayConfig:
         except InvalidName as error:
             raise ConfigError(f"channels: {error}") from None
 
-    def memory_config(self) -> MemoryConfig:
-        return MemoryConfig() if self.memory is None else MemoryConfig.from_mapping(self.memory)
+    def memory_config(self, folder: str = "") -> MemoryConfig | None:
+        """Return the settings of memory, None if there are none. folder: of the file that has this value."""
+        return None if self.memory is None else MemoryConfig.from_mapping(self.memory, folder)
 
     def apply(self, registry: Registry, built_in: Registry) -> None:
         """Register the handlers in `registry`.

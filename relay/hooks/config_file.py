@@ -22,10 +22,11 @@ from types import ModuleType
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.hooks import prints
-from relay.hooks.config import MemoryConfig, RelayConfig
+from relay.hooks.config import RelayConfig
 from relay.hooks.registry import Registry, registering
 from relay.hooks.threads import WorkerPool
 from relay.hooks.trust import Trust, digest
+from relay.memory.config import MemoryConfig
 from relay.settings import nearest
 from relay.text import one_line
 
@@ -59,10 +60,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The handlers that a file registered, its memory settings, its channels, and what it printed."""
+    """The handlers that a file registered, its memory settings if any, its channels, and what it printed."""
 
     registry: Registry
-    memory: MemoryConfig
+    memory: MemoryConfig | None
     printed: str = ""
     channels: tuple[str, ...] = ()
 
@@ -137,7 +138,12 @@ def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT)
     if finished.error is not None:
         raise finished.error
     registry, config = finished.value
-    return Loaded(registry, config.memory_config(), printed.take(), tuple(config.channels))
+    return Loaded(
+        registry,
+        config.memory_config(str(file.path.parent.absolute())),
+        printed.take(),
+        tuple(config.channels),
+    )
 
 
 def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfig]:

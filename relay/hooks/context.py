@@ -28,9 +28,9 @@ from relay.hooks.commands import (
     SendMessage,
     SpawnAgent,
 )
-from relay.hooks.config import MemoryConfig
 from relay.hooks.result import HookResult
 from relay.memory.backend import Memory
+from relay.memory.config import MemoryConfig
 from relay.memory.store import MemoryStore
 from relay.message import Message, OutgoingMessage, Priority
 from relay.place import Place
@@ -45,9 +45,10 @@ T = TypeVar("T")
 
 
 class MemoryService:
-    """`ctx.memory`: the memories of this agent. Synchronous: the embedded store answers in milliseconds.
+    """`ctx.memory`: the memories of this agent.
 
-    Every method raises MemoryStoreError where the store cannot be used.
+    Its methods wait for their answer: the embedded store's comes in milliseconds, another backend's within
+    `config.timeout` seconds.  Every method raises MemoryStoreError where the store cannot be used.
 
     store: the store of the memories, or the error for which there is none.
     """
@@ -56,9 +57,12 @@ class MemoryService:
         self._store = store
         self.config = config or MemoryConfig()
 
-    def save(self, text: str, *, shared: bool = False) -> Memory:
-        """Remember `text` for this agent, or with `shared` for its whole team."""
-        return self._open().save(text, shared=shared)
+    def save(self, text: str, *, shared: bool = False, metadata: Mapping[str, Any] | None = None) -> Memory:
+        """Remember `text` for this agent, or with `shared` for its whole team.
+
+        metadata: what JSON can hold.
+        """
+        return self._open().save(text, shared=shared, metadata=metadata)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """Return the memories that fit `query` best, best first; any text is a valid query."""

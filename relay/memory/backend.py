@@ -30,10 +30,43 @@ class Memory:
     time: float
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def from_json(cls, value: object) -> Memory:
+        """Return the memory of which `value` is `dataclasses.asdict`. Raise MemoryStoreError for others.
+
+        Keys that are not a memory's are ignored; `id` and `metadata` may be missing.
+        """
+        if not isinstance(value, dict):
+            raise MemoryStoreError("a memory is a JSON object.")
+        given: dict[str, Any] = {"id": "", "metadata": {}, **value}
+        for name, kinds in _KINDS.items():
+            if name not in given:
+                raise MemoryStoreError(f"{name!r} is missing.")
+            if not isinstance(given[name], kinds) or (kinds != (bool,) and isinstance(given[name], bool)):
+                raise MemoryStoreError(f"{name!r} must be {_WORDS[kinds]}, not {given[name]!r:.40}.")
+        return cls(**{name: given[name] for name in _KINDS})
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "text": (str,),
+    "agent": (str,),
+    "team": (str,),
+    "shared": (bool,),
+    "time": (int, float),
+    "metadata": (dict,),
+}
+_WORDS: dict[tuple[type, ...], str] = {
+    (str,): "a string",
+    (bool,): "true or false",
+    (int, float): "a number",
+    (dict,): "an object",
+}
+
 
 @dataclass(frozen=True, slots=True)
-class Viewer:
-    """An agent of a team, which sees its own memories and those that its team shares."""
+class Scope:
+    """The memories that an agent of a team sees: its own, and those that its team shares."""
 
     agent: str
     team: str
@@ -44,7 +77,7 @@ class Viewer:
         return names.key(self.team), names.key(self.agent)
 
     def sees(self, memory: Memory) -> bool:
-        """Return True if this agent may read `memory`, and forget it."""
+        """Return True if the agent may read `memory`, and forget it."""
         team, agent = self.keys
         return names.key(memory.team) == team and (memory.shared or names.key(memory.agent) == agent)
 
@@ -68,20 +101,20 @@ class MemoryBackend(Protocol):
         such a text.
         """
 
-    def search(self, query: str, viewer: Viewer, limit: int) -> builtins.list[Memory]:
-        """Return at most `limit` memories that `viewer` sees and that fit `query` best, best first.
+    def search(self, query: str, scope: Scope, limit: int) -> builtins.list[Memory]:
+        """Return at most `limit` memories that `scope` sees and that fit `query` best, best first.
 
         query: any text that is not empty. limit: at least 0.
         """
 
-    def list(self, viewer: Viewer, limit: int | None) -> builtins.list[Memory]:
-        """Return the memories that `viewer` sees, newest first; at most `limit`, or all if it is None."""
+    def list(self, scope: Scope, limit: int | None) -> builtins.list[Memory]:
+        """Return the memories that `scope` sees, newest first; at most `limit`, or all if it is None."""
 
     def everything(self) -> builtins.list[Memory]:
         """Return the memories of all agents of all teams, oldest first."""
 
-    def delete(self, id: str, viewer: Viewer) -> bool:
-        """Delete the memory with this id; return False if `viewer` sees none."""
+    def delete(self, id: str, scope: Scope) -> bool:
+        """Delete the memory with this id; return False if `scope` sees none."""
 
     def close(self) -> None:
         """Release what the backend holds. Closing twice does no harm."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from relay.errors import MemoryStoreError
 from relay.home import make_directories
-from relay.memory.backend import IdTaken, Memory, Viewer
+from relay.memory.backend import IdTaken, Memory, Scope
 from relay.storage.files import make_private
 from relay.storage.sqlite import Database, Schema, Writer, WrongVersion
 
@@ -88,7 +88,7 @@ class EmbeddedBackend:
     def add(self, memory: Memory) -> Memory:
         return self._writer.call(lambda db: _add(db, memory))
 
-    def search(self, query: str, viewer: Viewer, limit: int) -> builtins.list[Memory]:
+    def search(self, query: str, scope: Scope, limit: int) -> builtins.list[Memory]:
         """Return the memories with a word of `query` or a form of one, best first (bm25, newest).
 
         If no word finds anything, the query is searched as it is written (an emoji, a piece of a word, a
@@ -100,21 +100,21 @@ class EmbeddedBackend:
                 f"SELECT {_FIELDS} FROM memory_text JOIN memory ON memory.number = memory_text.rowid"
                 f" WHERE memory_text MATCH ?3 AND {_SEEN}"
                 " ORDER BY bm25(memory_text), memory.time DESC, memory.number DESC LIMIT ?4",
-                *viewer.keys,
+                *scope.keys,
                 expression,
                 limit,
             )
         return found or self._select(
             f"SELECT {_FIELDS} FROM memory WHERE instr(lower(text), lower(?3)) AND {_SEEN}"
             " ORDER BY time DESC, number DESC LIMIT ?4",
-            *viewer.keys,
+            *scope.keys,
             query,
             limit,
         )
 
-    def list(self, viewer: Viewer, limit: int | None) -> builtins.list[Memory]:
+    def list(self, scope: Scope, limit: int | None) -> builtins.list[Memory]:
         newest = f"SELECT {_FIELDS} FROM memory WHERE {_SEEN} ORDER BY time DESC, number DESC LIMIT ?3"
-        return self._select(newest, *viewer.keys, -1 if limit is None else limit)
+        return self._select(newest, *scope.keys, -1 if limit is None else limit)
 
     def everything(self) -> builtins.list[Memory]:
         return self._select(f"SELECT {_FIELDS} FROM memory ORDER BY time, number")
@@ -122,9 +122,9 @@ class EmbeddedBackend:
     def _select(self, query: str, *values: object) -> builtins.list[Memory]:
         return [_memory(row) for row in self._writer.call(lambda db: db.rows(query, *values))]
 
-    def delete(self, id: str, viewer: Viewer) -> bool:
+    def delete(self, id: str, scope: Scope) -> bool:
         mine = f"DELETE FROM memory WHERE id = ?3 AND {_SEEN}"
-        return self._writer.call(lambda db: db.write(mine, *viewer.keys, id)) > 0
+        return self._writer.call(lambda db: db.write(mine, *scope.keys, id)) > 0
 
     def close(self) -> None:
         """Close the file. Later calls raise; closing twice does no harm."""
@@ -132,7 +132,7 @@ class EmbeddedBackend:
 
 
 def _add(database: Database, memory: Memory) -> Memory:
-    who = Viewer(memory.agent, memory.team).keys
+    who = Scope(memory.agent, memory.team).keys
     with database.transaction() as db:
         query = f"SELECT {_FIELDS} FROM memory WHERE text = ?3 AND {_SEEN} ORDER BY shared DESC"
         if row := db.execute(query, (*who, memory.text)).fetchone():

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.errors import MemoryStoreError
-from relay.memory.backend import IdTaken, Memory, MemoryBackend, Viewer
+from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
 
 MAX_TEXT = 64 * 1024
 """Bytes of UTF-8 in one memory with its metadata as JSON; a larger one is refused, never cut."""
@@ -37,12 +37,12 @@ class MemoryStore:
         self, backend: MemoryBackend, team: str, agent: str, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._backend = backend
-        self._viewer = Viewer(agent, team)
+        self._scope = Scope(agent, team)
         self._clock = clock
 
     def check(self) -> None:
         """Raise MemoryStoreError if the backend cannot be used."""
-        self._backend.list(self._viewer, 1)
+        self._backend.list(self._scope, 1)
 
     def save(self, text: str, *, shared: bool = False, metadata: Mapping[str, Any] | None = None) -> Memory:
         """Remember `text`, for this agent or, if `shared`, for its whole team; return the memory.
@@ -51,7 +51,7 @@ class MemoryStore:
         if it is the agent's own and `shared` is given, it becomes the team's.
         metadata: what JSON can hold.
         """
-        agent, team = self._viewer.agent, self._viewer.team
+        agent, team = self._scope.agent, self._scope.team
         return self.add(Memory("", text, agent, team, shared, self._clock(), metadata or {}))
 
     def add(self, memory: Memory) -> Memory:
@@ -70,11 +70,11 @@ class MemoryStore:
         Any text is a valid query. An empty one finds nothing.
         """
         query = storable(query)
-        return self._backend.search(query, self._viewer, limit) if query and limit > 0 else []
+        return self._backend.search(query, self._scope, limit) if query and limit > 0 else []
 
     def list(self, limit: int | None = 20) -> builtins.list[Memory]:
         """Return the newest memories, newest first; at most `limit`, or all if it is None."""
-        return [] if limit is not None and limit <= 0 else self._backend.list(self._viewer, limit)
+        return [] if limit is not None and limit <= 0 else self._backend.list(self._scope, limit)
 
     def forget(self, id: str) -> bool:
         """Delete the memory `id` (in any case, or its beginning); return False if the agent sees none such.
@@ -82,7 +82,7 @@ class MemoryStore:
         Raise MemoryStoreError if several ids begin so.
         """
         id = storable(id).lower()
-        if self._backend.delete(id, self._viewer):
+        if self._backend.delete(id, self._scope):
             return True
         if len(id) < SHORTEST_PREFIX:
             return False
@@ -90,7 +90,7 @@ class MemoryStore:
         if len(found) > 1:
             several = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
             raise MemoryStoreError(f"'{id}' begins several ids: {several}. Give the whole id.")
-        return bool(found) and self._backend.delete(found[0], self._viewer)
+        return bool(found) and self._backend.delete(found[0], self._scope)
 
     def close(self) -> None:
         """Release the backend. Closing twice does no harm."""

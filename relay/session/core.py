@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from relay.errors import RelayError
 from relay.eventbus import EventBus
 from relay.lifecycle import Identity
 from relay.memory.store import MemoryStore
@@ -49,7 +50,7 @@ class Core:
     redactor: Redactor
     progress: Progress
     agent: Agent
-    memory: MemoryStore
+    memory: MemoryStore | RelayError
 
     @property
     def supervision(self) -> Supervision:

@@ -109,7 +109,7 @@ def _handler_runner(core: Core) -> HandlerRunner:
         env=dict(started.env),
         task=started.options.task or None,
         bus=core.bus,
-        memory=MemoryService(_memory(core), setup.memory),
+        memory=MemoryService(_memory(core), None if isinstance(setup.memory, RelayError) else setup.memory),
         history=history,
     )
     runner = Runner(setup.registry, core.bus, timeout=setup.settings.handler_seconds)

@@ -6,8 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from relay.hooks.config import MemoryConfig
     from relay.hooks.registry import Registry
+    from relay.memory.config import MemoryConfig
 
 
 class Options:

@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 from relay.agents import hook_setup
 from relay.control.operations import operations
+from relay.errors import RelayError
 from relay.eventbus import EventBus, handles
 from relay.features.requests import Requests
+from relay.home import Home
 from relay.hooks import events
 from relay.lifecycle import (
     Follower,
@@ -30,7 +32,7 @@ from relay.lifecycle import (
     SessionSettling,
     WhatFollows,
 )
-from relay.memory.embedded import EmbeddedBackend
+from relay.memory.opening import open_backend
 from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
@@ -247,5 +249,15 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     continuations = Continuations(bus, journal, turn, state, setup.settings.continuations)
     progress = Progress(started.home.state / "sessions" / f"{started.id}.jsonl", resumed=started.resumed)
     agent = Agent(reader, terminal, status, turn, view, state, continuations)
-    memory = MemoryStore(EmbeddedBackend(started.home.memory), session.team, session.name)
+    memory = _memory(setup, started.home, session)
     return Core(bus, tasks, started, setup, session, journal, redactor, progress, agent, memory)
+
+
+def _memory(setup: Setup, home: Home, session: Identity) -> MemoryStore | RelayError:
+    """Return the store of the agent's memories, or the error for which there is none."""
+    if isinstance(setup.memory, RelayError):
+        return setup.memory
+    try:
+        return MemoryStore(open_backend(setup.memory, home), session.team, session.name)
+    except RelayError as error:
+        return error

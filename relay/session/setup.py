@@ -11,13 +11,14 @@ from relay.agents import catalog
 from relay.agents.prices import Prices
 from relay.agents.profile import Profile
 from relay.directives.grammar import PREFIX
-from relay.errors import RelayError
+from relay.errors import ConfigError, RelayError
 from relay.features import onboarding
 from relay.home import Home
 from relay.hooks import config_file
-from relay.hooks.config import MemoryConfig
 from relay.hooks.registry import Registry
 from relay.hooks.trust import Trust
+from relay.memory import config as memory_config
+from relay.memory.config import MemoryConfig
 from relay.rules.rule_book import RuleBook
 from relay.session.options import Options
 from relay.settings import Settings
@@ -30,6 +31,7 @@ RULE_NOTICES = 3
 class Setup:
     """The configuration of a session, as read from files.
 
+    memory:   the settings of memory, or the mistake in them, with which nothing may be saved anywhere.
     config:   the relay.config.py in use; None without one.
     channels: the channels to join.
     notices:  what could not be used, and why, one line each.
@@ -40,7 +42,7 @@ class Setup:
     profile: Profile
     registry: Registry
     rules: RuleBook
-    memory: MemoryConfig
+    memory: MemoryConfig | ConfigError
     config: config_file.ConfigFile | None
     channels: tuple[str, ...]
     onboarding: str
@@ -89,7 +91,7 @@ class Setup:
             profile = replace(profile, inject="never")
         registry = Registry()
         builtin.install(registry)
-        memory = options.memory
+        memory: MemoryConfig | ConfigError | None = options.memory
         config = None
         channels = settings.channels
         try:
@@ -106,6 +108,9 @@ class Setup:
             notices.append(f"{error} The session runs without it.")
         if options.registry is not None:
             registry.include(options.registry)
+        if memory is None:
+            memory, untaken = memory_config.load(home, directory, Trust(home).covers_file)
+            notices += untaken
         rules = RuleBook.load(home, directory, [Path(path) for path in options.rules])
         notices += map(str, rules.warnings[:RULE_NOTICES])
         if (more := len(rules.warnings) - RULE_NOTICES) > 0:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import _socket
 import os
 import select
-import struct
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,21 +145,6 @@ class JsonChannel:
         if self.fd >= 0:
             self.close()
             self.on_gone()
-
-
-def peer(fd: int) -> tuple[int, int]:
-    """Return the process id of the other side, 0 if unknown, and its user's id."""
-    own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(fd))
-    try:
-        if bool(sys.platform == "linux"):
-            size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
-            pid, uid, _ = struct.unpack("3i", own.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, size))
-            return pid, uid
-        local_peercred, local_peerpid, sol_local = 1, 2, 0  # <sys/un.h>: struct xucred: version, uid, ...
-        credentials = own.getsockopt(sol_local, local_peercred, 8)
-        return own.getsockopt(sol_local, local_peerpid), struct.unpack("2I", credentials)[1]
-    finally:
-        own.close()
 
 
 def _nothing() -> None:

@@ -11,7 +11,8 @@ import _socket
 import os
 import select
 
-from relay.shim.channel import JsonChannel, peer
+from relay.peer import peer
+from relay.shim.channel import JsonChannel
 from relay.shim.lend import Lent
 from relay.shim.terminals import TerminalClient
 

@@ -21,7 +21,8 @@ from relay import names, settings
 from relay.errors import ConfigError, ConfigMistakes, InvalidName
 from relay.home import Home
 from relay.hooks.trust import Trust, digest
-from relay.settings import FILE, FLEET_TABLES
+from relay.memory.config import MemoryConfig
+from relay.settings import FILE, TABLES
 from relay.storage.files import open_regular
 from relay.supervision import schema
 from relay.supervision.agent_values import LARGEST
@@ -116,8 +117,12 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
 
 
 def _check_settings(top: Spot, values: Mapping[str, Any]) -> None:
+    try:
+        MemoryConfig.from_mapping(values.get("memory", {}))
+    except ConfigError as error:
+        top.at("memory").wrong(str(error))
     for name, value in values.items():
-        if name not in FLEET_TABLES and (wrong := settings.mistake(name, value)):
+        if name not in TABLES and (wrong := settings.mistake(name, value)):
             belongs = "" if name in schema.SETTINGS else schema.elsewhere(name)
             top.at(name).wrong(f"{name} is not a setting. {belongs}" if belongs else wrong)
 

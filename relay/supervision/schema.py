@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import get_args
 
 from relay import names
-from relay.settings import FLEET_TABLES, Settings
+from relay.settings import TABLES, Settings
 from relay.supervision.agent_tables import DEPENDS_ON, SCHEDULE, WORKTREE, action, as_toml, keys_of
 from relay.supervision.agent_values import (
     CHANNEL,
@@ -133,4 +133,4 @@ def elsewhere(name: str) -> str:
         return "It belongs below [defaults] or [agents.NAME]."
     if name in SETTINGS:
         return "It is a setting, and belongs above the first table."
-    return "" if name not in FLEET_TABLES else "Write it as a table of its own, not within another."
+    return "" if name not in TABLES else "Write it as a table of its own, not within another."

@@ -2,8 +2,8 @@ import pytest
 
 from hooks.house import House, texts
 from relay.builtin.memory import CLOSING_PROMPT
-from relay.hooks.config import MemoryConfig
 from relay.hooks.events import SessionEnd
+from relay.memory.config import MemoryConfig
 
 
 def test_relay_sends_and_says_nothing_when_all_is_well(house: House):

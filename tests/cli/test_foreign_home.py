@@ -16,6 +16,7 @@ import pytest
 from relay.control import sessions
 from relay.errors import HomeError
 from relay.home import Home
+from relay.peer import connect
 from support import Relay
 
 SOMEBODY = 65534
@@ -154,6 +155,6 @@ def test_who_listens_is_looked_at_by_any_user(home: Path, monkeypatch: pytest.Mo
         listener.listen()
         monkeypatch.setattr(os, "getuid", lambda: SOMEBODY)
         with pytest.raises(HomeError, match="another user listens"):
-            sessions.connect(channel, found.run / "socket")
+            connect(channel, found.run / "socket")
     with pytest.raises(HomeError, match="belongs to another user"):
         sessions.live(found)

@@ -31,7 +31,7 @@ def test_save_search_list_and_forget(relay: Relay) -> None:
 
 def test_json_shapes(relay: Relay) -> None:
     memory = saved(relay, "--shared", "deploys need two reviews")
-    assert set(memory) == {"id", "text", "agent", "team", "shared", "time"}
+    assert set(memory) == {"id", "text", "agent", "team", "shared", "time", "metadata"}
     assert (memory["agent"], memory["team"], memory["shared"]) == ("you", "default", True)
     assert json.loads(relay("memory", "search", "--json", "review").stdout) == [memory]
     assert json.loads(relay("memory", "list", "--json").stdout) == [memory]

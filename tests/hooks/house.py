@@ -12,13 +12,13 @@ from relay.directives.directive import Directive
 from relay.errors import UnknownRecipient
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks.commands import HandlerPrinted, HandlerProblem, ListMembers, Member, Problem, SendMessage
-from relay.hooks.config import MemoryConfig
 from relay.hooks.context import Context, History, MemoryService
 from relay.hooks.events import HandlerEvent
 from relay.hooks.registry import Registry
 from relay.hooks.result import HookResult
 from relay.hooks.runner import DirectiveOutcome, Runner
 from relay.injection.events import Inject
+from relay.memory.config import MemoryConfig
 from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 from relay.message import Message, State

@@ -8,7 +8,7 @@ import pytest
 import relay
 from hooks.house import House, texts
 from relay.errors import ConfigError, UsageError
-from relay.hooks.config import MemoryConfig
+from relay.memory.config import MemoryConfig
 from relay.session import launch
 from relay.session.options import Options
 

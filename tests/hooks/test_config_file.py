@@ -8,11 +8,11 @@ import pytest
 from hooks.house import House, texts
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.hooks.config import MemoryConfig
 from relay.hooks.config_file import Choice, Loaded, changed, choose, find, read
 from relay.hooks.config_file import load as load_file
 from relay.hooks.events import SessionStart
 from relay.hooks.trust import Trust
+from relay.memory.config import MemoryConfig
 
 GOOD = """
 from relay import on, pattern
@@ -167,7 +167,7 @@ config = RelayConfig(
 )
 """,
     )
-    assert loaded.memory == MemoryConfig("embedded", auto_save=False, prompt_on_end=True)
+    assert loaded.memory == MemoryConfig("embedded", prompt_on_end=True)
     assert loaded.channels == ("#ops", "dev")
     assert texts(house.say("@deploy:x y")[0].results) == ["plain x"]
     assert texts(house.say("@status:x")[0].results) == ["status"]
@@ -272,20 +272,45 @@ def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tm
             "there is no built-in handler for 'nope'",
         ),
         (
-            RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'mem0'})\n",
+            RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'memO'})\n",
             2,
-            "there is no memory backend 'mem0'; there is 'embedded'",
+            "there is no backend 'memO'. Did you mean mem0? The backends are embedded, mem0, qdrant, custom.",
         ),
         (
             RELAY_CONFIG + "config = RelayConfig(memory={'backnd': 'x'})\n",
             2,
-            "memory has no setting 'backnd'; the settings are backend, auto_save, prompt_on_end",
+            "memory has no setting 'backnd'. Did you mean backend? The settings are backend, config, ",
         ),
         (RELAY_CONFIG + "config = RelayConfig(memory=True)\n", 2, "memory must be a dict"),
         (
-            RELAY_CONFIG + "config = RelayConfig(memory={'autoSave': True})\n",
+            RELAY_CONFIG + "config = RelayConfig(memory={'config': {'url': 'http://localhost'}})\n",
             2,
-            "cannot save by itself",
+            "the embedded backend has no settings",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'custom'})\n",
+            2,
+            "the backend 'custom' needs a factory",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'custom', 'factory': 'package'})\n",
+            2,
+            "factory is 'package.module:name', not 'package'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'mem0', 'factory': dict})\n",
+            2,
+            "factory belongs to the backend 'custom'",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'timeout': 0})\n",
+            2,
+            "timeout is a number of seconds up to 600, not 0",
+        ),
+        (
+            RELAY_CONFIG + "config = RelayConfig(memory={'autoSave': True, 'auto_save': False})\n",
+            2,
+            "auto_save is given twice",
         ),
         (
             RELAY_CONFIG + "config = RelayConfig(memory={'promptOnEnd': 'yes'})\n",

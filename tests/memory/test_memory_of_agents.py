@@ -81,13 +81,12 @@ def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Rela
 
 
 def test_a_store_that_another_process_holds_delays_its_user_and_nothing_else(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
     other = sqlite3.connect(relay.home / "state" / "memory.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     alice.say("@memory:save The mat hides a key\n@memory:list")
     wait_until(lambda: alice.events("directive"))
-    assert [row["name"] for row in ps(relay)] == ["Alice"], "its session answers meanwhile"
-    bob = Puppet(relay, "Bob").wrap()
+    assert [row["name"] for row in ps(relay)] == ["Alice", "Bob"], "its session answers meanwhile"
     bob.say("@relay:Alice the session goes on")
     alice.hears("the session goes on")
     assert "Saved to memory" not in alice.heard

@@ -1,0 +1,153 @@
+"""The settings of memory: which backend keeps the memories, and what a session does with it.
+
+They come from relay.config.py (`RelayConfig(memory=...)`) or from the table [memory] of relay.toml; the first
+one that is given counts, alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.names import did_you_mean
+from relay.settings import FILE, find, read
+from relay.toml_lines import TomlLines
+
+TABLE = "memory"
+"""The table of relay.toml."""
+
+BACKENDS = ("embedded", "mem0", "qdrant", "custom")
+
+DEFAULT_TIMEOUT = 10.0
+MAX_TIMEOUT = 600.0
+
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """The settings of memory in a session.
+
+    backend:       the store: `embedded` (SQLite in relay's own home), `mem0`, `qdrant` or `custom`.
+    config:        the backend's own settings; `embedded` has none.
+    factory:       of `custom`: makes the backend of `config`: a class, a function or "package.module:name".
+    timeout:       seconds that the backend may take to answer; `embedded` never needs them.
+    auto_save:     when a session ends, save the agent's last answer. False: the agent decides what is saved.
+    prompt_on_end: ask the agent, when the session ends, to save what it has learned.
+    folder:        where a module that `factory` names is looked for first; set by the file it stands in.
+    """
+
+    backend: str = "embedded"
+    config: Mapping[str, Any] = field(default_factory=dict)
+    factory: Callable[[Mapping[str, Any]], Any] | str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    auto_save: bool = False
+    prompt_on_end: bool = False
+    folder: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            hint = did_you_mean(str(self.backend), BACKENDS)
+            raise ConfigError(
+                f"memory: there is no backend {self.backend!r}. {hint}The backends are {', '.join(BACKENDS)}."
+            )
+        for name in ("auto_save", "prompt_on_end"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"memory: {name} is {getattr(self, name)!r}; use True or False.")
+        number = isinstance(self.timeout, int | float) and not isinstance(self.timeout, bool)
+        if not number or not 0 < self.timeout <= MAX_TIMEOUT:
+            raise ConfigError(
+                f"memory: timeout is a number of seconds up to {MAX_TIMEOUT:g}, not {self.timeout!r}."
+            )
+        if not isinstance(self.config, Mapping):
+            raise ConfigError(
+                f"memory: config must be a dict of the backend's settings, not {self.config!r}."
+            )
+        if self.backend == "embedded" and self.config:
+            raise ConfigError(
+                "memory: the embedded backend has no settings. Leave config out, or name another backend."
+            )
+        self._check_factory()
+
+    def _check_factory(self) -> None:
+        if self.backend != "custom":
+            if self.factory is not None:
+                raise ConfigError(
+                    f"memory: factory belongs to the backend 'custom', not to {self.backend!r}."
+                )
+        elif self.factory is None:
+            raise ConfigError(
+                "memory: the backend 'custom' needs a factory: a class, a function, or 'package.module:name'."
+            )
+        elif isinstance(self.factory, str):
+            if not _REFERENCE.fullmatch(self.factory):
+                raise ConfigError(f"memory: factory is 'package.module:name', not {self.factory!r}.")
+        elif not callable(self.factory):
+            raise ConfigError(
+                f"memory: factory is a class, a function or 'package.module:name', not {self.factory!r}."
+            )
+
+    @classmethod
+    def from_mapping(cls, given: object, folder: str = "") -> MemoryConfig:
+        """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for others."""
+        if isinstance(given, MemoryConfig):
+            return given
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"memory must be a dict such as {{'backend': 'embedded'}}, not {given!r}.")
+        known = [each.name for each in fields(cls) if each.name != "folder"]
+        settings: dict[str, Any] = {"folder": folder}
+        for key, value in given.items():
+            name = snake_case(str(key))
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise ConfigError(
+                    f"memory has no setting {key!r}. {hint}The settings are {', '.join(known)}."
+                )
+            if name in settings and name != "folder":
+                raise ConfigError(f"memory: {name} is given twice.")
+            settings[name] = value
+        return cls(**settings)
+
+
+def snake_case(name: str) -> str:
+    """Return `promptOnEnd` as `prompt_on_end`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def load(
+    home: Home, directory: Path, trusted: Callable[[Path], bool]
+) -> tuple[MemoryConfig | ConfigError | None, list[str]]:
+    """Return the settings of relay.toml, the project's or the user's own, and notices about those not taken.
+
+    None: no file that counts has the table.  A ConfigError: one has it, and it has a mistake, so that nothing
+    may be saved elsewhere; it is in the notices, too.
+    trusted: returns True if the user trusts a project's file as it is: a backend may be anybody's server.
+    """
+    own = home.config / FILE
+    notices: list[str] = []
+    for path in dict.fromkeys((find(directory), own)):
+        if path is None or not path.is_file():
+            continue
+        try:
+            values, text = read(path)
+        except ConfigError:
+            continue  # the settings say so
+        if TABLE not in values:
+            continue
+        if path != own and not trusted(path):
+            notices.append(
+                f"{path}: [{TABLE}] not taken, since the file is not trusted; "
+                f"read it, then `relay trust {path}`."
+            )
+            continue
+        try:
+            return MemoryConfig.from_mapping(values[TABLE], str(path.parent)), notices
+        except ConfigError as error:
+            mistake = ConfigError(str(error), path, TomlLines(text).of((TABLE,)))
+            return mistake, [*notices, f"{mistake} The agent runs on without memory."]
+    return None, notices

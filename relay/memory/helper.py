@@ -1,0 +1,214 @@
+"""The process of a memory backend: `python -P -m relay.memory.helper`, with a HelperSpec on standard input.
+
+It opens the backend, reports {"ready": true} or {"error": ...} on standard output, and answers one call
+after another, on one thread, for a local store allows no more.  A call that takes too long ends the process,
+as nothing else stops a library; the next call starts another one.  It ends as well when nobody has been
+connected for IDLE_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import fcntl
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from relay.errors import MemoryStoreError
+from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
+from relay.memory.calls import failure, perform
+from relay.memory.in_process import made
+from relay.memory.remote import HelperSpec
+
+IDLE_SECONDS = 30.0
+
+MAX_REQUEST = 1 << 20
+"""Bytes of one request; a memory has at most 64 KB, which JSON makes longer."""
+
+WHOLE_FACTOR = 10
+"""How many times as long as others a call may take that returns all memories."""
+
+_HARD_SECONDS = 2.0
+"""Seconds after which a process ends whose interpreter is held by the library, so that it cannot say why."""
+
+_PREDECESSOR_SECONDS = 30.0
+"""Seconds for which a helper that is closing its store is waited for."""
+
+
+class Helper:
+    """Serves `backend` to whoever connects to `spec.socket`."""
+
+    def __init__(self, spec: HelperSpec, backend: MemoryBackend) -> None:
+        self._spec = spec
+        self._backend = backend
+        self._idle = asyncio.Event()
+        self._callers = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def serve(self, report: int) -> None:
+        """Answer until nobody needs it. report: a descriptor that is told once it listens, and closed."""
+        path = self._spec.socket
+        self._unlink()  # of a helper that was killed
+        server = await asyncio.start_unix_server(self._answer, path, limit=MAX_REQUEST)
+        _report(report, {"ready": True})
+        self._rest()
+        await self._idle.wait()
+        self._unlink()
+        server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._callers += 1
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(self._result(line, writer)).encode() + b"\n")
+                await writer.drain()
+        except (OSError, ValueError):
+            pass  # it went away, or sent more than a request may have
+        finally:
+            writer.close()
+            self._callers -= 1
+            if self._callers == 0:
+                self._rest()
+
+    def _unlink(self) -> None:
+        Path(self._spec.socket).unlink(missing_ok=True)
+
+    def _rest(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._idle.set)
+
+    def _result(self, line: bytes, writer: asyncio.StreamWriter) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            method, arguments = request["method"], _decoded(request["method"], request["arguments"])
+        except (ValueError, KeyError, TypeError, MemoryStoreError) as error:
+            return {"error": f"this is not a request: {error}."}
+        factor = WHOLE_FACTOR if method == "everything" or (method == "list" and arguments[1] is None) else 1
+        try:
+            with _limited(self._spec, self._spec.timeout * factor, writer):
+                value = perform(self._backend, self._spec.backend, method, *arguments)
+        except MemoryStoreError as error:
+            return {"error": str(error), "taken": isinstance(error, IdTaken)}
+        return {"value": _encoded(value)}
+
+
+@contextmanager
+def _limited(spec: HelperSpec, seconds: float, writer: asyncio.StreamWriter) -> Iterator[None]:
+    """End the process if the block takes longer than that, and tell the caller why."""
+    descriptor = writer.get_extra_info("socket").fileno()
+
+    def give_up() -> None:
+        text = (
+            f"the memory backend {spec.backend} did not answer within {seconds:g} s; the next call starts "
+            "it anew. Look at its server, or give it more time (timeout in the settings of memory)."
+        )
+        print(f"{time.strftime('%F %T')} {text}", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback()
+        os.write(descriptor, json.dumps({"error": text}).encode() + b"\n")
+        os._exit(75)  # EX_TEMPFAIL (sysexits.h)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    faulthandler.dump_traceback_later(seconds + _HARD_SECONDS, exit=True)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _decoded(method: str, arguments: list[Any]) -> list[Any]:
+    match method, arguments:
+        case "add", [memory]:
+            return [Memory.from_json(memory)]
+        case "search", [str(), scope, int()]:
+            return [arguments[0], Scope(**scope), arguments[2]]
+        case "list", [scope, int() | None]:
+            return [Scope(**scope), arguments[1]]
+        case "everything", []:
+            return []
+        case "delete", [str(), scope]:
+            return [arguments[0], Scope(**scope)]
+    raise ValueError(f"{method!r} with {len(arguments)} arguments")
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    return asdict(value) if isinstance(value, Memory) else [asdict(each) for each in value]
+
+
+def opened(spec: HelperSpec) -> MemoryBackend:
+    """Return the backend of `spec`. Raise MemoryStoreError if it cannot be opened."""
+    data = Path(spec.data)
+    match spec.backend:
+        case "custom":
+            return made(_factory(spec), spec.config)
+    raise MemoryStoreError(f"there is no memory backend {spec.backend!r} at {data}.")
+
+
+def _factory(spec: HelperSpec) -> Any:
+    """Return what "package.module:name" stands for. Raise MemoryStoreError if there is no such thing."""
+    module, _, name = spec.factory.partition(":")
+    if spec.folder and spec.folder not in sys.path:
+        sys.path.append(spec.folder)  # last: a project's queue.py must not stand in for the standard one
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise MemoryStoreError(
+            f"memory: there is no {spec.factory!r}: {error}. Put the module beside the file that names it, "
+            f"or install it where relay runs ({sys.executable})."
+        ) from None
+    except Exception as error:
+        raise MemoryStoreError(failure(spec.factory, error)) from error
+    return found
+
+
+def _report(descriptor: int, said: dict[str, Any]) -> None:
+    os.write(descriptor, json.dumps(said).encode() + b"\n")
+    os.close(descriptor)
+
+
+def main() -> None:
+    spec = HelperSpec(**json.loads(sys.stdin.buffer.read()))
+    if os.fork():
+        os._exit(0)  # it is no child of the session's, which would have to bury it
+    report = os.dup(1)
+    os.dup2(2, 1)  # what a library prints is not for the session
+    os.set_inheritable(report, False)
+    os.chdir(spec.folder or spec.data)  # where relative paths begin
+    owner = os.open(f"{spec.socket}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    faulthandler.enable()
+    deadline = threading.Timer(_PREDECESSOR_SECONDS, os._exit, (75,))
+    deadline.start()
+    fcntl.flock(owner, fcntl.LOCK_EX)  # one owner at a time: the last one may be closing its store
+    deadline.cancel()
+    try:
+        backend = opened(spec)
+    except MemoryStoreError as error:
+        _report(report, {"error": str(error)})
+        return
+    except Exception as error:  # noqa: BLE001 (a library: anything may come)
+        _report(report, {"error": failure(spec.backend, error)})
+        return
+    try:
+        asyncio.run(Helper(spec, backend).serve(report))
+    finally:
+        backend.close()
+
+
+if __name__ == "__main__":
+    main()

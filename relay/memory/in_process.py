@@ -1,0 +1,117 @@
+"""A custom backend in the session's own process: on a thread of its own, which nobody waits for long."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any
+
+from relay.errors import MemoryStoreError, RelayError
+from relay.memory.backend import MemoryBackend
+from relay.memory.calls import DistantBackend, failure, perform
+
+WHAT = "custom"
+
+
+class InProcessBackend(DistantBackend):
+    """The backend that `factory(config)` makes; it is made with the first call.
+
+    timeout: seconds that a call may take, after which it is given up: its thread cannot be stopped, and calls
+    are refused until it comes back.
+    """
+
+    def __init__(
+        self, factory: Callable[[Mapping[str, Any]], MemoryBackend], config: Mapping[str, Any], timeout: float
+    ) -> None:
+        self._factory = factory
+        self._config = config
+        self._timeout = timeout
+        self._backend: MemoryBackend | None = None  # of the thread alone
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], str, tuple[object, ...]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._running: tuple[str, float] | None = None  # the call that runs, and when it began
+        self._closed = False
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        future: Future[Any] = Future()
+        with self._lock:  # so that no job follows the end
+            if self._closed:
+                raise MemoryStoreError("the memory backend was closed.")
+            if (name := self._overdue()) is not None:
+                raise MemoryStoreError(
+                    f"the memory backend {WHAT} has not come back from {name} yet. "
+                    "Try again later, or restart the session."
+                )
+            self._start()
+            self._jobs.put((future, method, arguments))
+        if not wait([future], self._timeout).done:
+            future.cancel()  # if it has not begun, it never will
+            raise MemoryStoreError(
+                f"the memory backend {WHAT} did not answer within {self._timeout:g} s. "
+                "Look at what it waits for, or give it more time (timeout in the settings of memory)."
+            )
+        return future.result()
+
+    def _overdue(self) -> str | None:
+        """Return the method whose call has taken longer than it may, and still runs."""
+        running = self._running
+        return running[0] if running is not None and time.monotonic() - running[1] > self._timeout else None
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._thread is not None:
+                self._jobs.put(None)
+                self._thread.join(self._timeout if self._overdue() is None else 0)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="relay-memory", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, method, arguments = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            self._running = method, time.monotonic()
+            try:
+                future.set_result(perform(self._opened(), WHAT, method, *arguments))
+            except MemoryStoreError as error:
+                future.set_exception(error)
+            self._running = None
+        if self._backend is not None:
+            try:
+                self._backend.close()
+            except Exception:  # noqa: BLE001, S110 (the user's code; nobody is left who could be told)
+                pass
+
+    def _opened(self) -> MemoryBackend:
+        """Return the backend. Raise MemoryStoreError if it cannot be made; the next call tries again."""
+        if self._backend is None:
+            self._backend = made(self._factory, self._config)
+        return self._backend
+
+
+def made(factory: Callable[[Mapping[str, Any]], Any], config: Mapping[str, Any]) -> MemoryBackend:
+    """Return `factory(config)`. Raise MemoryStoreError if that fails or is no backend."""
+    try:
+        backend = factory(config)
+    except RelayError as error:
+        raise MemoryStoreError(str(error)) from error
+    except Exception as error:
+        raise MemoryStoreError(failure(WHAT, error)) from error
+    methods = ("add", "search", "list", "everything", "delete", "close")
+    if missing := [name for name in methods if not callable(getattr(backend, name, None))]:
+        raise MemoryStoreError(
+            f"what the factory of memory returned ({type(backend).__name__}) has no {', '.join(missing)}; "
+            "see relay.memory.backend.MemoryBackend."
+        )
+    checked: MemoryBackend = backend
+    return checked

@@ -1,0 +1,228 @@
+"""A backend in a helper process (relay.memory.helper), which all sessions of a home share.
+
+    MemoryStore ─→ RemoteBackend ─ JSON lines over a Unix socket ─→ helper ─→ mem0, Qdrant, your own
+
+The first call that finds no helper starts one.  The next call replaces a helper that died; what that had
+acknowledged is there, and what it had not is asked for again, which does no harm (`MemoryBackend.add`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from typing import IO, Any, cast
+
+from relay.errors import HomeError, MemoryStoreError
+from relay.home import Home, check_socket_path, make_directories
+from relay.memory.backend import IdTaken, Memory, Scope
+from relay.memory.calls import DistantBackend
+from relay.memory.config import MemoryConfig
+from relay.peer import connect
+from relay.storage.locks import locked
+
+PROTOCOL = 1
+"""Counts the changes of what a helper and its callers say to each other."""
+
+START_SECONDS = 60.0
+"""Seconds that a helper may take to load its libraries and open its store, besides the backend's timeout."""
+
+BUSY_FACTOR = 3
+"""How many times the backend's timeout a call may wait: the calls of other sessions come first."""
+
+_TRIES = 3
+"""Helpers that a call may lose: one that ends as nobody needs it, one that is killed, and one more."""
+
+_LARGE_LOG = 1 << 20
+"""Bytes after which the helpers' log is begun anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class HelperSpec:
+    """The orders of a helper, as its caller writes them.
+
+    data:   the folder in which the backend may keep its files.
+    folder: where the module of `factory` is looked for, besides Python's own path.
+    timeout: seconds for one call.
+    """
+
+    backend: str
+    config: dict[str, Any]
+    factory: str
+    folder: str
+    data: str
+    socket: str
+    timeout: float
+
+
+class RemoteBackend(DistantBackend):
+    """The backend that `config` names, in a helper process of `home`."""
+
+    def __init__(self, config: MemoryConfig, home: Home) -> None:
+        self._what = config.backend
+        self._timeout = config.timeout
+        factory = config.factory if isinstance(config.factory, str) else ""
+        folder = config.folder if factory else ""  # projects with equal settings share a helper
+        try:
+            settings = json.dumps(dict(config.config), sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise MemoryStoreError(f"the settings of memory's config must be plain data: {error}.") from None
+        # What speaks another protocol, or runs in another Python, has a helper of its own.
+        parts = [
+            PROTOCOL,
+            sys.executable,
+            config.backend,
+            settings,
+            factory,
+            folder,
+            config.timeout,
+        ]
+        key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+        self._base = home.run / "memory" / key
+        self._log = home.state / "memory-helper.log"
+        self._spec = HelperSpec(
+            config.backend,
+            json.loads(settings),
+            factory,
+            folder,
+            str(home.state / "memory"),
+            f"{self._base}.sock",
+            config.timeout,
+        )
+        self._lock = threading.Lock()  # one call at a time
+        self._file: IO[bytes] | None = None
+        self._closed = False
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        request = json.dumps({"method": method, "arguments": [_plain(each) for each in arguments]})
+        with self._lock:
+            if self._closed:
+                raise MemoryStoreError("the memory backend was closed.")
+            for left in reversed(range(_TRIES)):
+                try:
+                    return _value(method, self._ask(request.encode() + b"\n"))
+                except TimeoutError:
+                    self._hang_up()
+                    raise MemoryStoreError(
+                        f"the memory backend {self._what} is busy: no answer within "
+                        f"{BUSY_FACTOR * self._timeout:g} s. Try again."
+                    ) from None
+                except (OSError, EOFError) as error:
+                    self._hang_up()
+                    if not left:
+                        raise MemoryStoreError(
+                            f"the process of the memory backend {self._what} ends again and again. "
+                            f"{self._log} may say why."
+                        ) from error
+        raise AssertionError
+
+    def close(self) -> None:
+        """Hang up; the helper ends some time after its last caller."""
+        with self._lock:
+            self._closed = True
+            self._hang_up()
+
+    def _ask(self, request: bytes) -> dict[str, Any]:
+        """Return the helper's answer. Raise OSError or EOFError if there is none."""
+        file = self._file = self._file or self._connected()
+        file.write(request)
+        file.flush()
+        line = file.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _connected(self) -> IO[bytes]:
+        try:
+            check_socket_path(self._spec.socket)
+            make_directories(self._base.parent)
+            make_directories(self._spec.data)
+            with locked(f"{self._base}.start", START_SECONDS + self._timeout):
+                channel = self._connect()
+                if channel is None:
+                    self._start()
+                    channel = self._connect()
+        except HomeError as error:
+            raise MemoryStoreError(str(error)) from None
+        if channel is None:
+            raise EOFError
+        channel.settimeout(BUSY_FACTOR * self._timeout)
+        with channel:  # the file holds it
+            return cast(IO[bytes], channel.makefile("rwb"))
+
+    def _connect(self) -> socket.socket | None:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connect(channel, self._spec.socket)
+        except (FileNotFoundError, ConnectionRefusedError):
+            channel.close()
+            return None
+        return channel
+
+    def _start(self) -> None:
+        """Start a helper, and wait until it listens. Raise MemoryStoreError with what it says."""
+        if self._log.exists() and self._log.stat().st_size > _LARGE_LOG:
+            self._log.replace(f"{self._log}.1")
+        command = [sys.executable, "-P", "-m", "relay.memory.helper"]
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        except OSError as error:
+            raise MemoryStoreError(
+                f"cannot start a process for the memory backend: {error.strerror}. Try again later."
+            ) from None
+        finally:
+            os.close(log)
+        with process:  # it forks: what is waited for here ends at once
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.write(json.dumps(asdict(self._spec)).encode())
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # what it printed says why
+            report = process.stdout
+            if not select.select([report], [], [], START_SECONDS + self._timeout)[0]:
+                raise MemoryStoreError(
+                    f"the memory backend {self._what} did not open within "
+                    f"{START_SECONDS + self._timeout:g} s. {self._log} may say why."
+                )
+            said = report.readline()
+        try:
+            answer = json.loads(said)
+        except ValueError:
+            raise MemoryStoreError(
+                f"the process of the memory backend {self._what} ended as it started. {self._log} says why."
+            ) from None
+        if "error" in answer:
+            raise MemoryStoreError(answer["error"])
+
+    def _hang_up(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError:
+                pass  # what could not be written is lost with the connection
+
+
+def _plain(value: object) -> object:
+    return asdict(value) if isinstance(value, Memory | Scope) else value
+
+
+def _value(method: str, answer: dict[str, Any]) -> Any:
+    if "error" in answer:
+        raise (IdTaken if answer.get("taken") else MemoryStoreError)(answer["error"])
+    value = answer["value"]
+    if method == "delete":
+        return value
+    return Memory.from_json(value) if method == "add" else [Memory.from_json(each) for each in value]

@@ -1,0 +1,40 @@
+"""Who is at the other side of a Unix socket. Part of the shim: it imports little."""
+
+from __future__ import annotations
+
+import _socket
+import os
+import struct
+import sys
+
+from relay.errors import HomeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    StrPath = str | os.PathLike[str]
+
+
+def peer(fd: int) -> tuple[int, int]:
+    """Return the process id of the other side, 0 if unknown, and its user's id."""
+    own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(fd))
+    try:
+        if bool(sys.platform == "linux"):
+            size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
+            pid, uid, _ = struct.unpack("3i", own.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, size))
+            return pid, uid
+        local_peercred, local_peerpid, sol_local = 1, 2, 0  # <sys/un.h>: struct xucred: version, uid, ...
+        credentials = own.getsockopt(sol_local, local_peercred, 8)
+        return own.getsockopt(sol_local, local_peerpid), struct.unpack("2I", credentials)[1]
+    finally:
+        own.close()
+
+
+def connect(channel: _socket.socket, path: StrPath) -> None:
+    """Connect to the socket at `path`. Raise OSError, and HomeError if another user listens there."""
+    channel.connect(os.fspath(path))
+    if peer(channel.fileno())[1] != os.getuid():
+        channel.close()
+        raise HomeError(
+            f"another user listens at {os.fspath(path)}; nothing was sent. "
+            "Set RELAY_HOME to a directory of yours."
+        )

@@ -1,0 +1,36 @@
+"""The settings of memory for a command that is run in a folder: those that a session there would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relay import builtin
+from relay.errors import ConfigError
+from relay.home import Home
+from relay.hooks import config_file
+from relay.hooks.registry import Registry
+from relay.hooks.trust import Trust
+from relay.memory import config as memory_config
+from relay.memory.config import MemoryConfig
+
+
+def load(home: Home, directory: Path, explicit: Path | None = None) -> tuple[MemoryConfig, list[str]]:
+    """Return the settings, and notices about files that do not count since they are not trusted.
+
+    A relay.config.py that is trusted is executed.  Raise ConfigError if a file has a mistake: what is saved
+    must not end up elsewhere.
+    explicit: the relay.config.py that --config names.
+    """
+    notices = []
+    choice = config_file.choose(home, directory, explicit)
+    if choice.notice is not None:
+        notices.append(choice.notice)
+    if choice.file is not None:
+        registry = Registry()
+        builtin.install(registry)
+        if (found := config_file.load(choice.file, registry).memory) is not None:
+            return found, notices
+    settings, untaken = memory_config.load(home, directory, Trust(home).covers_file)
+    if isinstance(settings, ConfigError):
+        raise settings
+    return settings or MemoryConfig(), [*notices, *untaken]
