@@ -69,6 +69,10 @@ def _end_all(home: Path) -> None:
         for command in (("stop", "--all"), ("broker", "stop")):
             with contextlib.suppress(subprocess.TimeoutExpired):  # what it leaves is found below
                 relay(*command, check=False, timeout=30)
+        for pid, command in processes_of(home).items():
+            if "relay.memory.helper" in command:  # it would wait for another session
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not processes_of(home), timeout=60)
             break

@@ -41,6 +41,14 @@ def failure(what: str, error: BaseException) -> str:
     return f"the memory backend {what} failed: {type(error).__name__}" + (f": {text}" if text else "") + "."
 
 
+def too_late(what: str, seconds: float) -> str:
+    """Return what a call that took longer than `seconds` is told."""
+    return (
+        f"the memory backend {what} did not answer within {seconds:g} s. Look at what it waits for, "
+        "or give it more time (timeout in the settings of memory)."
+    )
+
+
 class DistantBackend(ABC):
     """A backend whose methods run elsewhere: on another thread, or in another process."""
 

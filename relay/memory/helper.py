@@ -3,7 +3,7 @@
 It opens the backend, reports {"ready": true} or {"error": ...} on standard output, and answers one call
 after another, on one thread, for a local store allows no more.  A call that takes too long ends the process,
 as nothing else stops a library; the next call starts another one.  It ends as well when nobody has been
-connected for IDLE_SECONDS.
+connected for some time.
 """
 
 from __future__ import annotations
@@ -25,17 +25,12 @@ from typing import Any
 
 from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
-from relay.memory.calls import failure, perform
+from relay.memory.calls import failure, perform, too_late
 from relay.memory.in_process import made
 from relay.memory.remote import HelperSpec
 
-IDLE_SECONDS = 30.0
-
 MAX_REQUEST = 1 << 20
 """Bytes of one request; a memory has at most 64 KB, which JSON makes longer."""
-
-WHOLE_FACTOR = 10
-"""How many times as long as others a call may take that returns all memories."""
 
 _HARD_SECONDS = 2.0
 """Seconds after which a process ends whose interpreter is held by the library, so that it cannot say why."""
@@ -85,17 +80,17 @@ class Helper:
         Path(self._spec.socket).unlink(missing_ok=True)
 
     def _rest(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._idle.set)
+        self._timer = asyncio.get_running_loop().call_later(self._spec.idle, self._idle.set)
 
     def _result(self, line: bytes, writer: asyncio.StreamWriter) -> dict[str, Any]:
         try:
             request = json.loads(line)
             method, arguments = request["method"], _decoded(request["method"], request["arguments"])
+            seconds = float(request["seconds"])
         except (ValueError, KeyError, TypeError, MemoryStoreError) as error:
             return {"error": f"this is not a request: {error}."}
-        factor = WHOLE_FACTOR if method == "everything" or (method == "list" and arguments[1] is None) else 1
         try:
-            with _limited(self._spec, self._spec.timeout * factor, writer):
+            with _limited(self._spec.backend, seconds, writer):
                 value = perform(self._backend, self._spec.backend, method, *arguments)
         except MemoryStoreError as error:
             return {"error": str(error), "taken": isinstance(error, IdTaken)}
@@ -103,15 +98,12 @@ class Helper:
 
 
 @contextmanager
-def _limited(spec: HelperSpec, seconds: float, writer: asyncio.StreamWriter) -> Iterator[None]:
+def _limited(what: str, seconds: float, writer: asyncio.StreamWriter) -> Iterator[None]:
     """End the process if the block takes longer than that, and tell the caller why."""
     descriptor = writer.get_extra_info("socket").fileno()
 
     def give_up() -> None:
-        text = (
-            f"the memory backend {spec.backend} did not answer within {seconds:g} s; the next call starts "
-            "it anew. Look at its server, or give it more time (timeout in the settings of memory)."
-        )
+        text = too_late(what, seconds)
         print(f"{time.strftime('%F %T')} {text}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback()
         os.write(descriptor, json.dumps({"error": text}).encode() + b"\n")
@@ -190,7 +182,9 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints is not for the session
     os.set_inheritable(report, False)
     os.chdir(spec.folder or spec.data)  # where relative paths begin
-    owner = os.open(f"{spec.socket}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    owner = os.open(
+        spec.socket.removesuffix(".sock") + ".owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
     faulthandler.enable()
     deadline = threading.Timer(_PREDECESSOR_SECONDS, os._exit, (75,))
     deadline.start()

@@ -11,7 +11,7 @@ from typing import Any
 
 from relay.errors import MemoryStoreError, RelayError
 from relay.memory.backend import MemoryBackend
-from relay.memory.calls import DistantBackend, failure, perform
+from relay.memory.calls import DistantBackend, failure, perform, too_late
 
 WHAT = "custom"
 
@@ -52,10 +52,7 @@ class InProcessBackend(DistantBackend):
             self._jobs.put((future, method, arguments))
         if not wait([future], self._timeout).done:
             future.cancel()  # if it has not begun, it never will
-            raise MemoryStoreError(
-                f"the memory backend {WHAT} did not answer within {self._timeout:g} s. "
-                "Look at what it waits for, or give it more time (timeout in the settings of memory)."
-            )
+            raise MemoryStoreError(too_late(WHAT, self._timeout))
         return future.result()
 
     def _overdue(self) -> str | None:

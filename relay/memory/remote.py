@@ -16,13 +16,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import asdict, dataclass
-from typing import IO, Any, cast
+from typing import Any
 
 from relay.errors import HomeError, MemoryStoreError
-from relay.home import Home, check_socket_path, make_directories
+from relay.home import Home, check_socket_path, private_directory
 from relay.memory.backend import IdTaken, Memory, Scope
-from relay.memory.calls import DistantBackend
+from relay.memory.calls import DistantBackend, too_late
 from relay.memory.config import MemoryConfig
 from relay.peer import connect
 from relay.storage.locks import locked
@@ -33,8 +34,14 @@ PROTOCOL = 1
 START_SECONDS = 60.0
 """Seconds that a helper may take to load its libraries and open its store, besides the backend's timeout."""
 
+IDLE_SECONDS = 30.0
+"""Seconds for which a helper waits for another caller."""
+
 BUSY_FACTOR = 3
-"""How many times the backend's timeout a call may wait: the calls of other sessions come first."""
+"""How many times the backend's timeout a call may wait, as the calls of other sessions come first."""
+
+WHOLE_FACTOR = 10
+"""How many times as long as others a call may take that returns all memories."""
 
 _TRIES = 3
 """Helpers that a call may lose: one that ends as nobody needs it, one that is killed, and one more."""
@@ -49,7 +56,7 @@ class HelperSpec:
 
     data:   the folder in which the backend may keep its files.
     folder: where the module of `factory` is looked for, besides Python's own path.
-    timeout: seconds for one call.
+    idle:    seconds without a caller after which it ends.
     """
 
     backend: str
@@ -58,13 +65,13 @@ class HelperSpec:
     folder: str
     data: str
     socket: str
-    timeout: float
+    idle: float
 
 
 class RemoteBackend(DistantBackend):
     """The backend that `config` names, in a helper process of `home`."""
 
-    def __init__(self, config: MemoryConfig, home: Home) -> None:
+    def __init__(self, config: MemoryConfig, home: Home, *, idle: float = IDLE_SECONDS) -> None:
         self._what = config.backend
         self._timeout = config.timeout
         factory = config.factory if isinstance(config.factory, str) else ""
@@ -81,7 +88,6 @@ class RemoteBackend(DistantBackend):
             settings,
             factory,
             folder,
-            config.timeout,
         ]
         key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
         self._base = home.run / "memory" / key
@@ -93,28 +99,35 @@ class RemoteBackend(DistantBackend):
             folder,
             str(home.state / "memory"),
             f"{self._base}.sock",
-            config.timeout,
+            idle,
         )
         self._lock = threading.Lock()  # one call at a time
-        self._file: IO[bytes] | None = None
+        self._channel: _Channel | None = None
         self._closed = False
 
     def _call(self, method: str, *arguments: object) -> Any:
-        request = json.dumps({"method": method, "arguments": [_plain(each) for each in arguments]})
+        whole = method == "everything" or (method == "list" and arguments[1] is None)
+        seconds = self._timeout * (WHOLE_FACTOR if whole else 1)
+        plain = [_plain(each) for each in arguments]
+        request = json.dumps({"method": method, "arguments": plain, "seconds": seconds}).encode() + b"\n"
         with self._lock:
             if self._closed:
                 raise MemoryStoreError("the memory backend was closed.")
             for left in reversed(range(_TRIES)):
+                began = time.monotonic()
                 try:
-                    return _value(method, self._ask(request.encode() + b"\n"))
+                    channel = self._connected()
+                    began = time.monotonic()
+                    return _value(method, channel.ask(request, seconds * BUSY_FACTOR + 5))
                 except TimeoutError:
                     self._hang_up()
                     raise MemoryStoreError(
-                        f"the memory backend {self._what} is busy: no answer within "
-                        f"{BUSY_FACTOR * self._timeout:g} s. Try again."
+                        f"the memory backend {self._what} is busy with other calls. Try again."
                     ) from None
                 except (OSError, EOFError) as error:
                     self._hang_up()
+                    if time.monotonic() - began > seconds:  # it hung so that it could not say so
+                        raise MemoryStoreError(too_late(self._what, seconds)) from error
                     if not left:
                         raise MemoryStoreError(
                             f"the process of the memory backend {self._what} ends again and again. "
@@ -128,34 +141,25 @@ class RemoteBackend(DistantBackend):
             self._closed = True
             self._hang_up()
 
-    def _ask(self, request: bytes) -> dict[str, Any]:
-        """Return the helper's answer. Raise OSError or EOFError if there is none."""
-        file = self._file = self._file or self._connected()
-        file.write(request)
-        file.flush()
-        line = file.readline()
-        if not line.endswith(b"\n"):
-            raise EOFError
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def _connected(self) -> IO[bytes]:
+    def _connected(self) -> _Channel:
+        """Return a channel to the helper, started if need be. Raise MemoryStoreError or EOFError."""
+        if self._channel is not None:
+            return self._channel
         try:
             check_socket_path(self._spec.socket)
-            make_directories(self._base.parent)
-            make_directories(self._spec.data)
+            private_directory(self._base.parent)
+            private_directory(self._spec.data)
             with locked(f"{self._base}.start", START_SECONDS + self._timeout):
-                channel = self._connect()
-                if channel is None:
+                found = self._connect()
+                if found is None:
                     self._start()
-                    channel = self._connect()
+                    found = self._connect()
         except HomeError as error:
             raise MemoryStoreError(str(error)) from None
-        if channel is None:
+        if found is None:
             raise EOFError
-        channel.settimeout(BUSY_FACTOR * self._timeout)
-        with channel:  # the file holds it
-            return cast(IO[bytes], channel.makefile("rwb"))
+        self._channel = _Channel(found)
+        return self._channel
 
     def _connect(self) -> socket.socket | None:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -207,12 +211,31 @@ class RemoteBackend(DistantBackend):
             raise MemoryStoreError(answer["error"])
 
     def _hang_up(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            try:
-                file.close()
-            except OSError:
-                pass  # what could not be written is lost with the connection
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+class _Channel:
+    """A connection to a helper."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lines = connection.makefile("rb")
+
+    def ask(self, request: bytes, seconds: float) -> dict[str, Any]:
+        """Return the answer. Raise TimeoutError, and OSError or EOFError if the helper is gone."""
+        self._connection.settimeout(seconds)
+        self._connection.sendall(request)
+        line = self._lines.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        self._lines.close()
+        self._connection.close()
 
 
 def _plain(value: object) -> object:

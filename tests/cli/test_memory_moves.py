@@ -1,0 +1,146 @@
+"""`relay memory export` and `import`, and the backend that a folder's files choose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support import Relay
+
+MODULE = """
+from pathlib import Path
+
+from relay.memory.embedded import EmbeddedBackend
+
+
+def notes(config):
+    return EmbeddedBackend(Path(config["path"]))
+"""
+
+GOOD = '{"text": "x", "agent": "you", "team": "default", "shared": true, "time": 1}'
+
+AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}
+
+
+def backend(folder: Path) -> str:
+    """The table of relay.toml for a backend in `folder`, which runs in a helper process."""
+    (folder / "notes_of_mine.py").write_text(MODULE)
+    return (
+        '[memory]\nbackend = "custom"\nfactory = "notes_of_mine:notes"\n'
+        f"config = {{ path = {json.dumps(str(folder / 'notes.db'))} }}\n"
+    )
+
+
+def texts(relay: Relay, *options: str) -> list[str]:
+    return [memory["text"] for memory in json.loads(relay("memory", "list", "--json", *options).stdout)]
+
+
+def test_memories_move_to_another_backend_as_they_are(relay: Relay, home: Path) -> None:
+    """R63: nothing is lost in the move."""
+    relay("memory", "save", "of Alice", "--metadata", "project=relay", env=AGENT)
+    relay("memory", "save", "--shared", "-", input="two\nlines \u2028 ü", env=AGENT)
+    relay("memory", "save", "--team", "other", "of another team")
+    exported = relay("memory", "export").stdout
+    lines = [json.loads(line) for line in exported.splitlines()]
+    assert [line["text"] for line in lines] == ["of Alice", "two\nlines \u2028 ü", "of another team"]
+    assert lines[0]["metadata"] == {"project": "relay"}
+
+    (home / "relay.toml").write_text(backend(home))
+    relay("trust", "relay.toml")
+    assert texts(relay, "--name", "Alice") == []
+    assert relay("memory", "import", "-", input=exported).stdout == "3 imported, 0 already there.\n"
+    assert relay("memory", "export").stdout == exported
+    assert relay("memory", "import", "-", input=exported).stdout == "0 imported, 3 already there.\n"
+    assert relay("memory", "forget", lines[0]["id"], "--name", "Alice").stdout == "Forgotten.\n"
+    assert relay("memory", "export", "--embedded").stdout == exported, "what was exported stays"
+    said = json.loads(relay("memory", "import", "--json", "-", input=exported).stdout)
+    assert said == {"imported": 1, "known": 2, "renamed": 0}
+    taken = exported.replace('"of Alice"', '"another text of hers"', 1)
+    assert "1 of them have a new id" in relay("memory", "import", "-", input=taken).stdout
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("{}", "line 2 is not a memory: 'text' is missing. Nothing was imported."),
+        ("[1]", "line 2 is not a memory: a memory is a JSON object."),
+        ("nonsense", "line 2 is not a memory: Expecting value"),
+        (
+            '{"text": 1, "agent": "a", "team": "t", "shared": true, "time": 1}',
+            "'text' must be a string, not 1",
+        ),
+        (
+            '{"text": "x", "agent": "a", "team": "t", "shared": 1, "time": 1}',
+            "'shared' must be true or false",
+        ),
+        ('{"text": "x", "agent": "a", "team": "t", "shared": true, "time": true}', "'time' must be a number"),
+        ("[" * 100_000, "line 2 is not a memory"),
+    ],
+)
+def test_a_file_that_is_no_export_imports_nothing(relay: Relay, lines: str, said: str) -> None:
+    result = relay("memory", "import", "-", input=f"{GOOD}\n{lines}\n", check=False)
+    assert result.returncode == 1
+    assert said in result.stderr
+    assert texts(relay) == []
+    missing = relay("memory", "import", "missing.jsonl", check=False)
+    assert "missing.jsonl cannot be read: No such file" in missing.stderr
+
+
+@pytest.mark.parametrize("action", [("export",), ("import", "-")])
+def test_an_agent_moves_nothing(relay: Relay, action: tuple[str, ...]) -> None:
+    refused = relay("memory", *action, env=AGENT, check=False)
+    assert refused.returncode == 1
+    assert "an agent has its own memories only" in refused.stderr
+
+
+def test_a_project_chooses_no_backend_until_it_is_trusted(relay: Relay, home: Path) -> None:
+    (home / "relay.toml").write_text(backend(home))
+    result = relay("memory", "save", "hello")
+    assert "[memory] not taken, since the file is not trusted" in result.stderr
+    assert not (home / "notes.db").exists()
+    assert relay("memory", "list", "--embedded").stderr == ""
+    (home / "relay.config.py").write_text(
+        'from relay import RelayConfig\nconfig = RelayConfig(memory={"promptOnEnd": True})\n'
+    )
+    relay("trust", "relay.toml")
+    relay("trust", "relay.config.py")
+    assert texts(relay) == ["hello"], "relay.config.py comes before relay.toml"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            "[memory]\nbackend = 'mem'\n",
+            "memory: there is no backend 'mem'. Did you mean mem0?",
+        ),
+        (
+            "[memory]\n\nbackends = 'x'\n",
+            "memory has no setting 'backends'. Did you mean backend?",
+        ),
+        ("memory = 3\n", "memory must be a dict"),
+    ],
+)
+def test_a_mistake_in_relay_toml_saves_nothing_elsewhere(
+    relay: Relay, home: Path, table: str, said: str
+) -> None:
+    own = relay.home / "config" / "relay.toml"
+    for file in (own, home / "relay.toml"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("idle_seconds = 5\n" + table)
+        result = relay("memory", "save", "hello", check=False)
+        assert result.returncode == 1
+        assert f"{own}:2: {said}" in result.stderr
+        assert "Traceback" not in result.stderr
+    assert texts(relay, "--embedded") == []
+    refused = relay("trust", "relay.toml", check=False)
+    assert refused.returncode == 1
+    assert f"relay.toml:2: {said}" in refused.stderr
+
+
+def test_metadata_is_given_as_pairs(relay: Relay) -> None:
+    result = relay("memory", "save", "x", "--metadata", "nonsense", check=False)
+    assert result.returncode == 2
+    assert "--metadata is KEY=VALUE, not 'nonsense'." in result.stderr

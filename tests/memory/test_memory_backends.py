@@ -1,0 +1,265 @@
+"""Backends that run elsewhere: in a helper process, or on a thread of the session."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.errors import MemoryStoreError, RelayError
+from relay.home import Home
+from relay.memory.backend import Memory, Scope
+from relay.memory.config import MemoryConfig
+from relay.memory.embedded import EmbeddedBackend
+from relay.memory.helper import MAX_REQUEST
+from relay.memory.in_process import InProcessBackend
+from relay.memory.opening import open_backend
+from relay.memory.remote import RemoteBackend
+from relay.memory.store import MAX_TEXT, MemoryStore
+from relay.storage.locks import is_held
+from support import wait_until
+
+MODULE = '''
+"""A backend on relay's own, which does on demand what libraries do."""
+
+import ctypes, os, time
+from pathlib import Path
+
+from relay.memory.embedded import EmbeddedBackend
+
+
+class Notes(EmbeddedBackend):
+    def __init__(self, config):
+        if config.get("refuse"):
+            raise ConnectionError("its server is away")
+        print("what a library prints is not for the session")
+        folder = Path(config["folder"])
+        super().__init__(folder / "notes.db")
+        self._pids = folder / "pids"
+        with self._pids.open("a") as file:
+            file.write(f"{os.getpid()}\\n")
+
+    def search(self, query, scope, limit):
+        match query:
+            case "hang":
+                time.sleep(1000)
+            case "hang with the interpreter":
+                ctypes.PyDLL(None).sleep(1000)
+            case "die":
+                os._exit(3)
+            case "die once" if len(self._pids.read_text().split()) == 1:
+                os._exit(3)
+            case "raise":
+                raise ValueError("no such\\x1b[2J thing")
+            case "nonsense":
+                return ["nonsense"]
+        return super().search(query, scope, limit)
+
+
+def nothing(config):
+    return object()
+
+
+def broken(config):
+    raise KeyError("url")
+'''
+
+Open = Callable[..., MemoryStore]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.from_env({"RELAY_HOME": str(tmp_path / "h")}).ensure()
+
+
+@pytest.fixture
+def open_remote(home: Home, tmp_path: Path) -> Iterator[Open]:
+    """Opens the store of an agent with MODULE's backend, in a helper process."""
+    (tmp_path / "notes_backend.py").write_text(MODULE)
+    opened: list[MemoryStore] = []
+
+    def open_remote(
+        agent: str = "Alice", factory: str = "Notes", timeout: float = 30.0, **config: object
+    ) -> MemoryStore:
+        given = {"folder": str(tmp_path), **config}
+        settings = MemoryConfig("custom", given, f"notes_backend:{factory}", timeout, folder=str(tmp_path))
+        opened.append(MemoryStore(RemoteBackend(settings, home, idle=0.1), "home", agent))
+        return opened[-1]
+
+    yield open_remote
+    for store in opened:
+        store.close()
+    wait_until(lambda: not any(is_held(owner) for owner in (home.run / "memory").glob("*.owner")))
+
+
+def pids(tmp_path: Path) -> list[int]:
+    """The helpers that have opened the backend, oldest first."""
+    return list(map(int, (tmp_path / "pids").read_text().split()))
+
+
+def test_a_helper_keeps_memories_as_they_are(open_remote: Open) -> None:
+    """R63 (a custom backend)"""
+    store = open_remote()
+    saved = store.save("Größe \u2028 matters", shared=True, metadata={"a": [1, None, "é"]})
+    assert store.list() == store.search("größe") == open_remote("Bob").list() == [saved]
+    assert saved.metadata == {"a": [1, None, "é"]}
+    own = open_remote("Bob").save("of Bob alone")
+    assert store.list() == [saved]
+    assert open_remote("Bob").forget(own.id[:3])
+    assert store.forget(saved.id)
+    assert store.list() == []
+    largest = "\x01" * MAX_TEXT  # six characters each as JSON
+    assert store.save(largest).text == largest
+    assert MAX_TEXT * 6 < MAX_REQUEST
+
+
+def test_all_sessions_share_one_helper_which_ends_after_them(
+    open_remote: Open, home: Home, tmp_path: Path
+) -> None:
+    stores = [open_remote(f"Agent{number}") for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda store: [store.save(f"{store}{n}", shared=True) for n in range(20)], stores))
+    assert len(stores[0].list(None)) == 160
+    assert len(pids(tmp_path)) == 1
+    for store in stores:
+        store.close()
+    (owner,) = (home.run / "memory").glob("*.owner")
+    wait_until(lambda: not is_held(owner))
+    assert not list((home.run / "memory").glob("*.sock"))
+    assert len(open_remote().list(None)) == 160
+
+
+def test_a_helper_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
+    open_remote: Open, tmp_path: Path
+) -> None:
+    store = open_remote()
+    acknowledged: list[Memory] = []
+    goes_on = threading.Event()
+
+    def save() -> None:
+        while not goes_on.is_set():
+            acknowledged.append(store.save(f"fact {len(acknowledged)}"))
+
+    writer = threading.Thread(target=save)
+    writer.start()
+    try:
+        for count in range(1, 5):
+            wait_until(lambda count=count: len(acknowledged) > 20 * count and len(pids(tmp_path)) == count)  # type: ignore[misc]
+            os.kill(pids(tmp_path)[-1], signal.SIGKILL)
+    finally:
+        goes_on.set()
+        writer.join()
+    kept = store.list(None)
+    assert sorted(each.text for each in kept) == sorted(each.text for each in acknowledged)
+    assert len(pids(tmp_path)) >= 4
+
+
+@pytest.mark.parametrize("query", ["hang", "hang with the interpreter"])
+def test_a_backend_that_hangs_costs_its_answer_and_the_next_call_works(
+    open_remote: Open, tmp_path: Path, query: str
+) -> None:
+    store = open_remote(timeout=1.0)
+    saved = store.save("hello")
+    with pytest.raises(MemoryStoreError, match=r"did not answer within 1 s.*timeout"):
+        store.search(query)
+    assert store.search("hello") == [saved]
+    assert len(pids(tmp_path)) > 1
+
+
+def test_a_call_that_a_dying_helper_took_with_it_is_made_again(open_remote: Open, tmp_path: Path) -> None:
+    store = open_remote()
+    assert store.search("die once") == []
+    assert len(pids(tmp_path)) == 2
+    with pytest.raises(MemoryStoreError, match=r"custom ends again and again. .*memory-helper\.log"):
+        store.search("die")
+    assert store.list() == []
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("raise", r"the memory backend custom failed: ValueError: no such.* thing\.$"),
+        ("nonsense", r"custom is wrong: search returned \['nonsense'\]"),
+    ],
+)
+def test_what_goes_wrong_in_a_backend_is_told(open_remote: Open, query: str, said: str) -> None:
+    store = open_remote()
+    with pytest.raises(MemoryStoreError, match=said) as told:
+        store.search(query)
+    assert "\x1b" not in str(told.value)
+    assert store.list() == []
+
+
+@pytest.mark.parametrize(
+    ("factory", "config", "said"),
+    [
+        ("Notes", {"refuse": True}, r"custom failed: ConnectionError: its server is away"),
+        ("Nobody", {}, r"there is no 'notes_backend:Nobody'.*Put the module beside"),
+        ("nothing", {}, r"\(object\) has no add, search, list, everything, delete, close"),
+        ("broken", {}, r"custom failed: KeyError: 'url'"),
+    ],
+)
+def test_a_backend_that_cannot_be_opened_says_why_each_time(
+    open_remote: Open, factory: str, config: dict[str, object], said: str
+) -> None:
+    store = open_remote(factory=factory, **config)
+    for _ in range(2):
+        with pytest.raises(MemoryStoreError, match=said):
+            store.save("hello")
+
+
+def test_settings_that_are_no_plain_data_are_refused(home: Home) -> None:
+    with pytest.raises(MemoryStoreError, match="must be plain data"):
+        open_backend(MemoryConfig("custom", {"a": object()}, "a:b"), home)
+
+
+class Stuck(EmbeddedBackend):
+    """Waits in `search` until it is let go."""
+
+    go = threading.Event()
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(Path(config["folder"]) / "notes.db")
+
+    def search(self, query: str, scope: Scope, limit: int) -> list[Memory]:
+        if query == "hang":
+            self.go.wait()
+        if query == "refuse":
+            raise RelayError("not today. Ask tomorrow.")
+        return super().search(query, scope, limit)
+
+
+def test_a_backend_in_the_session_is_called_on_one_thread_and_left_when_it_hangs(
+    home: Home, tmp_path: Path
+) -> None:
+    Stuck.go.clear()
+    backend = open_backend(MemoryConfig("custom", {"folder": str(tmp_path)}, Stuck, 0.5), home)
+    assert isinstance(backend, InProcessBackend)
+    with closing(MemoryStore(backend, "home", "Alice")) as store:
+        saved = store.save("hello")
+        with pytest.raises(MemoryStoreError, match=r"^not today\. Ask tomorrow\.$"):
+            store.search("refuse")
+        with pytest.raises(MemoryStoreError, match=r"did not answer within 0\.5 s"):
+            store.search("hang")
+        with pytest.raises(MemoryStoreError, match=r"has not come back from search"):
+            store.save("while it hangs")
+        Stuck.go.set()
+        wait_until(lambda: _works(store))
+        assert store.list() == [saved]
+    with pytest.raises(MemoryStoreError, match="was closed"):
+        store.list()
+
+
+def _works(store: MemoryStore) -> bool:
+    try:
+        store.list()
+    except MemoryStoreError:
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""Memory in sessions: backends that the configuration chooses, what is saved and asked for at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from session.puppet import Puppet, ps
+from support import Relay
+
+CUSTOM = """
+import time
+from pathlib import Path
+
+from relay import RelayConfig
+from relay.memory.embedded import EmbeddedBackend
+
+
+class Notes(EmbeddedBackend):
+    def __init__(self, config):
+        super().__init__(Path(config["path"]))
+
+    def search(self, query, scope, limit):
+        if query == "hang":
+            time.sleep(1000)
+        return super().search(query, scope, limit)
+
+
+config = RelayConfig(memory={"backend": "custom", "factory": Notes, "timeout": 2, "config": {"path": %r}})
+"""
+
+
+def memories(relay: Relay, name: str = "Alice") -> list[dict[str, object]]:
+    return list(json.loads(relay("memory", "list", "--json", "--name", name).stdout))
+
+
+def test_a_backend_of_the_users_own_keeps_what_agents_say(relay: Relay, home: Path) -> None:
+    """R63: a custom backend; one that hangs costs its answer, and the session goes on."""
+    (home / "relay.config.py").write_text(CUSTOM % str(home / "notes.db"))
+    relay("trust", "relay.config.py")
+    alice = Puppet(relay, "Alice").wrap()
+    alice.say("@memory:save The mat hides a key")
+    alice.hears("Saved to memory")
+    alice.say("@memory:search hang")
+    alice.hears("the memory backend custom did not answer within 2 s")
+    assert [row["name"] for row in ps(relay)] == ["Alice"]
+    assert not (home / "state" / "memory.db").exists()
+    assert [memory["text"] for memory in memories(relay)] == ["The mat hides a key"]
+
+
+def test_a_backend_that_cannot_be_opened_is_told_once_and_the_session_goes_on(
+    relay: Relay, home: Path
+) -> None:
+    own = relay.home / "config" / "relay.toml"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text('[memory]\nbackend = "custom"\nfactory = "nowhere.to_be:found"\n')
+    alice = Puppet(relay, "Alice").wrap()
+    assert "The agent runs on without memory." in alice.told("there is no 'nowhere.to_be:found'")
+    alice.say("@memory:list")
+    alice.hears("> @memory:list: memory: there is no 'nowhere.to_be:found'")
+    assert [row["name"] for row in ps(relay)] == ["Alice"]
+
+
+def test_a_mistake_in_the_settings_keeps_the_session_from_saving_elsewhere(relay: Relay, home: Path) -> None:
+    own = relay.home / "config" / "relay.toml"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text('[memory]\nbackend = "mem"\n')
+    alice = Puppet(relay, "Alice").wrap()
+    assert "relay.toml:1: memory: there is no backend 'mem'" in alice.told(
+        "The agent runs on without memory."
+    )
+    alice.say("@memory:save hello")
+    alice.hears("there is no backend 'mem'")
+    assert not (home / "state" / "memory.db").exists()
+
+
+def test_the_last_answer_is_saved_where_the_user_wants_that(relay: Relay, home: Path) -> None:
+    """R63: auto_save"""
+    (home / "relay.config.py").write_text(
+        'from relay import RelayConfig\nconfig = RelayConfig(memory={"autoSave": True})\n'
+    )
+    relay("trust", "relay.config.py")
+    alice = Puppet(relay, "Alice").wrap()
+    alice.say("The tests pass with Python 3.14.")
+    relay("stop", "Alice")
+    (memory,) = memories(relay)
+    assert memory["text"].startswith(f"Last answer in {home.name}: ")  # type: ignore[attr-defined]
+    assert "The tests pass with Python 3.14." in str(memory["text"])
+    assert memory["metadata"]["auto"] is True  # type: ignore[index]
+    quiet = Puppet(relay, "Bob").wrap()
+    relay("stop", quiet.name)
+    assert memories(relay, "Bob") == []
