@@ -1,8 +1,8 @@
 """Memory from start to end: what is known is told at the start, and what was learned is asked for at the end.
 
-In between the agent saves, searches, lists and forgets by itself, with `@memory:save ...` and its kin. Instead
-of `ask_what_was_learned`, `"prompt_on_end": True` asks in relay's own words; `"auto_save": True` saves the last
-answer.
+In between the agent saves, searches, lists and forgets by itself, with `@memory:save ...` and its kin.
+For relay's own closing prompt write `"prompt_on_end": True` in place of `ask_what_was_learned`;
+`"auto_save": True` saves the agent's last answer.
 """
 
 from relay import RelayConfig
