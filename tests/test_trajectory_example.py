@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 else:
     Trajectory = driver.Trajectory
 
+pytestmark = pytest.mark.timeout(400)
+"""Each call of trail starts Node.js, which takes a busy machine seconds."""
+
 HOSTILE = [
     'it\'s "quoted" `date`',
     "two\nlines\r\nand \ttabs",
@@ -121,7 +124,6 @@ def data_of(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_session_is_recorded_from_its_task_to_its_end(
     relay: Relay, folder: Path, trail_env: dict[str, str]
 ) -> None:
@@ -150,7 +152,6 @@ def test_a_session_is_recorded_from_its_task_to_its_end(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_two_agents_at_once_lose_nothing(relay: Relay, folder: Path, trail_env: dict[str, str]) -> None:
     """R64: in one folder, with phases and messages at the same time."""
     said, short = ["designing", "implementing", "testing"], ["design", "implement", "test"]
