@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo`, `make test`, `make test-agents`, `make check`, `make bench`.
+# Everything a newcomer needs: `make demo`, `make test`, `make test-agents`, `make check`, `make docs`, `make bench`.
 # Each sets up its own virtual environment in this clone; nothing is installed outside it.
 
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 test` chooses another.
@@ -16,12 +16,15 @@ WORKERS ?= 4
 AGENTS ?= claude codex qwen pi aider
 AGENT_WORKERS ?= 2
 
+# -E reads every page anew: a page that Sphinx remembers does not warn again.
+SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --fresh-env --nitpicky -d .cache/doctrees docs .cache/site
+
 export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents test-agents-newest check format bench bench-fleet clean
+.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -47,11 +50,20 @@ test-long: $(VENV)/.stamp  ## what the tests leave out for its length: kills at 
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/messaging/test_chaos.py tests/messaging/test_guarantee.py tests/messaging/test_faults.py \
 		tests/session/test_session_sweep.py tests/session/test_session_soak.py tests/supervision/test_fleet_soak.py tests/hosts tests/readers --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
 
-check: $(VENV)/.stamp  ## format, lint, types and layers
+check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site with its links
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --cache-dir .cache/import-linter
+	@$(BIN)/codespell
+	@$(SPHINX)
+
+docs: $(VENV)/.stamp  ## the site, in .cache/site
+	@$(SPHINX)
+	@echo "Open .cache/site/index.html."
+
+man: $(VENV)/.stamp  ## rewrite the man page, docs/relay.1, after a change of the command line
+	@$(BIN)/python -m docsite
 
 format: $(VENV)/.stamp  ## rewrite the code in the project's format
 	@$(BIN)/ruff format .

@@ -9,6 +9,7 @@ import re
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,13 +20,17 @@ from support import Relay
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")])
 SOURCES = sorted((ROOT / "relay").rglob("*.py"))
+_TABLE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Words")[1]
+WORDS = re.findall(r"^\| (`.+`) \|", _TABLE, re.MULTILINE)
 TRANSLATED = re.compile(
-    r"Nothing is to be mended|Lend your terminal|Hear no longer|is the mend that is left"
-    r"|in one that draws it rings|Two that do the same work|without them it would be another"
-    r"|is no time\b(?! zone)|is none of its options|a text stands in|\bthe person\b",
+    "|".join(
+        r"\b" + r"\s+".join(map(re.escape, phrase.split())) + (r"\b" if phrase[-1].isalnum() else "")
+        for cell in WORDS
+        for phrase in re.findall(r"`([^`]+)`", cell)
+    ),
     re.IGNORECASE,
 )
-"""Phrases that were translated from another language; CONTRIBUTING.md has what to write instead."""
+"""Phrases that read as translated; CONTRIBUTING.md lists them, with what to write instead."""
 NAMESPACES = sorted({path.stem for path in (ROOT / "relay" / "builtin").glob("*.py")} - {"__init__"})
 
 
@@ -64,13 +69,54 @@ def test_each_link_to_a_file_leads_there(path: Path) -> None:
         assert "://" in target or (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_link_to_a_heading_leads_to_one(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        leads_to = (path.parent / target) if target else path
+        if leads_to.name == "MANUAL.md" or leads_to.suffix != ".md":
+            continue  # the manual is generated; Sphinx checks its headings
+        assert anchor in headings(leads_to.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def headings(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+?) *$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_link_to_another_site_is_an_address(path: Path) -> None:
+    """Nobody asks these sites: the tests work without the Internet."""
+    for target in re.findall(r"\]\((\w+:[^)\s]*)\)", path.read_text(encoding="utf-8")):
+        parts = urlsplit(target)
+        assert parts.scheme in {"https", "http"} and re.fullmatch(r"([\w-]+\.)+\w+(:\d+)?", parts.netloc), (
+            target
+        )
+
+
+def test_each_page_is_in_the_contents_of_the_site() -> None:
+    listed = re.findall(r"^([A-Z]+)$", page("docs/index.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(
+        path.stem for path in (ROOT / "docs").glob("*.md") if path.stem != "index"
+    )
+
+
 @pytest.mark.parametrize("setting", fields(Settings), ids=lambda field: field.name)
 def test_each_setting_is_documented_with_its_default(setting: Field[Any]) -> None:
     (row, *_) = [row for row in rows(page("docs/CONFIG.md")) if f"`{setting.name}`" in row] or [""]
     assert row, f"docs/CONFIG.md has no table row for `{setting.name}`"
     default = setting.default
     shown = list(default) if isinstance(default, tuple) else default  # TOML has no tuples
-    assert (f"{default:g}" if isinstance(default, float) else str(shown)) in row
+    columns = [cell.strip().strip("`") for cell in row.split("|")[1:-1]]
+    assert columns[1] == (
+        "(empty)" if shown == "" else f"{default:.6g}" if isinstance(default, float) else str(shown)
+    )
+    limits = setting.metadata
+    assert columns[2] == (str(int(limits["most"])) if limits["most"] else "")
+    assert columns[3] == ("never" if limits["own"] else "yes" if limits["project"] else "no")
+    for choice in limits["choices"] if len(limits["choices"]) < 5 else ():
+        assert f"`{choice}`" in row, choice
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
@@ -102,5 +148,7 @@ def test_the_readme_is_an_introduction() -> None:
     "path", [*PAGES, *SOURCES, ROOT / "config" / "lesson.md"], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_no_phrase_that_reads_as_translated_comes_back(path: Path) -> None:
-    if path.name != "CONTRIBUTING.md":  # it names some of them
-        assert TRANSLATED.findall(path.read_text(encoding="utf-8")) == []
+    text = path.read_text(encoding="utf-8")
+    if path.name == "CONTRIBUTING.md":  # it names them
+        text = text.split("## Words")[0]
+    assert TRANSLATED.findall(text) == []

@@ -1,0 +1,81 @@
+"""A Sphinx extension: fills in what is generated, and refuses what would need a network to be read.
+
+A page has a marker `<!-- generated: NAME -->` where the text of `GENERATED[NAME]` belongs. A link to a file
+of the repository that is not a page becomes a link to its source, or plain text if the project has no public
+address.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tomli
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+from docsite import manual
+
+ROOT = Path(__file__).parent.parent
+
+GENERATED: dict[str, Callable[[], str]] = {"commands": manual.commands, "exit codes": manual.exit_codes}
+
+_MARKER = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
+_LINK_OUTSIDE = re.compile(r"\[([^\[\]]+)\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
+_LOADED = re.compile(
+    r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=[\"'](?:https?:)?//"
+    r"|<link\b[^>]*\brel=[\"'](?:stylesheet|preload|icon|preconnect)[\"'][^>]*\bhref=[\"'](?:https?:)?//"
+    r"|@import\s+(?:url\()?[\"']?(?:https?:)?//"
+    r"|url\([\"']?(?:https?:)?//",
+)
+"""What a browser would load from another host."""
+
+_log = logging.getLogger(__name__)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("source-read", _fill_in)
+    app.connect("build-finished", _check_that_nothing_is_loaded)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def filled_in(text: str, source: str | None = None) -> str:
+    """Return the text of a page with what is generated, and with links that a site can have.
+
+    source: the address of the repository's files, if there is one. Raise KeyError for an unknown marker.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        words, path, anchor = match.groups(default="")
+        if source:
+            return f"[{words}]({source}/{path}{anchor})"
+        name = os.path.normpath(path)
+        return words if name in words else f"{words} (`{name}`)"
+
+    text = _LINK_OUTSIDE.sub(link, text)
+    return _MARKER.sub(lambda match: GENERATED[match[1]](), text)
+
+
+def loads_from_elsewhere(text: str) -> list[str]:
+    """Return what makes a browser load something from another host, in a file of HTML or CSS."""
+    return _LOADED.findall(text)
+
+
+def _fill_in(app: Sphinx, name: str, content: list[str]) -> None:
+    content[0] = filled_in(content[0], _source())
+
+
+def _source() -> str | None:
+    project = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository = project.get("urls", {}).get("Source")
+    return f"{repository.rstrip('/')}/blob/main" if repository else None
+
+
+def _check_that_nothing_is_loaded(app: Sphinx, failure: Exception | None) -> None:
+    for path in Path(app.outdir).rglob("*") if failure is None else ():
+        if path.suffix in {".html", ".css"}:
+            for found in loads_from_elsewhere(path.read_text(encoding="utf-8")):
+                _log.warning("%s is loaded from another host: %s", path.name, found)

@@ -1,0 +1,164 @@
+"""The manual and the man page say what the command line has; the site loads nothing from other hosts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from docsite import manual
+from docsite.command_line import EXIT_CODES, Command, error_codes, groups, paragraphs
+from docsite.extension import GENERATED, filled_in, loads_from_elsewhere
+from docsite.man_page import man_page
+from relay.cli.main import COMMANDS, parser_of
+from support import Relay
+
+PAGE = Path(__file__).parent.parent / "docs" / "relay.1"
+ALL = {each.name: each for members in groups().values() for command in members for each in command.walk()}
+
+
+def test_the_man_page_is_the_one_of_this_command_line() -> None:
+    assert PAGE.read_text(encoding="utf-8") == man_page(), "run `make man`"
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: what it says of relay.1")
+def test_groff_finds_nothing_wrong_with_the_man_page() -> None:
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-z", PAGE], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: what relay.1 shows")
+def test_the_man_page_shows_options_as_they_are_typed() -> None:
+    """Hyphens that roff would turn into others could not be copied."""
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-P-cbou", PAGE], capture_output=True, text=True, check=True
+    )
+    shown = " ".join(done.stdout.split())
+    for command in ALL.values():
+        for argument in command.arguments:
+            assert " ".join(argument.form.split()) in shown, f"{command.name}: {argument.form}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_manual_has_each_command_with_all_of_its_options(name: str) -> None:
+    section = manual.commands().split(f"### relay {name}\n")[1].split("\n### ")[0].replace("\\|", "|")
+    for flag in set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", usage(name))) - {"-h", "--help"}:
+        assert re.search(rf"(?<![\w-]){flag}\b", section), flag
+
+
+def usage(name: str) -> str:
+    """Return the options in `relay NAME --help`, as argparse itself prints them."""
+    return "\n".join(
+        re.split(r"\s{2,}", line.strip())[0]
+        for line in parser_of(name).format_help().splitlines()
+        if line.startswith("  -")
+    )
+
+
+def test_each_command_is_in_the_manual_once() -> None:
+    assert [name.removeprefix("relay ") for name in ALL if name.count(" ") == 1] == list(COMMANDS)
+
+
+def test_every_exit_code_of_an_error_is_documented() -> None:
+    assert {str(code) for code in error_codes()} <= {each.code for each in EXIT_CODES}
+
+
+def test_exit_codes_are_those_of_the_command(relay: Relay) -> None:
+    given = {
+        "0": ("ps",),
+        "1": ("stop", "Nobody"),
+        "2": ("ps", "--wrong"),
+        "127": ("wrap", "no-such-command"),
+    }
+    given["126"] = ("wrap", str(PAGE))
+    assert {code: relay(*words, check=False).returncode for code, words in given.items()} == {
+        code: int(code) for code in given
+    }
+
+
+def test_markers_are_filled_in_and_unknown_ones_refused() -> None:
+    for name in GENERATED:
+        assert f"<!-- generated: {name} -->" in (PAGE.parent / "MANUAL.md").read_text()
+    assert "| 127 |" in filled_in("<!-- generated: exit codes -->")
+    with pytest.raises(KeyError):
+        filled_in("<!-- generated: nothing -->")
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        (None, "see recipes (`examples/README.md`) and [a page](HOOKS.md#x)"),
+        (
+            "https://host/r/blob/main",
+            "see [recipes](https://host/r/blob/main/examples/README.md#a) and [a page](HOOKS.md#x)",
+        ),
+    ],
+)
+def test_links_out_of_the_documentation(source: str | None, shown: str) -> None:
+    assert filled_in("see [recipes](../examples/README.md#a) and [a page](HOOKS.md#x)", source) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script async src="https://cdn.example/x.js">',
+        '<img alt="" src="//cdn.example/x.png">',
+        '<link rel="stylesheet" href="https://fonts.example/css">',
+        "@import 'https://fonts.example/css'",
+        "src: url(https://fonts.example/x.woff2)",
+    ],
+)
+def test_what_a_browser_would_load_is_found(text: str) -> None:
+    assert loads_from_elsewhere(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['<a href="https://example.org/">', '<script src="_static/x.js">', "url(x.svg)"]
+)
+def test_what_stays_on_the_site_is_not(text: str) -> None:
+    assert not loads_from_elsewhere(text)
+
+
+@given(st.text(st.sampled_from("ab `*_<>[]#|\\~$"), max_size=30))
+def test_prose_keeps_every_character(text: str) -> None:
+    unescaped = re.sub(
+        r"(`[^`]*`)|\\(.)", lambda match: match[1] or match[2], manual.prose(text), flags=re.DOTALL
+    )
+    assert unescaped == text
+
+
+@given(st.lists(st.sampled_from(["word", "two words", "  block", "    deeper", ""]), max_size=12))
+def test_paragraphs_lose_no_word(lines: list[str]) -> None:
+    assert " ".join(text for _, text in paragraphs("\n".join(lines))).split() == " ".join(lines).split()
+
+
+def documented_json() -> Iterator[tuple[str, set[str]]]:
+    page = (PAGE.parent / "JSON.md").read_text(encoding="utf-8")
+    for section in re.split(r"^## relay ", page, flags=re.MULTILINE)[1:]:
+        cells = re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
+        if cells:
+            yield section.split("\n")[0], set(re.findall(r"`(\w+)`", " ".join(cells)))
+
+
+def test_the_keys_of_json_are_documented(shared: Relay) -> None:
+    """Each table has the keys that the command prints, no more and no less."""
+    shared("wrap", "-d", "-n", "Alice", "sh", "-c", "while read -r line; do :; done")
+    shared("send", "--wait", "50", "Alice", "hello")
+    for command, keys in documented_json():
+        found = json.loads(shared(*command.split(), "--json", check=command != "doctor").stdout)
+        assert found, command
+        assert set(found[0] if isinstance(found, list) else found) == keys, command
+
+
+def test_the_synopsis_shows_what_excludes_each_other() -> None:
+    assert "[-w | --json]" in ALL["relay ps"].synopsis
+    assert isinstance(ALL["relay memory save"], Command)
