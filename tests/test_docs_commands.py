@@ -1,0 +1,270 @@
+"""Each command that a page shows in a block of its own is run, with small programs in place of the agents.
+
+A page is one test: its blocks run in their order, in a project that `shell` sets up. What needs a terminal
+(`relay wrap`, `relay ps --watch`) gets one; what cannot be run here is in `NOT_RUN`, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from ptyprocess import PtyProcess
+
+from support import PATIENCE, Relay, wait_until
+
+pytestmark = pytest.mark.timeout(
+    900
+)  # a page has dozens of commands, and a busy machine takes seconds for each
+
+ROOT = Path(__file__).parent.parent
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "examples/README.md",
+]
+
+NOT_RUN = {
+    r"pip install \.": "needs the network; tests/test_wheel.py installs relay",
+    r"relay demo": "tests/test_demo.py runs it",
+    r"make ": "runs all of the tests, or the real agents",
+    r"python -m benchmarks --(only|quick|write)": "takes a minute; tests/test_benchmarks.py has the options",
+    r"loginctl ": "needs systemd",
+    r"relay service install": "needs systemd; tests/cli/test_service.py has a small one",
+    r"relay doctor --broker mqtts://": "needs another host; tests/messaging/test_brokers.py has brokers",
+    r"relay (spawn|release) Tester": "is for agents; tests/session/test_session_spawn.py has one",
+    r"cp config/mosquitto/": "needs root",
+    r"relay replay other\.cast": "needs a file that asciinema wrote",
+    r"relay replay Alice --session": "an id that differs in each run; the line before is run",
+    r"relay agents (update|reset) ": "tests/cli/test_agents_update.py runs it, for a minute",
+}
+"""Commands that are shown and not run here: how each begins, and why."""
+
+TERMINAL = re.compile(r"relay (wrap|attach|ps --watch|replay \w)")
+AGENT = f"""\
+#!{sys.executable}
+import sys
+print("> ", end="", flush=True)
+for line in sys.stdin:
+    print("heard\\n> ", end="", flush=True)
+"""
+FLEET = '[agents.Ann]\nrun = "codex"\n'
+RULES = '{"hooks": {"PreToolUse": [{"matcher": "Bash", "type": "command", "command": "./guard.py"}]}}'
+ALICE = "relay wrap -n Alice -d claude"
+SCENES = {
+    "RULES.md": ("relay trust hooks.json", ALICE),
+    "PATTERNS.md": (ALICE,),
+    "REPLAY.md": (ALICE,),
+    "USAGE.md": (ALICE,),
+}
+"""What a page takes to have been done before, apart from what `shell` sets up."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page. first: it is the first one of its block."""
+
+    line: int
+    first: bool
+    text: str
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not run here."""
+        return next((why for start, why in NOT_RUN.items() if re.match(start, self.text)), None)
+
+
+def commands(page: str) -> list[Command]:
+    """Return the commands of the `sh` and `console` blocks of a page; of the latter the lines after `$ `."""
+    found = []
+    for block in re.finditer(r"^( *)```(sh|console)\n(.*?)^\1```$", page, re.MULTILINE | re.DOTALL):
+        first = page.count("\n", 0, block.start()) + 2
+        text, begins = "", True
+        for at, line in enumerate(block[3].splitlines()):
+            line = line.removeprefix(block[1])
+            if block[2] == "console":
+                if not line.startswith("$ "):
+                    continue
+                line = line[2:]
+            text += line + "\n"
+            if line and not line.endswith(("|", "\\")):
+                found.append(Command(first + at, begins, text.strip()))
+                text, begins = "", False
+    return found
+
+
+class Terminal:
+    """A terminal in which a command runs. What it shows is read all the time: nobody waits for its reader."""
+
+    def __init__(self, text: str, folder: Path, environment: dict[str, str]) -> None:
+        self.text = text
+        self.shown = b""
+        self.process = PtyProcess.spawn(
+            ["/bin/sh", "-c", text], cwd=str(folder), env=environment, dimensions=(30, 120)
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def said(self) -> str:
+        return f"{self.text}\n{self.shown.decode(errors='replace')}"
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self.shown += self.process.read(65536)
+        except (EOFError, OSError, ValueError):
+            return
+
+
+@dataclass
+class Shell:
+    """Runs the commands of one page, as a user does, in one folder after the other."""
+
+    relay: Relay
+    folder: Path
+    environment: dict[str, str]
+    terminals: list[Terminal] = field(default_factory=list)
+
+    def run(self, text: str) -> None:
+        if TERMINAL.match(text) and " -d " not in text:
+            self._run_in_terminal(text)
+            return
+        where = self.relay.home / "where"
+        done = subprocess.run(
+            ["/bin/sh", "-euc", f'{text}\npwd > "{where}"'],
+            env=self.environment,
+            cwd=self.folder,
+            input="",
+            capture_output=True,
+            text=True,
+            timeout=5 * PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}\nexited with {done.returncode}\n{done.stdout}{done.stderr}"
+        self.folder = Path(where.read_text().strip())
+
+    def _run_in_terminal(self, text: str) -> None:
+        """Start what stays in the terminal, and leave what is only looked at."""
+        if attached := re.match(r"relay attach (\w+)", text):
+            self._detach(attached[1])
+        terminal = Terminal(text, self.folder, self.environment)
+        self.terminals.append(terminal)
+        if text.startswith("relay wrap"):
+            name = re.search(r"-n (\w+)", text)
+            wait_until(lambda: self._runs(name[1] if name else "claude"), message=terminal.said)
+            return
+        wait_until(lambda: terminal.shown, message=terminal.said)
+        terminal.process.write(b"\x1dd" if text.startswith("relay attach") else b"q")
+        wait_until(lambda: not terminal.process.isalive(), message=terminal.said)
+        assert terminal.process.exitstatus == 0, terminal.said()
+
+    def _detach(self, name: str) -> None:
+        for terminal in self.terminals:
+            if f"-n {name} " in terminal.text and terminal.process.isalive():
+                terminal.process.write(b"\x1dd")
+                wait_until(lambda left=terminal: not left.process.isalive(), message=terminal.said)
+
+    def _runs(self, name: str) -> bool:
+        """Whether the agent can be sent messages: it is on the bus some time after `relay ps` lists it."""
+        listed = json.loads(self.relay("ps", "--json").stdout)
+        return any(each["name"] == name and each["bus"].startswith("connected") for each in listed)
+
+    def end(self) -> None:
+        self.relay("stop", "--all", timeout=5 * PATIENCE)
+        for terminal in self.terminals:
+            terminal.process.close(force=True)
+
+
+@pytest.fixture
+def shell(relay: Relay) -> Shell:
+    """Return a shell in a git repository, ~/src/web, with small programs named claude and codex."""
+    home = relay.home
+    project, programs = home / "src" / "web", home / "bin"
+    project.mkdir(parents=True)
+    programs.mkdir()
+    for name in ("claude", "codex"):
+        _program(programs / name, AGENT)
+    _program(programs / "relay", f'#!/bin/sh\nexec "{sys.executable}" -m relay "$@"\n')
+    _program(programs / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (project / "relay.toml").write_text(FLEET)
+    (project / "hooks.json").write_text(RULES)
+    _program(project / "guard.py", "#!/bin/sh\nexit 0\n")
+    shutil.copytree(ROOT / "examples", project / "examples")
+    shutil.copytree(ROOT / "examples", project / "RELAY" / "examples")
+    shutil.copy(ROOT / "patterns/screens/claude" / _a_screen(), project / "screen.txt")
+    shutil.copy(min((ROOT / "tests" / "recordings").glob("*.cast")), project / "recording.cast")
+    (home / "config" / "patterns").mkdir(parents=True)
+    (home / "config" / "patterns" / "mine.toml").write_text('name = "mine"\ncommands = ["mine"]\n')
+    environment = relay.environment | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "PYTHONPATH": str(ROOT),
+    }
+    relay.environment = environment
+    shell = Shell(relay, project, environment)
+    who = "git -c user.name=You -c user.email=you@example.org"
+    shell.run(f"git init -q && git add relay.toml && {who} commit -qm Begin")
+    return shell
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _a_screen() -> str:
+    return min(path.name for path in (ROOT / "patterns/screens/claude").glob("*.txt"))
+
+
+SHOWN = {path.relative_to(ROOT).as_posix(): commands(path.read_text(encoding="utf-8")) for path in PAGES}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, shown in SHOWN.items() if any(not each.reason for each in shown)]
+)
+def test_each_command_that_a_page_shows_works(name: str, shell: Shell) -> None:
+    page = (ROOT / name).read_text(encoding="utf-8")
+    fleet = re.search(r"^```toml\n((?=\[fleet\]).*?)^```", page, re.MULTILINE | re.DOTALL)
+    if fleet and "depends_on" not in fleet[1]:  # the one of FLEET.md names files and programs of a project
+        (shell.folder / "relay.toml").write_text(fleet[1])
+    project = shell.folder
+    try:
+        for text in SCENES.get(Path(name).name, ()):
+            shell.run(text)
+        for command in SHOWN[name]:
+            if command.first:  # a block begins in the project, wherever the one before went
+                shell.folder = project
+            if not command.reason:
+                try:
+                    shell.run(command.text.replace("/etc/", "etc/"))
+                except AssertionError as error:
+                    raise AssertionError(f"{name}:{command.line}: {error}") from error
+    finally:
+        shell.end()
+
+
+@pytest.mark.parametrize("start", NOT_RUN)
+def test_what_is_not_run_is_shown_somewhere(start: str) -> None:
+    assert any(re.match(start, each.text) for shown in SHOWN.values() for each in shown)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_commands_stand_in_blocks_that_are_run(name: str) -> None:
+    """Only a block that says `sh` or `console` is taken for commands."""
+    page = (ROOT / name).read_text(encoding="utf-8")
+    fenced = re.sub(r"^ *```\w+\n.*?^ *```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    untold = re.findall(r"^ *```\n(.*?)^ *```$", fenced, re.MULTILINE | re.DOTALL)
+    assert not [
+        line
+        for block in untold
+        for line in block.splitlines()
+        if re.match(r" *(\$ |(relay|make|pip) )", line)
+    ]
