@@ -130,8 +130,8 @@ def test_an_answer_is_found_beside_the_note_with_its_subject(open_store: Open) -
 
 def test_a_memory_with_all_words_comes_before_those_with_neighbours(open_store: Open) -> None:
     store = open_store()
-    store.save("alder birch " + "padding " * 2000)
-    for number in range(20):
+    store.save("alder birch " + "padding " * 8000)
+    for number in range(80):  # so that alder is no word of most memories
         store.save(f"filler {number}", shared=True)
     for number in range(60):
         store.save(f"alder alder alder {number}")
@@ -181,7 +181,7 @@ def test_only_what_the_same_agents_see_is_a_neighbour(open_store: Open) -> None:
     assert texts(alice.search("alder birch cedar")) == ["alder birch cedar"]
 
 
-WORDS = "alder birch cedar doum elm fig gum hazel".split()  # noqa: SIM905
+WORDS = "alder birch cedar doum elm fig".split()  # noqa: SIM905
 AGENTS = ("Alice", "Bob")
 
 
