@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet clean
+.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -74,6 +74,9 @@ bench: $(VENV)/.stamp  ## relay's speed, side by side with other programs
 
 bench-fleet: $(VENV)/.stamp  ## how it grows: 10 to 500 simulated agents, 60 sessions, a soak; some seven minutes
 	@$(BIN)/python -m benchmarks.fleet
+
+bench-memory: $(VENV)/.stamp  ## what the store of memories finds, and how fast; some three minutes
+	@$(BIN)/python -m benchmarks.memory
 
 clean:  ## remove the virtual environments and caches
 	rm -rf $(VENV) .cache dist build

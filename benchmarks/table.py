@@ -37,11 +37,11 @@ def plain(figures: Sequence[Figure]) -> str:
     return "\n".join([head, "-" * max(map(len, lines)), *lines])
 
 
-def markdown(figures: Sequence[Figure], machine: str) -> str:
-    """Return the table for docs/BENCHMARKS.md, without its markers."""
+def markdown(figures: Sequence[Figure], machine: str, command: str = "make bench") -> str:
+    """Return the table for docs/BENCHMARKS.md, without its markers; `command` made it."""
     rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(figure.cells() for figure in figures)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([*lines, "", f"{machine} Made by `make bench`."])
+    return "\n".join([*lines, "", f"{machine} Made by `{command}`."])
 
 
 def write(path: Path, block: str, name: str = "bench") -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from benchmarks import memory_set
 
 ROOT = Path(__file__).parent.parent
 TABLE_MAKER = """\
@@ -131,3 +134,55 @@ def test_a_small_fleet_is_measured() -> None:
 def test_the_page_of_the_fleet_has_its_markers() -> None:
     text = (ROOT / "docs" / "SCALE.md").read_text(encoding="utf-8")
     assert 0 < text.find("<!-- fleet:begin -->") < text.find("<!-- fleet:end -->")
+
+
+LOCOMO = [
+    {
+        "conversation": {
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": "Ann", "dia_id": "D1:1", "text": "What did you buy in Lisbon?"},
+                {"speaker": "Ben", "dia_id": "D1:2", "text": "A guitar!", "blip_caption": "a red thing"},
+            ],
+            "session_2_date_time": "9:05 am on 2 June, 2023",
+            "session_2": [{"speaker": "Ann", "dia_id": "D2:1", "text": "Good morning."}],
+        },
+        "observation": {"session_1_observation": {"Ben": [["Ben bought a guitar in Lisbon.", "D1:2"]]}},
+        "qa": [
+            {"question": "What did Ben buy in Lisbon?", "evidence": ["D1:2"], "category": 1},
+            {"question": "Who sold it?", "evidence": ["D1:2"], "category": 5},
+            {"question": "Who knows?", "evidence": [], "category": 1},
+        ],
+    }
+]
+
+
+def test_the_recall_of_the_memory_store_is_measured_beside_its_first_layout(tmp_path: Path) -> None:
+    """Few memories, and a file in the form of LoCoMo's; the page is left alone."""
+    file, page = tmp_path / "locomo10.json", tmp_path / "page.md"
+    file.write_text(json.dumps(LOCOMO), encoding="utf-8")
+    page.write_text("<!-- memory:begin -->\n<!-- memory:end -->\n", encoding="utf-8")
+    made = run("-m", "benchmarks.memory", "--size", "300", "--locomo", file, "--write", page)
+    assert made.returncode == 0, made.stderr
+    rows = {line.split("|")[1].strip(): line for line in page.read_text(encoding="utf-8").splitlines()[3:-3]}
+    assert "%" in rows["recall@10 in 300 memories"]
+    assert "100.0% (@5 100.0%)" in rows["LoCoMo, facts: recall@10"]
+    assert "100.0% (@5 100.0%)" in rows["LoCoMo, turns: recall@10"]  # it names the speaker
+    assert "ms (p95" in rows["LoCoMo, turns: search, p50"]
+    assert "Made by `make bench-memory`." in page.read_text(encoding="utf-8")
+
+
+def test_another_file_than_locomos_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('[{"a": 1}]', encoding="utf-8")
+    made = run("-m", "benchmarks.memory", "--size", "100", "--locomo", tmp_path / "x.json")
+    assert made.returncode == 1
+    assert "this is not LoCoMo's locomo10.json" in made.stderr
+
+
+def test_the_set_of_memories_is_the_same_every_time() -> None:
+    first, second = (memory_set.make(500, 40) for _ in range(2))
+    assert first == second
+    assert len(first.notes) == len({note.text for note in first.notes}) == 500
+    assert {question.kind for question in first.questions} == set(memory_set.KINDS)
+    by_id = {note.id: note for note in first.notes}
+    assert all(question.scope.sees(by_id[id]) for question in first.questions for id in question.evidence)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -15,64 +14,69 @@ from pathlib import Path
 from relay.errors import MemoryStoreError
 from relay.home import make_directories
 from relay.memory.backend import IdTaken, Memory, Scope
+from relay.memory.tables import DAY, SCHEMA
+from relay.memory.terms import terms
 from relay.storage.files import make_private
-from relay.storage.sqlite import Database, Schema, Writer, WrongVersion
+from relay.storage.sqlite import Database, Writer, WrongVersion
 
-MAX_TERMS = 100
-"""Distinct words of a query that count; more, of a pasted page, would add time and no meaning."""
+HITS = 50
+"""Matches, best first, whose scores are added up; or as many as are asked for."""
 
-# The same runs that FTS5's unicode61 tokenizer sees: letters and digits, without the underscore.
-_WORD = re.compile(r"[^\W_]+")
+LENDERS = 10
+"""The best of them lend some of their score to their neighbours."""
 
-# English function words, which are in every memory.
-_FUNCTION_WORDS = """
-    a about all also am an and any are as at be because been but by can could d did do does for from had has
-    have he her him his how i if in into is it its just ll m me my no not of on or our out re s she should so
-    some t than that the their them then there these they this those to too up us ve was we were what when
-    where which while who why will with would you your
-"""
-_STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+TO_NEXT, TO_PREVIOUS = 0.6, 0.3
+"""How much of its score a match lends to the memory that was saved after it, and to the one before it."""
 
-_SCHEMA = Schema(
-    2,
-    (
-        """
-        CREATE TABLE memory (
-            number INTEGER PRIMARY KEY,
-            id TEXT NOT NULL UNIQUE,
-            text TEXT NOT NULL,
-            agent TEXT NOT NULL,
-            agent_key TEXT NOT NULL,
-            team TEXT NOT NULL,
-            team_key TEXT NOT NULL,
-            shared INTEGER NOT NULL,
-            time REAL NOT NULL,
-            metadata TEXT NOT NULL DEFAULT '{}'
-        ) STRICT
-        """,
-        """
-        CREATE VIRTUAL TABLE memory_text USING fts5 (
-            text, content = 'memory', content_rowid = 'number',
-            tokenize = 'porter unicode61 remove_diacritics 2'
-        )
-        """,
-        """
-        CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
-            INSERT INTO memory_text (rowid, text) VALUES (new.number, new.text);
-        END
-        """,
-        """
-        CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
-            INSERT INTO memory_text (memory_text, rowid, text) VALUES ('delete', old.number, old.text);
-        END
-        """,
-    ),
-    ("CREATE INDEX memory_by_owner ON memory (team_key, agent_key)",),
-    {1: ("ALTER TABLE memory ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}'",)},
-)
+FIT_TERMS = 3
+"""A match with so many terms of a query has its neighbours found, too, without any term of their own."""
 
 _FIELDS = "memory.id, memory.text, memory.agent, memory.team, memory.shared, memory.time, memory.metadata"
 _SEEN = "memory.team_key = ?1 AND (memory.shared OR memory.agent_key = ?2)"
+
+
+def _neighbour(side: str, order: str) -> str:
+    """Return the SQL of the number of the memory beside that of `hit`: the same owner's, and as visible.
+
+    An agent that sees the one sees the other.
+    """
+    return f"""(
+        SELECT beside.number FROM memory AS own JOIN memory AS beside
+        ON beside.team_key = own.team_key AND beside.agent_key = own.agent_key AND beside.shared = own.shared
+        AND beside.number {side} own.number
+        WHERE own.number = hit.number ORDER BY beside.number {order} LIMIT 1
+    )"""
+
+
+# ?1, ?2: the keys of the scope. ?3: any of the terms. ?4: all of them. ?5: each, as a JSON array.
+# ?6: how many hits. ?7: how many are wanted.
+# hit: the best matches. lender: the best of these, and whether their neighbours need a term.
+_SEARCH = f"""
+    WITH hit AS MATERIALIZED (
+        SELECT memory.number, -bm25(memory_text) AS score, memory.number IN (
+            SELECT rowid FROM memory_text WHERE memory_text MATCH ?4
+        ) AS complete
+        FROM memory_text JOIN memory ON memory.number = memory_text.rowid
+        WHERE memory_text MATCH ?3 AND {_SEEN}
+        ORDER BY complete DESC, score DESC, memory.time DESC, memory.number DESC LIMIT ?6
+    ),
+    lender AS MATERIALIZED (
+        SELECT score, {_neighbour(">", "ASC")} AS next, {_neighbour("<", "DESC")} AS previous, (
+            SELECT count(*) FROM json_each(?5) AS term CROSS JOIN memory_text
+            WHERE memory_text MATCH term.value AND memory_text.rowid = hit.number
+        ) >= {FIT_TERMS} AS fits
+        FROM hit ORDER BY complete DESC, score DESC LIMIT {LENDERS}
+    ),
+    total AS (
+        SELECT number, sum(score) AS score, max(complete) AS complete FROM (
+            SELECT number, score, complete, 1 AS found FROM hit
+            UNION ALL SELECT next, {TO_NEXT} * score, 0, fits FROM lender
+            UNION ALL SELECT previous, {TO_PREVIOUS} * score, 0, fits FROM lender
+        ) GROUP BY number HAVING max(found)
+    )
+    SELECT {_FIELDS} FROM total JOIN memory ON memory.number = total.number WHERE {_SEEN}
+    ORDER BY total.complete DESC, total.score DESC, memory.time DESC, memory.number DESC LIMIT ?7
+"""
 
 
 class EmbeddedBackend:
@@ -89,19 +93,24 @@ class EmbeddedBackend:
         return self._writer.call(lambda db: _add(db, memory))
 
     def search(self, query: str, scope: Scope, limit: int) -> builtins.list[Memory]:
-        """Return the memories with a word of `query` or a form of one, best first (bm25, newest).
+        """Return the memories with a term of `query` (see `terms`) in their text or day, best first.
 
-        If no word finds anything, the query is searched as it is written (an emoji, a piece of a word, a
+        Those that have all terms come first.  The others are ranked by bm25 and by their neighbours: what
+        the same agent saved just before and after them, and what the same agents see.  The neighbours of a
+        memory with `FIT_TERMS` terms are found without one of their own.
+
+        If no term finds anything, the query is searched as it is written (an emoji, a piece of a word, a
         sign), in any case of ASCII letters.
         """
         found: builtins.list[Memory] = []
-        if expression := _match(query):
+        if words := terms(query):
             found = self._select(
-                f"SELECT {_FIELDS} FROM memory_text JOIN memory ON memory.number = memory_text.rowid"
-                f" WHERE memory_text MATCH ?3 AND {_SEEN}"
-                " ORDER BY bm25(memory_text), memory.time DESC, memory.number DESC LIMIT ?4",
+                _SEARCH,
                 *scope.keys,
-                expression,
+                " OR ".join(words),
+                " AND ".join(words),
+                json.dumps(words),
+                max(HITS, limit),
                 limit,
             )
         return found or self._select(
@@ -134,7 +143,9 @@ class EmbeddedBackend:
 def _add(database: Database, memory: Memory) -> Memory:
     who = Scope(memory.agent, memory.team).keys
     with database.transaction() as db:
-        query = f"SELECT {_FIELDS} FROM memory WHERE text = ?3 AND {_SEEN} ORDER BY shared DESC"
+        # memory_by_text finds its beginning; the + keeps SQLite from putting ?3 there in place of `text`.
+        same = "substr(text, 1, 64) = substr(?3, 1, 64) AND +text = ?3"
+        query = f"SELECT {_FIELDS} FROM memory WHERE {same} AND {_SEEN} ORDER BY shared DESC"
         if row := db.execute(query, (*who, memory.text)).fetchone():
             known = _memory(row)
             if memory.shared and not known.shared:
@@ -146,8 +157,8 @@ def _add(database: Database, memory: Memory) -> Memory:
         metadata = json.dumps(dict(memory.metadata))
         row = (memory.id, memory.text, memory.agent, memory.team, memory.shared, memory.time, metadata)
         db.execute(
-            "INSERT INTO memory (id, text, agent, team, shared, time, metadata, team_key, agent_key)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO memory (id, text, agent, team, shared, time, metadata, team_key, agent_key, day)"
+            f" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, {DAY.format(time='?6')})",
             (*row, *who),
         )
         return memory
@@ -156,7 +167,7 @@ def _add(database: Database, memory: Memory) -> Memory:
 class _MemoryDatabase(Database):
     """The file of all memories of a home."""
 
-    schema = _SCHEMA
+    schema = SCHEMA
     busy_seconds = 10.0
 
     @staticmethod
@@ -178,7 +189,7 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
         )
     if isinstance(error, WrongVersion):
         return (
-            f"{path} was written by a newer relay (layout {error.found}; this one knows {_SCHEMA.version}). "
+            f"{path} was written by a newer relay (layout {error.found}; this one knows {SCHEMA.version}). "
             "Update this relay."
         )
     if "no such module: fts5" in str(error):
@@ -213,14 +224,3 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
 def _memory(row: tuple[str, str, str, str, int, float, str]) -> Memory:
     id, text, agent, team, shared, when, metadata = row
     return Memory(id, text, agent, team, bool(shared), when, json.loads(metadata))
-
-
-def _match(text: str) -> str | None:
-    """Return the argument of MATCH for any text, None if it has no word.
-
-    FTS5's own syntax (quotes, NEAR, *, ^, column filters; sqlite.org/fts5.html section 3) is never exposed:
-    the words are taken out, quoted, and joined with OR.  Stop words count only if there is nothing else.
-    """
-    words = list(dict.fromkeys(_WORD.findall(text.lower())))
-    words = [word for word in words if word not in _STOP_WORDS] or words
-    return " OR ".join(f'"{word}"' for word in words[:MAX_TERMS]) or None

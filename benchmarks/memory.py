@@ -1,0 +1,243 @@
+"""What the store of memories finds, and how fast, beside its first layout and beside mem0.
+
+python -m benchmarks.memory [--quick] [--size N] [--locomo locomo10.json] [--write FILE]
+
+Prints the table and writes it into docs/BENCHMARKS.md, which explains the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks import locomo, table
+from benchmarks.memory_first import FirstStore
+from benchmarks.memory_set import KINDS, Question, Set, make
+from benchmarks.table import Figure
+from relay.errors import MemoryStoreError
+from relay.memory.backend import MemoryBackend, Scope
+from relay.memory.embedded import EmbeddedBackend
+
+PAGE = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
+SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000,)
+QUESTIONS, QUESTIONS_OF_MANY = 200, 60
+MANY = 100_000
+ADDED = 100
+RIVAL_NOTES = 1_000  # a model reads each
+
+Search = Callable[[str, Scope, int], Iterable[str]]
+"""Returns ids, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """at5, at10: the share of the evidence among the first so many. seconds: of each search, sorted."""
+
+    at5: float
+    at10: float
+    by_kind: dict[str, float]
+    seconds: Sequence[float]
+
+    def recall(self) -> str:
+        return f"{self.at10:.1%} (@5 {self.at5:.1%})"
+
+    def time(self) -> str:
+        return f"{_p(self.seconds, 50) * 1e3:.1f} ms (p95 {_p(self.seconds, 95) * 1e3:.1f} ms)"
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _parse(argv)
+    os.environ["TZ"] = "UTC"  # the questions name the notes' days
+    time.tzset()
+    figures: list[Figure] = []
+    for size in options.size or (QUICK_SIZES if options.quick else SIZES):
+        print(f"{size:,} memories ...", file=sys.stderr, flush=True)
+        figures += of_size(size)
+    figures.append(of_mem0())
+    if options.locomo is not None:
+        try:
+            figures += of_locomo(options.locomo)
+        except (OSError, ValueError) as error:
+            print(f"{options.locomo}: {error}", file=sys.stderr)
+            return 1
+    machine = table.machine()
+    print(f"\n{table.plain(figures)}\n\n{machine}")
+    if target := options.write or (None if options.quick or options.size else PAGE):
+        table.write(target, table.markdown(figures, machine, "make bench-memory"), "memory")
+        print(f"Written to {target}.")
+    return 0
+
+
+def of_size(size: int) -> list[Figure]:
+    """Measure both layouts with `size` notes that we make; the new one is made out of the old."""
+    made = make(size, QUESTIONS_OF_MANY if size >= MANY else QUESTIONS)
+    with tempfile.TemporaryDirectory(prefix="rb-") as directory:
+        old_path, new_path = Path(directory) / "first.db", Path(directory) / "memory.db"
+        old = FirstStore(old_path)
+        old.fill(made.notes)
+        old.close()
+        shutil.copy(old_path, new_path)
+        begun = time.perf_counter()
+        backend = EmbeddedBackend(new_path)
+        backend.list(Scope("nobody", "none"), 1)
+        migrated = time.perf_counter() - begun
+        sizes = [file.stat().st_size / 1e6 for file in (old_path, new_path)]
+        old = FirstStore(old_path)
+        was, now = in_turns([old.search, ids_of(backend)], made.questions)
+        added = _adding(made, old, backend)
+        old.close()
+        backend.close()
+    return [
+        _recall(f"recall@10 in {size:,} memories", was, now),
+        Figure(
+            f"the same by kind of question: {', '.join(KINDS)}",
+            "",
+            ", ".join(f"{now.by_kind[kind]:.0%}" for kind in KINDS),
+            "first layout " + ", ".join(f"{was.by_kind[kind]:.0%}" for kind in KINDS),
+        ),
+        _time(f"search in {size:,} memories, p50", was, now),
+        Figure(
+            f"add to {size:,} memories, p50",
+            "",
+            f"{added[1] * 1e3:.2f} ms",
+            f"first layout {added[0] * 1e3:.2f} ms",
+            f"{added[1] / added[0]:.2f}",
+        ),
+        Figure(
+            f"file of {size:,} memories",
+            "",
+            f"{sizes[1]:.1f} MB, made of the first layout in {migrated:.2f} s",
+            f"first layout {sizes[0]:.1f} MB",
+            f"{sizes[1] / sizes[0]:.2f}",
+        ),
+    ]
+
+
+def of_locomo(path: Path) -> list[Figure]:
+    """Measure both layouts with the conversations in `path`, each in a store of its own."""
+    figures = []
+    for kind in locomo.KINDS:
+        ends: list[list[Found]] = []
+        for made in locomo.read(path, kind):
+            with tempfile.TemporaryDirectory(prefix="rb-") as directory:
+                old, backend = FirstStore(Path(directory) / "old"), EmbeddedBackend(Path(directory) / "new")
+                old.fill(made.notes)
+                for note in made.notes:
+                    backend.add(note)
+                ends.append(in_turns([old.search, ids_of(backend)], made.questions))
+                old.close()
+                backend.close()
+        was, now = (_together([each[side] for each in ends]) for side in (0, 1))
+        figures += [
+            _recall(f"LoCoMo, {kind}: recall@10", was, now),
+            _time(f"LoCoMo, {kind}: search, p50", was, now),
+        ]
+    return figures
+
+
+def of_mem0() -> Figure:
+    """Measure mem0 with a local embedder, where relay's extra is installed."""
+    name = f"mem0 with a local embedder: recall@10 in {RIVAL_NOTES:,} memories"
+    backend_module = "relay.memory.mem0_backend"
+    if importlib.util.find_spec("mem0") is None or importlib.util.find_spec(backend_module) is None:
+        return Figure(name, "", "", "not installed")
+    open_mem0 = importlib.import_module(backend_module).open_mem0
+    made = make(RIVAL_NOTES, QUESTIONS)
+    with tempfile.TemporaryDirectory(prefix="rb-") as directory:
+        try:
+            backend: MemoryBackend = open_mem0({"embedder": {"provider": "fastembed"}}, Path(directory))
+            for note in made.notes:
+                backend.add(note)
+            (found,) = in_turns([ids_of(backend)], made.questions)
+            backend.close()
+        except (ImportError, MemoryStoreError) as error:
+            return Figure(name, "", "", f"not measured: {error}")
+    return Figure(name, "", "", f"{found.recall()}; search {found.time()}")
+
+
+def in_turns(searches: Sequence[Search], questions: Sequence[Question]) -> list[Found]:
+    """Ask each question of each of `searches`; return what each found."""
+    return [_together(each) for each in zip(*(_asked(searches, one) for one in questions), strict=True)]
+
+
+def ids_of(backend: MemoryBackend) -> Search:
+    return lambda query, scope, limit: [each.id for each in backend.search(query, scope, limit)]
+
+
+def _asked(searches: Sequence[Search], question: Question) -> list[Found]:
+    ends = []
+    for search in searches:
+        begun = time.perf_counter()
+        ids = list(search(question.text, question.scope, 10))
+        seconds = time.perf_counter() - begun
+        at5, at10 = (len(question.evidence & set(ids[:k])) / len(question.evidence) for k in (5, 10))
+        ends.append(Found(at5, at10, {question.kind: at10}, [seconds]))
+    return ends
+
+
+def _together(parts: Sequence[Found]) -> Found:
+    """Return the figures of all questions, of which `parts` has those of one or more each."""
+    weights = [len(part.seconds) for part in parts]
+    kinds = {kind for part in parts for kind in part.by_kind}
+    return Found(
+        sum(part.at5 * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights),
+        sum(part.at10 * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights),
+        {
+            kind: statistics.mean(each.by_kind[kind] for each in parts if kind in each.by_kind)
+            for kind in kinds
+        },
+        sorted(seconds for part in parts for seconds in part.seconds),
+    )
+
+
+def _adding(made: Set, old: FirstStore, backend: MemoryBackend) -> tuple[float, float]:
+    """Return the median of the seconds that adding a note takes, in the old layout and in the new one."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for number, note in enumerate(made.notes[:ADDED]):
+        another = replace(note, id=f"a{number}", text=f"{note.text} Again, for the {number}th time.")
+        for add, into in zip((old.add, backend.add), seconds, strict=True):
+            begun = time.perf_counter()
+            add(another)
+            into.append(time.perf_counter() - begun)
+    return statistics.median(seconds[0]), statistics.median(seconds[1])
+
+
+def _recall(name: str, was: Found, now: Found) -> Figure:
+    ratio = now.at10 / was.at10 if was.at10 else 0.0
+    return Figure(
+        name, "≥ first layout", now.recall(), f"first layout {was.recall()}", f"{ratio:.2f}", ratio >= 1
+    )
+
+
+def _time(name: str, was: Found, now: Found) -> Figure:
+    ratio = _p(now.seconds, 50) / _p(was.seconds, 50)
+    return Figure(name, "", now.time(), f"first layout {was.time()}", f"{ratio:.2f}")
+
+
+def _p(values: Sequence[float], percent: int) -> float:
+    """Return the percentile of sorted `values`."""
+    return values[min(len(values) - 1, len(values) * percent // 100)]
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="1,000 memories only; the page is left alone")
+    parser.add_argument("--size", type=int, action="append", metavar="N", help="so many memories instead")
+    parser.add_argument(
+        "--locomo", type=Path, metavar="FILE", help="LoCoMo's locomo10.json, to measure with, too"
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE", help="where to write (docs/BENCHMARKS.md)")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
