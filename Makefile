@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory clean
+.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory pictures record clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -77,6 +77,12 @@ bench-fleet: $(VENV)/.stamp  ## how it grows: 10 to 500 simulated agents, 60 ses
 
 bench-memory: $(VENV)/.stamp  ## what the store of memories finds, and how fast; some three minutes
 	@$(BIN)/python -m benchmarks.memory
+
+pictures: $(VENV)/.stamp  ## redraw docs/img/*.svg from the recordings beside them
+	@$(BIN)/python -m tools.pictures
+
+record: $(VENV)/.stamp  ## record the sessions of the pictures anew, and redraw them; a quiet machine is best
+	@$(BIN)/python -m tools.pictures --record
 
 clean:  ## remove the virtual environments and caches
 	rm -rf $(VENV) .cache dist build
