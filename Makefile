@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory pictures record clean
+.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory pictures record dist clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -83,6 +83,9 @@ pictures: $(VENV)/.stamp  ## redraw docs/img/*.svg from the recordings beside th
 
 record: $(VENV)/.stamp  ## record the sessions of the pictures anew, and redraw them; a quiet machine is best
 	@$(BIN)/python -m tools.pictures --record
+
+dist: $(VENV)/.stamp  ## the wheel and the sdist of this commit in dist/, the same bytes for everybody
+	@$(BIN)/python -m tools.dist
 
 clean:  ## remove the virtual environments and caches
 	rm -rf $(VENV) .cache dist build

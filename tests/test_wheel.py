@@ -1,26 +1,104 @@
-"""The wheel: installed in an empty environment it is a working `relay` with its data files inside."""
+"""The wheel and the sdist: reproducible, complete, and in an empty environment a working `relay`."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+EPOCH = 1_760_000_000
+
+
+def tracked() -> list[str]:
+    """The files of this working tree that are committed, or would be."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    return [name for name in names if name and (ROOT / name).is_file()]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(out), str(ROOT)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the files that are committed, or would be."""
+    folder = tmp_path_factory.mktemp("tree")
+    for name in tracked():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def build(tree: Path, out: Path, umask: int) -> Path:
+    """Build `tree` into the folder `out`, and return that."""
+    command = ["-m", "tools.dist", "--tree", str(tree), "--epoch", str(EPOCH), "--out", str(out)]
+    run = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        umask=umask,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
-    (built,) = out.glob("*.whl")
-    return built
+    return out
+
+
+@pytest.fixture(scope="module")
+def built(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tree, tmp_path_factory.mktemp("built"), 0o022)
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def sdist(built: Path) -> Path:
+    (found,) = built.glob("*.tar.gz")
+    return found
+
+
+def test_two_builds_at_other_times_in_other_folders_are_equal(
+    tree: Path, built: Path, tmp_path: Path
+) -> None:
+    elsewhere = shutil.copytree(tree, tmp_path / "a" / "longer" / "path")
+    for path in elsewhere.rglob("*"):
+        path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
+        os.utime(path, (1_500_000_000, 1_500_000_000))
+    again = build(elsewhere, tmp_path / "out", 0o077)
+    archives = sorted(path.name for path in built.iterdir())
+    assert [PurePosixPath(name).suffix for name in archives] == [".whl", ".gz"]
+    assert sorted(path.name for path in again.iterdir()) == archives
+    for name in archives:
+        assert (built / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_the_sdist_has_everything_that_is_committed(sdist: Path, tree: Path) -> None:
+    top = sdist.name.removesuffix(".tar.gz")
+    with tarfile.open(sdist) as archive:
+        inside = {member.name.removeprefix(f"{top}/") for member in archive if not member.isdir()}
+    assert inside - {"PKG-INFO"} == {
+        str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file()
+    }
+    assert {"LICENSE", "tests/test_wheel.py", "examples/greeter.py", "patterns/claude.toml"} <= inside
+
+
+def test_the_wheel_has_the_licence_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    (licence,) = [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
+    assert zipfile.ZipFile(wheel).read(licence) == (ROOT / "LICENSE").read_bytes()
+    assert not [
+        name for name in names if {"tests", "tools", "benchmarks", "docs"} & set(PurePosixPath(name).parts)
+    ]
 
 
 def test_patterns_and_config_are_inside_the_package(wheel: Path) -> None:
