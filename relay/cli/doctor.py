@@ -7,11 +7,16 @@ On a broker of your own name two or more that it knows (of different teams, if t
 other, and what real agents hear of it they ignore. It also looks whether port 4222 of that host, for NATS
 clients, lets them in.
 
+--report prints what to paste into an issue: versions, the platform, the terminal, the agents that are
+installed, settings that differ from their defaults, checks that did not pass, and the last problems in the
+journal. It contains no path of yours, no user, host or agent name, no secret, no message and no agent output.
+
   relay doctor
+  relay doctor --report
   relay doctor --broker
   relay doctor --broker mqtts://broker.example.org --as Alice --as Bob --as web/Carol
 
-The exit code is 1 if anything fails or does not hold.
+The exit code is 1 if anything fails or does not hold; with --report it is 0.
 """
 
 from __future__ import annotations
@@ -19,13 +24,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from relay import names, settings
 from relay.cli.arguments import add_json
-from relay.cli.output import print_list
+from relay.cli.output import print_json, print_list
 from relay.control import guard
 from relay.doctor import CheckResult, all_checks
 from relay.errors import BrokerError, UsageError
@@ -45,11 +51,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", nargs="?", const="", action="append", metavar="URL", help=help)
     help = "with --broker: use the credentials of this agent; give it twice or more"
     parser.add_argument("--as", dest="agents", action="append", default=[], metavar="[TEAM/]NAME", help=help)
+    parser.add_argument("--report", action="store_true", help="print what to paste into an issue")
     add_json(parser, "print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
+    if args.report:
+        if args.broker is not None or args.agents:
+            raise UsageError("--report is about this machine: leave out --broker and --as.")
+        return _report(home, as_json=args.json)
     if args.broker is None:
         if args.agents:
             raise UsageError("--as says who tries the broker: it needs --broker.")
@@ -74,6 +85,17 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"\n{bad} of {len(found)} failed." if bad else "\nNo problems found.")
     return 1 if bad else 0
+
+
+def _report(home: Home, *, as_json: bool) -> int:
+    from relay.report import collect  # loads what runs agents to ask for their versions
+
+    report = collect(home, Path.cwd(), os.environ)
+    if as_json:
+        print_json(report.public())
+    else:
+        print("\n".join(map(visible, report.lines())))
+    return 0
 
 
 @contextlib.contextmanager

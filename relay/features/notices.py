@@ -11,6 +11,9 @@ from relay.storage.journal import Journal, WritingFailed
 from relay.tasks import TaskFailed, Tasks
 from relay.terminal.events import Notify, NotifyDesktop, ReadingFailed, TerminalLost
 
+MISTAKE = "relay made a mistake"
+"""The beginning of a notice that a handler of relay's own has failed."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +60,7 @@ class Notices:
     def handler_failed(self, event: HandlerFailed) -> None:
         if event.error not in self._mistakes:  # it may have happened because of the notice of the last one
             self._mistakes.add(event.error)
-            self._bus.publish(Notify(f"relay made a mistake, and goes on: {event.error}. See session.log."))
+            self._bus.publish(Notify(f"{MISTAKE}, and goes on: {event.error}. See session.log."))
 
     @handles(WritingFailed)
     def writing_failed(self, event: WritingFailed) -> None:
