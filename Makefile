@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory pictures record dist clean
+.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory pictures record dist test-install clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -86,6 +86,9 @@ record: $(VENV)/.stamp  ## record the sessions of the pictures anew, and redraw 
 
 dist: $(VENV)/.stamp  ## the wheel and the sdist of this commit in dist/, the same bytes for everybody
 	@$(BIN)/python -m tools.dist
+
+test-install: $(VENV)/.stamp  ## the commit installed by pip, pipx and uv on each Python there is; some minutes
+	@$(BIN)/python -m tools.install_trial $(ARGS)
 
 clean:  ## remove the virtual environments and caches
 	rm -rf $(VENV) .cache dist build
