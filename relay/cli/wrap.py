@@ -161,6 +161,8 @@ def parse(argv: list[str]) -> Options:
                 raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
             rules.append(os.path.abspath(value))
         elif attribute == "config":
+            if not os.path.isfile(value):
+                raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
             given[attribute] = os.path.abspath(value)  # the agent may run elsewhere, in a worktree
         elif attribute == "broker" and "broker" in given:
             given["broker"] += f",{value}"

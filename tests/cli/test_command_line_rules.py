@@ -1,0 +1,117 @@
+"""What holds for every command: exit codes, where mistakes are told, `--json`, a home that cannot be used."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from relay.cli import main
+from relay.cli.main import COMMANDS, dispatch, parser_of
+from support import Relay
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield each command, and each action of one ("memory save"), with its parser; not those with actions."""
+    for name in COMMANDS:
+        yield from _below(name, parser_of(name))
+
+
+def _below(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not actions or not actions[0].required:
+        yield path, parser
+    for each in actions:
+        for name, below in each.choices.items():
+            yield from _below(f"{path} {name}", below)
+
+
+PATHS = [path for path, _ in parsers() if path not in {"wrap", "hook"}]  # which parse by themselves
+
+
+def mistake(run: subprocess.CompletedProcess[str], code: int) -> None:
+    """Assert that a command told a user's mistake as all of them do."""
+    assert run.returncode == code, run.stderr
+    assert run.stdout == ""
+    assert run.stderr.splitlines()[-1].startswith("relay")
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_unknown_option_is_a_usage_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        dispatch([*path.split(), "--no-such-option"])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert re.match(rf"relay {path.split()[0]}( \w+)*: error: ", said.err.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no-such-command",
+        "--no-such-option",
+        "wrap",
+        "wrap --no-such-option true",
+        "wrap --config missing true",
+        "wrap --rules missing true",
+        "wrap -d --tty true",
+        "wrap -n a/b true",
+        "ps --no-such-option",
+        "ps -t a/b",
+        "ps --interval soon",
+        "stop",
+        "reload",
+        "drop",
+        "send Bob",
+        "join a/b",
+        "hooks no-such-action",
+        "memory save",
+        "service",
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_on_standard_error(line: str, relay: Relay) -> None:
+    mistake(relay(*line.split(), check=False), 2)
+
+
+@pytest.mark.parametrize("line", ["explain Bob", "stop Bob", "send Bob hi", "logs Bob", "retry 7f", "up"])
+def test_what_cannot_be_done_exits_with_1(line: str, relay: Relay) -> None:
+    mistake(relay(*line.split(), check=False), 1)
+
+
+@pytest.mark.parametrize("place", ["/proc/none", "/dev/null/none", "/dev/null"])
+@pytest.mark.parametrize("line", ["ps", "ps --json", "usage", "events", "messages", "next", "stop --all"])
+def test_a_home_that_cannot_be_used_is_a_failure(line: str, place: str, relay: Relay) -> None:
+    run = relay(*line.split(), env={"RELAY_HOME": place}, check=False)
+    mistake(run, 1)
+    assert run.stderr.startswith(f"relay: cannot use the directory {place}")
+    assert "RELAY_HOME" in run.stderr
+
+
+def test_what_needs_no_home_works_without_one(relay: Relay) -> None:
+    assert relay("completion", "bash", env={"RELAY_HOME": "/proc/none"}).stdout
+
+
+def test_a_team_that_nobody_was_in_is_named(relay: Relay) -> None:
+    """It is no error: a script may look before the first agent of a team starts."""
+    relay("wrap", "-n", "Bob", "-t", "web", "true")
+    run = relay("ps", "-t", "wbe")
+    assert "No session is running in team wbe." in run.stdout
+    assert run.stderr == "relay: no agent has run in team 'wbe'. Did you mean web? Teams: web.\n"
+    assert relay("ps", "-t", "wbe", "--json").stdout == "[]\n"
+    assert relay("ps", "-t", "WEB").stderr == ""
+
+
+def test_what_is_meant_exists() -> None:
+    for word, meant in main._MEANT.items():
+        assert word not in COMMANDS
+        name, *rest = meant.split()
+        if name in COMMANDS:
+            known = main.parser_of(name)._option_string_actions if rest and rest[0] != "save" else {}
+            assert all(each in known for each in rest if each.startswith("-")), meant
+            assert meant in dict(parsers()) or not rest or rest[0].startswith("-"), meant
+        else:
+            assert meant == "--version"
