@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -105,6 +106,10 @@ def test_a_team_that_nobody_was_in_is_named(relay: Relay) -> None:
     assert relay("ps", "-t", "WEB").stderr == ""
 
 
+def test_nothing_to_stop_is_told(relay: Relay) -> None:
+    assert relay("stop", "--all").stdout == "No agent is running.\n"
+
+
 def test_what_is_meant_exists() -> None:
     for word, meant in main._MEANT.items():
         assert word not in COMMANDS
@@ -115,3 +120,68 @@ def test_what_is_meant_exists() -> None:
             assert meant in dict(parsers()) or not rest or rest[0].startswith("-"), meant
         else:
             assert meant == "--version"
+
+
+NO_JSON = {
+    "wrap": "its output is the agent's",
+    "attach": "its output is the agent's",
+    "demo": "its output is the agents'",
+    "hook": "an agent's own format",
+    "completion": "prints a script",
+    "broker acl": "prints a broker's configuration",
+    "broker run": "runs until it is ended",
+    "hooks test": "prints JSON anyway",
+    "init": "prints what to do next; its files are the result",
+    "trust": "for the eyes of the user, who is to read the file",
+    "spawn": "a sentence for the agent that asked",
+    "next": "attaches; --print prints a name alone",
+    "retry": "one message, whose state `relay messages ID --json` has",
+    "release": "of what it released `relay messages --json` has the state",
+    "resume": "`relay ps --json` has what runs again",
+    "down": "`relay ps -a --json` has what became of each",
+    "service install": "`relay service status --json` has the result",
+    "service remove": "`relay service status --json` has the result",
+    "agents update": "`relay agents --json` has the result",
+    "agents reset": "`relay agents --json` has the result",
+    "hooks disable": "`relay hooks list --json` has the result",
+    "hooks enable": "`relay hooks list --json` has the result",
+    "hooks reload": "`relay hooks list --json` has the result",
+    "broker credentials export": "writes a file",
+    "broker credentials import": "exits with 1 unless it read all of a file",
+}
+"""Commands without --json, and why."""
+
+
+def test_each_command_that_lists_or_changes_has_json() -> None:
+    without = {path for path, parser in parsers() if "--json" not in parser._option_string_actions}
+    assert without == NO_JSON.keys()
+
+
+def test_what_became_of_each_agent_as_json(relay: Relay) -> None:
+    for name in ("Ann", "Bob"):
+        relay("wrap", "-d", "-n", name, "cat")
+    (again,) = json.loads(relay("reload", "Ann", "--json").stdout)
+    assert isinstance(again.pop("pid"), int)
+    assert again == {"name": "Ann", "team": "default", "outcome": "reloaded"}
+    (again,) = json.loads(relay("restart", "Ann", "--json").stdout)
+    assert isinstance(again.pop("agent_pid"), int)
+    assert again == {"name": "Ann", "team": "default", "outcome": "restarted"}
+    stopped = json.loads(relay("stop", "--all", "--json").stdout)
+    assert stopped == [{"name": name, "team": "default", "outcome": "ended"} for name in ("Ann", "Bob")]
+    assert relay("stop", "--all", "--json").stdout == "[]\n"
+    mistake(relay("stop", "Ann", "--json", check=False), 1)
+
+
+def test_channels_and_messages_that_change_as_json(relay: Relay) -> None:
+    changed = {"name": "you", "channel": "ops", "changed": True}
+    assert json.loads(relay("join", "#ops", "--json").stdout) == changed | {"member": True}
+    again = json.loads(relay("join", "ops", "--json").stdout)
+    assert again == changed | {"member": True, "changed": False}
+    assert json.loads(relay("leave", "ops", "--json").stdout) == changed | {"member": False}
+    relay("wrap", "-d", "-n", "Bob", "cat")
+    relay("stop", "Bob")
+    (sent,) = json.loads(relay("send", "--json", "Bob", "hi").stdout)
+    (dropped,) = json.loads(relay("drop", sent["id"], "--json").stdout)
+    assert dropped.pop("was") in {"queued", "sent", "stored"}
+    assert dropped == {"id": sent["id"], "from": "you", "to": "Bob"}
+    assert relay("drop", "--held", "--json").stdout == "[]\n"
