@@ -50,14 +50,19 @@ class ExitCode:
 
 
 EXIT_CODES = (
-    ExitCode("0", "The command did what was asked."),
-    ExitCode("1", "It failed, or the answer is no. Standard error says why, and what to do next."),
-    ExitCode("2", "The command line is wrong: an unknown command, option or value."),
+    ExitCode("0", "The command did what was asked; a list may be empty."),
+    ExitCode("1", "It failed, or found none. Standard error says why, and what to do next."),
+    ExitCode(
+        "2",
+        "The command line is wrong: an unknown command, option or value, a malformed name, a missing file "
+        "after `--config` or `--rules`.",
+    ),
+    ExitCode("70", "`relay wrap` and `relay attach`: relay was killed, so the agent's own code is unknown."),
     ExitCode("126", "`relay wrap`: the agent's command cannot be executed."),
     ExitCode("127", "`relay wrap`: the agent's command does not exist."),
-    ExitCode("130", "Interrupted with Ctrl-C."),
-    ExitCode("141", "The reader of standard output has gone, as with `relay events | head`."),
-    ExitCode("128+N", "`relay wrap`: signal N ended the agent."),
+    ExitCode("128+N", "`relay wrap` and `relay attach`: signal N ended the agent, 130 for SIGINT."),
+    ExitCode("130", "Other commands: interrupted with Ctrl-C."),
+    ExitCode("141", "Other commands: the reader of standard output has gone, as with `relay events | head`."),
 )
 """What each exit code means. Otherwise `relay wrap` exits with the agent's own code."""
 

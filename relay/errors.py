@@ -4,7 +4,7 @@
     ├── UsageError                  2     the command line is wrong
     ├── CommandNotFound             127   the agent's command does not exist
     ├── CommandNotExecutable        126   it exists and cannot be run
-    ├── InvalidName                       an agent, team or channel name is malformed
+    ├── InvalidName                 2     an agent, team or channel name is malformed
     ├── NameInUse                         another live session has the name
     ├── NoSuchSession                     no live session has the name
     ├── SessionUnresponsive               a session has the name and does not answer
@@ -58,7 +58,7 @@ class CommandNotExecutable(RelayError):
 
 
 class InvalidName(RelayError):
-    pass
+    exit_code = 2
 
 
 class NameInUse(RelayError):

@@ -91,6 +91,17 @@ class Home:
         if os.path.lexists(self.run_dir):
             _check_owner(self.run_dir)
 
+    def check(self) -> Home:
+        """Return the home if its directories can be read, and create those that are missing.
+
+        Raise HomeError if that fails, or if another user has made them. `ensure` also asks to write.
+        """
+        self.check_owner()
+        for path in (self.config_dir, self.state_dir, self.run_dir):
+            if not (os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)):
+                private_directory(path)
+        return self
+
     def ensure(self) -> Home:
         """Create the directories, private to the owner. Raise HomeError if that fails."""
         for path in (self.config_dir, self.state_dir, self.run_dir):

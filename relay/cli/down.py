@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     running = {key(session.name) for session in live(home, fleet.team)}
     for name in _order(fleet, _spawned(fleet, records) & running, args.names):
         if key(name) in running:
-            words = argparse.Namespace(names=[name], all=False, now=args.now, team=fleet.team)
+            words = argparse.Namespace(names=[name], all=False, now=args.now, team=fleet.team, json=False)
             failed |= stop.run(words)
         else:
             print(f"{name} does not run.")

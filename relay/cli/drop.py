@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.output import short_id
+from relay.cli.arguments import add_json
+from relay.cli.output import Report, short_id
 from relay.control.caller import caller
 from relay.control.guard import own_only, person_only
 from relay.control.sessions import have_carried
@@ -31,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--held", action="store_true", help="everything that is held")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="with --held: only of NAME")
     parser.add_argument("--to", metavar="NAME", help="with --held: only for NAME")
+    add_json(parser, "print what was given up as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,17 +50,24 @@ def run(args: argparse.Namespace) -> int:
             for entry in entries:
                 own_only(home, "drop", entry.message.sender, entry.team)
         own, journal = caller(home), Journal(home.journal, "", names.PERSON)
-        for entry in entries:
-            ledger.drop(entry.message.id, by="the user" if own is None else own.name)
-            print(_sentence(entry))
-            if own is None and not entry.message.state.final:
-                message = entry.message
-                journal.write("dropped", id=message.id, sender=message.sender, to=message.to)
+        with Report(args) as report:
+            for entry in entries:
+                ledger.drop(entry.message.id, by="the user" if own is None else own.name)
+                report.done(_sentence(entry), **_public(entry))
+                if own is None and not entry.message.state.final:
+                    message = entry.message
+                    journal.write("dropped", id=message.id, sender=message.sender, to=message.to)
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
         have_carried(home, team, sender)  # what stood behind them need not wait for them
-    if not entries:
+    if not (entries or args.json):
         print("Nothing is held.")
     return 0
+
+
+def _public(entry: LedgerEntry) -> dict[str, str]:
+    """Return the message as JSON. was: its state before."""
+    message = entry.message
+    return {"id": message.id, "from": message.sender, "to": message.to, "was": str(message.state)}
 
 
 def _sentence(entry: LedgerEntry) -> str:

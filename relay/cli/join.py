@@ -15,7 +15,8 @@ import sys
 from dataclasses import dataclass
 
 from relay import names
-from relay.cli.arguments import add_member
+from relay.cli.arguments import add_json, add_member
+from relay.cli.output import print_json
 from relay.control import guard, sessions
 from relay.errors import NoSuchSession
 from relay.home import Home
@@ -25,12 +26,16 @@ from relay.messaging.ledger import Ledger
 def configure(parser: argparse.ArgumentParser) -> None:
     add_member(parser, "the agent that joins")
     parser.add_argument("channel", metavar="CHANNEL", help="the channel: ops, or '#ops'")
+    add_json(parser, "print a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     joined = change("join", args)
     channel = next(each for each in joined.channels if names.same(each, names.channel(args.channel)))
-    print(f"{joined.subject} in #{channel} {'now' if joined.changed else 'already'}.")
+    if args.json:
+        print_json({"name": joined.name, "channel": channel, "member": True, "changed": joined.changed})
+    else:
+        print(f"{joined.subject} in #{channel} {'now' if joined.changed else 'already'}.")
     if joined.notice:
         print(joined.notice, file=sys.stderr)
     return 0

@@ -12,15 +12,21 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.arguments import add_member
+from relay.cli.arguments import add_json, add_member
 from relay.cli.join import change
+from relay.cli.output import print_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_member(parser, "the agent that leaves")
     parser.add_argument("channel", metavar="CHANNEL", help="the channel: ops, or '#ops'")
+    add_json(parser, "print a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    print(f"{change('leave', args).subject} no longer in #{names.channel(args.channel)}.")
+    left, channel = change("leave", args), names.channel(args.channel)
+    if args.json:
+        print_json({"name": left.name, "channel": channel, "member": False, "changed": left.changed})
+    else:
+        print(f"{left.subject} no longer in #{channel}.")
     return 0

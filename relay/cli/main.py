@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from relay.errors import UsageError
+from relay.home import Home
 from relay.names import suggest
 from relay.text import visible
 
@@ -39,17 +40,64 @@ _MEANT = {
     "top": "ps --watch",
     "htop": "ps --watch",
     "watch": "ps --watch",
+    "monitor": "ps --watch",
     "list": "ps",
     "ls": "ps",
     "status": "ps",
+    "sessions": "ps",
     "kill": "stop",
+    "quit": "stop",
+    "exit": "stop",
+    "end": "stop",
+    "rm": "stop",
+    "remove": "stop",
     "run": "wrap",
     "start": "wrap",
+    "exec": "wrap",
+    "new": "wrap",
+    "open": "attach",
+    "fg": "attach",
+    "connect": "attach",
+    "switch": "attach",
+    "view": "attach --view",
     "screen": "peek",
+    "show": "peek",
+    "capture": "peek",
+    "log": "logs",
     "tail": "logs -f",
+    "output": "logs",
     "inbox": "messages",
+    "mail": "messages",
+    "msg": "send",
+    "message": "send",
+    "tell": "send",
+    "say": "send",
+    "ask": "send",
+    "reply": "answer",
+    "approve": "answer",
+    "yes": "answer",
+    "cost": "usage",
+    "tokens": "usage",
+    "stats": "usage",
+    "history": "events",
+    "journal": "events",
+    "why": "explain",
+    "describe": "explain",
+    "info": "explain",
+    "remember": "memory save",
+    "recall": "memory search",
+    "forget": "memory forget",
+    "subscribe": "join",
+    "unsubscribe": "leave",
+    "allow": "trust",
+    "setup": "init",
+    "check": "doctor",
+    "version": "--version",
 }
-"""What is meant by words that other programs have for it."""
+"""What is meant by words that other programs, or users, have for it."""
+
+_HOMELESS = frozenset({"completion", "demo", "doctor", "inspect"})
+"""Commands that work without a home, or say themselves what is wrong with it."""
 
 _ALIKE = 0.7
 """The least similarity of a command that is suggested: a wrong suggestion is worse than none."""
@@ -69,7 +117,10 @@ def dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UsageError(f"{_mistake(name, argv)} `relay --help` lists the commands.")
     module = importlib.import_module(f"relay.cli.{name}")
-    code: int = module.run(parser_of(name).parse_args(argv[1:]))
+    args = parser_of(name).parse_args(argv[1:])
+    if name not in _HOMELESS:
+        Home.from_env().check()
+    code: int = module.run(args)
     sys.stdout.flush()
     return code
 

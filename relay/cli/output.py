@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from relay.cli.arguments import LATEST
 from relay.message import ID_SHOWN
@@ -59,6 +59,38 @@ def print_list(
         print("\n".join(table([*([header] if header else []), *map(row, shown)])))
     else:
         print(empty, file=sys.stderr if noun else sys.stdout)
+
+
+class Report:
+    """Prints the result for each subject of a command: a sentence each, or with --json one list at the end.
+
+    A context manager; the list is not printed if the command raises an error.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._rows: list[dict[str, Any]] | None = [] if getattr(args, "json", False) else None
+        self.failed = False
+
+    def done(self, sentence: str, **fields: Any) -> None:
+        """Report a subject that was dealt with. fields: its object in the list."""
+        if self._rows is None:
+            print(sentence)
+        else:
+            self._rows.append(fields)
+
+    def failure(self, name: str, error: Exception, **fields: Any) -> None:
+        """Report a subject for which the command failed; with --json to standard error, too."""
+        self.failed = True
+        print(f"{name}: {error}", file=sys.stdout if self._rows is None else sys.stderr)
+        if self._rows is not None:
+            self._rows.append({"name": name, **fields, "outcome": "failed", "error": str(error)})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._rows is not None and kind is None:
+            print_json(self._rows)
 
 
 def short_id(id: str) -> str:

@@ -21,15 +21,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 
+from relay import names
 from relay.cli.arguments import add_team
 from relay.cli.output import print_list
 from relay.control.ended import ended
-from relay.control.sessions import CONNECTING, SessionInfo, live
+from relay.control.sessions import CONNECTING, SessionInfo, claims, live
 from relay.errors import UsageError
 from relay.home import Home
+from relay.supervision.records import Records
 from relay.supervision.restart import span
 from relay.text import one_line
 
@@ -50,6 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.team is not None and (doubt := unknown_team(Home.from_env(), args.team)):
+        print(f"relay: {doubt}", file=sys.stderr)
     if args.watch:
         if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
             raise UsageError("--watch needs a terminal. `relay ps` prints the list once.")
@@ -57,13 +62,14 @@ def run(args: argparse.Namespace) -> int:
 
         coloured = not os.environ.get("NO_COLOR")
         return watch(lambda: listed(args), args.interval, coloured=coloured)
+    where = f" in team {args.team}" if args.team else ""
     print_list(
         args,
         listed(args),
         SessionInfo.public,
         _row,
         header=("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"),
-        empty="No session is running. Start one with `relay wrap COMMAND`.",
+        empty=f"No session is running{where}. Start one with `relay wrap COMMAND`.",
     )
     return 0
 
@@ -75,6 +81,19 @@ def listed(args: argparse.Namespace) -> list[SessionInfo]:
     if not args.all:
         return found
     return sorted([*found, *ended(home, found, args.team)], key=lambda each: (each.team, each.name))
+
+
+def unknown_team(home: Home, team: str) -> str:
+    """Return what to tell of a `team` in which no agent runs or has run; "" otherwise. Raise InvalidName.
+
+    That is no error: a script may look before the team's first agent starts.
+    """
+    names.validate(team, "team")
+    known = {each.team for each in claims(home)} | {each.team for each in Records(home).all()}
+    if names.key(team) in {names.key(each) for each in known}:
+        return ""
+    teams = f"Teams: {', '.join(sorted(known))}." if known else ""
+    return f"no agent has run in team {team!a}. {names.did_you_mean(team, known)}{teams}".rstrip()
 
 
 def _row(session: SessionInfo) -> tuple[str, ...]:

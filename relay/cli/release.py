@@ -81,7 +81,9 @@ def _end(home: Home, name: str, team: str, by: str) -> int:
     if not any(names.same(claim.name, name) for claim in claims(home, team)):
         print(f"{record.name} had ended before.")
         return 0
-    if failed := stop.run(argparse.Namespace(names=[record.name], all=False, now=False, team=team)):
+    if failed := stop.run(
+        argparse.Namespace(names=[record.name], all=False, now=False, team=team, json=False)
+    ):
         return failed
     records.change(team, record.name, lambda last: replace(last, wanted="down", by="release", reported=True))
     return 0

@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from relay.cli.arguments import add_team
-from relay.control.sessions import PATIENCE, call, claims, find_claim
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import Report
+from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_claim
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 
@@ -25,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="the agents, as `relay ps` lists them")
     parser.add_argument("--all", action="store_true", help="every agent of this home")
     add_team(parser)
+    add_json(parser, "print what became of each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,27 +37,32 @@ def run(args: argparse.Namespace) -> int:
         found = sorted(claims(home, args.team), key=lambda claim: (claim.team, claim.name))
     else:
         found = [find_claim(home, name, args.team) for name in args.names]
-    if not found:
+    if not (found or args.json):
         print("No agent is running.")
-    failed = False
-    for claim in found:
-        try:
-            before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
-            deadline = time.monotonic() + STARTS
-            while True:
-                status = call(claim.shim, {"op": "status"}, PATIENCE)
-                if status["failed"]:
-                    raise RelayError(f"the new session failed: {status['failed']}. session.log says why.")
-                if status["generation"] > before and status["ready"]:
-                    break
-                if time.monotonic() > deadline:
-                    raise RelayError("the new session is not ready yet. `relay ps` shows when it is.")
-                time.sleep(_LOOK)
-        except NotAllowed:
-            raise
-        except RelayError as error:
-            failed = True
-            print(f"{claim.name}: {error}")
-        else:
-            print(f"{claim.name} has a new session (pid {status['pid']}).")
-    return 1 if failed else 0
+    with Report(args) as report:
+        for claim in found:
+            _reload(claim, report)
+    return 1 if report.failed else 0
+
+
+def _reload(claim: SessionInfo, report: Report) -> None:
+    """Have the agent's shim start another session, and wait until it is ready."""
+    try:
+        before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
+        deadline = time.monotonic() + STARTS
+        while True:
+            status = call(claim.shim, {"op": "status"}, PATIENCE)
+            if status["failed"]:
+                raise RelayError(f"the new session failed: {status['failed']}. session.log says why.")
+            if status["generation"] > before and status["ready"]:
+                break
+            if time.monotonic() > deadline:
+                raise RelayError("the new session is not ready yet. `relay ps` shows when it is.")
+            time.sleep(_LOOK)
+    except NotAllowed:
+        raise
+    except RelayError as error:
+        report.failure(claim.name, error, team=claim.team)
+    else:
+        fields = {"name": claim.name, "team": claim.team, "outcome": "reloaded", "pid": status["pid"]}
+        report.done(f"{claim.name} has a new session (pid {status['pid']}).", **fields)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from relay.cli.arguments import add_team
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import Report
 from relay.control.sessions import PATIENCE, SessionInfo, call, find
 from relay.errors import NoSuchSession, NotAllowed, RelayError
 from relay.home import Home
@@ -21,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps` lists them")
     parser.add_argument("--now", action="store_true", help="kill them at once, without a closing prompt")
     add_team(parser)
+    add_json(parser, "print what became of each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,7 +33,7 @@ def restart(args: argparse.Namespace, *, resume: bool) -> int:
     """Restart the agents of `args`; with their conversations, if they are to `resume` them."""
     home = Home.from_env()
     sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
-    failed = False
+    report = Report(args)
     asked: list[tuple[SessionInfo, float]] = []
     for session in sessions:
         try:
@@ -42,15 +44,17 @@ def restart(args: argparse.Namespace, *, resume: bool) -> int:
         except NotAllowed:
             raise
         except RelayError as error:
-            failed = True
-            print(f"{session.name}: {error}")
-    for session, deadline in asked:
-        try:
-            print(f"{session.name} runs again (pid {_again(session, deadline)}).")
-        except RelayError as error:
-            failed = True
-            print(f"{session.name}: {error}")
-    return 1 if failed else 0
+            report.failure(session.name, error, team=session.team)
+    with report:
+        for session, deadline in asked:
+            try:
+                pid = _again(session, deadline)
+            except RelayError as error:
+                report.failure(session.name, error, team=session.team)
+            else:
+                again = {"name": session.name, "team": session.team, "outcome": "restarted", "agent_pid": pid}
+                report.done(f"{session.name} runs again (pid {pid}).", **again)
+    return 1 if report.failed else 0
 
 
 def _again(before: SessionInfo, deadline: float) -> int:

@@ -11,11 +11,13 @@ import argparse
 import os
 import select
 import signal
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
 
-from relay.cli.arguments import add_team
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import Report
 from relay.control.sessions import (
     PATIENCE,
     UNRESPONSIVE,
@@ -43,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every session of this home")
     parser.add_argument("--now", action="store_true", help="kill at once, without a closing prompt")
     add_team(parser)
+    add_json(parser, "print what became of each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,12 +54,19 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if args.all:
         sessions = live(home, args.team, HANGS if args.now else PATIENCE)
+        if not (sessions or args.json):
+            print("No agent is running.")
     else:
         # Each once: a session that is asked a second time kills its agent.
         sessions = list(dict.fromkeys(_find(home, name, args) for name in args.names))
+    with Report(args) as report:
+        _stop(home, sessions, report, now=args.now)
+    return 1 if report.failed else 0
+
+
+def _stop(home: Home, sessions: list[SessionInfo], report: Report, *, now: bool) -> None:
     records = Records(home)
     waiting: list[tuple[SessionInfo, AgentRecord | None, int, int, float]] = []
-    failed = False
     for session in sessions:
         record = records.get(session.team, session.name)
         pid = session.terminal_pid or session.pid or 0
@@ -65,31 +75,30 @@ def run(args: argparse.Namespace) -> int:
         except (OSError, AttributeError):  # the system has no such call
             watch = -1
         try:
-            if session.state == UNRESPONSIVE and (args.now or not works(session)):
-                order = {"op": "stop", "now": args.now}
+            if session.state == UNRESPONSIVE and (now or not works(session)):
+                order = {"op": "stop", "now": now}
                 patience = float(call(session.shim, order, PATIENCE)["patience"])
             else:
-                for _ in range(2 if args.now else 1):
+                for _ in range(2 if now else 1):
                     patience = float(session.ask({"op": "stop"}, PATIENCE)["patience"])
         except NoSuchSession:
             patience = _LAST_STEPS  # its agent has ended by itself
         except NotAllowed:
             raise
         except RelayError as error:
-            failed = True
-            print(f"{session.name}: {error}")
+            report.failure(session.name, error, team=session.team)
             continue
         waiting.append((session, record, pid, watch, patience))
     for session, record, pid, watch, patience in waiting:
         if _ended(pid, watch, patience):
-            print(f"{session.name} has ended.")
+            said, outcome = f"{session.name} has ended.", "ended"
         else:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            print(f"{session.name} did not end within {patience:g} s and was killed.")
+            said, outcome = f"{session.name} did not end within {patience:g} s and was killed.", "killed"
+        report.done(said, name=session.name, team=session.team, outcome=outcome)
         if record is not None:
             _note_stopped(records, record)
-    return 1 if failed else 0
 
 
 def _note_stopped(records: Records, before: AgentRecord) -> None:
@@ -104,7 +113,7 @@ def _note_stopped(records: Records, before: AgentRecord) -> None:
     try:
         records.change(before.team, before.name, stopped)
     except RelayError as error:
-        print(f"{before.name}: {error}")
+        print(f"{before.name}: {error}", file=sys.stderr)
 
 
 def _find(home: Home, name: str, args: argparse.Namespace) -> SessionInfo:

@@ -10,6 +10,11 @@ relay.toml ends that.
 Ctrl-] and then d, within a second, detaches: the agent runs on, and `relay attach NAME` brings it back.
 Ctrl-] n and Ctrl-] p switch to the next and the previous agent, Ctrl-] ? shows help; the setting detach_key
 chooses another key.
+
+If standard input or output is redirected, the agent gets the pipe or the file itself, as it would alone:
+`relay wrap claude -p hi --output-format json | jq` passes on its standard output, byte for byte, and nothing
+else; standard error stays apart; /dev/tty is your terminal; nothing is typed into the agent.  With only
+standard error redirected it keeps its terminal for all three, unless you say --pipe.
 """
 
 from __future__ import annotations
@@ -47,7 +52,8 @@ OPTIONS = {
         "JSON",
         "all keys of its supervision, as `relay up` passes those of a fleet file (docs/FLEET.md)",
     ),
-    "--pipe": ("pipe", "", "give it your redirected input, output and errors as they are, not its terminal"),
+    "--pipe": ("pipe", "", "redirect what you redirect, standard error alone, too (see above)"),
+    "--tty": ("terminal", "", "give it a terminal even if its input or output is redirected"),
     "--broker": (
         "broker",
         "URL",
@@ -155,6 +161,8 @@ def parse(argv: list[str]) -> Options:
                 raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
             rules.append(os.path.abspath(value))
         elif attribute == "config":
+            if not os.path.isfile(value):
+                raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
             given[attribute] = os.path.abspath(value)  # the agent may run elsewhere, in a worktree
         elif attribute == "broker" and "broker" in given:
             given["broker"] += f",{value}"
@@ -163,7 +171,9 @@ def parse(argv: list[str]) -> Options:
     if not rest:
         raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
     if len(switches) > 1:
-        raise UsageError("-d and --pipe exclude each other: a detached agent has no output to redirect.")
+        raise UsageError(
+            "-d, --pipe and --tty exclude each other: a detached agent has no output to redirect."
+        )
     if restart := given.pop("restart", ""):
         if "pipe" in switches:
             raise UsageError("--restart and --pipe exclude each other: a pipe cannot be read a second time.")

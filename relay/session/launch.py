@@ -153,7 +153,7 @@ def _be_shim(
     pty = None
     try:
         foreground = mode.in_foreground()
-        pipes = [fd for fd in range(3) if not os.isatty(fd)] if options.pipe else []
+        pipes = _redirected(options, mode)
         source, sink = _terminal(pipes) if pipes and not mode.interactive else (0, 1)
         os.setsid()
         own = {0, 1, 2, max(sink, 0), claimed.fd, channel.fileno()}
@@ -306,6 +306,16 @@ def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _redirected(options: Options, mode: TerminalMode) -> list[int]:
+    """Return which of the agent's descriptors 0, 1 and 2 are pipes, not its terminal.
+
+    A user who redirects standard error alone has an agent to type to, and loses nothing of its terminal.
+    """
+    if options.detached or options.terminal or (mode.interactive and not options.pipe):
+        return []
+    return [fd for fd in range(3) if not os.isatty(fd)]
 
 
 def _terminal(pipes: list[int]) -> tuple[int, int]:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 class Options:
     """The options of a session. An empty string means that the option was not given.
 
-    supervision: a relay.supervision.policy.Supervision as JSON.
+    pipe, terminal: whether redirected descriptors are pipes to the agent, or its terminal in spite of that;
+                    neither: pipes if its standard input or output is redirected (launch._redirected).
+    supervision:    a relay.supervision.policy.Supervision as JSON.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class Options:
         task: str = "",
         detached: bool = False,
         pipe: bool = False,
+        terminal: bool = False,
         broker: str = "",
         config: str = "",
         rules: tuple[str, ...] = (),
@@ -41,6 +44,7 @@ class Options:
         self.task = task
         self.detached = detached
         self.pipe = pipe
+        self.terminal = terminal
         self.broker = broker
         self.config = config
         self.rules = rules

@@ -181,7 +181,7 @@ def test_a_broker_that_is_away_is_said(relay: Relay) -> None:
         (("--as", "Alice"), 2, "it needs --broker"),
         (("--broker", "mqtt://127.0.0.1:1"), 2, "--as Alice --as Bob"),
         (("--broker", "mqtt://127.0.0.1:1", "--as", "Alice", "--as", "Bob"), 1, "no credentials of 'Alice'"),
-        (("--broker", "mqtt://127.0.0.1:1", "--as", "a/b/c", "--as", "Bob"), 1, "is not a valid team"),
+        (("--broker", "mqtt://127.0.0.1:1", "--as", "a/b/c", "--as", "Bob"), 2, "is not a valid team"),
         (("--broker", "localhost"), 1, "is not a broker's URL"),
     ],
 )

@@ -31,6 +31,15 @@ def said(*argv: str) -> str:
         ("kill", "stop"),
         ("mesages", "messages"),
         ("attch", "attach"),
+        ("list", "ps"),
+        ("status", "ps"),
+        ("start", "wrap"),
+        ("run", "wrap"),
+        ("log", "logs"),
+        ("inbox", "messages"),
+        ("tell", "send"),
+        ("remember", "memory save"),
+        ("version", "--version"),
     ],
 )
 def test_what_is_meant_is_suggested(word: str, meant: str) -> None:

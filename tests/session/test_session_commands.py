@@ -65,12 +65,12 @@ def test_a_name_in_use_is_refused(relay: Relay) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("-n", "two words", "cat"), 1, "'two words' is not a valid name"),
-        (("-n", "a/b", "cat"), 1, "'a/b' is not a valid name"),
-        (("-n", "x" * 300, "cat"), 1, "has 300 characters; use at most 64"),
-        (("-n", "you", "cat"), 1, "the name 'you' is reserved"),
-        (("-n", "Spawn", "cat"), 1, "the name 'Spawn' is reserved"),
-        (("-t", "../up", "cat"), 1, "'../up' is not a valid team"),
+        (("-n", "two words", "cat"), 2, "'two words' is not a valid name"),
+        (("-n", "a/b", "cat"), 2, "'a/b' is not a valid name"),
+        (("-n", "x" * 300, "cat"), 2, "has 300 characters; use at most 64"),
+        (("-n", "you", "cat"), 2, "the name 'you' is reserved"),
+        (("-n", "Spawn", "cat"), 2, "the name 'Spawn' is reserved"),
+        (("-t", "../up", "cat"), 2, "'../up' is not a valid team"),
         (("no-such-command-anywhere",), 127, "no-such-command-anywhere"),
         (("/etc/passwd",), 126, "/etc/passwd"),
         ((), 2, "there is no command to run"),

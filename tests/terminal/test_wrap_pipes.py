@@ -44,7 +44,10 @@ def _run(
         ("echo word | relay wrap sh -c 'read line; echo got $line'", "got word\n"),
         ("relay wrap echo out < /dev/null | cat", "out\n"),
         ("relay wrap echo out > file; cat file", "out\n"),
-        ("relay wrap sh -c 'echo err >&2' 2> /dev/null", "err\n"),
+        ("relay wrap sh -c 'echo out; echo err >&2' 2> /dev/null", "out\n"),
+        ("relay wrap --tty sh -c 'echo err >&2' 2> /dev/null", "err\n"),
+        ("printf 'one\\ntwo' | relay wrap --tty cat", "one\ntwo"),
+        ("relay wrap --tty sh -c '[ -t 0 ] && [ -t 1 ] && echo terminal' < /dev/null", "terminal\n"),
         ("relay wrap echo closed <&-", "closed\n"),
         ("relay wrap echo closed 2>&- <&-", "closed\n"),
         ("relay wrap sh -c 'echo x > file' >&- 2>&- <&-; cat file", "x\n"),
@@ -56,7 +59,9 @@ def test_input_and_output_that_are_no_terminal(script: str, said: str, shared: R
     assert (run.stdout.decode(), run.returncode) == (said, 0), run.stderr.decode()
 
 
-@pytest.mark.parametrize("script", ["relay wrap bash < /dev/null", "echo 'echo hi' | relay wrap bash"])
+@pytest.mark.parametrize(
+    "script", ["relay wrap --tty bash < /dev/null", "echo 'echo hi' | relay wrap --tty bash"]
+)
 def test_a_program_with_line_editing_ends_with_its_input(script: str, shared: Relay, tmp_path: Path) -> None:
     run = _run(shared, script, cwd=tmp_path)
     assert run.returncode == 0
@@ -64,16 +69,61 @@ def test_a_program_with_line_editing_ends_with_its_input(script: str, shared: Re
 
 
 def test_an_output_that_is_closed_early_ends_the_agent(shared: Relay, tmp_path: Path) -> None:
-    run = _run(shared, "relay wrap yes | head -1; echo ${PIPESTATUS[@]}", cwd=tmp_path)
-    assert run.stdout == b"y\n141 0\n"
-    assert run.stderr == b""
+    for option in ("", "--tty"):
+        run = _run(shared, f"relay wrap {option} yes | head -1; echo ${{PIPESTATUS[@]}}", cwd=tmp_path)
+        assert run.stdout == b"y\n141 0\n"
+        assert run.stderr == b""
 
 
 def test_binary_output_into_a_pipe_is_exact(shared: Relay, tmp_path: Path) -> None:
     data = bytes(range(256)) * 4000
     (tmp_path / "data").write_bytes(data)
-    run = _run(shared, "relay wrap cat data | cat", cwd=tmp_path)
-    assert run.stdout == data
+    assert _run(shared, "relay wrap --tty cat data | cat", cwd=tmp_path).stdout == data
+    assert _run(shared, "relay wrap cat < data | cat", cwd=tmp_path).stdout == data
+
+
+def test_fifty_megabytes_go_through_in_both_directions(shared: Relay, tmp_path: Path) -> None:
+    script = "head -c 50000000 /dev/urandom > in; relay wrap cat < in | cat > out; cmp in out && echo same"
+    assert _run(shared, script, timeout=300, cwd=tmp_path).stdout == b"same\n"
+
+
+def test_a_slow_reader_makes_the_agent_wait(shared: Relay, tmp_path: Path) -> None:
+    """What is on the way stays bounded while nobody reads, and all of it arrives."""
+    (tmp_path / "agent.py").write_text(
+        "import os, select\n"
+        "sent = 0\n"
+        "os.set_blocking(1, False)\n"
+        "while sent < 64 << 20 and select.select([], [1], [], 2)[1]:\n"
+        "    sent += os.write(1, bytes(65536))\n"
+        "open('sent', 'w').write(str(sent))\n"
+    )
+    reader = "{ until [ -s sent ]; do :; done; wc -c; cat sent; }"
+    run = _run(shared, f"relay wrap {sys.executable} agent.py | {reader}", cwd=tmp_path)
+    arrived, sent = map(int, run.stdout.split())
+    assert arrived == sent < 1 << 20
+
+
+def test_ctrl_c_ends_the_pipeline_as_it_does_without_relay(shell: Open) -> None:
+    outer = shell()
+    outer.type("relay wrap sh -c 'echo up >&2; exec sleep 1000' | cat\r")
+    outer.wait(lambda: "up" in outer.lines())
+    outer.type("\x03")
+    outer.wait(lambda: outer.lines()[-1] == "shell>")
+    outer.type("echo code ${PIPESTATUS[0]}\r")
+    outer.wait(lambda: "code 130" in outer.lines())
+
+
+def test_in_a_pipeline_the_agents_standard_output_alone_is_passed_on(shell: Open) -> None:
+    outer = shell()
+    script = "echo out; echo err >&2; echo own > /dev/tty"
+    outer.type(f"relay wrap sh -c '{script}' < /dev/null | tr a-z A-Z\r")
+    outer.wait(lambda: {"OUT", "err", "own"} <= set(outer.lines()))
+
+
+def test_standard_error_alone_redirected_leaves_the_terminal_to_the_agent(shell: Open, home: Path) -> None:
+    outer = shell()
+    outer.type("relay wrap sh -c '[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all' 2> errors\r")
+    outer.wait(lambda: "all" in outer.lines())
 
 
 def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
@@ -213,7 +263,7 @@ def test_an_environment_with_bytes_that_are_no_text(shared: Relay, tmp_path: Pat
 def test_relay_inside_relay_is_refused(shared: Relay, tmp_path: Path) -> None:
     run = _run(shared, "relay wrap -n Outer sh -c 'relay wrap true'", cwd=tmp_path)
     assert run.returncode == 2
-    assert b"already inside a relay session (Outer)" in run.stdout
+    assert b"already inside a relay session (Outer)" in run.stderr
 
 
 def test_the_agent_knows_its_session(shared: Relay, tmp_path: Path) -> None:

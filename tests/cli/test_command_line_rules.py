@@ -1,0 +1,187 @@
+"""What holds for every command: exit codes, where mistakes are told, `--json`, a home that cannot be used."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from relay.cli import main
+from relay.cli.main import COMMANDS, dispatch, parser_of
+from support import Relay
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield each command, and each action of one ("memory save"), with its parser; not those with actions."""
+    for name in COMMANDS:
+        yield from _below(name, parser_of(name))
+
+
+def _below(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not actions or not actions[0].required:
+        yield path, parser
+    for each in actions:
+        for name, below in each.choices.items():
+            yield from _below(f"{path} {name}", below)
+
+
+PATHS = [path for path, _ in parsers() if path not in {"wrap", "hook"}]  # which parse by themselves
+
+
+def mistake(run: subprocess.CompletedProcess[str], code: int) -> None:
+    """Assert that a command told a user's mistake as all of them do."""
+    assert run.returncode == code, run.stderr
+    assert run.stdout == ""
+    assert run.stderr.splitlines()[-1].startswith("relay")
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_unknown_option_is_a_usage_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        dispatch([*path.split(), "--no-such-option"])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert re.match(rf"relay {path.split()[0]}( \w+)*: error: ", said.err.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no-such-command",
+        "--no-such-option",
+        "wrap",
+        "wrap --no-such-option true",
+        "wrap --config missing true",
+        "wrap --rules missing true",
+        "wrap -d --tty true",
+        "wrap -n a/b true",
+        "ps --no-such-option",
+        "ps -t a/b",
+        "ps --interval soon",
+        "stop",
+        "reload",
+        "drop",
+        "send Bob",
+        "join a/b",
+        "hooks no-such-action",
+        "memory save",
+        "service",
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_on_standard_error(line: str, relay: Relay) -> None:
+    mistake(relay(*line.split(), check=False), 2)
+
+
+@pytest.mark.parametrize("line", ["explain Bob", "stop Bob", "send Bob hi", "logs Bob", "retry 7f", "up"])
+def test_what_cannot_be_done_exits_with_1(line: str, relay: Relay) -> None:
+    mistake(relay(*line.split(), check=False), 1)
+
+
+@pytest.mark.parametrize("place", ["/proc/none", "/dev/null/none", "/dev/null"])
+@pytest.mark.parametrize("line", ["ps", "ps --json", "usage", "events", "messages", "next", "stop --all"])
+def test_a_home_that_cannot_be_used_is_a_failure(line: str, place: str, relay: Relay) -> None:
+    run = relay(*line.split(), env={"RELAY_HOME": place}, check=False)
+    mistake(run, 1)
+    assert run.stderr.startswith(f"relay: cannot use the directory {place}")
+    assert "RELAY_HOME" in run.stderr
+
+
+def test_what_needs_no_home_works_without_one(relay: Relay) -> None:
+    assert relay("completion", "bash", env={"RELAY_HOME": "/proc/none"}).stdout
+
+
+def test_a_team_that_nobody_was_in_is_named(relay: Relay) -> None:
+    """It is no error: a script may look before the first agent of a team starts."""
+    relay("wrap", "-n", "Bob", "-t", "web", "true")
+    run = relay("ps", "-t", "wbe")
+    assert "No session is running in team wbe." in run.stdout
+    assert run.stderr == "relay: no agent has run in team 'wbe'. Did you mean web? Teams: web.\n"
+    assert relay("ps", "-t", "wbe", "--json").stdout == "[]\n"
+    assert relay("ps", "-t", "WEB").stderr == ""
+
+
+def test_nothing_to_stop_is_told(relay: Relay) -> None:
+    assert relay("stop", "--all").stdout == "No agent is running.\n"
+
+
+def test_what_is_meant_exists() -> None:
+    for word, meant in main._MEANT.items():
+        assert word not in COMMANDS
+        name, *rest = meant.split()
+        if name in COMMANDS:
+            known = main.parser_of(name)._option_string_actions if rest and rest[0] != "save" else {}
+            assert all(each in known for each in rest if each.startswith("-")), meant
+            assert meant in dict(parsers()) or not rest or rest[0].startswith("-"), meant
+        else:
+            assert meant == "--version"
+
+
+NO_JSON = {
+    "wrap": "its output is the agent's",
+    "attach": "its output is the agent's",
+    "demo": "its output is the agents'",
+    "hook": "an agent's own format",
+    "completion": "prints a script",
+    "broker acl": "prints a broker's configuration",
+    "broker run": "runs until it is ended",
+    "hooks test": "prints JSON anyway",
+    "init": "prints what to do next; its files are the result",
+    "trust": "for the eyes of the user, who is to read the file",
+    "spawn": "a sentence for the agent that asked",
+    "next": "attaches; --print prints a name alone",
+    "retry": "one message, whose state `relay messages ID --json` has",
+    "release": "of what it released `relay messages --json` has the state",
+    "resume": "`relay ps --json` has what runs again",
+    "down": "`relay ps -a --json` has what became of each",
+    "service install": "`relay service status --json` has the result",
+    "service remove": "`relay service status --json` has the result",
+    "agents update": "`relay agents --json` has the result",
+    "agents reset": "`relay agents --json` has the result",
+    "hooks disable": "`relay hooks list --json` has the result",
+    "hooks enable": "`relay hooks list --json` has the result",
+    "hooks reload": "`relay hooks list --json` has the result",
+    "broker credentials export": "writes a file",
+    "broker credentials import": "exits with 1 unless it read all of a file",
+}
+"""Commands without --json, and why."""
+
+
+def test_each_command_that_lists_or_changes_has_json() -> None:
+    without = {path for path, parser in parsers() if "--json" not in parser._option_string_actions}
+    assert without == NO_JSON.keys()
+
+
+def test_what_became_of_each_agent_as_json(relay: Relay) -> None:
+    for name in ("Ann", "Bob"):
+        relay("wrap", "-d", "-n", name, "cat")
+    (again,) = json.loads(relay("reload", "Ann", "--json").stdout)
+    assert isinstance(again.pop("pid"), int)
+    assert again == {"name": "Ann", "team": "default", "outcome": "reloaded"}
+    (again,) = json.loads(relay("restart", "Ann", "--json").stdout)
+    assert isinstance(again.pop("agent_pid"), int)
+    assert again == {"name": "Ann", "team": "default", "outcome": "restarted"}
+    stopped = json.loads(relay("stop", "--all", "--json").stdout)
+    assert stopped == [{"name": name, "team": "default", "outcome": "ended"} for name in ("Ann", "Bob")]
+    assert relay("stop", "--all", "--json").stdout == "[]\n"
+    mistake(relay("stop", "Ann", "--json", check=False), 1)
+
+
+def test_channels_and_messages_that_change_as_json(relay: Relay) -> None:
+    changed = {"name": "you", "channel": "ops", "changed": True}
+    assert json.loads(relay("join", "#ops", "--json").stdout) == changed | {"member": True}
+    again = json.loads(relay("join", "ops", "--json").stdout)
+    assert again == changed | {"member": True, "changed": False}
+    assert json.loads(relay("leave", "ops", "--json").stdout) == changed | {"member": False}
+    relay("wrap", "-d", "-n", "Bob", "cat")
+    relay("stop", "Bob")
+    (sent,) = json.loads(relay("send", "--json", "Bob", "hi").stdout)
+    (dropped,) = json.loads(relay("drop", sent["id"], "--json").stdout)
+    assert dropped.pop("was") in {"queued", "sent", "stored"}
+    assert dropped == {"id": sent["id"], "from": "you", "to": "Bob"}
+    assert relay("drop", "--held", "--json").stdout == "[]\n"
