@@ -54,7 +54,7 @@ def open_mem0(config: Mapping[str, Any], folder: Path) -> Mem0Backend:
     MemoryStoreError, with advice, if the extra is missing, `config` is wrong or a server is away.
     """
     try:
-        settings = translate(config, folder)
+        settings = translate(config, folder / "mem0")
     except ConfigError as error:
         raise MemoryStoreError(f"the mem0 backend: {error}") from error
     require("mem0", "the mem0 backend", extra="mem0")
@@ -224,7 +224,8 @@ def _read(answer: Any) -> list[tuple[str, Memory]]:
     found = []
     for row in answer["results"]:
         record = (row.get("metadata") or {}).get("relay")
-        memory = decode(record, row["memory"]) if isinstance(record, str) else None
+        ours = isinstance(record, str) and bool(row.get("user_id"))
+        memory = decode(str(record), row["memory"]) if ours else None
         if memory is not None:
             found.append((str(row["id"]), memory))
     return found

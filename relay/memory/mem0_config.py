@@ -19,7 +19,7 @@ from relay.errors import ConfigError
 from relay.memory.embedder import DIMENSION_ALIASES, EmbedderSettings, embedder_settings
 from relay.memory.options import camel, options, positive, snake
 
-COLLECTION = "relay_memories"
+COLLECTION = "relay_mem0"
 """The collection, or table, of the vector store where none is named."""
 
 _CHROMA_PORT = 8000  # of `chroma run`

@@ -23,9 +23,12 @@ from relay.memory.backend import IdTaken, Memory, Scope
 from relay.memory.embedder import EmbedderSettings, checked, embedder_settings, open_embedder
 from relay.memory.extras import require
 from relay.memory.failures import explained, wrong_dimension
-from relay.memory.mem0_config import ALIASES, COLLECTION, STORES, qdrant_place, vector_store
+from relay.memory.mem0_config import ALIASES, STORES, qdrant_place, vector_store
 from relay.memory.options import options, positive, snake
 from relay.memory.record import decode, encode, storable
+
+COLLECTION = "relay_memories"
+"""The collection where none is named; not mem0's, whose points look otherwise."""
 
 _TIMEOUT = 10  # seconds that a server may take
 _PAGE = 512  # points that are read at a time

@@ -44,7 +44,7 @@ def test_the_sources_own_shape_becomes_mem0s() -> None:
             "provider": "qdrant",
             "config": {
                 "url": "http://localhost:6333",
-                "collection_name": "relay_memories",
+                "collection_name": "relay_mem0",
                 "embedding_model_dims": 768,
             },
         },
@@ -83,7 +83,7 @@ def test_nothing_configured_is_all_on_this_machine() -> None:
 def test_the_place_of_a_store(store: dict[str, Any], expected: dict[str, Any]) -> None:
     found = dict(translate({"vectorStore": store}, FOLDER).store)
     found.pop("hnsw", None)
-    assert found.pop("collection_name") == "relay_memories"
+    assert found.pop("collection_name") == "relay_mem0"
     assert found == expected
 
 
