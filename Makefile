@@ -7,6 +7,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python python3.14 python3.13 python
 
 VENV := .venv
 DEMO_VENV := .cache/demo-venv
+MEMORY_VENV := .cache/memory-venv
 BIN := $(VENV)/bin
 
 # More workers than cores: most tests wait for terminals and processes.
@@ -24,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents test-agents-newest check docs man format bench bench-fleet bench-memory pictures record dist test-install clean
+.PHONY: help demo test test-long test-agents test-agents-newest test-memory check docs man format bench bench-fleet bench-memory pictures record dist test-install clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
@@ -49,6 +50,9 @@ test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/N
 test-long: $(VENV)/.stamp  ## what the tests leave out for its length: kills at every step, two at once, ...
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/messaging/test_chaos.py tests/messaging/test_guarantee.py tests/messaging/test_faults.py \
 		tests/session/test_session_sweep.py tests/session/test_session_soak.py tests/supervision/test_fleet_soak.py tests/hosts tests/readers --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
+
+test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as backends of memories, with real PostgreSQL and Chroma servers
+	@$(MEMORY_VENV)/bin/pytest tests/memory_backends $(ARGS)
 
 check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site with its links
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }
@@ -102,6 +106,11 @@ $(VENV)/.stamp: pyproject.toml
 $(DEMO_VENV)/.stamp: pyproject.toml
 	@$(call create,$(DEMO_VENV))
 	@$(DEMO_VENV)/bin/python -m pip install --quiet --editable .
+	@touch $@
+
+$(MEMORY_VENV)/.stamp: pyproject.toml
+	@$(call create,$(MEMORY_VENV))
+	@$(MEMORY_VENV)/bin/python -m pip install --quiet --group memory --editable '.[mem0,qdrant]'
 	@touch $@
 
 define create

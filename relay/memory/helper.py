@@ -27,6 +27,8 @@ from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
 from relay.memory.calls import failure, perform, too_late
 from relay.memory.in_process import made
+from relay.memory.mem0_backend import open_mem0
+from relay.memory.qdrant_backend import open_qdrant
 from relay.memory.remote import HelperSpec
 
 MAX_REQUEST = 1 << 20
@@ -147,6 +149,10 @@ def opened(spec: HelperSpec) -> MemoryBackend:
     match spec.backend:
         case "custom":
             return made(_factory(spec), spec.config)
+        case "mem0":
+            return open_mem0(spec.config, data)
+        case "qdrant":
+            return open_qdrant(spec.config, data)
     raise MemoryStoreError(f"there is no memory backend {spec.backend!r} at {data}.")
 
 

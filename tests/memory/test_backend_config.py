@@ -1,0 +1,275 @@
+"""What a user writes about mem0 and Qdrant, and what is made of it; without the libraries."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.errors import ConfigError, MemoryStoreError
+from relay.memory.backend import Memory
+from relay.memory.embedder import embeddable, embedder_settings, known_dimensions, ollama_url
+from relay.memory.mem0_config import STORES, translate
+from relay.memory.options import camel, options, snake
+from relay.memory.qdrant_backend import qdrant_settings
+from relay.memory.record import decode, encode, storable
+
+FEW = settings(max_examples=40, deadline=None)
+FOLDER = Path("/store")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates, too
+
+
+def test_the_sources_own_shape_becomes_mem0s() -> None:
+    """R63: the example of the hooks API, as it is."""
+    made = translate(
+        {
+            "vectorStore": {"provider": "qdrant", "url": "http://localhost:6333"},
+            "embedder": {"provider": "ollama", "model": "nomic-embed-text"},
+        },
+        FOLDER,
+    )
+    assert made.dimensions == 768
+    assert made.for_mem0(768) == {
+        "vector_store": {
+            "provider": "qdrant",
+            "config": {
+                "url": "http://localhost:6333",
+                "collection_name": "relay_mem0",
+                "embedding_model_dims": 768,
+            },
+        },
+        "embedder": {"provider": "ollama", "config": {"model": "nomic-embed-text", "embedding_dims": 768}},
+        "llm": {"provider": "lmstudio", "config": {}},
+        "history_db_path": ":memory:",
+    }
+
+
+def test_nothing_configured_is_all_on_this_machine() -> None:
+    made = translate({}, FOLDER)
+    assert made.local == FOLDER / "qdrant"
+    assert made.for_mem0(768)["embedder"]["config"]["model"] == "nomic-embed-text"
+    assert qdrant_settings({}, FOLDER).options == {"path": "/store/qdrant"}
+
+
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [
+        ({"provider": "chroma"}, {"path": "/store/chroma"}),
+        ({"provider": "chroma", "url": "http://h:81"}, {"host": "h", "port": 81}),
+        ({"provider": "Chroma", "host": "h"}, {"host": "h", "port": 8000}),
+        ({"provider": "qdrant", "host": "h"}, {"host": "h", "port": 6333}),
+        ({"provider": "qdrant", "url": "https://h", "apiKey": "k"}, {"url": "https://h", "api_key": "k"}),
+        (
+            {"provider": "pgvector", "url": "postgresql://me@h/db"},
+            {"connection_string": "postgresql://me@h/db"},
+        ),
+        ({"provider": "pgvector", "connectionString": "dbname=x"}, {"connection_string": "dbname=x"}),
+        (
+            {"provider": "pgvector", "host": "h", "user": "u", "password": "p"},
+            {"host": "h", "user": "u", "password": "p", "port": 5432, "dbname": "postgres"},
+        ),
+    ],
+)
+def test_the_place_of_a_store(store: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = dict(translate({"vectorStore": store}, FOLDER).store)
+    found.pop("hnsw", None)
+    assert found.pop("collection_name") == "relay_mem0"
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"vectorstore": {}}, r"no option 'vectorstore'. Did you mean 'vector_store'\?"),
+        ({"embeder": {}}, r"Did you mean 'embedder'\?"),
+        ({"llm": {"provider": "openai"}}, "'llm': relay keeps memories word for word.*Remove it"),
+        ({"historyDbPath": "x"}, "keep no history"),
+        ({"vectorStore": {"provider": "qdrnt"}}, r"no vector store 'qdrnt'. Did you mean 'qdrant'\?"),
+        ({"vectorStore": {"provider": "pinecone"}}, "no vector store 'pinecone'.*custom backend"),
+        ({"vectorStore": {"provider": 3}}, "no vector store 3"),
+        ({"vectorStore": "qdrant"}, "must be a table"),
+        ({"vectorStore": {"ur": "x"}}, r"no option 'ur'. Did you mean 'url'\?"),
+        ({"vectorStore": {"url": 6333}}, "'url' of .* is 6333, and must be a text"),
+        ({"vectorStore": {"url": ""}}, "must be a text"),
+        ({"vectorStore": {"host": "h", "port": "6333"}}, "must be a whole number"),
+        ({"vectorStore": {"onDisk": 1}}, "must be true or false"),
+        ({"vectorStore": {"port": 6333}}, "'port' without 'host'"),
+        ({"vectorStore": {"url": "http://h", "path": "/p"}}, "'url' and 'path'. Keep one"),
+        ({"vectorStore": {"url": "localhost:6333"}}, "not a url.*http://localhost:6333"),
+        ({"vectorStore": {"url": "http://h:x"}}, "not a url"),
+        ({"vectorStore": {"apiKey": "k"}}, "no 'url'.*Add 'url'"),
+        ({"vectorStore": {"url": "http://a", "config": {"url": "http://b"}}}, "two values for 'url'"),
+        ({"vectorStore": {"collectionName": "a", "collection_name": "b"}}, "two values for 'collectionName'"),
+        ({"vectorStore": {"embeddingDims": 0}}, "at least 1"),
+        ({"vectorStore": {"embeddingDims": 1536}}, "1536 dimensions.*768.*Remove embeddingDims"),
+        ({"vectorStore": {"provider": "chroma", "url": "https://h"}}, "not a url"),
+        ({"vectorStore": {"provider": "chroma", "apiKey": "k"}}, "'apiKey' and 'tenant'"),
+        ({"vectorStore": {"provider": "pgvector"}}, "does not say 'host'"),
+        (
+            {"vectorStore": {"provider": "pgvector", "url": "postgresql://h/d", "user": "u"}},
+            "'url' and 'user'",
+        ),
+        ({"embedder": {"provider": "olama"}}, "no embedder provider 'olama'.*ollama"),
+        ({"embedder": {"provider": "huggingface"}}, "names no model"),
+        ({"embedder": {"provider": "fastembed", "model": "m", "url": "http://h"}}, "without a server"),
+        ({"embedder": {"mdl": "x"}}, r"Did you mean 'model'\?"),
+    ],
+)
+def test_a_mistake_is_told_with_what_to_do(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        translate(config, FOLDER)
+
+
+def test_secrets_are_in_no_message() -> None:
+    with pytest.raises(ConfigError) as caught:
+        translate(
+            {"vectorStore": {"provider": "pgvector", "url": "mysql://me:hush@h/d?password=hush"}}, FOLDER
+        )
+    assert "hush" not in str(caught.value)
+    made = translate({"vectorStore": {"provider": "pgvector", "url": "postgresql://me:hush@h/d"}}, FOLDER)
+    assert made.where == "postgresql://h/d"
+    assert "hush" not in repr(made)
+
+
+def test_qdrant_takes_the_same_shape_or_a_flat_one() -> None:
+    store = {"url": "http://h:6333", "apiKey": "k", "collectionName": "c"}
+    nested = qdrant_settings({"vectorStore": {"provider": "qdrant", **store}}, FOLDER)
+    assert nested == qdrant_settings(store, FOLDER)
+    assert nested.options == {"url": "http://h:6333", "api_key": "k"}
+    assert nested.collection == "c"
+    with pytest.raises(ConfigError, match="two values for 'url'"):
+        qdrant_settings({"url": "http://a", "vectorStore": {"url": "http://b"}}, FOLDER)
+    with pytest.raises(ConfigError, match="no vector store 'chroma'"):
+        qdrant_settings({"vectorStore": {"provider": "chroma"}}, FOLDER)
+
+
+@pytest.mark.parametrize(
+    ("model", "dimensions"),
+    [
+        ("nomic-embed-text", 768),
+        ("nomic-embed-text:latest", 768),
+        ("sentence-transformers/all-MiniLM-L6-v2", 384),
+        ("text-embedding-3-small", 1536),
+        ("my-own", None),
+    ],
+)
+def test_dimensions_of_well_known_models_are_known(model: str, dimensions: int | None) -> None:
+    assert known_dimensions(model) == dimensions
+    assert embedder_settings({"model": model}).dimensions == dimensions
+
+
+def test_ollama_is_where_its_own_variable_says() -> None:
+    assert ollama_url(None, {}) == "http://localhost:11434"
+    assert ollama_url(None, {"OLLAMA_HOST": "box:1"}) == "http://box:1"
+    assert ollama_url("http://h:2/", {"OLLAMA_HOST": "box:1"}) == "http://h:2"
+
+
+OPTIONS = {
+    name: {str: st.just("http://localhost:1"), int: st.integers(1, 9), bool: st.booleans()}[kind]
+    for name, kind in STORES["qdrant"].items()
+}
+
+
+@FEW
+@given(st.fixed_dictionaries({}, optional=OPTIONS), st.data())
+def test_spelling_and_nesting_make_no_difference(table: dict[str, Any], data: st.DataObject) -> None:
+    flat, nested = {}, {}
+    for name, value in table.items():
+        written = camel(name) if data.draw(st.booleans()) else name
+        (nested if data.draw(st.booleans()) else flat)[written] = value
+    assert options({**flat, "config": nested}, "t", STORES["qdrant"]) == table
+
+
+@FEW
+@given(st.dictionaries(st.text() | st.sampled_from(["vectorStore", "embedder", "config"]), JSON))
+def test_any_configuration_is_taken_or_told(config: dict[str, Any]) -> None:
+    for read in (translate, qdrant_settings):
+        try:
+            read(config, FOLDER)
+        except ConfigError as error:
+            assert str(error).endswith((".", "?"))
+
+
+@FEW
+@given(st.sampled_from(sorted(STORES)), st.dictionaries(st.sampled_from(sorted({*STORES["qdrant"]})), JSON))
+def test_any_vector_store_is_taken_or_told(provider: str, table: dict[str, Any]) -> None:
+    try:
+        made = translate({"vectorStore": {"provider": provider, **table}}, FOLDER)
+    except ConfigError:
+        return
+    json.dumps(made.for_mem0(3))
+
+
+@pytest.mark.parametrize("name", sorted({name for store in STORES.values() for name in store}))
+def test_camel_and_snake_are_inverse(name: str) -> None:
+    assert snake(camel(name)) == name
+
+
+@FEW
+@given(ANY_TEXT, ANY_TEXT, st.booleans(), st.floats(allow_nan=False), st.dictionaries(ANY_TEXT, JSON))
+def test_a_record_brings_a_memory_back(
+    text: str, agent: str, shared: bool, time: float, metadata: dict[str, Any]
+) -> None:
+    memory = Memory("aaaa", text, agent, "home", shared, time, metadata)
+    record = encode(memory)
+    assert record.isascii()
+    assert "\0" not in record
+    assert decode(record, storable(text)) == memory
+
+
+@FEW
+@given(ANY_TEXT)
+def test_another_programs_row_is_no_record(text: str) -> None:
+    if not re.match(r"\s*\{", text):
+        assert decode(text, "") is None
+    assert decode("[]", text) is decode('{"id": 1}', text) is None
+
+
+@FEW
+@given(ANY_TEXT)
+def test_what_is_embedded_is_never_empty_nor_longer_than_models_take(text: str) -> None:
+    taken = embeddable(text)
+    assert taken.strip()
+    assert len(taken) <= 6_000
+    taken.encode()
+
+
+def test_metadata_that_is_not_json_is_told() -> None:
+    with pytest.raises(MemoryStoreError, match=r"is not JSON.*Use texts"):
+        encode(Memory("aaaa", "text", "Alice", "home", False, 1.0, {"a": {1, 2}}))
+
+
+def test_a_missing_extra_is_told_with_the_command(tmp_path: Path) -> None:
+    from relay.memory.extras import require
+
+    with pytest.raises(MemoryStoreError, match=r"-m pip install 'agent-relay\[mem0\]'"):
+        require("no_such_module_of_mem0", "the mem0 backend", extra="mem0")
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "MEMORY.md").read_text(encoding="utf-8")
+EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_each_example_of_the_page_is_taken(example: dict[str, Any]) -> None:
+    made = translate(example, FOLDER)
+    assert made.for_mem0(made.dimensions or 3)["embedder"]["provider"] == example["embedder"]["provider"]
+    if example["vectorStore"].get("provider", "qdrant") == "qdrant":
+        assert qdrant_settings(example, FOLDER).embedder == made.embedder
+
+
+def test_each_option_is_on_the_page() -> None:
+    assert len(EXAMPLES) > 3
+    rows = "\n".join(line for line in PAGE.splitlines() if line.startswith("| `"))
+    for name in {name for store in STORES.values() for name in store}:
+        assert f"`{camel(name)}`" in rows or name == "tenant"
