@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import locomo, table
+from benchmarks import locomo, minilm, table
 from benchmarks.memory_first import FirstStore
 from benchmarks.memory_set import KINDS, Question, Set, make
 from benchmarks.table import Figure
-from relay.errors import MemoryStoreError
 from relay.memory.backend import MemoryBackend, Scope
 from relay.memory.embedded import EmbeddedBackend
 
@@ -62,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     for size in options.size or (QUICK_SIZES if options.quick else SIZES):
         print(f"{size:,} memories ...", file=sys.stderr, flush=True)
         figures += of_size(size)
-    figures.append(of_mem0())
+    figures += of_mem0()
     if options.locomo is not None:
         try:
             figures += of_locomo(options.locomo)
@@ -144,24 +143,43 @@ def of_locomo(path: Path) -> list[Figure]:
     return figures
 
 
-def of_mem0() -> Figure:
-    """Measure mem0 with a local embedder, where relay's extra is installed."""
-    name = f"mem0 with a local embedder: recall@10 in {RIVAL_NOTES:,} memories"
-    backend_module = "relay.memory.mem0_backend"
-    if importlib.util.find_spec("mem0") is None or importlib.util.find_spec(backend_module) is None:
-        return Figure(name, "", "", "not installed")
-    open_mem0 = importlib.import_module(backend_module).open_mem0
+def of_mem0() -> list[Figure]:
+    """Measure mem0 with a local embedder beside the embedded store, where both can be had."""
+    name = f"recall@10 in {RIVAL_NOTES:,} memories, beside mem0 with {minilm.MODEL}"
+    absent = minilm.missing() + [name for name in ("mem0",) if importlib.util.find_spec(name) is None]
+    if absent:
+        return [Figure(name, "", "", f"not measured: no {', '.join(absent)}")]
+    from relay.memory.mem0_backend import open_mem0
+
     made = make(RIVAL_NOTES, QUESTIONS)
-    with tempfile.TemporaryDirectory(prefix="rb-") as directory:
-        try:
-            backend: MemoryBackend = open_mem0({"embedder": {"provider": "fastembed"}}, Path(directory))
-            for note in made.notes:
+    with tempfile.TemporaryDirectory(prefix="rb-") as directory, minilm.serving() as url:
+        embedder = {
+            "provider": "openai",
+            "url": url,
+            "model": minilm.MODEL,
+            "embeddingDims": minilm.DIMENSIONS,
+        }
+        backends: list[MemoryBackend] = [
+            EmbeddedBackend(Path(directory) / "memory.db"),
+            open_mem0({"embedder": embedder}, Path(directory)),
+        ]
+        for note in made.notes:
+            for backend in backends:
                 backend.add(note)
-            (found,) = in_turns([ids_of(backend)], made.questions)
+        ours, theirs = in_turns([ids_of(backend) for backend in backends], made.questions)
+        for backend in backends:
             backend.close()
-        except (ImportError, MemoryStoreError) as error:
-            return Figure(name, "", "", f"not measured: {error}")
-    return Figure(name, "", "", f"{found.recall()}; search {found.time()}")
+    ratio = f"{ours.at10 / theirs.at10:.2f}"
+    return [
+        Figure(name, "", ours.recall(), f"mem0 {theirs.recall()}", ratio),
+        Figure(
+            f"the same by kind of question: {', '.join(KINDS)}",
+            "",
+            ", ".join(f"{ours.by_kind[kind]:.0%}" for kind in KINDS),
+            "mem0 " + ", ".join(f"{theirs.by_kind[kind]:.0%}" for kind in KINDS),
+        ),
+        Figure(f"search in {RIVAL_NOTES:,} memories, p50", "", ours.time(), f"mem0 {theirs.time()}"),
+    ]
 
 
 def in_turns(searches: Sequence[Search], questions: Sequence[Question]) -> list[Found]:
