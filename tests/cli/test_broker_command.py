@@ -157,5 +157,5 @@ def test_an_agent_is_refused(relay: Relay, command: tuple[str, ...]) -> None:
     """A guard rail: with another's credentials it could act as that one."""
     inside = relay("wrap", "--", *relay.command, *command, check=False)
     assert inside.returncode == 1
-    assert "an agent may not" in inside.stdout
+    assert "an agent may not" in inside.stderr
     assert not (relay.home / "out").exists()
