@@ -18,9 +18,17 @@ EPOCH = 1_760_000_000
 
 
 def tracked() -> list[str]:
-    """The files of this working tree that are committed, or would be."""
+    """The files of this working tree that are committed, or would be; all but caches where git cannot say."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    try:
+        names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split(
+            "\0"
+        )
+    except (OSError, subprocess.CalledProcessError):  # an sdist, or another user's clone
+        found = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
+        names = [
+            str(path) for path in found if not {".venv", ".cache", ".git", "__pycache__"} & {*path.parts}
+        ]
     return [name for name in names if name and (ROOT / name).is_file()]
 
 
