@@ -92,13 +92,15 @@ class Home:
             _check_owner(self.run_dir)
 
     def check(self) -> Home:
-        """Return the home if its directories can be read, and create those that are missing.
+        """Return the home if its directories can be read, or made where they are missing; make none.
 
-        Raise HomeError if that fails, or if another user has made them. `ensure` also asks to write.
+        Raise HomeError if they cannot, or if another user has made them. `ensure` also asks to write.
         """
         self.check_owner()
         for path in (self.config_dir, self.state_dir, self.run_dir):
-            if not (os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)):
+            if not os.path.lexists(path):
+                _check_creatable(path)
+            elif not (os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)):
                 private_directory(path)
         return self
 
@@ -136,10 +138,27 @@ def private_directory(path: str | os.PathLike[str]) -> None:
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
-        raise HomeError(
-            f"cannot use the directory {os.fspath(path)}: {error.strerror}. "
-            "Make it writable, or set RELAY_HOME to a directory of yours."
-        ) from None
+        raise _unusable(path, error) from None
+
+
+def _check_creatable(path: str) -> None:
+    """Raise HomeError if `path` cannot be made, by trying: root may write to /proc, and cannot."""
+    above = os.path.dirname(path)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    trial = os.path.join(above, f".relay-{os.getpid()}")
+    try:
+        os.mkdir(trial, 0o700)
+        os.rmdir(trial)
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: str | os.PathLike[str], error: OSError) -> HomeError:
+    return HomeError(
+        f"cannot use the directory {os.fspath(path)}: {error.strerror}. "
+        "Make it writable, or set RELAY_HOME to a directory of yours."
+    )
 
 
 def _check_owner(path: str | os.PathLike[str]) -> os.stat_result:

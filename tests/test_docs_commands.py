@@ -38,6 +38,7 @@ NOT_RUN = {
     r"relay demo": "tests/test_demo.py runs it",
     r"make ": "runs all of the tests, or the real agents",
     r"python -m benchmarks --(only|quick|write)": "takes a minute; tests/test_benchmarks.py has the options",
+    r"python -m benchmarks\.memory": "takes minutes; tests/test_benchmarks.py has its parts",
     r"loginctl ": "needs systemd",
     r"relay service install": "needs systemd; tests/cli/test_service.py has a small one",
     r"relay doctor --broker mqtts://": "needs another host; tests/messaging/test_brokers.py has brokers",

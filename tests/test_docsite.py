@@ -143,10 +143,11 @@ def test_paragraphs_lose_no_word(lines: list[str]) -> None:
 
 def documented_json() -> Iterator[tuple[str, set[str]]]:
     page = (PAGE.parent / "JSON.md").read_text(encoding="utf-8")
-    for section in re.split(r"^## relay ", page, flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         cells = re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
-        if cells:
-            yield section.split("\n")[0], set(re.findall(r"`(\w+)`", " ".join(cells)))
+        if cells and section.startswith("relay "):
+            command = section.partition("\n")[0].removeprefix("relay ")
+            yield command, set(re.findall(r"`(\w+)`", " ".join(cells)))
 
 
 def test_the_keys_of_json_are_documented(shared: Relay) -> None:

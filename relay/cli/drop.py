@@ -16,7 +16,7 @@ import argparse
 
 from relay import names
 from relay.cli.arguments import add_json
-from relay.cli.output import Report, short_id
+from relay.cli.output import Outcomes, short_id
 from relay.control.caller import caller
 from relay.control.guard import own_only, person_only
 from relay.control.sessions import have_carried
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             for entry in entries:
                 own_only(home, "drop", entry.message.sender, entry.team)
         own, journal = caller(home), Journal(home.journal, "", names.PERSON)
-        with Report(args) as report:
+        with Outcomes(args) as report:
             for entry in entries:
                 ledger.drop(entry.message.id, by="the user" if own is None else own.name)
                 report.done(_sentence(entry), **_public(entry))

@@ -61,7 +61,7 @@ def print_list(
         print(empty, file=sys.stderr if noun else sys.stdout)
 
 
-class Report:
+class Outcomes:
     """Prints the result for each subject of a command: a sentence each, or with --json one list at the end.
 
     A context manager; the list is not printed if the command raises an error.

@@ -11,7 +11,7 @@ import argparse
 import time
 
 from relay.cli.arguments import add_json, add_team
-from relay.cli.output import Report
+from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_claim
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
@@ -39,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
         found = [find_claim(home, name, args.team) for name in args.names]
     if not (found or args.json):
         print("No agent is running.")
-    with Report(args) as report:
+    with Outcomes(args) as report:
         for claim in found:
             _reload(claim, report)
     return 1 if report.failed else 0
 
 
-def _reload(claim: SessionInfo, report: Report) -> None:
+def _reload(claim: SessionInfo, report: Outcomes) -> None:
     """Have the agent's shim start another session, and wait until it is ready."""
     try:
         before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]

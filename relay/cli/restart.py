@@ -10,7 +10,7 @@ import argparse
 import time
 
 from relay.cli.arguments import add_json, add_team
-from relay.cli.output import Report
+from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, find
 from relay.errors import NoSuchSession, NotAllowed, RelayError
 from relay.home import Home
@@ -33,7 +33,7 @@ def restart(args: argparse.Namespace, *, resume: bool) -> int:
     """Restart the agents of `args`; with their conversations, if they are to `resume` them."""
     home = Home.from_env()
     sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
-    report = Report(args)
+    report = Outcomes(args)
     asked: list[tuple[SessionInfo, float]] = []
     for session in sessions:
         try:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from relay.cli.arguments import add_json, add_team
-from relay.cli.output import Report
+from relay.cli.output import Outcomes
 from relay.control.sessions import (
     PATIENCE,
     UNRESPONSIVE,
@@ -59,12 +59,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         # Each once: a session that is asked a second time kills its agent.
         sessions = list(dict.fromkeys(_find(home, name, args) for name in args.names))
-    with Report(args) as report:
+    with Outcomes(args) as report:
         _stop(home, sessions, report, now=args.now)
     return 1 if report.failed else 0
 
 
-def _stop(home: Home, sessions: list[SessionInfo], report: Report, *, now: bool) -> None:
+def _stop(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool) -> None:
     records = Records(home)
     waiting: list[tuple[SessionInfo, AgentRecord | None, int, int, float]] = []
     for session in sessions:

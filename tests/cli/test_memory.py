@@ -81,7 +81,7 @@ def test_what_others_saved_cannot_act_on_the_terminal(relay: Relay) -> None:
         (("forget", "zzzz"), 1, "there is no memory 'zzzz'. `relay memory list` shows the ids."),
         (("save", ""), 1, "nothing to remember"),
         (("save", "x" * 65_537), 1, "at most 65,536"),
-        (("list", "--name", "no/good"), 1, "not a valid name"),
+        (("list", "--name", "no/good"), 2, "not a valid name"),
         (("list", "--limit", "many"), 2, "invalid int value"),
         ((), 2, "ACTION"),
     ],

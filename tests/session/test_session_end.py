@@ -109,7 +109,7 @@ def test_stopping_everything_and_nothing(relay: Relay) -> None:
     assert sorted(done.stdout.splitlines()) == ["Alice has ended.", "Bob has ended."]
     assert ps(relay) == []
     assert "No session is running" in relay("ps").stdout
-    assert relay("stop", "--all").stdout == ""
+    assert relay("stop", "--all").stdout == "No agent is running.\n"
     for wrong in (("stop",), ("stop", "--all", "Alice")):
         done = relay(*wrong, check=False)
         assert done.returncode == 2

@@ -35,7 +35,7 @@ def test_an_output_that_is_closed_is_told_if_there_was_something_to_say(relay: R
     run = _run(relay, "relay ps >&-")
     assert run.stderr == b"relay: cannot write to the standard output: Bad file descriptor.\n"
     assert run.returncode == 1
-    assert _run(relay, "relay stop --all <&- >&- 2>&-").returncode == 0
+    assert _run(relay, "relay memory export <&- >&- 2>&-").returncode == 0
     assert _run(relay, "relay no-such-command >&- 2>&-").returncode == 2
 
 
