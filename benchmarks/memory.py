@@ -89,7 +89,7 @@ def of_size(size: int) -> list[Figure]:
         backend = EmbeddedBackend(new_path)
         backend.list(Scope("nobody", "none"), 1)
         migrated = time.perf_counter() - begun
-        sizes = [file.stat().st_size / 1e6 for file in (old_path, new_path)]
+        sizes = [_megabytes(file) for file in (old_path, new_path)]
         old = FirstStore(old_path)
         was, now = in_turns([old.search, ids_of(backend)], made.questions)
         added = _adding(made, old, backend)
@@ -227,6 +227,11 @@ def _adding(made: Set, old: FirstStore, backend: MemoryBackend) -> tuple[float, 
             add(another)
             into.append(time.perf_counter() - begun)
     return statistics.median(seconds[0]), statistics.median(seconds[1])
+
+
+def _megabytes(path: Path) -> float:
+    """Return the size of a store, with what it has written ahead."""
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6
 
 
 def _recall(name: str, was: Found, now: Found) -> Figure:
