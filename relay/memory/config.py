@@ -14,6 +14,7 @@ from typing import Any
 
 from relay.errors import ConfigError
 from relay.home import Home
+from relay.memory.options import snake
 from relay.names import did_you_mean
 from relay.settings import FILE, find, read
 from relay.toml_lines import TomlLines
@@ -102,7 +103,7 @@ class MemoryConfig:
         known = [each.name for each in fields(cls) if each.name != "folder"]
         settings: dict[str, Any] = {"folder": folder}
         for key, value in given.items():
-            name = snake_case(str(key))
+            name = snake(str(key))
             if name not in known:
                 hint = did_you_mean(name, known)
                 raise ConfigError(
@@ -112,11 +113,6 @@ class MemoryConfig:
                 raise ConfigError(f"memory: {name} is given twice.")
             settings[name] = value
         return cls(**settings)
-
-
-def snake_case(name: str) -> str:
-    """Return `promptOnEnd` as `prompt_on_end`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def load(
