@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from abc import ABC, abstractmethod
 from typing import Any
 
 from relay.errors import MemoryStoreError, RelayError
 from relay.memory.backend import Memory, MemoryBackend, Scope
 from relay.text import one_line
+
+_log = logging.getLogger(__name__)
 
 METHODS = ("add", "search", "list", "everything", "delete")
 
@@ -24,7 +27,7 @@ def perform(backend: MemoryBackend, what: str, method: str, *arguments: object) 
         raise
     except RelayError as error:
         raise MemoryStoreError(str(error)) from error
-    except Exception as error:
+    except Exception as error:  # a library or the user's own code: anything may come
         raise MemoryStoreError(failure(what, error)) from error
     memories = [value] if method == "add" else [] if method == "delete" else value
     if not isinstance(memories, list) or not all(isinstance(each, Memory) for each in memories):
@@ -36,7 +39,8 @@ def perform(backend: MemoryBackend, what: str, method: str, *arguments: object) 
 
 
 def failure(what: str, error: BaseException) -> str:
-    """Return the sentence that tells of an unexpected `error` in the backend `what`."""
+    """Log an unexpected `error` of the backend `what`, with its traceback; return the sentence to tell."""
+    _log.warning("the memory backend %s failed", what, exc_info=error)
     text = one_line(str(error), 300)
     return f"the memory backend {what} failed: {type(error).__name__}" + (f": {text}" if text else "") + "."
 

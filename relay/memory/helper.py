@@ -170,7 +170,7 @@ def _factory(spec: HelperSpec) -> Any:
             f"memory: there is no {spec.factory!r}: {error}. Put the module beside the file that names it, "
             f"or install it where relay runs ({sys.executable})."
         ) from None
-    except Exception as error:
+    except Exception as error:  # a module of the user's: anything may come
         raise MemoryStoreError(failure(spec.factory, error)) from error
     return found
 

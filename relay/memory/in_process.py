@@ -86,8 +86,8 @@ class InProcessBackend(DistantBackend):
         if self._backend is not None:
             try:
                 self._backend.close()
-            except Exception:  # noqa: BLE001, S110 (the user's code; nobody is left who could be told)
-                pass
+            except Exception as error:  # noqa: BLE001 (the user's code; the session is over: it is logged)
+                failure(WHAT, error)
 
     def _opened(self) -> MemoryBackend:
         """Return the backend. Raise MemoryStoreError if it cannot be made; the next call tries again."""
@@ -102,7 +102,7 @@ def made(factory: Callable[[Mapping[str, Any]], Any], config: Mapping[str, Any])
         backend = factory(config)
     except RelayError as error:
         raise MemoryStoreError(str(error)) from error
-    except Exception as error:
+    except Exception as error:  # the user's code: anything may come
         raise MemoryStoreError(failure(WHAT, error)) from error
     methods = ("add", "search", "list", "everything", "delete", "close")
     if missing := [name for name in methods if not callable(getattr(backend, name, None))]:

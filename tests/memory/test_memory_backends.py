@@ -189,11 +189,13 @@ def test_a_call_that_a_dying_helper_took_with_it_is_made_again(open_remote: Open
         ("nonsense", r"custom is wrong: search returned \['nonsense'\]"),
     ],
 )
-def test_what_goes_wrong_in_a_backend_is_told(open_remote: Open, query: str, said: str) -> None:
+def test_what_goes_wrong_in_a_backend_is_told(open_remote: Open, home: Home, query: str, said: str) -> None:
     store = open_remote()
     with pytest.raises(MemoryStoreError, match=said) as told:
         store.search(query)
     assert "\x1b" not in str(told.value)
+    if query == "raise":
+        assert (home.state / "memory-helper.log").read_text().count("Traceback") == 1
     assert store.list() == []
 
 
