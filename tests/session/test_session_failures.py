@@ -48,6 +48,7 @@ match = ["^No more today"]
 reset = ["until (?P<reset>.+)"]
 """
 NO_MORE = "\r\n■ No more today, until\r\n  8pm (America/New_York)\r\n\r\n> "
+CLEARED = "\x1b[H\x1b[J> "
 
 
 class Known(Puppet):
@@ -124,7 +125,7 @@ def test_a_screen_that_shows_a_failure(relay: Relay) -> None:
     alice.works()  # so that all of it has been read again
     failure = explained(relay, "Alice")
     assert failure is not None and failure["reset_at"] == failed["reset_at"]
-    alice.draws("")
+    alice.draws(CLEARED)  # an error that stays on the screen holds for a minute
     wait_until(lambda: alice.state() == "ready", message=alice.log)
     assert len(alice.events("agent_failed")) == 1
 

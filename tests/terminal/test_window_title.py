@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from emulator import Emulator
 
-from session.puppet import settings
+from session.puppet import ps, settings
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
@@ -59,6 +59,8 @@ def test_it_is_left_alone_where_that_is_wanted_and_for_plain_programs(relay: Rel
         each.wait(lambda each=each: each.screen.title == "own", "its own title")
         each.type("next\r")
         each.wait(lambda each=each: each.screen.title == "next", "its own title, changed")
+    # The shim shows what the agent draws before its session has read the settings.
+    wait_until(lambda: {"Alice", "Bob"} <= {row["name"] for row in ps(relay)})
     settings(relay, "")
     named = wrap("-n", "Cy", *AGENT)
     named.wait(lambda: named.screen.title == "own", "a plain program's own title")
