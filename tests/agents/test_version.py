@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def _program(path: Path, script: str) -> Path:
         ("echo 1.2.3; exit 1", ""),
         ("read line; echo 1.2.3", "1.2.3"),  # its input is at its end
         ("read line < /dev/tty && echo 9.9.9 || echo 1.2.3", "1.2.3"),  # it has no terminal
-        ("sleep 1000 & echo 1.2.3", "1.2.3"),  # what it leaves running does not count
+        ("sleep 1000 & echo $! > left; echo 1.2.3", "1.2.3"),  # what it leaves running does not count
         ("exec /nonexistent", ""),
     ],
 )
@@ -74,6 +75,8 @@ def test_a_program_is_asked(tmp_path: Path, script: str, found: str) -> None:
     program = _program(tmp_path / "agent", f"{script} 2> /dev/null")
     assert asyncio.run(ask(str(program), tmp_path, os.environ)) == found
     assert asyncio.run(ask(str(tmp_path / "missing"), tmp_path, os.environ)) == ""
+    if (left := tmp_path / "left").exists():
+        os.kill(int(left.read_text()), signal.SIGKILL)
 
 
 def test_one_that_hangs_is_ended_with_what_it_started(

@@ -106,6 +106,19 @@ def test_after_a_shim_that_was_killed_while_attached(terminal: Open, relay: Rela
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 
+def test_the_modes_that_were_set_before_it_was_attached_are_undone_while_it_is_stopped(
+    terminal: Open, relay: Relay
+) -> None:
+    stops = WILD.replace("os.read(0, 100)", "os.read(0, 100); os.kill(0, 20)")  # SIGTSTP, as of Ctrl-Z
+    relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", stops)
+    outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
+    outer.wait_for("wild")
+    drawn = len(outer.output)
+    outer.type("z")
+    outer.wait(lambda: b"\x1b[?1049l" in outer.output[drawn:], "its alternate screen is left")
+    outer.wait_for("wild")  # nobody can stop this terminal's only job for long
+
+
 def test_after_an_attached_client_that_was_killed(terminal: Open, relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", WILD)
     outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
@@ -202,7 +215,7 @@ def _ignored(outer: Emulator, times: int) -> bool:
 def _progress(pid: int) -> int:
     """How far a starting process has come: pages it has touched, in steps of 256 KB."""
     try:
-        if b"relay" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
             return -1  # it is still a copy of pytest
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4 // 256
     except (OSError, IndexError):
