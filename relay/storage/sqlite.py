@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 from weakref import WeakSet
 
 from relay.errors import RelayError
@@ -103,6 +103,7 @@ class Database:
         self._file: tuple[int, int] | None = None
         self._batch: _Batch | None = None
         self._turns: Turns | None = None
+        self._torn = False  # a part of the running transaction has raised
         try:
             self.make_file(path)
         except OSError as error:
@@ -160,7 +161,10 @@ class Database:
             yield self._connection
 
     def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
-        """Commit all that the block changes, or nothing if it raises; within another one, as a part of it."""
+        """Commit all that the block changes, or nothing if it raises.
+
+        Within another one it is a part of that: if it raises, the whole is rolled back.
+        """
         _refuse_event_loop()
         return _Transaction(self)
 
@@ -242,8 +246,9 @@ class Database:
         end: End
         try:
             end = job(self), None
+            self._check_parts()
         except BaseException as error:  # noqa: BLE001 (raised where the job came from)
-            end = None, error
+            self._torn, end = False, (None, error)
         db = self._connection
         if batch.begun and not db.in_transaction:
             raise end[1] if isinstance(end[1], RelayError) else sqlite3.OperationalError(_LOST)
@@ -253,6 +258,12 @@ class Database:
             db.execute("RELEASE job")
             batch.saved = False
         return end
+
+    def _check_parts(self) -> None:
+        """Raise RuntimeError if a part of the transaction has raised, and its error was caught."""
+        torn, self._torn = self._torn, False
+        if torn:
+            raise RuntimeError("a part of this transaction has failed, and so has the whole")
 
     def _join(self, batch: _Batch) -> bool:
         """Begin the transaction of `batch`, if this is its first change, else the savepoint of the job.
@@ -349,48 +360,53 @@ class Database:
 class _Transaction:
     """A block of changes (`Database.transaction`). Not a generator: a message takes twenty of them."""
 
-    __slots__ = ("_batch", "_database", "_end", "_undo")
+    __slots__ = ("_batch", "_database", "_kind")
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def __enter__(self) -> sqlite3.Connection:
-        self._end: str | None
-        self._undo: tuple[str, ...]
+        self._kind: Literal["whole", "job", "part"]
         database = self._database
         db = database._connection
         try:
             self._batch = database._batch
             if self._batch is not None and database._join(self._batch):
-                self._end, self._undo = None, ()  # the job has changed nothing before
+                self._kind = "job"  # which has changed nothing before
             elif db.in_transaction:
-                db.execute("SAVEPOINT part")
-                self._end, self._undo = "RELEASE part", ("ROLLBACK TO part", "RELEASE part")
+                self._kind = "part"
             else:
                 database._begin()
-                self._end, self._undo = "COMMIT", ("ROLLBACK",)
+                self._kind = "whole"
         except sqlite3.Error as error:
             raise database.explain(database.path, error) from error
         return db
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         database = self._database
+        if self._kind == "part":  # without a savepoint, which costs as much as a change
+            database._torn = database._torn or error is not None
+            if isinstance(error, sqlite3.Error):
+                raise database.explain(database.path, error) from error
+            return
         db = database._connection
         try:
             try:
                 if error is not None:
                     raise error
-                if self._end is not None:
-                    db.execute(self._end)
+                database._check_parts()
+                if self._kind == "whole":
+                    db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:  # some errors end the whole transaction
-                    if self._end is None and self._batch is not None:
+                    if self._batch is not None and self._kind == "job":
                         database._undo_job(self._batch)
-                    for statement in self._undo:
-                        db.execute(statement)
+                    else:
+                        db.execute("ROLLBACK")
                 raise
             finally:
-                if self._end == "COMMIT":
+                database._torn = False
+                if self._kind == "whole":
                     database._leave()
         except sqlite3.Error as failed:
             raise database.explain(database.path, failed) from failed

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,25 @@ def test_a_transaction_within_another_is_a_part_of_it(path: Path) -> None:
     notes = Notes(path)
     with notes.transaction():
         notes.add("kept")
-        with pytest.raises(ValueError, match="no"), notes.transaction():
-            notes.add("rolled back")
-            raise ValueError("no")
-        notes.add("kept, too")
-    with pytest.raises(ValueError, match="never"), notes.transaction():
+        with notes.transaction():
+            notes.add("kept, too")
+    with pytest.raises(ValueError, match="no"), notes.transaction():
         notes.add("gone")
-        raise ValueError("never")
+        with notes.transaction():
+            notes.add("gone, too")
+            raise ValueError("no")
     assert notes.all() == ["kept", "kept, too"]
+    notes.close()
+
+
+def test_a_transaction_a_part_of_which_has_failed_is_not_committed(path: Path) -> None:
+    notes = Notes(path)
+    with pytest.raises(RuntimeError, match="a part of this transaction has failed"), notes.transaction():
+        notes.add("gone")
+        with suppress(ValueError), notes.transaction():
+            raise ValueError("caught")
+    notes.add("kept")
+    assert notes.all() == ["kept"]
     notes.close()
 
 

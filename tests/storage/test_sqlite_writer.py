@@ -79,14 +79,16 @@ def test_a_job_that_fails_takes_back_all_it_did_and_nothing_of_others(writer: Wr
     assert writer.call(Notes.all) == ["a", "b"]
 
 
-def test_a_job_may_go_on_after_a_part_of_it_has_failed(writer: Writer[Notes]) -> None:
+def test_a_job_fails_if_it_goes_on_after_a_part_of_it_has_failed(writer: Writer[Notes]) -> None:
     def job(db: Notes) -> None:
-        db.add("kept")
+        db.add("gone")
         with contextlib.suppress(ValueError), db.transaction():
-            db.add("gone")
+            db.add("gone, too")
             raise ValueError("no")
 
-    writer.call(job)
+    with pytest.raises(RuntimeError, match="a part of this transaction has failed"):
+        writer.call(job)
+    assert writer.call(lambda db: db.add("kept")) == "kept"
     assert writer.call(Notes.all) == ["kept"]
 
 
