@@ -201,6 +201,34 @@ def test_secrets_are_taken_out_of_every_entry(tmp_path: Path, listener: Listener
     assert json.loads(content.splitlines()[1]) == listener.entries[1]
 
 
+class Counting(Redactor):
+    """Counts the texts that are searched for secrets, after a first look."""
+
+    searched = 0
+
+    def redact(self, text: str) -> str:
+        self.searched += 1
+        return super().redact(text)
+
+
+@pytest.mark.parametrize(
+    "fields, is_searched",
+    [
+        ({"tokens": 7, "over_budget": False, "route": None}, False),
+        ({"tokens": f"a key: {TOKEN}"}, True),
+        ({"given": {"token": TOKEN}}, True),
+    ],
+)
+def test_a_number_is_searched_for_no_secret_whatever_its_name(
+    tmp_path: Path, fields: dict[str, object], is_searched: bool
+) -> None:
+    """Each injection has "tokens": the search takes longer than the rest of its entry."""
+    redactor = Counting()
+    Journal(tmp_path / "audit.jsonl", "s1", "Alice", redactor=redactor).write("injection", **fields)
+    assert (redactor.searched > 0) == is_searched
+    assert TOKEN not in (tmp_path / "audit.jsonl").read_text()
+
+
 def test_half_a_secret_is_left_by_no_preview(tmp_path: Path) -> None:
     """R42, R44: what a preview cuts through, and what the limit of an entry does."""
     for at in range(200, 300):
