@@ -279,12 +279,16 @@ class MqttTransport:
         self.close()
 
     def _register_write(self, _client: object, _userdata: object, sock: Any) -> None:
-        """Write when the socket is ready.
+        """Write at once, and what the socket does not take when it is ready.
 
-        In place of aiomqtt's own, which puts it off to the loop's next turn, when the socket may be closed.
+        In place of aiomqtt's own, which watches the socket for each packet, and begins to do so in the loop's
+        next turn, when the socket may be closed.
         """
         if threading.get_ident() == self._thread:
-            self._watch(sock)
+            raw = self._client._client
+            raw.loop_write()
+            if raw.want_write():
+                self._watch(sock)
         else:  # the thread that connects
             self._loop.call_soon_threadsafe(self._watch, sock)
 
