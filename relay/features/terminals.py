@@ -19,6 +19,7 @@ from relay.terminal.events import (
     Notify,
     OutputHeld,
     ScreenChanged,
+    TerminalLent,
     WithdrawNotice,
 )
 from relay.terminal.shim_link import ShimLink
@@ -104,6 +105,11 @@ class Terminals:
     def withdraw_notice(self, event: WithdrawNotice) -> None:
         self._shim.forget(one_line(event.text, NOTICE_LENGTH))
 
+    @handles(TerminalLent)
+    def lent(self, _: TerminalLent) -> None:
+        if self._shim.state.lent:
+            self._tell_parting()
+
     @handles(ScreenChanged)
     def screen_changed(self, _: ScreenChanged) -> None:
         """Tell the shim, at intervals, how to put the user's terminal right if this session is killed."""
@@ -119,7 +125,9 @@ class Terminals:
         screen = self._terminal.screen
         reset = UNDO if screen is None else screen.modes_reset()
         lines = self._terminal.prints_lines()
-        self._shim.parting(reset, self._below(), self._terminal.output_offset(), lines=lines)
+        # To look where the drawing ends takes the longest: not while there is no terminal.
+        below = self._below() if self._shim.state.lent else b""
+        self._shim.parting(reset, below, self._terminal.output_offset(), lines=lines)
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
