@@ -25,8 +25,7 @@ async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] 
     if target == "*":
         there = [each.to for each in sent if each.state is not State.HELD]
         return {"inject": f"Sent to {len(there)}: {listed(there)}.", "wake": False} if there else None
-    roster = await ctx.relay.roster()
-    if any(names.same(member.name, target) and member.online is False for member in roster):
+    if (member := await ctx.relay.member(target)) is not None and member.online is False:
         return f"{target} is offline. The message is kept and will be delivered when {target} is back."
     return None
 

@@ -143,7 +143,7 @@ class MessageSender:
             self._tracker.given(event.injection)
 
     @answers(ListMembers)
-    async def roster(self, _: ListMembers, __: object) -> tuple[Member, ...]:
+    async def roster(self, question: ListMembers, _: object) -> tuple[Member, ...]:
         try:
             client = await current_client(self._bus)
         except RelayError:
@@ -151,7 +151,7 @@ class MessageSender:
         absent = False if client.informed else None
         return tuple(
             Member(each.name, each.online or absent)
-            for each in await client.roster()
+            for each in await client.roster(question.name)
             if not names.same(each.name, self._session.name)
         )
 

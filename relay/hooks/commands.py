@@ -56,7 +56,12 @@ class SendMessage(Question[tuple[Message, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ListMembers(Question[tuple[Member, ...]]):
-    """List whom the team has ever known, but for runs that are over and this agent."""
+    """List whom the team has ever known, but for runs that are over and this agent.
+
+    name: only who is called so; None: all of them.
+    """
+
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

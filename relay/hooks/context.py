@@ -122,8 +122,11 @@ class RelayService:
 
     async def roster(self) -> Sequence[Member]:
         """Return everybody else in the team, online or not."""
-        answers = await self._on_session(self._bus.ask(ListMembers()))
-        return [member for members in answers for member in members]
+        return await self._on_session(self._bus.gather(ListMembers()))
+
+    async def member(self, name: str) -> Member | None:
+        """Return who is called `name` in the team, None if nobody is."""
+        return next(iter(await self._on_session(self._bus.gather(ListMembers(name)))), None)
 
     async def spawn(self, name: str, command: str, task: str = "") -> str:
         """Start another agent of the fleet, and return a sentence about it (docs/FLEET.md).

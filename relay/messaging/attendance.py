@@ -108,11 +108,15 @@ class Attendance:
         ((count,),) = self._rows("count(*)", f"AND online AND ? - heard < {MISSED} * every", self.db.now())
         return int(count)
 
-    def roster(self, known: Iterable[str]) -> list[Presence]:
-        """Return everybody, by name: the agents that were heard, and those that are only `known`."""
+    def roster(self, known: Iterable[str], name: str | None = None) -> list[Presence]:
+        """Return everybody, by name: the agents that were heard, and those that are only `known`.
+
+        name: only who is called so.
+        """
         now = self.db.now()
-        everybody = {names.key(name): Presence(name, False, 0.0) for name in known}
-        for *shown, at in self._rows(", ".join((*_SHOWN, "heard")), ""):
+        everybody = {names.key(each): Presence(each, False, 0.0) for each in known}
+        which = ("",) if name is None else (_ITS, names.key(name))
+        for *shown, at in self._rows(", ".join((*_SHOWN, "heard")), *which):
             each = Presence(**dict(zip(_SHOWN, shown, strict=True)))
             there = _is_online(each.online, now - at, each.every)
             everybody[names.key(each.name)] = replace(each, online=there)

@@ -311,9 +311,12 @@ class MessagingClient:
 
         await self._ledger.run(settle, receipts.passed_on)
 
-    async def roster(self) -> list[Presence]:
-        """Return everybody known in the team, by name. For agents of this home this is always up to date."""
-        return await self._listener.tracker.everybody()
+    async def roster(self, name: str | None = None) -> list[Presence]:
+        """Return everybody known in the team, by name. For agents of this home this is always up to date.
+
+        name: only who is called so.
+        """
+        return await self._listener.tracker.everybody(name)
 
     @property
     def connected(self) -> bool:

@@ -12,6 +12,7 @@ def test_relay_sends_and_says_nothing_when_all_is_well(house: House):
     assert services.sent == [("Bob", "Check the tests")]
     assert outcome.errors == ()
     assert texts(outcome.results) == []
+    assert services.asked_for == ["Bob"]  # not for everybody: in a large team that would cost the most
 
 
 @pytest.mark.parametrize("said", ["@relay:* Status update", "@broadcast:* Status update"])

@@ -48,6 +48,7 @@ class Services:
         self.sent: list[tuple[str, str]] = []
         self.options: list[dict[str, object]] = []
         self.injected: list[tuple[str, str]] = []
+        self.asked_for: list[str | None] = []
         self.problems: list[Problem] = []
         self.notes: list[tuple[str, str]] = []
         self.changed = asyncio.Event()
@@ -78,8 +79,9 @@ class Services:
         return tuple(replace(each, state=State.INJECTED, detail=f"{question.wait:g}") for each in sent)
 
     @answers(ListMembers)
-    async def roster(self, _: ListMembers, __: object) -> tuple[Member, ...]:
-        return tuple(self.members)
+    async def roster(self, question: ListMembers, _: object) -> tuple[Member, ...]:
+        self.asked_for.append(question.name)
+        return tuple(each for each in self.members if question.name in (None, each.name))
 
     @handles(HandlerProblem)
     def report(self, event: HandlerProblem) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from hooks.house import House, texts
 from relay.errors import UnknownRecipient
+from relay.hooks.commands import Member
 from relay.hooks.context import MAX_OUTPUT
 from relay.hooks.events import Output, SessionStart
 
@@ -96,6 +97,7 @@ def test_the_relay_service_tells_the_outcome(house: House):
         seen.append([message.to for message in await ctx.relay.send("Bob", "hello")])
         seen.append([message.to for message in await ctx.relay.broadcast("all")])
         seen.append([(member.name, member.online) for member in await ctx.relay.roster()])
+        seen.append([await ctx.relay.member("Carol"), await ctx.relay.member("Nobody")])
         try:
             await ctx.relay.send("Bbo", "hello")
         except UnknownRecipient as error:
@@ -103,7 +105,13 @@ def test_the_relay_service_tells_the_outcome(house: House):
 
     house.registry.add_event("session_start", act)
     _, services = house.fire(SessionStart())
-    assert seen == [["Bob"], ["Bob", "Carol"], [("Bob", True), ("Carol", False)], "Bob"]
+    assert seen == [
+        ["Bob"],
+        ["Bob", "Carol"],
+        [("Bob", True), ("Carol", False)],
+        [Member("Carol", False), None],
+        "Bob",
+    ]
     assert services.problems == []
 
 

@@ -233,6 +233,26 @@ def test_each_team_of_a_home_has_a_listener_and_knows_its_own_agents_only(home: 
     asyncio.run(scenario())
 
 
+def test_one_name_is_looked_up_by_itself(home: Home, far: Home) -> None:
+    async def scenario() -> None:
+        await known(home, "Dave")
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")):
+            async with running(Agent(far, "Carol", url=url(home, "Carol"))):
+                await alice.sees("Carol")
+                found = {name: await alice.client.roster(name) for name in ("BOB", "Carol", "Dave", "Eve")}
+            everybody = {each.name: each for each in await alice.client.roster()}
+        shown = {asked: [(each.name, each.online) for each in members] for asked, members in found.items()}
+        assert shown == {
+            "BOB": [("Bob", True)],
+            "Carol": [("Carol", True)],
+            "Dave": [("Dave", False)],
+            "Eve": [],
+        }
+        assert sorted(everybody) == ["Alice", "Bob", "Carol", "Dave"]
+
+    asyncio.run(scenario())
+
+
 def test_all_are_heard_again_after_the_broker_was_killed(home: Home, far: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
