@@ -54,7 +54,7 @@ REDRAW = 3.0
 """Seconds after a resize in which a busy program begins to draw again."""
 
 LAYOUT = 10.0
-"""Seconds in which a full-screen program draws a page that fits its screen, after a resize or one that does not.
+"""Seconds in which a full-screen program draws a page that fits its screen, after a resize or another page.
 
 No line waits for longer.
 """
