@@ -46,7 +46,7 @@ def test_texts_of_any_length_arrive_exactly_and_once(house: House, agent: Agent)
 def arrive(alice: Wrapped, bodies: Mapping[str, str]) -> None:
     """Send them to an idle agent, one after another: its model is told each whole, and once."""
     for body in bodies.values():
-        assert alice.send(body, PATIENCE) == "injected"
+        assert alice.send(body, PATIENCE) == "injected", f"{body[:40]!r}\n{alice.describe()}"
         alice.hears(body)
         alice.becomes("ready")
     assert {name: alice.model.count(body) for name, body in bodies.items()} == dict.fromkeys(bodies, 1)
