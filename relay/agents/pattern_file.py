@@ -14,7 +14,8 @@ Every key of a file, all but `name` optional:
     prefix      = "@"             the character that begins a directive
     inject      = "auto"          auto: typed into when safe; never: nothing is ever typed
     fullscreen  = false           its own interface lives on the alternate screen
-    block_end   = "drawn"         drawn | blank | none: >>> is drawn as it is, as an empty row, not at all
+    block_end   = "drawn"         drawn | blank | none: >>> is drawn as it is, as an empty row, not at all;
+                                  joined: all lines of a paragraph are drawn as one
     settle      = 0               seconds for which it may draw a text otherwise than in the end
     prompts     = ["..."]         regexes of the unfinished line that ask for ordinary input
     decisions   = ["..."]         regexes of an explicit choice, in that line or the one above it

@@ -16,7 +16,7 @@ StateName = Literal["working", "ready", "prompting", "failed", "draft"]
 RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]
 HooksDialect = Literal["", "claude", "codex", "qwen", "gemini", "pi", "opencode", "relay"]
-BlockEnd = Literal["drawn", "blank", "none"]
+BlockEnd = Literal["drawn", "blank", "none", "joined"]
 TranscriptFormat = Literal["", "claude", "codex", "qwen", "gemini", "aider", "relay"]
 Positional = Literal["prompt", "other", "once"]
 Takes = Literal["none", "one", "optional", "several"]
@@ -199,7 +199,8 @@ class Profile:
     checked: the versions of the agent that its rules were checked with.
     echo:   how it draws what was typed into it, and other rows that are never its own words.
     code:   how it draws a line of a code fence.
-    block_end: how it draws a line `>>>` below a paragraph: as it is, as an empty row, not at all.
+    block_end: how it draws a line `>>>` below a paragraph: as it is, as an empty row, not at all; or it
+        draws all lines of a paragraph as one.
     settle: seconds for which it may draw a text otherwise than in the end, 0 where it does not.
     states: by priority, the highest first.
     input:  None if the rules of `states` alone say when the agent is ready.

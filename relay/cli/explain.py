@@ -33,6 +33,7 @@ _LOST = {
     "passed_over": "{} behind a sign, as in a quote, and not acted on: `relay events --name {name}`.",
     "hidden": "{} that nobody can see, and not acted on: `relay events --name {name}`.",
     "diff": "{} in lines of a diff, and not acted on: `relay events --name {name}`.",
+    "joined": "{} drawn in one line with what follows, and not acted on: `relay events --name {name}`.",
     "not_heeded": "{} not acted on, by `directives` in relay.toml: `relay events --name {name}`.",
     "not_told_apart": "{} perhaps heard before, and not acted on: `relay events --name {name}`.",
     "missed": "{} of output missed, with the directives in them: ask {name} to repeat what it said.",

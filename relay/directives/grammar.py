@@ -60,12 +60,13 @@ class PassedOver(NamedTuple):
     why: sign:    it stands behind one: a quote's, or that of a prompt that the reader does not know
          hidden:  nobody can see it, in part or whole
          diff:    it is a line of a diff
+         joined:  the lines of its paragraph are drawn as one, and it shows more than one
          setting: `directives` in relay.toml
          record:  it may have been in the agent's own record, which was lost since
     """
 
     line: Line
-    why: Literal["sign", "hidden", "diff", "setting", "record"]
+    why: Literal["sign", "hidden", "diff", "joined", "setting", "record"]
 
 
 class Grammar:
@@ -76,6 +77,7 @@ class Grammar:
     decoration: regular expression of the bullets and indents with which the agent begins a paragraph.
     diff:       the same of the mark of a line in a diff, which is no bullet then; "" where there are none.
     heeds:      return True for a known namespace that is acted on.
+    joined:     the lines of a paragraph come as one.
 
     passed_over: lines that would be directives, but for one thing. Whoever tells of them takes them out.
     """
@@ -88,9 +90,12 @@ class Grammar:
         decoration: str = DECORATION,
         diff: str = "",
         heeds: Callable[[str], bool] = lambda namespace: True,
+        joined: bool = False,
     ) -> None:
         self._knows = knows
         self._heeds = heeds
+        another = rf"\s{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
+        self._another = re.compile(another) if joined else None
         self._prefix = prefix
         self._start = re.compile(
             rf"(?P<lead>{decoration}){re.escape(prefix)}(?P<namespace>{_NAMESPACE}):(?P<target>\S+)"
@@ -122,11 +127,13 @@ class Grammar:
 
         A profile that says what stands before the agent's words knows better than to look for diffs.
         """
+        joined = profile.block_end == "joined"
         if profile.decoration is not None:
-            return cls(knows, prefix=prefix, decoration=profile.decoration.pattern, heeds=heeds)
+            decoration = profile.decoration.pattern
+            return cls(knows, prefix=prefix, decoration=decoration, heeds=heeds, joined=joined)
         # An agent indents its lists; a program that relay does not know may indent a diff.
         diff = ADDED_OR_REMOVED if profile.states else rf"[ \t]*{ADDED_OR_REMOVED}"
-        return cls(knows, prefix=prefix, diff=diff, heeds=heeds)
+        return cls(knows, prefix=prefix, diff=diff, heeds=heeds, joined=joined)
 
     def state(self) -> dict[str, Any]:
         """Return JSON of what `restore` needs to go on from here."""
@@ -179,12 +186,22 @@ class Grammar:
         if not self._heeds(namespace):
             self.passed_over.append(PassedOver(line, "setting"))
         body = (started["body"] or "").strip()
+        if self._holds_more(body):
+            self.passed_over.append(PassedOver(line, "joined"))
+            return found
         if body == _OPENS:
             self._block = _Block(namespace, target, len(started["lead"]), line.place)
             return found
         if self._heeds(namespace):
             found.append(Directive(namespace, target, unescape(body, self._prefix), line.time, line.place))
         return found
+
+    def _holds_more(self, body: str) -> bool:
+        """Return True if `body` is the rest of a line that other directives, or a form, are joined to."""
+        if self._another is None:
+            return False
+        found = self._another.finditer(body)
+        return body.startswith(_OPENS) or any(self._knows(each["namespace"].lower()) for each in found)
 
     def _follows_block(self, line: Line) -> bool:
         """Return True if `line` is a directive outside of the code fences in the open form."""

@@ -149,6 +149,9 @@ class OutputPipeline:
 
     def waiting(self, now: float, *, sure: bool = True) -> Reading:
         """End the turn: the program waits for input. sure: as in AutoReader.waiting."""
+        if not sure and self.reader.drawing(now):
+            self.decisive = False
+            return Reading()
         self._in_turn = False
         within, prompts = self._grammar.within, self.reader.prompts
         reading = self._found(self.reader.waiting(now, sure=sure), now, ends_turn=True)

@@ -37,6 +37,7 @@ PASSED_OVER = {
         "diff",
         "behind {!r} was taken for a line of a diff, and not acted on: it has to begin its line",
     ),
+    "joined": ("joined", "was not acted on, as it is drawn in one line with what stands below it: {!r}"),
     "setting": ("not_heeded", "was not acted on, by `directives` in relay.toml: {!r}"),
     "record": (
         "not_told_apart",

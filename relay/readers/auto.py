@@ -160,6 +160,10 @@ class AutoReader:
         """
         return self._reader.waiting(now, sure=sure)
 
+    def drawing(self, now: float) -> bool:
+        """Return True while the program is drawing, though it is silent: it does not wait for input."""
+        return self._drawn is not None and self._drawn.drawing(now)
+
     def gap(self, size: int, now: float) -> list[Line]:
         """Note that `size` bytes of output were lost between what was fed before and what follows."""
         self.held = b""

@@ -38,6 +38,9 @@ _SLOWEST = 2.5
 _PACE = 4
 """Frames from which that pace is taken."""
 
+_STALLED = 5.0
+"""Seconds without a frame in which such a program, or the terminal that shows it, may be stalled."""
+
 _MOVES = 1.0
 """Seconds before a line's last change in which such a line has changed."""
 
@@ -49,6 +52,12 @@ PATIENCE = 3.0
 
 REDRAW = 3.0
 """Seconds after a resize in which a busy program begins to draw again."""
+
+LAYOUT = 10.0
+"""Seconds in which a full-screen program draws a page that fits its screen, after a resize or another page.
+
+No line waits for longer.
+"""
 
 _RULE = re.compile(r"[\u2500\u2501\u2550\u2580-\u2588\u2594]{10,}\Z")
 _PLACES = re.compile(rb"\x1b\[[0-9;]*[HfJ]")
@@ -79,6 +88,7 @@ class DrawnText:
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
         self._drained = Drained([])  # what scrolled off since the last look, as `state` has found it
         self._stale = False  # the alternate screen was resized, and the program has not drawn it again
+        self._unread = math.inf  # seconds, since when the alternate screen has shown no page that fits it
         self._region = False  # a scroll region is set
         self.scrolls = False
         self._frames: deque[float] = deque(maxlen=_PACE + 1)  # seconds, when those came that were looked at
@@ -96,6 +106,7 @@ class DrawnText:
             "flags": [self._stale, self._region, self.scrolls],
             "again": sorted(self._again),
             "frames": list(self._frames),
+            "unread": self._unread,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -112,6 +123,7 @@ class DrawnText:
         self._stale, self._region, self.scrolls = state["flags"]
         self._again = set(state["again"])
         self._frames.extend(state.get("frames", ()))  # an earlier relay has none
+        self._unread = state.get("unread", math.inf)
 
     def _drain(self) -> Drained:
         """Return what has scrolled off since the last look."""
@@ -140,6 +152,10 @@ class DrawnText:
         """True while the screen shows a page that was cut by a resize and not drawn again."""
         return self._stale and self._screen.alternate
 
+    def unread(self, now: float) -> bool:
+        """Return True while a page that fits the screen is to come, and what is known of its lines waits."""
+        return self.alternate and 0 <= now - self._unread < LAYOUT
+
     def at_cursor(self, line: PageLine) -> bool:
         """Return True if the cursor is in one of the rows of `line`."""
         return line.first <= self._cursor_row <= line.last
@@ -157,6 +173,7 @@ class DrawnText:
         """
         self._page.expect_reprint(now, REDRAW)
         self._stale = self.alternate
+        self._unread = now if self.alternate else math.inf
 
     def drawn(self, data: bytes, now: float) -> None:
         """Note whether `data`, which was fed, begins to draw a page anew after a resize, or goes on."""
@@ -205,12 +222,16 @@ class DrawnText:
             self._frames.append(changed)
         if self.alternate:
             columns = self._drawing.text_columns(screen)
-            rows = without_scroll_bar([clip(row, columns) for row in screen.rows()], columns)
+            rows, torn = without_scroll_bar([clip(row, columns) for row in screen.rows()], columns)
+            self._unread = min(self._unread, changed) if torn else math.inf
+            if self.unread(changed):
+                self._page.hold_reprint(changed)
+                return [], drained.lost
             lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
             gone = self._pages.alternate.look(lines, changed, scrolls=True)
-            if screen.cursor_visible:  # it is in the input, what is below that is not said
+            if screen.cursor_visible:  # it is in the input: neither that nor what is below is said
                 for known in self.lines:
-                    known.footer_since = -math.inf if known.first > screen.cursor[1] else math.inf
+                    known.footer_since = -math.inf if known.last >= screen.cursor[1] else math.inf
             return gone, drained.lost
         rows = self._carry + drained.rows + screen.rows()
         away = len(self._carry) + len(drained.rows)
@@ -271,7 +292,7 @@ class DrawnText:
     def settled(self, now: float) -> list[PageLine]:
         """Return the lines that have stood unchanged for long enough and not been emitted."""
         lines = self._page.visible
-        if not any(line.pending for line in lines):
+        if self.unread(now) or not any(line.pending for line in lines):
             return []
         printing = set(map(id, self.complete()))
         cursor = self._cursor_row if self._screen.cursor_visible else -1
@@ -280,17 +301,23 @@ class DrawnText:
         followed = max(FOLLOWED, self._drawing.settle)
         pace = max((later - one for one, later in pairwise(self._frames)), default=0.0)
         slow = max(LAST, min(_SLOW * pace, _SLOWEST))
+        drawn = max(self._frames, default=now)
+        lively = now if now - drawn >= _STALLED else min(now, drawn + pace)
         for line in reversed(lines):
             if line.pending:
+                until = now
                 if line.first <= cursor <= line.last:
                     wait = AT_CURSOR
                 elif id(line) in printing:
                     wait = DONE
                 elif newest > line.changed:
                     wait = followed
+                elif moved > line.changed - _MOVES:
+                    # While what moves stands still, as where the terminal takes no output, no time counts.
+                    wait, until = max(followed, slow), lively
                 else:
-                    wait = max(followed, slow if moved > line.changed - _MOVES else LAST)
-                if now - line.changed >= wait:
+                    wait = max(followed, LAST)
+                if until - line.changed >= wait:
                     due.add(id(line))
             newest = max(newest, line.born)
             if line.changed > line.born:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from relay.agents.profile import BlockEnd
 from relay.place import PlaceCounter
 from relay.readers.drawing import PLAIN, Drawing
-from relay.readers.drawn import PATIENCE, DrawnText
+from relay.readers.drawn import LAYOUT, DrawnText
 from relay.readers.echo import Echo
 from relay.readers.flood import FENCES, FLOOD, directive, visible_part
 from relay.readers.line import Line
@@ -34,7 +34,7 @@ LOOK_EVERY = 0.1
 _BACKLOG = 256 * 1024
 """Bytes fed without a look, after which one is due: what scrolls off in between is kept in memory."""
 
-_FRAME = 1.0
+_FRAME = 10.0
 """Seconds after which an unfinished synchronized update (mode 2026) is not waited for any more."""
 
 _SIZES = 10.0
@@ -169,7 +169,7 @@ class ScreenReader:
 
     def tick(self, now: float) -> list[Line]:
         self._ticked = now
-        if self._screen.synchronized and now - self._fed < _FRAME:
+        if self._midway(now):
             return []
         lines: list[Line] = []
         if self._unseen.size:
@@ -177,6 +177,9 @@ class ScreenReader:
                 return []
             lines += self._look(self._end, now)
         return lines + self._emitter.emit(self._text.settled(now), self._end, now)
+
+    def drawing(self, now: float) -> bool:
+        return self._midway(now) or self._text.unread(now)
 
     def waiting(self, now: float, *, sure: bool = True) -> list[Line]:
         lines = self._look(self._end, now)
@@ -201,7 +204,7 @@ class ScreenReader:
     def settling(self) -> bool:
         if self._unseen.size:
             return True
-        return self._ticked - self._fed <= PATIENCE and any(line.pending for line in self._text.lines)
+        return self._ticked - self._fed <= LAYOUT and any(line.pending for line in self._text.lines)
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         lines = self.tick(now) + self._look(self._end, now)
@@ -213,6 +216,10 @@ class ScreenReader:
     def close(self, now: float) -> list[Line]:
         lines = self._look(self._end, now)
         return lines + self._emitter.emit(self._text.covered, self._end, now) + self.waiting(now)
+
+    def _midway(self, now: float) -> bool:
+        """Return True in the middle of a frame, however long the rest takes to come."""
+        return self._screen.synchronized and now - self._fed < _FRAME
 
     def _draws_downwards(self) -> bool:
         """Return True in the middle of a frame of a full page, of which no line has scrolled away."""

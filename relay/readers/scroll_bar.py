@@ -14,48 +14,69 @@ from typing import NamedTuple
 from relay.readers.wrap import columns_of
 from relay.terminal.screen import Row
 
-_BAR = re.compile(r"(?:^|[\s─━═])[█▓▐┃│║▕░▒]\Z")
+_BAR = frozenset("█▓▐┃│║▕░▒")
 _THUMBS = frozenset("█▓▐")
 """What the side of a box is never drawn with."""
+
+_DRAWN = re.compile(r"[\s\u2500-\u259f]\Z")
+"""Ends a row that has room for a scroll bar, or is not text: a rule, a box that is cut off at its right."""
 
 _LEAST = 3
 """Rows of the lowest scroll bar at the margin. Elsewhere, as after a resize, it is a third of the screen."""
 
 
+class Unbarred(NamedTuple):
+    """Rows without the scroll bar behind them. torn: the text of some goes on below it, and is hidden."""
+
+    rows: list[Row]
+    torn: bool
+
+
 class _Drawn(NamedTuple):
     """What was drawn as one row, and the terminal has wrapped if it was too long.
 
-    last: the row it ends in. column: where a scroll bar may end it, or 0.
+    last: the row it ends in. column: where a scroll bar may end it, or 0. torn: with no room before it.
     """
 
     last: int
     column: int
+    torn: bool
 
 
-def without_scroll_bar(rows: Sequence[Row], columns: int) -> list[Row]:
+def without_scroll_bar(rows: Sequence[Row], columns: int) -> Unbarred:
     """Return `rows`, of a screen of `columns`, without a scroll bar behind them, if there is one.
 
-    That is a column of block and line characters, each behind a blank or a rule, of which some are those of a
-    thumb.
+    That is a column of block and line characters, of which some are those of a thumb, and most stand behind a
+    blank or a rule. Text that goes right up to it was laid out for a wider page, and is cut off: Qwen Code
+    0.24.4 draws such a page after a resize, and the right one when it has measured its lines anew.
     """
     result = list(rows)
+    torn = False
     for column, run in groupby(_drawn(rows, columns), lambda drawn: drawn.column):
-        lasts = [drawn.last for drawn in run]
+        found = list(run)
         least = _LEAST if column == columns else len(rows) // 3
-        if column and len(lasts) >= least and any(rows[at].text[-1] in _THUMBS for at in lasts):
-            for at in lasts:
-                result[at] = rows[at]._replace(text=rows[at].text[:-1].rstrip(), wrapped=False)
-    return result
+        apart = sum(not drawn.torn for drawn in found)
+        thumb = any(rows[drawn.last].text[-1:] in _THUMBS for drawn in found)
+        if column and thumb and apart >= least and apart * 2 > len(found):
+            for at, _, hidden in found:
+                text = rows[at].text[:-1].rstrip()
+                result[at] = rows[at]._replace(text=text, wrapped=False, hidden=rows[at].hidden or hidden)
+                torn = torn or hidden
+    return Unbarred(result, torn)
 
 
 def _drawn(rows: Sequence[Row], columns: int) -> list[_Drawn]:
     found: list[_Drawn] = []
     above = 0  # columns of the rows that wrap into this one
+    before = ""
     for at, row in enumerate(rows):
         if row.wrapped and at + 1 < len(rows):
             above += columns
+            before = row.text + " " * (columns - columns_of(row.text))
             continue
-        bar = _BAR.search(row.text[-2:]) is not None
-        found.append(_Drawn(at, above + columns_of(row.text) if bar else 0))
-        above = 0
+        bar = row.text[-1:] in _BAR
+        before += row.text[:-1]
+        torn = bar and before != "" and _DRAWN.search(before) is None
+        found.append(_Drawn(at, above + columns_of(row.text) if bar else 0, torn))
+        above, before = 0, ""
     return found

@@ -29,6 +29,10 @@ _RULED = re.compile(r"[\u2500-\u259f]\Z")
 _TABLE_RULE = re.compile(r"\s*[\u2500\u2501]{3,}(?:\s+[\u2500\u2501]{3,})+\s*\Z")
 """The rule below the heads of a table whose columns are parted by blanks, or between its rows (codex)."""
 
+_WHOLE_RULE = re.compile(r"\s*[\u2500\u2501]{3,}\s*\Z")
+_HEADS = re.compile(r"\s*\S.*?\s{2,}\S")
+"""Heads of columns, right above such a rule in one piece (aider)."""
+
 _WIDE_ROOM = 4
 """Columns that are free at most where wide characters were broken: some, such as 。, may not begin a row."""
 
@@ -132,7 +136,8 @@ class _Rows(NamedTuple):
                     behind = 0
                 echo = behind > 0 or self.drawing.is_echo(rows[first])
                 code = not echo and self.drawing.is_code(rows[first])
-            table = _TABLE_RULE.match(text) is not None or (table and not blanks)
+            heads = lines[-1].text if lines and not blanks else ""
+            table = self._is_table_rule(text, heads) or (table and not blanks)
             if at < len(rows) and rows[at].text:
                 text, at = self._hard(at, text, first)
             hidden = some_hidden and any(row.hidden for row in rows[first:at])
@@ -142,6 +147,13 @@ class _Rows(NamedTuple):
             )
             blanks = 0
         return lines
+
+    def _is_table_rule(self, text: str, above: str) -> bool:
+        """Return True if `text` is a rule of a table, below the line `above` if that touches it."""
+        if _TABLE_RULE.match(text) is not None:
+            return True
+        across = columns_of(text) >= self.columns - 1  # parts what is said from something else
+        return not across and _WHOLE_RULE.match(text) is not None and _HEADS.match(above) is not None
 
     def _whole(self, at: int) -> int:
         """Return the row in which the text of the row `at`, its torn beginning, begins again as a whole.

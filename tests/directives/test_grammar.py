@@ -424,3 +424,24 @@ def test_a_namespace_that_is_not_heeded_is_passed_over_with_its_whole_form() -> 
         ("@deploy:prod <<<", "setting"),
         ("@deploy:b <<<", "setting"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("@relay:Bob one two", ["one two"]),
+        ("@relay:Bob see @types/node and a@b.org:25", ["see @types/node and a@b.org:25"]),
+        ("@relay:Bob see @unknown:prod", ["see @unknown:prod"]),
+        ("@relay:Bob one @relay:Ann two", []),
+        ("@relay:Bob <<< one two", []),
+        ("@relay:Bob <<<", []),
+    ],
+)
+def test_where_the_lines_of_a_paragraph_are_drawn_as_one_only_a_directive_alone_is_one(
+    line: str, told: list[str]
+) -> None:
+    """aider's Markdown: nothing tells two directives from one that mentions another, or where lines end."""
+    grammar = terminal_grammar("aider")
+    assert [one.body for one in grammar.line(said(line, 0.0))] == told
+    assert [one.why for one in grammar.passed_over] == ([] if told else ["joined"])
+    assert len(terminal_grammar("pi").line(said(line, 0.0))) == (not line.endswith("<<<"))

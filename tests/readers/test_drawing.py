@@ -187,3 +187,24 @@ def test_a_cell_of_a_table_is_no_directive(ears: Ears) -> None:
         ("Ann", "real"),
         ("Ann", "below a rule"),
     ]
+
+
+def test_a_rule_in_one_piece_is_that_of_a_table_right_below_heads() -> None:
+    """aider draws its tables so; a rule across the screen, or below prose, parts what is said."""
+    table = [" head             tail", " " + "─" * 30, f" {LINE}  said", ""]
+    said = [
+        "a  double blank",
+        "",
+        "─" * 30,
+        LINE,
+        "",
+        "a  double blank",
+        "─" * 60,
+        LINE,
+        "",
+        "prose",
+        "───",
+        LINE,
+    ]
+    ears = Ears(60, 24).hear(CLEAR + "\r\n".join([*table, *said]) + "\r\n").wait()
+    assert ears.told == HI * 3

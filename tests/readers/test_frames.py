@@ -20,7 +20,7 @@ def frame(rows: Sequence[str], end: int) -> str:
     """The frame that shows `rows` up to `end`: the last prompt above them, an input below."""
     shown = ["> the prompt", *rows[max(0, end - WINDOW) : end]]
     shown += [""] * (WINDOW + 1 - len(shown)) + FOOTER
-    drawn = "".join(f"\x1b[{row};1H{text}\x1b[K" for row, text in enumerate(shown, start=1))
+    drawn = "".join(f"\x1b[{row};1H\x1b[K{text}" for row, text in enumerate(shown, start=1))
     return f"\x1b[?2026h{drawn}\x1b[{ROWS - 1};3H\x1b[?2026l"
 
 
@@ -82,6 +82,64 @@ def test_what_is_drawn_below_the_input_is_not_in_a_block() -> None:
     rows += ["  three", "", "  @relay:Ann bye"]
     ears.hear(frame(rows, len(rows)).replace("? for shortcuts", "another status")).wait(3).prompted()
     assert [line for line in ears.told[0][1].split("\n") if line][:3] == ["one", "two", "three"]
+
+
+def test_the_input_itself_is_not_in_a_block() -> None:
+    rows = ["  @relay:Bob <<<", "  one", "  two", "  >>>"]
+    input = ("\x1b[K> \x1b", "\x1b[K* Type here\x1b")
+    ears = (
+        watcher()
+        .hear(frame(rows[:2], 2).replace(*input))
+        .wait(1)
+        .hear(frame(rows[:3], 3).replace(*input))
+        .wait(2.5)
+    )
+    assert ears.hear(frame(rows, 4).replace(*input)).wait().told == [("Bob", "one\ntwo")]
+
+
+def barred(rows: Sequence[str]) -> list[str]:
+    """`rows` of a page, cut off, with its scroll bar behind them."""
+    bar = "│" * (WINDOW - 3) + "███"
+    return [row[: COLUMNS - 1].ljust(COLUMNS - 1) + beside for row, beside in zip(rows, bar, strict=True)]
+
+
+def test_a_page_that_its_scroll_bar_cuts_off_is_not_read() -> None:
+    """After a resize qwen draws it for the old width, and seconds later for the new one."""
+    said = "@relay:Bob a message that is longer than the new page is wide"
+    other = ["  one", "", "  two", "", "  three", ""]
+    ears = Ears(80, ROWS, echo=RowStyle(lines=(re.compile("^> "),)))
+    ears.hear("\x1b[?1049h\x1b[H\x1b[J" + frame([f"  {said[:30]}"], 1)).wait(0.5).resize(COLUMNS, ROWS)
+    ears.hear(frame(barred([f"  {said}", "", *other]), WINDOW)).wait(4)
+    assert ears.told == [] and ears.passed_over == []
+    fits = barred(["  @relay:Bob a message that is longer", "  than the new page is wide", *other])
+    assert ears.hear(frame(fits, WINDOW)).wait().told == [("Bob", said.removeprefix("@relay:Bob "))]
+
+
+def test_a_page_that_stays_cut_off_tells_no_cut_body() -> None:
+    rows = barred(
+        ["  @relay:Bob a message that is longer than", "", "  @relay:Ann short", "", "", "", "", ""]
+    )
+    ears = watcher().hear(frame(rows, WINDOW)).wait(12)
+    rows[5] = rows[5].replace(" ", "x", 1)
+    ears.hear(frame(rows, WINDOW)).wait(12)
+    assert ears.told == [("Ann", "short")] and len(ears.passed_over) == 1
+
+
+def test_time_does_not_complete_a_line_while_a_spinner_below_it_stands_still() -> None:
+    """The program is stalled, or its terminal, which takes no more output."""
+    ears = watcher()
+    for n in range(5):
+        ears.hear(frame(["  @relay:Bob one", "", f"  {'◐◓◑◒'[n % 4]} {n} working"], 3)).wait(0.1)
+    assert ears.wait(3).told == []
+    ears.hear(frame(["  @relay:Bob one two", "", "  ◐ 9 working"], 3)).wait(8)
+    assert ears.told == [("Bob", "one two")]
+
+
+def test_a_program_in_the_middle_of_a_frame_does_not_wait_for_input() -> None:
+    whole = frame(["  @relay:Bob <<<", "  one", "  two", "  >>>"], 4)
+    half = whole.index("  two")
+    ears = watcher().hear(whole[:half]).wait(4).prompted(sure=False)
+    assert ears.hear(whole[half:]).wait().told == [("Bob", "one\ntwo")]
 
 
 def test_scrolling_back_says_only_what_was_never_drawn() -> None:

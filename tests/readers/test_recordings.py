@@ -6,7 +6,10 @@ recordings/resized/  60 and 200 columns, another size in the middle, typed direc
                      aider-*: its live display failed to erase itself, and may have erased the text later.
                      *-80: several sizes, and /compact, on a machine that took its time.
                      qwen-0.24.4-*: a scroll bar, a page that is erased in each frame, and jumps back in it;
-                     -slow: on a machine that drew a frame a second.
+                     -slow: on a machine that drew a frame a second;
+                     -torn: after a resize to 60 columns a page laid out for more, cut off by its scroll bar;
+                     -half: a frame whose rest came seconds later;
+                     -stalled: nothing for seconds in the middle of a directive.
                      codex-80*: its model says thousands of characters a second; the page goes down by a row.
 """
 

@@ -103,7 +103,7 @@ def test_a_spinner_below_does_not_make_a_line_complete() -> None:
     for n in range(12 * len(words)):
         said = " ".join(words[: 1 + n // 12])
         ears.hear(at(4, f"{said}\x1b[K"), at(8, f"{'◐◓◑◒'[n % 4]} {n % 7} esc interrupt\x1b[K")).wait(0.05)
-    assert ears.wait().told == HI
+    assert ears.wait(6).told == HI
 
 
 def test_an_agent_that_draws_a_text_twice_is_heard_when_it_has_settled() -> None:
@@ -132,7 +132,7 @@ def test_frames_are_read_whole() -> None:
 
 
 def test_a_frame_that_never_ends_is_read_in_the_end() -> None:
-    assert Ears(60, 12).hear(f"{CLEAR}\x1b[?2026h{LINE}\r\n").wait().told == HI
+    assert Ears(60, 12).hear(f"{CLEAR}\x1b[?2026h{LINE}\r\n").wait(12).told == HI
 
 
 def test_lines_are_said_in_the_order_of_their_places() -> None:

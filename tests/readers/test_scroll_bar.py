@@ -23,7 +23,7 @@ def drawn(texts: list[str], bar: str, column: int) -> list[Row]:
 @pytest.mark.parametrize("bar", [BAR, "░░░▓▓▓░░░", "│" * 8 + "█", "█" * 9])
 def test_it_is_taken_off_at_the_margin_and_where_another_size_had_it(column: int, bar: str) -> None:
     rows = drawn(TEXTS, bar, column) + FOOTER
-    assert without_scroll_bar(rows, 40) == [Row(text) for text in TEXTS] + FOOTER
+    assert without_scroll_bar(rows, 40).rows == [Row(text) for text in TEXTS] + FOOTER
 
 
 def test_it_is_taken_off_rows_that_a_narrower_terminal_has_wrapped() -> None:
@@ -31,8 +31,17 @@ def test_it_is_taken_off_rows_that_a_narrower_terminal_has_wrapped() -> None:
     rows = []
     for row in drawn(texts, BAR[: len(texts)], 60):
         rows += [Row(row.text[:40].rstrip(), wrapped=True), Row(row.text[40:])]
-    found = [row.text for row in without_scroll_bar(rows, 40)]
+    found = [row.text for row in without_scroll_bar(rows, 40).rows]
     assert found == [part for text in texts for part in (text[:40], text[40:])]
+
+
+def test_text_that_it_cuts_off_is_hidden_in_part() -> None:
+    """Those rows were laid out for a wider page. What is drawn, as the side of a box, may be cut off."""
+    texts = ["漢字" * 9 + "仮", *TEXTS[1:4], "x" * 39, *TEXTS[5:7], "─" * 38 + "╮", " a box".ljust(38) + "│"]
+    found = without_scroll_bar(drawn(texts, BAR, 40) + FOOTER, 40)
+    assert found.torn
+    assert [row.text for row in found.rows if row.hidden] == [texts[4]]
+    assert found.rows[:9] == [Row(text, hidden=text == texts[4]) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -46,4 +55,4 @@ def test_it_is_taken_off_rows_that_a_narrower_terminal_has_wrapped() -> None:
     ],
 )
 def test_what_is_none_stays(rows: list[Row]) -> None:
-    assert without_scroll_bar(rows + FOOTER, 40) == rows + FOOTER
+    assert without_scroll_bar(rows + FOOTER, 40) == (rows + FOOTER, False)

@@ -19,6 +19,8 @@ from support import Relay
 
 DEFAULT = "claude codex qwen pi aider"
 NOBODY = ""
+TIMEOUT = 600
+"""Seconds for one test: an agent takes its time on a busy machine. A single wait gives up sooner (house)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,6 +49,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A test that is for none of the chosen agents is no test: it is not skipped either."""
     nobody = [item for item in items if isinstance(item, pytest.Function) and _agent(item) == NOBODY]
     items[:] = [item for item in items if item not in nobody]
+    for item in items:
+        if _agent(item) is not None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT))
     config.hook.pytest_deselected(items=nobody)
 
 

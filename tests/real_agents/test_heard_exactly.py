@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
-
 from real_agents.house import House, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
@@ -90,6 +88,9 @@ BODIES = [
 UNRECORDED = {"gemini": "\N{ZERO WIDTH JOINER}"}
 """What an agent leaves out of its own record."""
 
+LEAVES_TEXT_TWICE = {"aider"}
+"""Whose live display now and then fails to erase what it prints above itself, for the user's eyes, too."""
+
 SAID = [*BODIES, *BODIES, "last of the first turn", "after the resizes"]
 
 
@@ -108,16 +109,29 @@ def resize(alice: Wrapped) -> None:
 
 def have_it_talk(house: House, agent: Agent) -> None:
     """Have it say REPLY before and after a tool, and one more line after resizes; hear the end of each."""
-    tool = Step(REPLY, calls=(Shell("echo @relay:you said by a tool"),), pace=PACE)
+    command, reply = "echo @relay:you said by a tool", REPLY
+    tool = Step(reply, calls=(Shell(command),), pace=PACE)
+    if toolless := agent.name == "aider":  # it offers to run the shell commands in a text
+        reply = REPLY.replace("```sh", "```text")
+        tool = Step(f"{reply}\n```bash\n{command}\n```\n", pace=PACE)
+    last = Step(reply + "\n@relay:you last of the first turn", pace=PACE)
     alice = house.wrap(
         agent,
         "Alice",
-        Rule("^begin", tool, Step(REPLY + "\n@relay:you last of the first turn", pace=PACE)),
+        Rule("^begin", tool, last),
+        Rule("^go on", last),
         Rule("^again", "@relay:you after the resizes"),
         arguments=agent.free,
         columns=WIDTHS[0],
     )
     alice.say("begin now")
+    if toolless:
+        for asks in (agent.permission, "Add command output"):
+            alice.sees(asks)
+            alice.becomes("prompting")
+            alice.type("y\r")
+        alice.becomes("ready")
+        alice.say("go on now")
     house.wait(lambda: "last of the first turn" in said(house), "all is heard")
     alice.becomes("ready")
     resize(alice)
@@ -127,7 +141,6 @@ def have_it_talk(house: House, agent: Agent) -> None:
     assert not [each for each in alice.events("directive") if each.get("outcome") == "failed"]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode")
 def test_each_directive_is_heard_once_and_exactly(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
@@ -137,7 +150,6 @@ def test_each_directive_is_heard_once_and_exactly(
     assert said(house) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in SAID]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode")
 def test_from_the_screen_alone_none_is_heard_twice_or_cut(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
@@ -154,7 +166,8 @@ def test_from_the_screen_alone_none_is_heard_twice_or_cut(
         for some in (missed, none)
     ]
     record_property("heard", ["its screen", f"{(heard & expected).total()} of {expected.total()}", *cells])
-    assert set(none) <= set(map(drawn, NONE)), "nothing is cut, or said twice"
+    left = BODIES if agent.name in LEAVES_TEXT_TWICE else []
+    assert set(none) <= set(map(drawn, [*NONE, *left])), "nothing is cut, or said twice"
 
 
 def drawn(text: str) -> str:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping
 
 import pytest
 
-from real_agents.house import House, Wrapped
+from real_agents.house import PATIENCE, House, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
 HOLDS = 3.0
 """Seconds for which a message is seen to wait: longer than relay ever takes to type one that may be typed."""
 
-LONG = " ".join(f"word{number:04}" for number in range(1334))[:12000]
+WORDS = " ".join(f"word{number:04}" for number in range(1334))
 ESSAY = "\n\n".join(f"Point {number} takes its time." for number in range(1, 61))
 
+LENGTHS = {
+    **{f"{size} characters": f"{size} of {WORDS}"[:size] for size in (40, 500, 5000, 12000)},
+    "500 characters without a blank": WORDS.replace(" ", "")[:500],
+    "200 lines": "\n".join(f"line {number} of two hundred" for number in range(1, 201)),
+}
 BODIES = {
-    "12,000 characters": LONG,
     "several lines": "first line\n\n    fourth column\n- a point\nlast line",
     "a trailing word with @": "please ask @someone",
     "a leading !": "!touch typed-bang",
@@ -30,12 +35,21 @@ BODIES = {
 def test_texts_arrive_exactly_and_once(house: House, agent: Agent) -> None:
     """Every row of the typing table, one after another; what each message became is known."""
     alice = house.wrap(agent, "Alice")
-    for body in BODIES.values():
-        assert alice.send(body, wait=20) == "injected"
+    arrive(alice, BODIES)
+    assert not (alice.work / "typed-bang").exists()
+
+
+def test_texts_of_any_length_arrive_exactly_and_once(house: House, agent: Agent) -> None:
+    arrive(house.wrap(agent, "Alice"), LENGTHS)
+
+
+def arrive(alice: Wrapped, bodies: Mapping[str, str]) -> None:
+    """Send them to an idle agent, one after another: its model is told each whole, and once."""
+    for body in bodies.values():
+        assert alice.send(body, PATIENCE) == "injected", f"{body[:40]!r}\n{alice.describe()}"
         alice.hears(body)
         alice.becomes("ready")
-    assert {name: alice.model.count(body) for name, body in BODIES.items()} == dict.fromkeys(BODIES, 1)
-    assert not (alice.work / "typed-bang").exists()
+    assert {name: alice.model.count(body) for name, body in bodies.items()} == dict.fromkeys(bodies, 1)
 
 
 def test_control_characters_are_not_typed(house: House, agent: Agent) -> None:

@@ -50,9 +50,8 @@ def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> Non
     assert alice.explain()["usage"] == before
 
 
+@pytest.mark.agents("codex")
 def test_the_rate_limits_of_the_account_as_codex_is_told_them(house: House, agent: Agent) -> None:
-    if agent.name != "codex":
-        pytest.skip("only codex tells of its limits")
     resets = int(time.time()) + 3000
     headers = {
         "x-codex-primary-used-percent": "42.5",

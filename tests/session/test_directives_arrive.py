@@ -132,6 +132,7 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
         "passed_over": 0,
         "hidden": 0,
         "diff": 0,
+        "joined": 0,
         "not_heeded": 0,
         "missed": 0,
         "committed": 1,
