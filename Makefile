@@ -28,10 +28,11 @@ export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 .PHONY: help demo test test-long test-agents test-agents-newest test-memory check docs man format bench bench-fleet bench-memory pictures record dist test-install clean
 
 help:  ## list these targets
-	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@$(DEMO_VENV)/bin/relay demo
+	@command -v relay >/dev/null || echo "First install the command: pipx install . (or: uv tool install .)"
 
 test: $(VENV)/.stamp  ## all tests
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)

@@ -10,6 +10,8 @@ myst_links_external_new_tab = False
 
 html_theme = "furo"
 html_title = "relay"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False

@@ -2,7 +2,7 @@
 
 A page has a marker `<!-- generated: NAME -->` where the text of `GENERATED[NAME]` belongs. A link to a file
 of the repository that is not a page becomes a link to its source, or plain text if the project has no public
-address.
+address. A link that is named by its file, as `[FLEET.md](FLEET.md)`, gets the title of what it leads to.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ GENERATED: dict[str, Callable[[], str]] = {"commands": manual.commands, "exit co
 
 _MARKER = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
 _LINK_OUTSIDE = re.compile(r"\[([^\[\]]+)\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
+_NAMED_BY_FILE = re.compile(r"\[[A-Z]+\.md\](?=\([A-Z]+\.md)")
 _LOADED = re.compile(
     r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=[\"'](?:https?:)?//"
     r"|<link\b[^>]*\brel=[\"'](?:stylesheet|preload|icon|preconnect)[\"'][^>]*\bhref=[\"'](?:https?:)?//"
@@ -55,7 +56,7 @@ def filled_in(text: str, source: str | None = None) -> str:
         name = os.path.normpath(path)
         return words if name in words else f"{words} (`{name}`)"
 
-    text = _LINK_OUTSIDE.sub(link, text)
+    text = _NAMED_BY_FILE.sub("[]", _LINK_OUTSIDE.sub(link, text))
     return _MARKER.sub(lambda match: GENERATED[match[1]](), text)
 
 

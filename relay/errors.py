@@ -12,7 +12,8 @@
     ├── UnknownRecipient                  nobody in the team ever had the name
     ├── NotAMember                        the agent is not in that channel
     ├── MessageRefused                    empty, too large, or not allowed
-    │   └── ReceiverEnded                 it was one run of an agent, and is over
+    │   ├── ReceiverEnded                 it was one run of an agent, and is over
+    │   └── ReceiverStarting              its agent was just started, and takes no messages yet
     ├── NotAllowed                        a guard rail: an agent may not do this
     ├── HomeError                         a directory of relay's cannot be used
     ├── ConfigError                       relay.toml, relay.config.py or a pattern file is wrong
@@ -92,6 +93,10 @@ class MessageRefused(RelayError):
 
 
 class ReceiverEnded(MessageRefused):
+    pass
+
+
+class ReceiverStarting(MessageRefused):
     pass
 
 

@@ -41,6 +41,15 @@ def validate(name: str, what: str = "name") -> str:
     return name
 
 
+def is_valid(name: str) -> bool:
+    """Return True if an agent can have the `name`."""
+    try:
+        validate(name)
+    except InvalidName:
+        return False
+    return True
+
+
 def channel(text: str) -> str:
     """Return the channel that `text` names: `ops` for `ops` and `#ops`. Raise InvalidName, with advice."""
     return validate(text.removeprefix("#"), "channel")

@@ -34,7 +34,7 @@ PAGES = [
 ]
 
 NOT_RUN = {
-    r"pip install \.": "needs the network; tests/test_wheel.py installs relay",
+    r"pipx install \.": "needs the network; tests/test_wheel.py installs relay",
     r"relay demo": "tests/test_demo.py runs it",
     r"make ": "runs all of the tests, or the real agents",
     r"python -m benchmarks --(only|quick|write)": "takes a minute; tests/test_benchmarks.py has the options",

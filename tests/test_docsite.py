@@ -107,6 +107,11 @@ def test_links_out_of_the_documentation(source: str | None, shown: str) -> None:
     assert filled_in("see [recipes](../examples/README.md#a) and [a page](HOOKS.md#x)", source) == shown
 
 
+def test_a_link_named_by_its_file_gets_the_title_of_the_page() -> None:
+    text = "([FLEET.md](FLEET.md#keys)), [the fleet](FLEET.md), `FLEET.md`"
+    assert filled_in(text) == "([](FLEET.md#keys)), [the fleet](FLEET.md), `FLEET.md`"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,9 +1,10 @@
-"""Install the wheel as users do, by pip, pipx and uv, on each Python there is; run relay with an empty home.
+"""Install the wheel and the sdist as users do, by pip, pipx and uv, on each Python there is; run relay.
 
 python -m tools.install_trial [--python 3.12]... [--with uv]... [--require-all]
 
-Pythons come from PATH and from pyenv; the wheel is that of the commit. What could not be tried is listed at
-the end. The exit code is 1 if a trial fails, or with --require-all if one was left out.
+Pythons come from PATH and from pyenv; wheel and sdist are those of the commit, and the home is empty. What
+could not be tried is listed at the end. The exit code is 1 if a trial fails, or with --require-all if one was
+left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import venv
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 from tools.dist import ROOT
@@ -40,7 +42,7 @@ def main() -> int:
     )
     parser.add_argument("--require-all", action="store_true", help="fail if something could not be tried")
     arguments = parser.parse_args()
-    wheel = _wheel()
+    packages = _packages()
     _make_tools()
     failed, skipped = [], []
     for number in arguments.python or PYTHONS:
@@ -48,14 +50,14 @@ def main() -> int:
         if python is None:
             skipped.append(f"Python {number}: not in PATH, and not in pyenv")
             continue
-        for installer in arguments.installers or INSTALLERS:
+        for installer, (kind, package) in product(arguments.installers or INSTALLERS, packages.items()):
             try:
-                said = trial(python, installer, wheel)
+                said = trial(python, installer, package)
             except (Failed, subprocess.TimeoutExpired) as error:
-                failed.append(f"Python {number}, {installer}")
-                print(f"FAILED  Python {number}  {installer}\n{error}", flush=True)
+                failed.append(f"Python {number}, {installer}, {kind}")
+                print(f"FAILED  Python {number}  {installer}  {kind}\n{error}", flush=True)
             else:
-                print(f"ok      Python {number}  {installer:<4}  {said}", flush=True)
+                print(f"ok      Python {number}  {installer:<4}  {kind:<5}  {said}", flush=True)
     for each in skipped:
         print(f"SKIPPED {each}", flush=True)
     if failed:
@@ -77,10 +79,10 @@ def find(number: str) -> str | None:
     return None
 
 
-def trial(python: str, installer: str, wheel: Path) -> str:
-    """Install `wheel` for `python` into a new folder and run relay; return its version. Raise Failed."""
+def trial(python: str, installer: str, package: Path) -> str:
+    """Install `package` for `python` into a new folder and run relay; return its version. Raise Failed."""
     with tempfile.TemporaryDirectory(prefix="relay-install-") as folder:
-        scripts = INSTALLERS[installer](python, wheel, Path(folder))
+        scripts = INSTALLERS[installer](python, package, Path(folder))
         home = Path(folder, "home")
         home.mkdir()
         environment = {
@@ -91,7 +93,7 @@ def trial(python: str, installer: str, wheel: Path) -> str:
         }
         relay = str(scripts / "relay")
         said = _run([relay, "--version"], environment, home).strip()
-        if said != f"relay {wheel.name.split('-')[1]}":
+        if said != f"relay {package.name.removesuffix('.tar.gz').split('-')[1]}":
             raise Failed(f"relay --version said {said!r}")
         _run([relay, "doctor"], environment, home)
         if "Bob received Alice's greeting" not in (shown := _run([relay, "demo"], environment, home)):
@@ -99,38 +101,40 @@ def trial(python: str, installer: str, wheel: Path) -> str:
     return said
 
 
-def _pip(python: str, wheel: Path, folder: Path) -> Path:
+def _pip(python: str, package: Path, folder: Path) -> Path:
     _run([python, "-m", "venv", str(folder / "venv")], _installing())
     _run(
-        [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet", str(wheel)],
+        [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet", str(package)],
         _installing(),
     )
     return folder / "venv" / "bin"
 
 
-def _pipx(python: str, wheel: Path, folder: Path) -> Path:
+def _pipx(python: str, package: Path, folder: Path) -> Path:
     own = {
         "PIPX_HOME": str(folder / "pipx"),
         "PIPX_BIN_DIR": str(folder / "bin"),
         "PIPX_MAN_DIR": str(folder / "man"),
     }
-    _run([str(_TOOLS / "bin" / "pipx"), "install", "--python", python, str(wheel)], _installing() | own)
+    _run([str(_TOOLS / "bin" / "pipx"), "install", "--python", python, str(package)], _installing() | own)
     return folder / "bin"
 
 
-def _uv(python: str, wheel: Path, folder: Path) -> Path:
+def _uv(python: str, package: Path, folder: Path) -> Path:
     own = {
         "UV_TOOL_DIR": str(folder / "uv"),
         "UV_TOOL_BIN_DIR": str(folder / "bin"),
         "UV_CACHE_DIR": str(_CACHE / "uv"),
         "UV_PYTHON_DOWNLOADS": "never",
     }
-    _run([str(_TOOLS / "bin" / "uv"), "tool", "install", "--python", python, str(wheel)], _installing() | own)
+    _run(
+        [str(_TOOLS / "bin" / "uv"), "tool", "install", "--python", python, str(package)], _installing() | own
+    )
     return folder / "bin"
 
 
 INSTALLERS: Mapping[str, Callable[[str, Path, Path], Path]] = {"pip": _pip, "pipx": _pipx, "uv": _uv}
-"""Each installs a wheel for a Python into a folder, and returns the directory with the `relay` command."""
+"""Each installs a package for a Python into a folder, and returns the directory with the `relay` command."""
 
 
 def _installing() -> dict[str, str]:
@@ -142,10 +146,12 @@ def _installing() -> dict[str, str]:
     }
 
 
-def _wheel() -> Path:
-    _run([sys.executable, "-m", "tools.dist", "--out", str(_CACHE / "dist")], dict(os.environ), ROOT)
-    (found,) = (_CACHE / "dist").glob("*.whl")
-    return found
+def _packages() -> Mapping[str, Path]:
+    """Build the wheel and the sdist; return their paths by these words."""
+    built = _CACHE / "dist"
+    _run([sys.executable, "-m", "tools.dist", "--out", str(built)], dict(os.environ), ROOT)
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": sdist}
 
 
 def _make_tools() -> None:

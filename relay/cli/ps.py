@@ -105,7 +105,7 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
         session.name,
         session.team,
         session.agent,
-        str(session.pid or ""),
+        str(session.agent_pid or ""),
         state(session),
         duration(session, time.time()),
         one_line(directory, 50),

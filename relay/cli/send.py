@@ -36,7 +36,7 @@ from relay.cli.obstacle import obstacle
 from relay.cli.output import print_json, short_id
 from relay.control import guard
 from relay.control.sessions import call, have_carried, live
-from relay.errors import MessageRefused, ReceiverEnded, RelayError, UnknownRecipient
+from relay.errors import MessageRefused, ReceiverEnded, ReceiverStarting, RelayError, UnknownRecipient
 from relay.home import Home
 from relay.hooks.trust import Trust
 from relay.message import MAX_BODY, Message, OutgoingMessage, Priority, State
@@ -188,7 +188,7 @@ def _post(home: Home, ledger: Ledger, team: str, sender: str, outgoing: Outgoing
     while True:
         try:
             return post(ledger, team, sender, outgoing, limits, there=there)
-        except ReceiverEnded:
+        except (ReceiverEnded, ReceiverStarting):
             if time.monotonic() >= deadline or not is_alive(team, outgoing.to):
                 raise
             time.sleep(_POLL)

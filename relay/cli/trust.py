@@ -92,13 +92,13 @@ def _check(path: Path, content: bytes) -> list[str]:
         ]
     if path.suffix == ".toml":
         fleet = fleet_file.parse(path, content)
-        notes = ["It takes effect with the next `relay wrap`. Any change revokes the trust."]
-        if fleet.agents:
-            notes += [
-                f"Its agents: {', '.join(fleet.agents)}.",
-                "Programs that they run, and files that it names, are not covered.",
-            ]
-        return notes
+        if not fleet.agents:
+            return ["It takes effect with the next `relay wrap`. Any change revokes the trust."]
+        return [
+            "It takes effect with the next `relay up` or `relay wrap`. Any change revokes the trust.",
+            f"Its agents: {', '.join(fleet.agents)}.",
+            "Programs that they run, and files that it names, are not covered.",
+        ]
     if path.name != rule_book.FILE:
         return ["It takes effect with the next `relay wrap`. Any change revokes the trust."]
     rules, mistakes = rule_file.parse(path.absolute(), content, "project")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
 from typing import Any
 
@@ -33,7 +32,7 @@ NOTICE_LENGTH = 300
 
 
 class Terminals:
-    """Draws for the terminal that is lent. detached: the agent was started without one.
+    """Draws for the terminal that is lent. pid: the agent's process; detached: it was started without one.
 
     prefix: the key that begins a command of relay's own (the setting `detach_key`).
     """
@@ -46,6 +45,7 @@ class Terminals:
         terminal: AgentTerminal,
         *,
         name: str,
+        pid: int,
         detached: bool,
         prefix: str,
     ) -> None:
@@ -54,6 +54,7 @@ class Terminals:
         self._shim = shim
         self._terminal = terminal
         self._name = name
+        self._pid = pid
         self._detached = detached
         self._prefix = prefix
         self._looking: asyncio.TimerHandle | None = None
@@ -68,7 +69,7 @@ class Terminals:
         """Let the client go that started the agent, as soon as messages for the agent are taken."""
         with suppress(RelayError):
             await current_client(self._bus)  # who is started after this one can write to it at once
-        self._shim.started(f"{self._name} runs detached (pid {os.getpid()}).")
+        self._shim.started(f"{self._name} runs detached (pid {self._pid}).")
 
     @handles(OutputHeld)
     def held(self, event: OutputHeld) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 
 from relay import names
 from relay.clock import until_tick
-from relay.errors import LedgerError, NameInUse, ReceiverEnded, RelayError
+from relay.errors import LedgerError, NameInUse, ReceiverEnded, ReceiverStarting, RelayError
 from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
@@ -205,13 +205,13 @@ class MessagingClient:
             self._outgoing.own.wake()
             try:
                 return await sending
-            except ReceiverEnded:
+            except (ReceiverEnded, ReceiverStarting):
                 if time.monotonic() >= deadline or not await self._is_starting(outgoing.to):
                     raise
             await asyncio.sleep(LOOK)
 
     async def _is_starting(self, name: str) -> bool:
-        """Return True if a new agent has the `name` of one that has ended, but not the bus yet."""
+        """Return True if an agent has the `name`, whose session may not have begun yet."""
         return await self._ledger.run(lambda ledger: self._listener.tracker.there(ledger, name))
 
     async def end(self) -> None:

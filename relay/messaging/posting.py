@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from relay import names
-from relay.errors import MessageRefused, UnknownRecipient
+from relay.errors import MessageRefused, ReceiverStarting, UnknownRecipient
 from relay.message import MAX_BODY, Message, OutgoingMessage
 from relay.messaging.envelope import MAX_SHORT, is_id
 from relay.messaging.ledger import Ledger
@@ -16,7 +16,7 @@ from relay.messaging.runaway import Limits
 EVERYBODY = "*"
 
 STARTING = 10.0
-"""Seconds for which a message waits if its receiver has ended, and another agent starts under that name."""
+"""Seconds for which a message waits for the session of an agent that has just been started."""
 
 MAX_TTL = 10 * 365 * 86400.0
 """The longest time to live of a message, in seconds."""
@@ -37,7 +37,8 @@ def post(
     there:  tells of a name whether an agent has it now: a broadcast goes to these.
 
     Names are spelled as their owners spell them.  Raise UnknownRecipient (with a suggestion), InvalidName,
-    MessageRefused (ReceiverEnded) or LedgerError if nothing was committed.
+    MessageRefused or LedgerError if nothing was committed; where `there` tells of the receiver, ReceiverEnded
+    and ReceiverStarting last only until its session has begun: try again for STARTING seconds.
     """
     limits = limits or Limits()
     outgoing = replace(
@@ -72,6 +73,10 @@ def post(
         raise MessageRefused(f"{to!a} is the sender itself; send to somebody else.")
     if (spelled := ledger.registry.spelled(team, to)) is not None:
         return send([spelled])
+    if names.is_valid(to) and there(to):
+        raise ReceiverStarting(
+            f"{to} has been started, and its session takes no messages yet; `relay ps` shows when it does."
+        )
     gone = {names.key(sender), *ledger.owners.ended(team)}
     others = [name for name in ledger.registry.known(team) if names.key(name) not in gone]
     if (suggestion := names.suggest(to, others)) is not None:

@@ -367,6 +367,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.started.shim,
         core.agent.terminal,
         name=core.session.name,
+        pid=core.started.pty.pid,
         detached=core.started.options.detached,
         prefix=core.setup.settings.detach_key,
     ),

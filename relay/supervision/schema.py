@@ -33,7 +33,7 @@ FLEET_KEYS = {
     ),
     "max_running": TableKey(whole(), "8", "agents that run at once; others wait until fewer do"),
     "start_interval": TableKey(number("seconds"), "5", "the time between two starts, since logins race"),
-    "spawn": TableKey(FLAG, "false", "its agents may start others (below)"),
+    "spawn": TableKey(FLAG, "false", "its agents may start others"),
 }
 
 _BEFORE = {

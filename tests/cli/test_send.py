@@ -13,6 +13,7 @@ import pytest
 from ledgers import post
 from relay.cli import obstacle, send
 from relay.cli.main import dispatch
+from relay.control.name_claim import claim
 from relay.home import Home
 from relay.message import State
 from relay.messaging.ledger import Ledger
@@ -55,6 +56,23 @@ def test_the_message_comes_from_standard_input(bob: Relay) -> None:
     done = bob("send", "--json", "--from", "ci", "--thread", "build-7", "Bob", "-", input="line 1\nline 2\n")
     (sent,) = json.loads(done.stdout)
     assert (sent["from"], sent["body"], sent["thread"]) == ("ci", "line 1\nline 2", "build-7")
+
+
+def test_to_an_agent_that_was_just_started_it_waits_for_its_session(
+    relay: Relay, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in relay.environment.items():
+        monkeypatch.setenv(name, value)
+    shim = claim(Home.from_env().ensure(), "default", "Bob")
+
+    def sleep(_: float) -> None:
+        with Ledger(Home.from_env().ledger) as ledger:
+            ledger.registry.register("default", "Bob")  # what its session does first
+
+    monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    assert dispatch(["send", "bob", "hello"]) == 0
+    assert [(row["to"], row["body"]) for row in rows(relay)] == [("Bob", "hello")]
+    shim.release()
 
 
 def test_with_no_session_it_is_queued_and_says_so(absent: Relay) -> None:

@@ -99,7 +99,7 @@ def test_a_projects_fleet_is_trusted_with_the_rest(relay: Relay, home: Path, tmp
     assert result.returncode == 1  # of hooks.json; what is right is trusted all the same
     assert "hooks.json:1: it is not JSON" in result.stderr and "relay.toml" not in result.stderr
     assert "   3  run = 'claude'\n" in result.stdout
-    assert "Its agents: Lead." in result.stdout
+    assert "with the next `relay up`" in result.stdout and "Its agents: Lead." in result.stdout
     person = Home.from_env({"RELAY_HOME": str(home)})
     assert list(fleet_file.load(person, tmp_path).agents) == ["Lead"]
     assert load(person, tmp_path, Trust(person).covers_file)[1] == []

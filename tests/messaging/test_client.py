@@ -138,6 +138,31 @@ def test_a_client_of_many_weeks_forgets_what_was_settled_long_ago(
     asyncio.run(scenario())
 
 
+def test_what_is_sent_to_an_agent_that_was_just_started_waits_for_its_session(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = asyncio.Event()
+    is_starting = MessagingClient._is_starting
+
+    async def look(sender: MessagingClient, name: str) -> bool:
+        refused.set()
+        return await is_starting(sender, name)
+
+    monkeypatch.setattr(MessagingClient, "_is_starting", look)
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice:
+            shim = claim(home, "default", "Bob")
+            sending = asyncio.create_task(alice.send("bob", "hello"))
+            await eventually(lambda: refused.is_set() or sending.done())
+            async with running(Agent(home, "Bob")) as bob:
+                (sent,) = await sending
+                assert [message.id for message in await bob.receive()] == [sent.id]
+            shim.release()
+
+    asyncio.run(scenario())
+
+
 def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

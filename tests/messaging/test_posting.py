@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledgers import post
 from relay import names
-from relay.errors import MessageRefused, UnknownRecipient
+from relay.errors import MessageRefused, ReceiverStarting, UnknownRecipient
 from relay.message import State
 from relay.messaging.envelope import decode, encode
 from relay.messaging.ledger import Ledger
@@ -38,6 +38,16 @@ def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
         ):
             post(ledger, "default", "you", "*", "hello", there=lambda name: False)
         assert ledger.messages() == []
+
+
+def test_who_is_there_and_not_known_yet_is_just_starting(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(ReceiverStarting, match="Bob has been started"):
+            post(ledger, "default", "you", "Bob", "hello", there=lambda name: True)
+        with pytest.raises(UnknownRecipient, match="Nobody is in it"):
+            post(ledger, "default", "you", "Bob", "hello", there=lambda name: False)
+        with pytest.raises(UnknownRecipient, match="Nobody is in it"):  # no name, and no part of a path
+            post(ledger, "default", "you", "../Bob", "hello", there=lambda name: True)
 
 
 @given(

@@ -28,8 +28,8 @@ def test_ps_lists_who_runs_where(relay: Relay) -> None:
     assert [row["name"] for row in json.loads(relay("ps", "-t", "red", "--json").stdout)] == ["bob"]
     header, first, second = relay("ps").stdout.splitlines()
     assert header.split() == ["NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"]
-    assert first.split()[:3] == ["Alice", "default", "generic"]
-    assert second.split()[:3] == ["bob", "red", "generic"]
+    assert first.split()[:4] == ["Alice", "default", "generic", str(alice["agent_pid"])]
+    assert second.split()[:4] == ["bob", "red", "generic", str(bob["agent_pid"])]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_detached_session_is_in_ps_when_wrap_returns(relay: Relay, tmp_path: P
     run = relay("wrap", "-d", "-n", "Alice", "cat", cwd=tmp_path)
     rows = json.loads(relay("ps", "--json").stdout)
     assert [(row["name"], row["cwd"]) for row in rows] == [("Alice", str(tmp_path))]
-    assert "Alice runs detached" in run.stderr
+    assert f"Alice runs detached (pid {rows[0]['agent_pid']})." in run.stderr
     assert run.stdout == ""
 
 

@@ -1,0 +1,56 @@
+"""A real agent in a pipeline: `relay wrap claude -p hi --output-format json | jq` is as without relay."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from real_agents.house import PATIENCE, House
+from real_agents.model import Rule, Step
+from real_agents.recipes import Agent
+
+VOLATILE = re.compile(rb'"(session_id|uuid|\w+_ms)":(?:"[^"]*"|\d+)')
+"""What differs from one run to the next: the ids that claude makes up, and the times that it measures."""
+
+SAID = "“Hi”\n\n> é 日本語 \\n\ttab\n"
+
+
+@pytest.mark.agents("claude")
+@pytest.mark.parametrize(
+    ("answer", "arguments", "code"),
+    [
+        (Step(SAID), ("-p", "hi", "--output-format", "json"), 0),
+        (Step(SAID), ("-p", "hi"), 0),
+        (Step(status=400), ("-p", "hi", "--output-format", "json"), 1),
+        (Step(SAID), ("--no-such-option",), 1),
+    ],
+    ids=["json", "text", "refused", "misused"],
+)
+def test_a_pipeline_gets_what_the_agent_writes_by_itself(
+    house: House, agent: Agent, answer: Step, arguments: tuple[str, ...], code: int
+) -> None:
+    """Byte for byte, with standard error apart, and with the agent's exit code."""
+    place = house.place(agent, "Alice", Rule("^hi", answer))
+
+    def run(*before: str) -> tuple[bytes, bytes, int]:
+        command: Sequence[str] = [*before, str(agent.package.command), *place.arguments, *arguments]
+        done = subprocess.run(
+            command,
+            env={**place.environment, "RELAY_HOME": str(house.relay.home), "PYTHONSAFEPATH": "1"},
+            cwd=place.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return VOLATILE.sub(rb'"\1":0', done.stdout), done.stderr, done.returncode
+
+    alone, wrapped = run(), run(*house.relay.command, "wrap", "-n", "Alice", "--")
+    assert wrapped == alone
+    assert alone[2] == code
+    if "json" in arguments:
+        assert json.loads(wrapped[0])["is_error"] == bool(code)
