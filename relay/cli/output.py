@@ -159,11 +159,14 @@ class Outcomes:
         if self._rows is not None:
             self._rows[-1] |= fields
 
+    def complain(self, sentence: str) -> None:
+        """Tell of a failure, as an error."""
+        self.failed = True
+        print(visible(f"relay: {sentence}"), file=sys.stderr)
+
     def failure(self, label: str, error: Exception, **fields: Any) -> None:
         """Report a subject for which the command failed. label: names it in the line; "": `error` does."""
-        self.failed = True
-        sys.stdout.flush()
-        print(visible(f"relay: {label}: {error}" if label else f"relay: {error}"), file=sys.stderr)
+        self.complain(f"{label}: {error}" if label else str(error))
         self.add(**fields, outcome="failed", error=str(error))
 
     @contextmanager

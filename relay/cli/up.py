@@ -225,12 +225,15 @@ class _Upstart:
         return self._started.setdefault(name, time.monotonic() + timeout)
 
     def _say(self, name: str, action: str, text: str, **more: Any) -> None:
-        said = text if text.startswith(name) else f"{name} {text}."
-        self._report.done(said, name=name, action=action, text=text, **more)
+        self._report.done(_sentence(name, text), name=name, action=action, text=text, **more)
 
     def _fail(self, name: str, text: str, **more: Any) -> None:
-        self._report.failed = True
-        self._say(name, "failed", text, **more)
+        self._report.complain(_sentence(name, text))
+        self._report.add(name=name, action="failed", text=text, **more)
+
+
+def _sentence(name: str, text: str) -> str:
+    return text if text.startswith(name) else f"{name} {text}."
 
 
 def _needs(step: PlanStep) -> str:
