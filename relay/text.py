@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 # C0 but tab and newline, DEL, C1 (ECMA-48 section 5), the bidirectional controls of UAX #9, the
@@ -36,10 +35,10 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(_show, text)
 
 
-def one_line(text: str, limit: int = 80) -> str:
-    """Return `text` as one visible line of at most `limit` characters; an ellipsis ends a cut one."""
+def one_line(text: str, limit: int | None = 80) -> str:
+    """Return `text` as one visible line of at most `limit` characters (None: whole); "…" ends a cut one."""
     line = visible(" ".join(text.split()))
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
 def printable_json(value: Any, *, indent: int | None = None) -> str:
@@ -67,15 +66,3 @@ def parse_json(text: str) -> Any:
     if "\\ud" in text.lower():
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value
-
-
-@lru_cache(maxsize=8192)
-def width(character: str) -> int:
-    """Return the columns that a terminal gives to `character`: 0, 1 or 2 (UAX #11)."""
-    if character < "\u0300":
-        return 1
-    import unicodedata  # 1 ms, for characters beyond Latin
-
-    if unicodedata.east_asian_width(character) in "WF":
-        return 2
-    return 0 if unicodedata.category(character) in ("Mn", "Me", "Cf") else 1

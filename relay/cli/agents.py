@@ -25,7 +25,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from relay import data
@@ -36,7 +36,7 @@ from relay.agents.profile import Profile
 from relay.agents.version import program, unchecked
 from relay.cli import pattern_update
 from relay.cli.arguments import add_actions, add_json
-from relay.cli.output import print_list
+from relay.cli.output import Outcomes, print_list
 from relay.control.guard import person_only
 from relay.errors import ConfigError
 from relay.features.agent_version import ask
@@ -52,8 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     update = action("update", "Take newer pattern files in place of those that ship with relay.")
     update.add_argument("path", type=Path, metavar="FILE|DIR", help="NAME.toml, or a folder of such files")
     update.add_argument("--yes", action="store_true", help="also where dialogs are known differently")
+    add_json(update, "print what became of each file, and why, as a JSON list", below=True)
     reset = action("reset", "Go back to the pattern files that ship with relay.")
     reset.add_argument("names", nargs="*", metavar="NAME", help="the profile (default: all)")
+    add_json(reset, "print which have gone back as a JSON list", below=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,10 +63,14 @@ def run(args: argparse.Namespace) -> int:
     match args.action:
         case "update":
             person_only(home.ensure(), "agents update", _ADVICE)
-            return _update(home, args.path, agreed=args.yes)
+            with Outcomes(args) as report:
+                _update(home, args.path, report, agreed=args.yes)
+            return 1 if report.failed else 0
         case "reset":
             person_only(home.ensure(), "agents reset", _ADVICE)
-            return _reset(home, args.names)
+            with Outcomes(args) as report:
+                _reset(home, args.names, report)
+            return 0
     found = sorted(profiles(home), key=lambda profile: profile.name)
     agents = asyncio.run(_agents(found))
     print_list(args, agents, _public, _row)
@@ -78,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _update(home: Home, path: Path, *, agreed: bool) -> int:
-    """Take the pattern files at `path`, all of them or, with an exit code of 1, none."""
+def _update(home: Home, path: Path, report: Outcomes, *, agreed: bool) -> None:
+    """Take the pattern files at `path`, all of them or none."""
     given = updates.files(path) if path.is_dir() else {path.stem: path}
     if not given:
         raise ConfigError("there is no pattern file (NAME.toml) in this folder.", path)
@@ -91,9 +97,11 @@ def _update(home: Home, path: Path, *, agreed: bool) -> int:
     new = {
         name: text for name, file in read.items() if (text := updates.plain(file.text)) != _text(base, name)
     }
-    print("".join(f"{name}: nothing is new.\n" for name in given if name not in new), end="")
+    for name in given:
+        if name not in new:
+            report.done(f"{name}: nothing is new.", name=name, outcome="unchanged")
     if not new:
-        return 0
+        return
     old = {profile.name: profile for profile in made(base, {})}
     beside = (path if path.is_dir() else path.parent) / "screens"
     folders = list(dict.fromkeys(each.resolve() for each in (data.directory("patterns") / "screens", beside)))
@@ -102,31 +110,40 @@ def _update(home: Home, path: Path, *, agreed: bool) -> int:
             Path(folder, f"{name}.toml").write_text(text, "utf-8")
         known = made(base | updates.files(Path(folder)), {})
     unsafe = agree = False
+    tried: dict[str, dict[str, object]] = {}
     for profile in known:
         before = old.get(profile.name)
+        changes: list[str] = []
         if profile.name in new:
-            print("\n".join(pattern_update.lines(profile.name, _text(base, profile.name), new[profile.name])))
+            changes = pattern_update.lines(profile.name, _text(base, profile.name), new[profile.name])
         elif GENERIC not in new:
             continue
         dialogs = pattern_update.of_dialogs(before, profile) if profile.name in new else []
         number, worse = pattern_update.on_screens(folders, before, profile)
         unsafe = unsafe or any(each.unsafe for each in worse)
         agree = agree or bool(dialogs or worse)
-        print("".join(f"{profile.name}: {each}.\n" for each in (*dialogs, *worse)), end="")
-        print(
-            f"{profile.name}: {count(number - len(worse), 'recorded screen')} of {number} as good as before."
-        )
+        good = f"{count(number - len(worse), 'recorded screen')} of {number} as good as before"
+        report.say("\n".join([*changes, *(f"{profile.name}: {each}." for each in (*dialogs, *worse, good))]))
+        tried[profile.name] = {
+            "changes": changes,
+            "dialogs": dialogs,
+            "screens": number,
+            "worse": [asdict(each) for each in worse],
+        }
+    report.failed = unsafe or (agree and not agreed)
+    for name, text in new.items():
+        if not report.failed:
+            updates.take(home, name, text)
+    for name, found in tried.items():
+        outcome = "refused" if unsafe else "not agreed" if report.failed else "taken"
+        report.add(name=name, outcome=outcome if name in new else "tried", **found)
     if unsafe:
         print("Nothing is taken: relay would type into what is not ready.", file=sys.stderr)
-        return 1
-    if agree and not agreed:
+    elif report.failed:
         print("Nothing is taken yet: look at what changes for dialogs. --yes takes it.", file=sys.stderr)
-        return 1
-    for name, text in new.items():
-        updates.take(home, name, text)
-    print(f"Taken: {', '.join(new)}. `relay agents reset` goes back.")
-    print("Sessions that run take it with `relay reload NAME`.")
-    return 0
+    else:
+        report.say(f"Taken: {', '.join(new)}. `relay agents reset` goes back.")
+        report.say("Sessions that run take it with `relay reload NAME`.")
 
 
 def _text(base: dict[str, Path], name: str) -> str:
@@ -134,7 +151,7 @@ def _text(base: dict[str, Path], name: str) -> str:
     return updates.plain(base[name].read_text("utf-8")) if name in base else ""
 
 
-def _reset(home: Home, names: list[str]) -> int:
+def _reset(home: Home, names: list[str], report: Outcomes) -> None:
     known = [*updates.in_force(home), *updates.outdated(home)]
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(
@@ -142,8 +159,8 @@ def _reset(home: Home, names: list[str]) -> int:
         )
     for name in names or known:
         updates.remove(home, name)
-    print(f"As shipped: {', '.join(names or known) or 'nothing was updated'}.")
-    return 0
+        report.add(name=name, outcome="reset")
+    report.say(f"As shipped: {', '.join(names or known) or 'nothing was updated'}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +190,7 @@ def _commands(profile: Profile) -> list[str]:
 
 def _row(agent: _Agent) -> tuple[str, ...]:
     profile = agent.profile
-    installed = one_line(agent.version, 20) or ("?" if agent.program else "no")
+    installed = one_line(agent.version, None) or ("?" if agent.program else "no")
     return (
         profile.name,
         f"installed={installed}" if profile.checked else "",
@@ -181,7 +198,7 @@ def _row(agent: _Agent) -> tuple[str, ...]:
         f"inject={profile.inject}",
         f"reader={profile.reader}",
         f"hooks={'yes' if profile.native.hooks else 'no'}",
-        one_line(" ".join(_commands(profile)) or "any other command", 60),
+        one_line(" ".join(_commands(profile)) or "any other command", None),
     )
 
 

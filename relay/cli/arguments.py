@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser, _ActionsContainer
 from collections.abc import Callable
 
 LATEST = 50
@@ -31,8 +31,9 @@ def add_session(parser: ArgumentParser) -> None:
     add_team(parser)
 
 
-def add_json(parser: ArgumentParser, help: str = "print a JSON list") -> None:
-    parser.add_argument("--json", action="store_true", help=help)
+def add_json(parser: _ActionsContainer, help: str = "print a JSON list", *, below: bool = False) -> None:
+    """Add --json. below: the command that has this action has it, too, and either may be given."""
+    parser.add_argument("--json", action="store_true", default=SUPPRESS if below else False, help=help)
 
 
 def add_limit(parser: ArgumentParser) -> None:

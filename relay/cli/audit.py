@@ -99,23 +99,23 @@ def _is_from(entry: Entry, source: str) -> bool:
 def _row(entry: Entry) -> tuple[str, ...]:
     how = ", ".join(part for part in (entry.route, _roles(entry)) if part)
     remarks = filter(None, ("over the budget" if entry.over_budget else "", entry.detail))
-    text = "(not shown)" if entry.text is None else one_line(entry.text, 60)
+    text = "(not shown)" if entry.text is None else one_line(entry.text, None)
     return (
         day_and_time(entry.time),
-        f"{one_line(entry.source, 20)} → {one_line(entry.name, 20)}",
+        f"{one_line(entry.source, None)} → {one_line(entry.name, None)}",
         _origin(entry),
-        one_line(entry.result, 10) + (f" ({one_line(how, 40)})" if how else ""),
+        one_line(entry.result, None) + (f" ({one_line(how, None)})" if how else ""),
         f"{entry.injection_size:,} B",
-        text + "".join(f"  [{one_line(remark, 100)}]" for remark in remarks),
+        text + "".join(f"  [{one_line(remark, None)}]" for remark in remarks),
     )
 
 
 def _origin(entry: Entry) -> str:
     if entry.kind == "message":
-        channel = f" in #{one_line(entry.channel, 20)}" if entry.channel else ""
+        channel = f" in #{one_line(entry.channel, None)}" if entry.channel else ""
         return f"message {one_line(short_id(entry.id), 12)}{channel}"
     place = "/".join(Path(entry.place).parts[-2:])
-    return " ".join(one_line(part, 40) for part in (entry.kind, entry.hook_event, place) if part)
+    return " ".join(one_line(part, None) for part in (entry.kind, entry.hook_event, place) if part)
 
 
 def _roles(entry: Entry) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from relay import names, settings
 from relay.cli.arguments import add_actions, add_json, add_team, port
-from relay.cli.output import print_json
+from relay.cli.output import Outcomes, print_json
 from relay.control import guard
 from relay.control.sessions import live
 from relay.errors import BrokerError, RelayError
@@ -79,14 +79,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     help = "write files (0600) into DIR; else no password is shown"
     rights.add_argument("-o", "--output", type=Path, metavar="DIR", help=help)
     rights.add_argument("names", nargs="+", metavar="NAME")
+    add_json(rights, "print a JSON object")
     keys = action("credentials", "Take agents' credentials to another host, in a file.")
     ways = keys.add_subparsers(dest="way", metavar="export|import", required=True)
     export = ways.add_parser("export", help="write them to a file (0600)")
     add_team(export, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
     export.add_argument("names", nargs="+", metavar="NAME", help="an agent, or 'you'")
+    add_json(export, "print a JSON object, without passwords")
     take = ways.add_parser("import", help="keep those of a file, in place of this home's own")
     take.add_argument("file", type=Path, metavar="FILE")
+    add_json(take, "print whose were taken as a JSON list, without passwords")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         case "stop":
             stopped = broker.stop(home)
             if args.json:
-                print(json.dumps({"stopped": stopped}))
+                print_json({"stopped": stopped})
             else:
                 again = " Sessions run here: the next one that needs it starts another." if live(home) else ""
                 print(f"The broker has ended.{again}" if stopped else "No broker was running.")
@@ -117,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
             if args.way == "export":
                 _export(home.ensure(), args)
             else:
-                _import(home.ensure(), args.file)
+                _import(home.ensure(), args)
         case _:
             return _status(home, args)
     return 0
@@ -126,11 +129,16 @@ def run(args: argparse.Namespace) -> int:
 def _write_rights(home: Home, args: argparse.Namespace) -> None:
     _agents(home, args.team, [*args.names, names.PERSON])
     everybody = broker.everybody(home)
+    found: dict[str, Any] = {"kind": args.kind, "users": [each.user for each in everybody]}
     if args.output is None:
         if args.kind == "nats":
-            print(acl.nats([replace(agent, password="(left out; -o DIR writes it)") for agent in everybody]))
+            text = acl.nats([replace(agent, password="(left out; -o DIR writes it)") for agent in everybody])
         else:
-            print(acl.mosquitto(everybody))
+            text = acl.mosquitto(everybody)
+        if args.json:
+            print_json({**found, "files": [], "text": text})
+        else:
+            print(text)
         return
     files = {"relay.conf": acl.nats(everybody)}
     if args.kind == "mosquitto":
@@ -138,6 +146,9 @@ def _write_rights(home: Home, args: argparse.Namespace) -> None:
     for file, text in files.items():
         _write(args.output / file, text)
     directory = args.output.resolve()
+    if args.json:
+        print_json({**found, "files": [str(directory / file) for file in files], "text": None})
+        return
     print(f"{' and '.join(str(directory / file) for file in files)}: {count(len(everybody), 'user')}.")
     print(_NEXT[args.kind].format(directory=directory))
 
@@ -145,6 +156,9 @@ def _write_rights(home: Home, args: argparse.Namespace) -> None:
 def _export(home: Home, args: argparse.Namespace) -> None:
     found = _agents(home, args.team, args.names)
     _write(args.output, json.dumps([asdict(each) for each in found], indent=1) + "\n")
+    if args.json:
+        print_json({"file": str(args.output.resolve()), "users": [each.user for each in found]})
+        return
     print(f"{args.output}: the credentials of {', '.join(each.user for each in found)}.")
     print(
         "Whoever has that file can act as them. On the other host:\n"
@@ -152,7 +166,8 @@ def _export(home: Home, args: argparse.Namespace) -> None:
     )
 
 
-def _import(home: Home, path: Path) -> None:
+def _import(home: Home, args: argparse.Namespace) -> None:
+    path: Path = args.file
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         found = [credentials.parse(each) for each in (value if isinstance(value, list) else [value])]
@@ -162,10 +177,12 @@ def _import(home: Home, path: Path) -> None:
         raise BrokerError(
             f"{path} holds no credentials ({error}). `relay broker credentials export` writes such a file."
         ) from None
-    for each in found:
-        broker.adopt(home, each)
-    print(f"This home now has the credentials of {', '.join(each.user for each in found)}.")
-    print("Sessions of them that run here keep their old ones until they are started anew.")
+    with Outcomes(args) as report:
+        for each in found:
+            broker.adopt(home, each)
+            report.add(user=each.user, outcome="imported")
+        report.say(f"This home now has the credentials of {', '.join(each.user for each in found)}.")
+        report.say("Sessions of them that run here keep their old ones until they are started anew.")
 
 
 def _agents(home: Home, team: str | None, wanted: Sequence[str]) -> list[Credentials]:

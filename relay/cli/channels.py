@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         args,
         channels,
         lambda each: {"channel": each.name, "team": each.team, "members": list(each.members)},
-        lambda each: (f"#{each.name}", each.team, one_line(", ".join(each.members), 200)),
+        lambda each: (f"#{each.name}", each.team, one_line(", ".join(each.members), None)),
         header=("CHANNEL", "TEAM", "MEMBERS"),
         empty="There is no channel. `relay join CHANNEL` makes one, "
         "`relay join -n NAME CHANNEL` for an agent.",

@@ -26,12 +26,13 @@ import asyncio
 import contextlib
 import os
 import secrets
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 from relay import names, settings
 from relay.cli.arguments import add_json
-from relay.cli.output import print_json, print_list
+from relay.cli.output import GREEN, RED, YELLOW, print_json, print_table, terminal_columns
 from relay.control import guard
 from relay.doctor import CheckResult, all_checks
 from relay.errors import BrokerError, UsageError
@@ -75,16 +76,30 @@ def run(args: argparse.Namespace) -> int:
             native = (broker.native_port(home) if tried[0].kind == "embedded" else None) or NATS_PORT
             rows = asyncio.run(probe(tried, credentials, native=native))
         found = [(row.claim, row.status.value, row.detail) for row in rows]
-    print_list(
-        args,
-        found,
-        lambda row: {"name": row[0], "result": row[1], "detail": row[2]},
-        lambda row: (row[1], visible(f"{row[0]}: {row[2]}")),
-    )
+    if args.json:
+        print_json([dict(zip(("name", "result", "detail"), each, strict=True)) for each in found])
+    else:
+        _print(found)
     bad = sum(result in {CheckResult.FAIL, Finding.BROKEN} for _, result, _ in found)
     if not args.json:
         print(f"\n{bad} of {len(found)} failed." if bad else "\nNo problems found.")
     return 1 if bad else 0
+
+
+def _print(found: list[tuple[str, str, str]]) -> None:
+    """Print a row for each check. On a terminal, what to do next goes on below it, not beyond the margin."""
+    columns, most = terminal_columns(), max(len(result) for _, result, _ in found)
+    rows, colours = [], []
+    for name, result, detail in found:
+        text = visible(f"{name}: {detail}")
+        good = result in {CheckResult.OK, Finding.HOLDS}
+        lines = [text]
+        if columns is not None and not good:
+            lines = textwrap.wrap(text, max(columns - most - 2, 20), break_on_hyphens=False)
+        rows += [(result if line is lines[0] else "", line) for line in lines]
+        bad = result in {CheckResult.FAIL, Finding.BROKEN}
+        colours += [{0: GREEN if good else RED if bad else YELLOW} for _ in lines]
+    print_table(rows, colours=colours)
 
 
 def _report(home: Home, *, as_json: bool) -> int:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.cli import stop
+from relay.cli.arguments import add_json
+from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.control.sessions import live
 from relay.errors import WorktreeError
@@ -28,28 +30,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--now", action="store_true", help="kill at once, without a closing prompt")
+    add_json(parser, "print what became of each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     person_only(home, "down", "an agent may not end a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
-    records, failed = Records(home), 0
+    records = Records(home)
     running = {key(session.name) for session in live(home, fleet.team)}
-    for name in _order(fleet, _spawned(fleet, records) & running, args.names):
-        if key(name) in running:
-            words = argparse.Namespace(names=[name], all=False, now=args.now, team=fleet.team, json=False)
-            failed |= stop.run(words)
-        else:
-            print(f"{name} does not run.")
-        # An agent that was stopped before stays stopped: that is the user's last word about it alone.
-        record = records.get(fleet.team, name)
-        if record is not None and (key(name) in running or record.wanted == "up"):
-            records.change(fleet.team, name, lambda record: replace(record, wanted="down", by="down"))
-        agent = fleet.find(name)
-        if agent is not None and agent.worktree is not None and agent.worktree.cleanup == "merged":
-            _clean_up(home, fleet.team, agent, agent.worktree)
-    return failed
+    with Outcomes(args) as report:
+        for name in _order(fleet, _spawned(fleet, records) & running, args.names):
+            with report.attempt(name, name=name, team=fleet.team):
+                if key(name) in running:
+                    session = stop.chosen(home, name, fleet.team, now=args.now)
+                    stop.end(home, [session], report, now=args.now)
+                else:
+                    report.done(f"{name} does not run.", name=name, team=fleet.team, outcome="not running")
+            # An agent that was stopped before stays stopped: that is the user's last word about it alone.
+            record = records.get(fleet.team, name)
+            if record is not None and (key(name) in running or record.wanted == "up"):
+                records.change(fleet.team, name, lambda record: replace(record, wanted="down", by="down"))
+            agent = fleet.find(name)
+            if agent is not None and agent.worktree is not None and agent.worktree.cleanup == "merged":
+                _clean_up(home, fleet.team, agent, agent.worktree, report)
+    return 1 if report.failed else 0
 
 
 def _spawned(fleet: Fleet, records: Records) -> set[str]:
@@ -70,14 +75,15 @@ def _order(fleet: Fleet, spawned: set[str], wanted: Sequence[str]) -> list[str]:
     return first + (stop_order(fleet, rest) if rest else [])
 
 
-def _clean_up(home: Home, team: str, agent: FleetAgent, spec: WorktreeSpec) -> None:
-    """Remove the worktree of an agent, if no work is in it, and say what was done."""
+def _clean_up(home: Home, team: str, agent: FleetAgent, spec: WorktreeSpec, report: Outcomes) -> None:
+    """Remove the worktree of an agent, if no work is in it, and report what was done."""
+    text, path = f"no worktree is left; its work is in {spec.base}.", None
     try:
         done = clean_up(spec, agent.name, team=team, home=home, directory=agent.cwd)
+        path, kept = str(done.path), done.kept
+        if kept:
+            text = f"its worktree {path} is kept: {kept}"
     except WorktreeError as error:
-        print(f"{agent.name}: its worktree is kept: {error}")
-        return
-    if done.kept:
-        print(f"{agent.name}: its worktree {done.path} is kept: {done.kept}")
-    else:
-        print(f"{agent.name}: no worktree is left; its work is in {spec.base}.")
+        kept = str(error)
+        text = f"its worktree is kept: {kept}"
+    report.also(f"{agent.name}: {text}", worktree={"path": path, "kept": kept or None})

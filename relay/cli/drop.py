@@ -46,22 +46,24 @@ def run(args: argparse.Namespace) -> int:
             )
             entries = ledger.lookup(ledger.held(sender=args.sender, to=args.to))
         else:
-            entries = [ledger.find(id) for id in args.ids]
+            found = map(ledger.find, args.ids)
+            entries = [*{entry.message.id: entry for entry in found}.values()]
             for entry in entries:
                 own_only(home, "drop", entry.message.sender, entry.team)
         own, journal = caller(home), Journal(home.journal, "", names.PERSON)
         with Outcomes(args) as report:
             for entry in entries:
-                ledger.drop(entry.message.id, by="the user" if own is None else own.name)
-                report.done(_sentence(entry), **_public(entry))
-                if own is None and not entry.message.state.final:
-                    message = entry.message
-                    journal.write("dropped", id=message.id, sender=message.sender, to=message.to)
+                message = entry.message
+                with report.attempt(short_id(message.id), **_public(entry)):
+                    ledger.drop(message.id, by="the user" if own is None else own.name)
+                    report.done(_sentence(entry), **_public(entry), outcome="dropped")
+                    if own is None and not message.state.final:
+                        journal.write("dropped", id=message.id, sender=message.sender, to=message.to)
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
         have_carried(home, team, sender)  # what stood behind them need not wait for them
     if not (entries or args.json):
         print("Nothing is held.")
-    return 0
+    return 1 if report.failed else 0
 
 
 def _public(entry: LedgerEntry) -> dict[str, str]:

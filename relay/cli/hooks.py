@@ -33,7 +33,7 @@ from typing import Any
 from relay.agents.hook_event import EVENTS as NATIVE
 from relay.agents.hook_event import parse
 from relay.cli.arguments import add_actions, add_json, add_team
-from relay.cli.output import print_json
+from relay.cli.output import Outcomes, print_json
 from relay.control.guard import person_only
 from relay.control.sessions import SessionInfo, find, live
 from relay.errors import RelayError, UsageError
@@ -89,9 +89,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help="its id, the start of that, its name, or its place, such as hooks.json:4",
         )
         files(switched, "a hooks.json in which to look for them, too")
+        add_json(switched, "print what became of each rule and each session as a JSON list")
     reloaded = action("reload", "Have running sessions read their hooks.json files anew.")
     reloaded.add_argument("names", nargs="*", metavar="NAME", help="the sessions (default: all of this home)")
     add_team(reloaded)
+    add_json(reloaded, "print what became of each session as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,18 +106,12 @@ def run(args: argparse.Namespace) -> int:
     what = f"hooks {args.action}"
     advice = f"The user can, with `relay {what}` in a terminal."
     person_only(home, what, f"an agent may not {args.action} rules. {advice}")
-    if args.action != "reload":
-        return _switch(home, args, off=args.action == "disable")
-    if args.names:
-        chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
-    elif not (chosen := live(home, args.team)):
-        print("No session is running.")
-    silent = len(chosen)
-    for answer in _asked(chosen, "reload_rules"):
-        silent -= 1
-        for warning in answer["warnings"]:
-            print(f"    {visible(warning)}")
-    return 1 if silent else 0
+    with Outcomes(args) as report:
+        if args.action == "reload":
+            _reload(home, args, report)
+        else:
+            _switch(home, args, report, off=args.action == "disable")
+    return 1 if report.failed else 0
 
 
 def _list(home: Home, args: argparse.Namespace) -> int:
@@ -147,10 +143,19 @@ def _row(rule: dict[str, Any]) -> str:
     return f"{rule['id']:<8}  {switch:<3}  {rule['event']}{matcher}  {kind}  {rule['name']}"
 
 
-def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
+def _reload(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
+    if args.names:
+        chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+    elif not (chosen := live(home, args.team)):
+        report.say("No session is running.")
+    for session in chosen:
+        _tell(session, "reload_rules", report)
+
+
+def _switch(home: Home, args: argparse.Namespace, report: Outcomes, *, off: bool) -> None:
     sessions = live(home)
     known = {rule["id"]: rule for rule in _known(home, args.rules, sessions)}
-    chosen: dict[str, str] = {}
+    chosen: dict[str, None] = {}
     for word in args.rules_named:
         ids = _named(word, known)
         if not ids and not off and word in disabled(home):
@@ -159,13 +164,17 @@ def _switch(home: Home, args: argparse.Namespace, *, off: bool) -> int:
             names = [rule["name"] for rule in known.values()]
             hint = did_you_mean(word, [*known, *names])
             raise RelayError(f"there is no rule {word!a}. {hint}`relay hooks list` shows them.")
-        for id in ids:
-            chosen[id] = f"{id} ({known[id]['event']}, {known[id]['name']})" if id in known else id
+        chosen |= dict.fromkeys(ids)
     switch(home, chosen, off=off)
-    for text in chosen.values():
-        print(visible(f"{text} is {'off' if off else 'on'}."))
-    list(_asked(sessions, "switch_rules"))
-    return 0
+    for id in chosen:
+        event, name = (known[id]["event"], known[id]["name"]) if id in known else (None, None)
+        said = f"{id} ({event}, {name})" if id in known else id
+        outcome = "disabled" if off else "enabled"
+        report.done(
+            visible(f"{said} is {'off' if off else 'on'}."), id=id, event=event, rule=name, outcome=outcome
+        )
+    for session in sessions:
+        _tell(session, "switch_rules", report)
 
 
 def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
@@ -200,21 +209,20 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
         try:
             rules += session.ask({"op": "rules"})["rules"]
         except RelayError:
-            continue  # it has just ended, hangs, or is an older relay's; `_asked` reports it
+            continue  # it has just ended, hangs, or is an older relay's; `_tell` reports it
     return rules
 
 
-def _asked(sessions: Sequence[SessionInfo], operation: str) -> Iterator[dict[str, Any]]:
-    """Yield the answers of `sessions`; print how many rules each has, and which of them do not answer."""
-    for session in sessions:
-        try:
-            answer = session.ask({"op": operation}, PATIENCE)
-        except RelayError as error:
-            print(f"{session.name} goes on with the rules that it had: {visible(str(error))}")
-            continue
+def _tell(session: SessionInfo, operation: str, report: Outcomes) -> None:
+    """Have `session` read its rules again, and report how many it has, and what is wrong with them."""
+    fields = {"name": session.name, "team": session.team}
+    with report.attempt(f"{session.name} goes on with the rules that it had", **fields):
+        answer = session.ask({"op": operation}, PATIENCE)
         on = sum(rule["enabled"] for rule in answer["rules"])
-        print(f"{session.name} has {count(on, 'rule')}.")
-        yield answer
+        report.done(f"{session.name} has {count(on, 'rule')}.", **fields, outcome="reloaded", rules=on)
+        if operation == "reload_rules":
+            warnings = answer["warnings"]
+            report.also("\n".join(f"    {visible(each)}" for each in warnings), warnings=warnings)
 
 
 def _test(home: Home, args: argparse.Namespace) -> int:

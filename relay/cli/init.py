@@ -18,6 +18,8 @@ from pathlib import Path
 from relay import data
 from relay.agents.catalog import profiles
 from relay.agents.version import program
+from relay.cli.arguments import add_json
+from relay.cli.output import Outcomes
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.hooks import config_file
@@ -46,9 +48,13 @@ _FLEET_FILE = """\
 """
 
 
+_NONE = "none that relay knows is installed; the file shows how to add one"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     help = "where to write them; created if it does not exist (default: this folder)"
     parser.add_argument("directory", nargs="?", type=Path, default=Path(), metavar="DIRECTORY", help=help)
+    add_json(parser, "print what became of each file as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,15 +66,17 @@ def run(args: argparse.Namespace) -> int:
         config_file.FILE: (shipped / config_file.FILE).read_text("utf-8"),
         rule_book.FILE: (shipped / rule_book.FILE).read_text("utf-8"),
     }
-    for name, text in texts.items():
-        written = _write(directory / name, text)
-        print(f"{'Wrote' if written else 'Left as it was:'} {directory / name}")
-        if written and name == FILE:
-            found = ", ".join(agents) or "none that relay knows is installed; the file shows how to add one"
-            print(f"  Its agents: {found}.")
+    with Outcomes(args) as report:
+        for name, text in texts.items():
+            path = directory / name
+            written = _write(path, text)
+            said = f"{'Wrote' if written else 'Left as it was:'} {path}"
+            report.done(said, file=str(path), outcome="written" if written else "kept")
+            if written and name == FILE:
+                found = ", ".join(agents) or _NONE
+                report.also(f"  Its agents: {found}.", agents=[*agents])
     where = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
-    print("\nNext, edit them as you like. Then have relay use them:")
-    print(f"  {where}relay trust")
+    report.say(f"\nNext, edit them as you like. Then have relay use them:\n  {where}relay trust")
     return 0
 
 

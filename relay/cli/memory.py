@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli.arguments import add_actions, add_json, add_member
-from relay.cli.output import table
+from relay.cli.output import print_table
 from relay.control import guard
 from relay.errors import MemoryStoreError, UsageError
 from relay.home import Home
@@ -100,7 +99,11 @@ def run(args: argparse.Namespace) -> int:
                 shown, public = _whole(found), list(map(asdict, found))
             case "list":
                 newest = store.list(args.limit)
-                shown, public = _table(newest), list(map(asdict, newest))
+                if newest and not args.json:
+                    print_table((*_label(memory), one_line(memory.text, None)) for memory in newest)
+                    return 0
+                shown = "Nothing is remembered yet. `relay memory save TEXT` remembers a text."
+                public = list(map(asdict, newest))
             case "forget":
                 if not store.forget(args.id):
                     what = f"there is no memory '{one_line(args.id)}'."
@@ -111,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
                     print(printable_json(asdict(memory)))
                 return 0
             case "import":
-                shown, public = _import(store, backend, list(_memories(args.file)))
+                shown, public = _import(store, backend, list(_memories(args.file)), as_json=args.json)
     print(printable_json(public) if args.json else shown)
     return 0
 
@@ -149,13 +152,25 @@ def _memories(file: str) -> Iterator[Memory]:
                 raise MemoryStoreError(f"{what} Nothing was imported.") from None
 
 
-def _import(store: MemoryStore, backend: MemoryBackend, memories: list[Memory]) -> tuple[str, dict[str, Any]]:
+def _import(
+    store: MemoryStore, backend: MemoryBackend, memories: list[Memory], *, as_json: bool
+) -> tuple[str, dict[str, Any]]:
+    """Add the memories, and return how many.
+
+    Raise MemoryStoreError if one cannot be added; how many were until then is printed before, `as_json`.
+    """
+
+    def counts(done: int) -> dict[str, Any]:
+        return {"imported": added, "known": done - added, "renamed": renamed, "left": len(memories) - done}
+
     before = {memory.id for memory in backend.everything()}
     added = renamed = 0
     for number, memory in enumerate(memories):
         try:
             kept = store.add(memory)
         except MemoryStoreError as error:
+            if as_json:
+                print(printable_json(counts(number)))
             raise MemoryStoreError(
                 f"{error} {number} of {len(memories)} memories had been imported. "
                 "Import the file again: it adds nothing twice."
@@ -164,27 +179,15 @@ def _import(store: MemoryStore, backend: MemoryBackend, memories: list[Memory]) 
             added += 1
             renamed += bool(memory.id) and kept.id != memory.id
             before.add(kept.id)
-    known = len(memories) - added
-    shown = f"{added} imported, {known} already there."
+    shown = f"{added} imported, {len(memories) - added} already there."
     if renamed:
         shown += f" {renamed} of them have a new id, since theirs was taken."
-    return shown, {"imported": added, "known": known, "renamed": renamed}
+    return shown, counts(len(memories))
 
 
-def _label(memory: Memory) -> str:
+def _label(memory: Memory) -> tuple[str, str, str]:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(memory.time))
-    return f"{memory.id}  {when}  {one_line(memory.agent, 20)}{' (shared)' if memory.shared else ''}"
-
-
-def _table(memories: list[Memory]) -> str:
-    """Return a line for each memory, cut to the terminal's width."""
-    if not memories:
-        return "Nothing is remembered yet. `relay memory save TEXT` remembers a text."
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
-    labels = [_label(memory) for memory in memories]
-    room = max(width - max(map(len, labels)) - 2, 20)
-    texts = (one_line(memory.text, room) for memory in memories)
-    return "\n".join(table(zip(labels, texts, strict=True)))
+    return (memory.id, when, f"{one_line(memory.agent, None)}{' (shared)' if memory.shared else ''}")
 
 
 def _whole(memories: list[Memory]) -> str:
@@ -192,4 +195,5 @@ def _whole(memories: list[Memory]) -> str:
     if not memories:
         return "No memory has any of these words."
     texts = (visible(memory.text).replace("\n", "\n    ") for memory in memories)
-    return "\n".join(f"{_label(m)}\n    {text}" for m, text in zip(memories, texts, strict=True))
+    labels = ("  ".join(_label(memory)) for memory in memories)
+    return "\n".join(f"{label}\n    {text}" for label, text in zip(labels, texts, strict=True))

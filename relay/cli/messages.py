@@ -29,13 +29,20 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from relay.cli.arguments import add_json, add_limit, add_team
-from relay.cli.output import day_and_time, latest, print_list, short_id, table
+from relay.cli.output import GREEN, RED, YELLOW, day_and_time, latest, print_list, print_table, short_id
 from relay.control import guard
 from relay.home import Home
 from relay.message import Message, Priority, State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.text import one_line, printable_json
 
+_COLOURS = {
+    State.HELD: YELLOW,
+    State.UNCERTAIN: YELLOW,
+    State.REJECTED: RED,
+    State.EXPIRED: RED,
+    State.INJECTED: GREEN,
+}
 _FOLLOWED = 500  # messages that are looked at again, beside all since the oldest that is not settled
 _POLL = 0.2
 
@@ -78,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     empty = "No messages. `relay send NAME TEXT` sends one."
     if args.ids or args.to or args.sender or args.team or args.state:
         empty = "No message matches. `relay messages` lists all."
-    print_list(args, found, _public, _row, noun="message", empty=empty)
+    print_list(args, found, _public, _row, colours=_colours, noun="message", empty=empty)
     return 0
 
 
@@ -100,9 +107,11 @@ def _follow(
                     fresh = latest(fresh, args, all_as_json=False)
                 seen |= {each.message.id: each.message.state for each in entries}
                 version = now
-                lines = [printable_json(_public(e)) for e in fresh] if args.json else table(map(_row, fresh))
-                for line in lines:
-                    print(line, flush=True)
+                if args.json:
+                    for entry in fresh:
+                        print(printable_json(_public(entry)), flush=True)
+                elif fresh:
+                    print_table(map(_row, fresh), colours=[*map(_colours, fresh)])
             time.sleep(_POLL)
     except KeyboardInterrupt:
         return 130
@@ -117,14 +126,19 @@ def _public(entry: LedgerEntry) -> dict[str, object]:
     return {**entry.message.public(), "team": entry.team}
 
 
+def _colours(entry: LedgerEntry) -> dict[int, str]:
+    state = entry.message.state
+    return {2: _COLOURS[state]} if state in _COLOURS else {}
+
+
 def _row(entry: LedgerEntry) -> tuple[str, ...]:
     message = entry.message
     return (
         day_and_time(message.time),
         short_id(message.id),
         message.state.value,
-        f"{one_line(message.sender, 20)} → {one_line(message.to, 20)}",
-        one_line(message.body, 60) + "".join(f"  [{remark}]" for remark in _remarks(message)),
+        f"{one_line(message.sender, None)} → {one_line(message.to, None)}",
+        one_line(message.body, None) + "".join(f"  [{remark}]" for remark in _remarks(message)),
     )
 
 
@@ -132,8 +146,8 @@ def _remarks(message: Message) -> Iterator[str]:
     if message.priority is not Priority.NORMAL:
         yield message.priority.value
     if message.channel:
-        yield f"#{one_line(message.channel, 20)}"
+        yield f"#{one_line(message.channel, None)}"
     if message.reply_to:
         yield f"in reply to {short_id(message.reply_to)}"
     if message.detail:
-        yield one_line(message.detail, 60)
+        yield one_line(message.detail, None)

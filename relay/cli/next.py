@@ -12,7 +12,8 @@ import argparse
 import sys
 
 from relay.cli import attach, ps
-from relay.cli.arguments import add_team
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import print_json
 from relay.control.ended import ended
 from relay.control.guard import person_only
 from relay.control.needs import ATTACH, Need, by_urgency, need
@@ -25,16 +26,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ready", action="store_true", help="also agents that wait for their next prompt")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--print", action="store_true", help="print the agent's name instead of attaching")
+    add_json(how, "print the agent as a JSON object, null for none, instead of attaching")
     how.add_argument("--takeover", action="store_true", help="take it from the terminal that is attached")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    if not args.print:
+    if not (args.print or args.json):
         person_only(home, "next", "an agent may not attach to agents. The user can, outside of the session.")
     wanted = ATTACH | {Need.READY} if args.ready else ATTACH
     running = live(home, args.team)
     chosen = next((each for each in by_urgency(running) if need(each) in wanted), None)
+    if args.json:
+        print_json(None if chosen is None else chosen.public())
     if chosen is None:
         failed = [
             each for each in ended(home, running, args.team) if need(each) in wanted and each.wanted == "up"
@@ -47,5 +51,6 @@ def run(args: argparse.Namespace) -> int:
         return 1
     if args.print:
         print(chosen.name)
+    if args.print or args.json:
         return 0
     return attach.to(chosen, takeover=args.takeover)

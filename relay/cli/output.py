@@ -3,23 +3,84 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from relay.cli.arguments import LATEST
+from relay.columns import columns_of, fit
+from relay.errors import NotAllowed, RelayError
 from relay.message import ID_SHOWN
-from relay.text import count, one_line, printable_json
+from relay.text import count, one_line, printable_json, visible
 
 T = TypeVar("T")
 
+_GAP = "  "
+_LEAST = 12  # columns to which one is narrowed: times, ids and most names stay whole
+_RESET = "\x1b[0m"
 
-def table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return `rows`, each with as many cells, as lines; every column but the last is padded."""
+RED, YELLOW, GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
+"""SGR sequences: it has failed, it waits for you or may be wrong, it is well."""
+
+
+def print_table(
+    rows: Iterable[Sequence[str]], *, right: Container[int] = (), colours: Sequence[Mapping[int, str]] = ()
+) -> None:
+    """Print `rows` as `table` makes them: whole, or on a terminal cut to its width and with `colours`.
+
+    colours: those of each row, by column, as SGR sequences (ECMA-48, 8.3.117). NO_COLOR turns them off.
+    """
+    columns = terminal_columns()
+    if columns is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        colours = ()
+    print("\n".join(table(rows, columns, right=right, colours=colours)), flush=True)
+
+
+def terminal_columns() -> int | None:
+    """Return the columns of the terminal to which is printed, or what COLUMNS says; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(
+    rows: Iterable[Sequence[str]],
+    columns: int | None = None,
+    *,
+    right: Container[int] = (),
+    colours: Sequence[Mapping[int, str]] = (),
+) -> list[str]:
+    """Return `rows`, each with as many cells, as lines whose columns line up.
+
+    columns: the most that a line may take: the widest column gives way first, at last those on the right.
+    None: lines are whole. right: the numbers of the columns that are flush right, as numbers are.
+    """
     rows = list(rows)
-    widths = [*(max(map(len, column)) for column in zip(*rows, strict=True))][:-1]
-    return ["  ".join(map(str.ljust, row, [*widths, 0])).rstrip() for row in rows]
+    widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
+    if columns is not None:
+        _narrow(widths, columns)
+    lines = []
+    for number, row in enumerate(rows):
+        painted = colours[number] if colours else {}
+        room, cells = columns or sys.maxsize, []
+        for at, cell in enumerate(row):
+            if room <= 0:
+                break
+            text = fit(cell, min(widths[at], room), right=at in right)
+            room -= columns_of(text) + len(_GAP)
+            cells.append(f"{painted[at]}{text}{_RESET}" if at in painted else text)
+        lines.append(_GAP.join(cells).rstrip())
+    return lines
+
+
+def _narrow(widths: list[int], columns: int) -> None:
+    """Narrow the widest of the columns until a line fits `columns`, or none is wide."""
+    widths[:] = [min(width, columns) for width in widths]
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > columns and max(widths) > _LEAST:
+        last = max(range(len(widths)), key=lambda at: (widths[at], at))
+        widths[last] -= 1
 
 
 def print_json(value: Any) -> None:
@@ -40,11 +101,14 @@ def print_list(
     row: Callable[[T], Sequence[str]],
     *,
     header: Sequence[str] = (),
+    right: Container[int] = (),
+    colours: Callable[[T], Mapping[int, str]] = lambda _: {},
     empty: str = "",
     noun: str = "",
 ) -> None:
     """Print `found` as JSON (its `public` forms) or as a table of its `row`s below `header`.
 
+    right, colours: as `print_table` takes them.
     noun: names the entries of a list with `add_limit`. Only its `latest` entries are printed, and to standard
     error how many are left out, or `empty`.
     """
@@ -56,40 +120,70 @@ def print_list(
         earlier = count(len(found) - len(shown), f"earlier {noun}")
         print(f"({earlier} left out; --all shows all.)", file=sys.stderr)
     if found:
-        print("\n".join(table([*([header] if header else []), *map(row, shown)])))
+        above: list[Sequence[str]] = [header] if header else []
+        print_table(
+            [*above, *map(row, shown)], right=right, colours=[*({} for _ in above), *map(colours, shown)]
+        )
     else:
         print(empty, file=sys.stderr if noun else sys.stdout)
 
 
 class Outcomes:
-    """Prints the result for each subject of a command: a sentence each, or with --json one list at the end.
+    """Tells what became of each subject of a command: a sentence each, or with --json one list at the end.
 
-    A context manager; the list is not printed if the command raises an error.
+    A context manager. If the command raises an error, the list has what was told of until then, if anything.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._rows: list[dict[str, Any]] | None = [] if getattr(args, "json", False) else None
+        self._rows: list[dict[str, Any]] | None = [] if args.json else None
         self.failed = False
+
+    def say(self, sentence: str) -> None:
+        """Tell what is for people only; nothing for ""."""
+        if self._rows is None and sentence:
+            print(sentence, flush=True)
+
+    def add(self, **fields: Any) -> None:
+        """Add an object to the list."""
+        if self._rows is not None:
+            self._rows.append(fields)
 
     def done(self, sentence: str, **fields: Any) -> None:
         """Report a subject that was dealt with. fields: its object in the list."""
-        if self._rows is None:
-            print(sentence)
-        else:
-            self._rows.append(fields)
+        self.say(sentence)
+        self.add(**fields)
 
-    def failure(self, name: str, error: Exception, **fields: Any) -> None:
-        """Report a subject for which the command failed; with --json to standard error, too."""
-        self.failed = True
-        print(f"{name}: {error}", file=sys.stdout if self._rows is None else sys.stderr)
+    def also(self, sentence: str, **fields: Any) -> None:
+        """Add to what was reported last."""
+        self.say(sentence)
         if self._rows is not None:
-            self._rows.append({"name": name, **fields, "outcome": "failed", "error": str(error)})
+            self._rows[-1] |= fields
+
+    def complain(self, sentence: str) -> None:
+        """Tell of a failure, as an error."""
+        self.failed = True
+        print(visible(f"relay: {sentence}"), file=sys.stderr)
+
+    def failure(self, label: str, error: Exception, **fields: Any) -> None:
+        """Report a subject for which the command failed. label: names it in the line; "": `error` does."""
+        self.complain(f"{label}: {error}" if label else str(error))
+        self.add(**fields, outcome="failed", error=str(error))
+
+    @contextmanager
+    def attempt(self, label: str, **fields: Any) -> Iterator[None]:
+        """Report a RelayError of the block as a failure. NotAllowed is raised: it is about the whole."""
+        try:
+            yield
+        except NotAllowed:
+            raise
+        except RelayError as error:
+            self.failure(label, error, **fields)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._rows is not None and kind is None:
+        if self._rows is not None and (self._rows or kind is None):
             print_json(self._rows)
 
 

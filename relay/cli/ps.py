@@ -29,12 +29,24 @@ from relay import names
 from relay.cli.arguments import add_team
 from relay.cli.output import print_list
 from relay.control.ended import ended
+from relay.control.needs import Need, need
 from relay.control.sessions import CONNECTING, SessionInfo, claims, live
 from relay.errors import UsageError
 from relay.home import Home
 from relay.supervision.records import Records
 from relay.supervision.restart import span
 from relay.text import one_line
+
+COLOURS = {
+    Need.PROMPTING: "\x1b[1;33m",
+    Need.FAILED: "\x1b[1;31m",
+    Need.ESCALATED: "\x1b[1;33m",
+    Need.UNRESPONSIVE: "\x1b[31m",
+    Need.HELD: "\x1b[35m",
+    Need.READY: "\x1b[32m",
+    Need.NONE: "\x1b[36m",
+}
+"""SGR sequences (ECMA-48) for the name and the state of an agent."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         SessionInfo.public,
         _row,
         header=("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"),
+        colours=lambda session: dict.fromkeys((0, 4), COLOURS[need(session)]),
         empty=f"No session is running{where}. Start one with `relay wrap COMMAND`.",
     )
     return 0
@@ -108,7 +121,7 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
         str(session.agent_pid or ""),
         state(session),
         duration(session, time.time()),
-        one_line(directory, 50),
+        one_line(directory, None),
     )
 
 
@@ -122,9 +135,9 @@ def state(session: SessionInfo) -> str:
     if session.held:
         marks.append(f"{session.held} held")
     if session.reason and session.state != "off":
-        marks.append(one_line(session.reason, 60))
+        marks.append(one_line(session.reason, None))
     elif session.escalation:
-        marks.append(one_line(session.escalation, 60))
+        marks.append(one_line(session.escalation, None))
     if session.next_try is not None:
         marks.append(f"next try in {span(session.next_try - time.time())}")
     return f"{session.state} ({', '.join(marks)})" if marks else session.state

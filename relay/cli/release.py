@@ -25,8 +25,8 @@ from dataclasses import replace
 
 from relay import names
 from relay.cli import stop
-from relay.cli.arguments import add_team
-from relay.cli.output import short_id
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import Outcomes, short_id
 from relay.cli.spawn import ask_session
 from relay.control import guard
 from relay.control.caller import caller
@@ -49,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="let the agent NAME go on")
     parser.add_argument("--account", metavar="NAME", help="end the hold of the account NAME")
     add_team(parser, "of this team only (default: all teams)")
+    add_json(parser, "print what was released as a JSON list")
     parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how a session of NAME's runs it
 
 
@@ -57,17 +58,21 @@ def run(args: argparse.Namespace) -> int:
     chosen = args.all or args.sender or args.to or args.agent or args.account or args.by
     own = caller(home) if len(args.ids) == 1 and not chosen else None
     if own is not None and (said := ask_session(own, {"op": "dismiss", "name": args.ids[0]})) is not None:
-        print(said)
+        with Outcomes(args) as report:
+            report.done(said, name=args.ids[0], team=own.team, outcome="released")
         return 0
     guard.person_only(home, "release", "held messages wait for the user; an agent cannot release them.")
-    if args.by is not None:
-        return _end(home, args.ids[0], args.team, args.by)
-    if args.agent is not None or args.account is not None:
-        return _supervised(home, args)
-    return _messages(home, args)
+    with Outcomes(args) as report:
+        if args.by is not None:
+            _end(home, args.ids[0], args.team, args.by, report)
+        elif args.agent is not None or args.account is not None:
+            _supervised(home, args, report)
+        else:
+            _messages(home, args, report)
+    return 1 if report.failed else 0
 
 
-def _end(home: Home, name: str, team: str, by: str) -> int:
+def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
     """End the agent `name` for the agent `by`, as `relay stop` does.
 
     Raise NotAllowed if that one has not started it.
@@ -79,55 +84,54 @@ def _end(home: Home, name: str, team: str, by: str) -> int:
         yours = f"Those are {listed([each.name for each in own])}." if own else "You have started none."
         raise NotAllowed(f"{one_line(name, 40)} is not an agent that you have started. {yours}")
     if not any(names.same(claim.name, name) for claim in claims(home, team)):
-        print(f"{record.name} had ended before.")
-        return 0
-    if failed := stop.run(
-        argparse.Namespace(names=[record.name], all=False, now=False, team=team, json=False)
-    ):
-        return failed
-    records.change(team, record.name, lambda last: replace(last, wanted="down", by="release", reported=True))
-    return 0
+        report.done(f"{record.name} had ended before.", name=record.name, team=team, outcome="not running")
+        return
+    stop.end(home, [stop.chosen(home, record.name, team, now=False)], report, now=False)
+    if not report.failed:
+        records.change(
+            team, record.name, lambda last: replace(last, wanted="down", by="release", reported=True)
+        )
 
 
-def _supervised(home: Home, args: argparse.Namespace) -> int:
+def _supervised(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
     """Release an agent, an account, or both."""
     if args.ids or args.all or args.sender or args.to:
         raise UsageError("--agent and --account release no messages: leave out the rest of the options.")
+    session = None if args.agent is None else find(home, args.agent, args.team)
     if args.account is not None:
-        _release_account(Accounts(home), args.account)
-    if args.agent is not None:
-        session = find(home, args.agent, args.team)
+        _release_account(Accounts(home), args.account, report)
+    if session is not None:
         held = session.ask({"op": "release"}, PATIENCE)["held"]
-        print(f"{session.name} {'goes on' if held else 'is not held'}.")
-    return 0
+        said = f"{session.name} {'goes on' if held else 'is not held'}."
+        report.done(said, name=session.name, team=session.team, outcome="released" if held else "not held")
 
 
-def _release_account(accounts: Accounts, account: str) -> None:
+def _release_account(accounts: Accounts, account: str, report: Outcomes) -> None:
     held = [each.account for each in accounts.all()]
     if accounts.release(account) is not None:
-        print(f"The account {account} is no longer held.")
-    elif held:
-        print(f"The account {account} is not held. Held: {', '.join(held)}.")
-    else:
-        print("No account is held.")
+        report.done(f"The account {account} is no longer held.", account=account, outcome="released")
+        return
+    said = f"The account {account} is not held. Held: {', '.join(held)}." if held else "No account is held."
+    report.done(said, account=account, outcome="not held")
 
 
-def _messages(home: Home, args: argparse.Namespace) -> int:
+def _messages(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
     with Ledger(home.ledger) as ledger:
         entries = _held(ledger, args)
         released = ledger.outbox.release(entry.message.id for entry in entries)
     journal = Journal(home.journal, "", names.PERSON)
     for message in released:
         journal.write("released", id=message.id, sender=message.sender, to=message.to)
+        report.add(id=message.id, **{"from": message.sender}, to=message.to, was="held", outcome="released")
     carried = True
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
         carried = have_carried(home, team, sender) and carried
     if not released:
-        print("Nothing is held.")
-        return 0
+        report.say("Nothing is held.")
+        return
     done = f"{count(len(released), 'message')} released"
-    print(done + ("." if carried else "; no session of its team runs here, and it travels when one starts."))
-    return 0
+    away = "; no session of its team runs here, and it travels when one starts"
+    report.say(f"{done}{'' if carried else away}.")
 
 
 def _held(ledger: Ledger, args: argparse.Namespace) -> list[LedgerEntry]:

@@ -13,7 +13,7 @@ import time
 from relay.cli.arguments import add_json, add_team
 from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_claim
-from relay.errors import NotAllowed, RelayError, UsageError
+from relay.errors import RelayError, UsageError
 from relay.home import Home
 
 STARTS = 30.0
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _reload(claim: SessionInfo, report: Outcomes) -> None:
     """Have the agent's shim start another session, and wait until it is ready."""
-    try:
+    with report.attempt(claim.name, name=claim.name, team=claim.team):
         before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
         deadline = time.monotonic() + STARTS
         while True:
@@ -59,10 +59,5 @@ def _reload(claim: SessionInfo, report: Outcomes) -> None:
             if time.monotonic() > deadline:
                 raise RelayError("the new session is not ready yet. `relay ps` shows when it is.")
             time.sleep(_LOOK)
-    except NotAllowed:
-        raise
-    except RelayError as error:
-        report.failure(claim.name, error, team=claim.team)
-    else:
         fields = {"name": claim.name, "team": claim.team, "outcome": "reloaded", "pid": status["pid"]}
         report.done(f"{claim.name} has a new session (pid {status['pid']}).", **fields)

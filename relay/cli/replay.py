@@ -31,6 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from relay.cli.output import print_list
 from relay.control import guard
 from relay.errors import RecordingError, UsageError
 from relay.home import Home
@@ -132,22 +133,27 @@ def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
 def _list(home: Home, args: argparse.Namespace) -> int:
     own = guard.as_itself(home, "replay", team=args.team, advice=_ADVICE)
     name, team = (own.name, own.team) if own is not None else (None, args.team)
-    entries = [_public(each) for each in store.recordings(home.recordings, name, team)]
-    if args.json:
-        print(printable_json(entries, indent=2))
-        return 0
-    if not entries:
-        print("There are no recordings. The setting record says whether sessions are recorded.")
-        return 0
-    print(f"{'NAME':<14} {'TEAM':<10} {'SESSION':<9} {'BEGAN':<17} {'LENGTH':>8} {'SIZE':>8}  COMMAND")
-    for entry in entries:
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["began"]))
-        length = "?" if entry["seconds"] is None else clock_time(entry["seconds"])
-        length += "+" if entry["running"] else ""
-        name, team, command = (one_line(str(entry[key] or ""), 60) for key in ("name", "team", "command"))
-        session, size = visible(entry["session"]), f"{entry['bytes'] / 1e6:.1f} MB"
-        print(f"{name:<14} {team:<10} {session:<9} {began:<17} {length:>8} {size:>8}  {command}")
+    print_list(
+        args,
+        [_public(each) for each in store.recordings(home.recordings, name, team)],
+        lambda each: each,
+        _row,
+        header=("NAME", "TEAM", "SESSION", "BEGAN", "LENGTH", "SIZE", "COMMAND"),
+        right=(4, 5),
+        empty="There are no recordings. The setting record says whether sessions are recorded.",
+    )
     return 0
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    length = "?" if entry["seconds"] is None else clock_time(entry["seconds"])
+    return (
+        *(one_line(str(entry[key]), None) for key in ("name", "team", "session")),
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["began"])),
+        length + ("+" if entry["running"] else ""),
+        f"{entry['bytes'] / 1e6:.1f} MB",
+        one_line(entry["command"] or "", None),
+    )
 
 
 def _public(recording: SessionRecording) -> dict[str, Any]:

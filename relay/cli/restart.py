@@ -12,7 +12,7 @@ import time
 from relay.cli.arguments import add_json, add_team
 from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, find
-from relay.errors import NoSuchSession, NotAllowed, RelayError
+from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
 
 _LOOK = 0.05  # seconds between two looks for the new agent
@@ -26,35 +26,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return restart(args, resume=False)
-
-
-def restart(args: argparse.Namespace, *, resume: bool) -> int:
-    """Restart the agents of `args`; with their conversations, if they are to `resume` them."""
     home = Home.from_env()
     sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
-    report = Outcomes(args)
+    with Outcomes(args) as report:
+        restart(sessions, report, now=args.now, resume=False)
+    return 1 if report.failed else 0
+
+
+def restart(sessions: list[SessionInfo], report: Outcomes, *, now: bool, resume: bool) -> None:
+    """Restart the agents of `sessions`, all at once, and report each.
+
+    resume: with their conversations. now: they are killed.
+    """
     asked: list[tuple[SessionInfo, float]] = []
     for session in sessions:
-        try:
-            patience = float(
-                session.ask({"op": "restart", "now": args.now, "resume": resume}, PATIENCE)["patience"]
-            )
-            asked.append((session, time.monotonic() + patience))
-        except NotAllowed:
-            raise
-        except RelayError as error:
-            report.failure(session.name, error, team=session.team)
-    with report:
-        for session, deadline in asked:
-            try:
-                pid = _again(session, deadline)
-            except RelayError as error:
-                report.failure(session.name, error, team=session.team)
-            else:
-                again = {"name": session.name, "team": session.team, "outcome": "restarted", "agent_pid": pid}
-                report.done(f"{session.name} runs again (pid {pid}).", **again)
-    return 1 if report.failed else 0
+        with report.attempt(session.name, name=session.name, team=session.team):
+            answer = session.ask({"op": "restart", "now": now, "resume": resume}, PATIENCE)
+            asked.append((session, time.monotonic() + float(answer["patience"])))
+    for session, deadline in asked:
+        with report.attempt(session.name, name=session.name, team=session.team):
+            pid = _again(session, deadline)
+            again = {"name": session.name, "team": session.team, "outcome": "restarted", "agent_pid": pid}
+            report.done(f"{session.name} runs again (pid {pid}).", **again)
 
 
 def _again(before: SessionInfo, deadline: float) -> int:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli import restart
-from relay.cli.arguments import add_team
+from relay.cli.arguments import add_json, add_team
+from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.control.resuming import continued
-from relay.control.sessions import find_claim
+from relay.control.sessions import SessionInfo, claims, find
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
 from relay.names import did_you_mean, same
@@ -30,25 +31,24 @@ from relay.supervision.start import StartOrder, start
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps -a` lists them")
     add_team(parser)
+    add_json(parser, "print what became of each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     person_only(home, "resume", "an agent may not start another one.")
-    failed, running = False, []
-    for name in dict.fromkeys(args.names):
-        try:
-            running.append(find_claim(home, name, args.team).name)
-        except NoSuchSession:
-            try:
-                print(_resume(home, _record(home, name, args.team)))
-            except RelayError as error:
-                failed = True
-                print(f"{name}: {error}")
-    if running:
-        words = argparse.Namespace(names=running, now=False, team=args.team)
-        failed |= bool(restart.restart(words, resume=True))
-    return 1 if failed else 0
+    running: list[SessionInfo] = []
+    with Outcomes(args) as report:
+        for name in dict.fromkeys(args.names):
+            with report.attempt(name, name=name, team=args.team):
+                if any(same(claim.name, name) for claim in claims(home, args.team)):
+                    running.append(find(home, name, args.team))
+                else:
+                    record = _record(home, name, args.team)
+                    said = _resume(home, record)
+                    report.done(said, name=record.name, team=record.team, outcome="resumed")
+        restart.restart([*dict.fromkeys(running)], report, now=False, resume=True)
+    return 1 if report.failed else 0
 
 
 def _record(home: Home, name: str, team: str | None) -> AgentRecord:

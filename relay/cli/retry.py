@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.output import short_id
+from relay.cli.arguments import add_json
+from relay.cli.output import print_json, short_id
 from relay.cli.send import limits_here
 from relay.control.caller import caller
 from relay.control.guard import own_only
@@ -30,6 +31,7 @@ from relay.text import one_line
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="NAME", help="send it to NAME instead")
     parser.add_argument("id", metavar="ID", help="the message's id, or its beginning")
+    add_json(parser, "print the message that travels as a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,6 +49,9 @@ def run(args: argparse.Namespace) -> int:
         by_user = caller(home) is None
         again = ledger.retry(entry.message.id, to, limits=limits_here(home), by_user=by_user)
     carried = have_carried(home, entry.team, again.sender)
+    if args.json:
+        print_json({**again.public(), "team": entry.team, "retried": entry.message.id})
+        return 1 if again.state is State.HELD else 0
     if again.id == entry.message.id:
         what = f"{short_id(again.id)} is published again"
     elif again.state is State.HELD:

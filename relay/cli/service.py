@@ -38,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     remove = action("remove", "Stop starting them after a reboot; running agents are not affected.")
     for each in (install, remove):
         each.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
+        add_json(each, "print a JSON object")
     add_json(action("status", "List what is installed, and how its last run ended."), "print JSON")
 
 
@@ -47,15 +48,15 @@ def run(args: argparse.Namespace) -> int:
     manager: ServiceManager = LaunchdUser(os.environ) if sys.platform == "darwin" else SystemdUser(os.environ)
     match args.action:
         case "install":
-            _install(home, manager, args.file)
+            _install(home, manager, args.file, as_json=args.json)
         case "remove":
-            _remove(home, manager, args.file)
+            _remove(home, manager, args.file, as_json=args.json)
         case "status":
             _status(home, manager, as_json=args.json)
     return 0
 
 
-def _install(home: Home, manager: ServiceManager, named: Path | None) -> None:
+def _install(home: Home, manager: ServiceManager, named: Path | None, *, as_json: bool) -> None:
     fleet = fleet_file.load(home, Path.cwd(), None if named is None else _plain(named))
     path = fleet.path
     try:
@@ -69,12 +70,15 @@ def _install(home: Home, manager: ServiceManager, named: Path | None) -> None:
         ) from None
     name = choose_name(manager, fleet.team, path)
     manager.install(boot_service(name, fleet.team, path, os.environ))
+    if as_json:
+        print_json(_identity("installed", name, manager.path(name), path))
+        return
     print(f"Installed {visible(str(manager.path(name)))}")
     print(f"It starts the agents of {visible(str(path))} after a reboot. `relay up` starts them now.")
     print(manager.when())
 
 
-def _remove(home: Home, manager: ServiceManager, named: Path | None) -> None:
+def _remove(home: Home, manager: ServiceManager, named: Path | None, *, as_json: bool) -> None:
     path = fleet_file.find(home, Path.cwd()) if named is None else _plain(named)
     if path is None:
         raise ConfigError("there is no fleet file here. Name it with -f; `relay service status` lists them.")
@@ -82,7 +86,14 @@ def _remove(home: Home, manager: ServiceManager, named: Path | None) -> None:
     if service is None:
         raise ServiceError(f"nothing is installed for {path}. `relay service status` lists what is.")
     manager.remove(service)
-    print(f"Removed {visible(str(service.path))}. Agents that run go on.")
+    if as_json:
+        print_json(_identity("removed", service.name, service.path, service.fleet))
+    else:
+        print(f"Removed {visible(str(service.path))}. Agents that run go on.")
+
+
+def _identity(outcome: str, name: str, file: Path, fleet: Path) -> dict[str, str]:
+    return {"name": name, "file": str(file), "fleet": str(fleet), "outcome": outcome}
 
 
 def _status(home: Home, manager: ServiceManager, *, as_json: bool) -> None:

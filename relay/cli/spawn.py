@@ -17,6 +17,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from relay.cli import join
+from relay.cli.arguments import add_json
+from relay.cli.output import print_json
 from relay.control.caller import Caller, caller
 from relay.control.fleet_start import start_agent
 from relay.control.guard import person_only
@@ -45,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how a session of NAME's runs it
     parser.add_argument("-t", "--team", help=argparse.SUPPRESS)
     parser.add_argument("-f", "--file", type=Path, help=argparse.SUPPRESS)
+    add_json(parser, "print a JSON object")
     parser.add_argument("name", metavar="NAME", help="the new agent's name")
     parser.add_argument("command", metavar="COMMAND", help="an agent of the fleet file, or its program")
     parser.add_argument("task", metavar="TASK", nargs=argparse.REMAINDER, help="its first prompt")
@@ -63,7 +66,10 @@ def run(args: argparse.Namespace) -> int:
     said = ask_session(own, {"op": "spawn", **asdict(request)})
     if said is None:
         raise NotAllowed(NO_SPAWN)
-    print(said)
+    if args.json:
+        print_json({"name": args.name, "team": own.team, "outcome": "started", "text": said})
+    else:
+        print(said)
     return 0
 
 

@@ -58,13 +58,14 @@ def run(args: argparse.Namespace) -> int:
             print("No agent is running.")
     else:
         # Each once: a session that is asked a second time kills its agent.
-        sessions = list(dict.fromkeys(_find(home, name, args) for name in args.names))
+        sessions = list(dict.fromkeys(chosen(home, name, args.team, now=args.now) for name in args.names))
     with Outcomes(args) as report:
-        _stop(home, sessions, report, now=args.now)
+        end(home, sessions, report, now=args.now)
     return 1 if report.failed else 0
 
 
-def _stop(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool) -> None:
+def end(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool) -> None:
+    """End the agents of `sessions`, all at once, and report each."""
     records = Records(home)
     waiting: list[tuple[SessionInfo, AgentRecord | None, int, int, float]] = []
     for session in sessions:
@@ -86,7 +87,7 @@ def _stop(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: boo
         except NotAllowed:
             raise
         except RelayError as error:
-            report.failure(session.name, error, team=session.team)
+            report.failure(session.name, error, name=session.name, team=session.team)
             continue
         waiting.append((session, record, pid, watch, patience))
     for session, record, pid, watch, patience in waiting:
@@ -116,12 +117,13 @@ def _note_stopped(records: Records, before: AgentRecord) -> None:
         print(f"{before.name}: {error}", file=sys.stderr)
 
 
-def _find(home: Home, name: str, args: argparse.Namespace) -> SessionInfo:
+def chosen(home: Home, name: str, team: str | None, *, now: bool) -> SessionInfo:
+    """Return the session to end. Raise NoSuchSession, or SessionUnresponsive for one that hangs."""
     try:
-        return find(home, name, args.team, HANGS if args.now else PATIENCE)
+        return find(home, name, team, HANGS if now else PATIENCE)
     except SessionUnresponsive:
-        claim = find_claim(home, name, args.team)
-        if args.now or not works(claim):
+        claim = find_claim(home, name, team)
+        if now or not works(claim):
             return claim
         raise
 

@@ -12,11 +12,12 @@ programs that it starts and other files that it names are not covered. A wrapped
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
 from pathlib import Path
 
 from relay import settings
+from relay.cli.arguments import add_json
+from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.errors import ConfigError
 from relay.home import Home
@@ -30,21 +31,18 @@ from relay.text import count, visible
 def configure(parser: argparse.ArgumentParser) -> None:
     help = "the file (default: the project's relay.config.py, relay.toml and hooks.json)"
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=help)
+    add_json(parser, "print what became of each as a JSON list, without its content")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     advice = "The user can, with `relay trust` in a terminal of their own."
     person_only(home, "trust", f"an agent may not trust files. {advice}")
-    code = 0
-    for path in [args.file] if args.file else _projects(home):
-        try:
-            _trust(home, path)
-        except ConfigError as error:  # the other files are trusted all the same
-            sys.stdout.flush()
-            print(f"relay: {visible(str(error))}", file=sys.stderr)
-            code = error.exit_code
-    return code
+    with Outcomes(args) as report:
+        for path in [args.file] if args.file else _projects(home):
+            with report.attempt("", file=str(path)):  # the other files are trusted all the same
+                _trust(home, path, report)
+    return 1 if report.failed else 0
 
 
 def _projects(home: Home) -> list[Path]:
@@ -61,7 +59,7 @@ def _projects(home: Home) -> list[Path]:
     return paths
 
 
-def _trust(home: Home, path: Path) -> None:
+def _trust(home: Home, path: Path, report: Outcomes) -> None:
     """Show the file and trust it. Raise ConfigError if it cannot be read, or has mistakes."""
     if path.exists() and not path.is_file():
         raise ConfigError("is not a file. Name the file to trust.", path)
@@ -71,15 +69,16 @@ def _trust(home: Home, path: Path) -> None:
         raise ConfigError(f"cannot be read: {error.strerror}. Check the path.", path) from None
     lines = visible(content.decode("utf-8", "replace")).splitlines()
     for number, line in enumerate(lines, start=1):
-        print(f"{number:4}  {line}")
+        report.say(f"{number:4}  {line}")
     try:
         notes = _check(path, content)
     except ConfigError as error:
         advice = f"Not trusted: {path}. Correct it, then run `relay trust` again."
         raise ConfigError(f"{error}\n{advice}") from None
     value = Trust(home).grant(path, content)
-    print(f"Trusted {visible(str(path.resolve()))} ({count(len(lines), 'line')}, sha256 {value[:12]}).")
-    print("\n".join(notes))
+    said = f"Trusted {visible(str(path.resolve()))} ({count(len(lines), 'line')}, sha256 {value[:12]})."
+    report.done(said, file=str(path), outcome="trusted", sha256=value, notes=notes)
+    report.say("\n".join(notes))
 
 
 def _check(path: Path, content: bytes) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from relay.cli import join
 from relay.cli.arguments import add_json
-from relay.cli.output import print_json
+from relay.cli.output import Outcomes
 from relay.control.fleet_start import start_agent
 from relay.control.fleet_status import FleetStatus
 from relay.control.guard import person_only
@@ -68,36 +68,33 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     person_only(home, "up", "an agent may not start a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
-    upstart = _Upstart(home, fleet, quiet=args.json, fresh=args.fresh, boot=args.boot)
-    if args.due:
-        status = upstart.status()
-        args.names = due(fleet, status.records, status.sessions, time.time())
-        if not args.names:
-            return 0
-    if args.dry_run:
-        for step in upstart.plan(upstart.status(), args.names):
-            upstart.tell(step)
-    else:
-        upstart.bring_up(args.names)
-        if args.wait:
-            upstart.await_ready()
-    if args.json:
-        print_json(upstart.results)
-    return 1 if upstart.failed else 0
+    with Outcomes(args) as report:
+        upstart = _Upstart(home, fleet, report, fresh=args.fresh, boot=args.boot)
+        if args.due:
+            status = upstart.status()
+            args.names = due(fleet, status.records, status.sessions, time.time())
+            if not args.names:
+                return 0
+        if args.dry_run:
+            for step in upstart.plan(upstart.status(), args.names):
+                upstart.tell(step)
+        else:
+            upstart.bring_up(args.names)
+            if args.wait:
+                upstart.await_ready()
+    return 1 if report.failed else 0
 
 
 class _Upstart:
-    """Brings one fleet up. results: what was done about each agent, as JSON. failed: something failed."""
+    """Brings one fleet up, and reports what was done about each agent."""
 
-    def __init__(self, home: Home, fleet: Fleet, *, quiet: bool, fresh: bool, boot: bool) -> None:
+    def __init__(self, home: Home, fleet: Fleet, report: Outcomes, *, fresh: bool, boot: bool) -> None:
         self._home = home.ensure()
         self._fleet = fleet
-        self._quiet = quiet
+        self._report = report
         self._fresh = fresh
         self._boot = boot
         self._started: dict[str, float] = {}  # the agents that were started, and until when to wait for each
-        self.results: list[dict[str, Any]] = []
-        self.failed = False
 
     def status(self) -> FleetStatus:
         return FleetStatus.now(self._home, self._fleet)
@@ -139,7 +136,7 @@ class _Upstart:
                     self._fail(step.agent, why)
                 elif step.agent not in said:
                     said.add(step.agent)
-                    self._print(f"{step.agent} waits until {_needs(step)}.")
+                    self._report.say(f"{step.agent} waits until {_needs(step)}.")
             time.sleep(_LOOK)
 
     def _introduce(self, steps: list[PlanStep]) -> None:
@@ -169,7 +166,9 @@ class _Upstart:
                     self._fail(name, f"is not ready: it is {session.state}")
             if left and not told:
                 told = True
-                self._print(f"Waiting until {', '.join(left)} {'is' if len(left) == 1 else 'are'} ready.")
+                self._report.say(
+                    f"Waiting until {', '.join(left)} {'is' if len(left) == 1 else 'are'} ready."
+                )
             time.sleep(_LOOK if left else 0)
 
     def tell(self, step: PlanStep) -> None:
@@ -199,7 +198,7 @@ class _Upstart:
                 self._fleet,
                 agent,
                 fresh=self._fresh,
-                progress=lambda line: self._print(f"{agent.name}: {line}"),
+                progress=lambda line: self._report.say(f"{agent.name}: {line}"),
             )
         except WorktreeError as error:
             self._fail(agent.name, str(error))
@@ -225,17 +224,16 @@ class _Upstart:
         timeout = self._fleet.agents[name].supervision.start_timeout
         return self._started.setdefault(name, time.monotonic() + timeout)
 
-    def _print(self, text: str) -> None:
-        if not self._quiet:
-            print(text, flush=True)
-
     def _say(self, name: str, action: str, text: str, **more: Any) -> None:
-        self.results.append({"name": name, "action": action, "text": text, **more})
-        self._print(text if text.startswith(name) else f"{name} {text}.")
+        self._report.done(_sentence(name, text), name=name, action=action, text=text, **more)
 
     def _fail(self, name: str, text: str, **more: Any) -> None:
-        self.failed = True
-        self._say(name, "failed", text, **more)
+        self._report.complain(_sentence(name, text))
+        self._report.add(name=name, action="failed", text=text, **more)
+
+
+def _sentence(name: str, text: str) -> str:
+    return text if text.startswith(name) else f"{name} {text}."
 
 
 def _needs(step: PlanStep) -> str:

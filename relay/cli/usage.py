@@ -29,7 +29,7 @@ from relay.agents.usage import Spent
 from relay.agents.usage_log import UsageEntry
 from relay.cli.arguments import add_json, add_team
 from relay.cli.audit import moment
-from relay.cli.output import print_json, table
+from relay.cli.output import print_json, print_table
 from relay.control import guard
 from relay.home import Home
 from relay.names import key, same
@@ -140,11 +140,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if agents:
         rows = [
-            _cells(row, one_line(row.name, 30), one_line(row.team, 20), one_line(row.agent, 20))
-            for row in agents
+            _cells(row, *(one_line(each, None) for each in (row.name, row.team, row.agent))) for row in agents
         ]
         rows += [_cells(row, "(all)", "", "") for row in accounts]
-        print("\n".join(table([HEADER, *rows])))
+        print_table([HEADER, *rows], right=range(4, len(HEADER)))
     else:
         narrowed = args.name or args.team or args.since is not None
         print(
@@ -187,7 +186,7 @@ def _cells(row: UsageRow, name: str, team: str, agent: str) -> tuple[str, ...]:
         name,
         team,
         agent,
-        one_line(row.account, 20),
+        one_line(row.account, None),
         *(f"{number:,}" for number in numbers),
         money(row.spent),
     )

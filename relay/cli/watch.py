@@ -12,22 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from relay.cli import ps
-from relay.control.needs import ATTACH, Need, by_urgency, need
+from relay.columns import columns_of, fit
+from relay.control.needs import ATTACH, by_urgency, need
 from relay.control.sessions import SessionInfo
 from relay.terminal.canvas import Canvas
 from relay.terminal.render import clip
-from relay.text import count, one_line, width
-
-COLOURS = {
-    Need.PROMPTING: "\x1b[1;33m",
-    Need.FAILED: "\x1b[1;31m",
-    Need.ESCALATED: "\x1b[1;33m",
-    Need.UNRESPONSIVE: "\x1b[31m",
-    Need.HELD: "\x1b[35m",
-    Need.READY: "\x1b[32m",
-    Need.NONE: "\x1b[36m",
-}
-"""SGR sequences (ECMA-48) for the name and the state of an agent."""
+from relay.text import count, one_line
 
 _RESET = "\x1b[0m"
 _TICK = 1.0  # seconds between two drawings, for the clock alone
@@ -116,12 +106,13 @@ def frame(
     shown = found if len(found) <= rows - 2 else found[: max(rows - 3, 1)]
     cells = [_cells(session, now) for session in shown]
     keep = _columns(found, columns)
-    widths = [min(max(len(_HEADER[at]), *(len(cell[at]) for cell in cells), 0), _MOST[at]) for at in keep]
+    wide = [max(map(columns_of, column)) for column in zip(_HEADER, *cells, strict=True)]
+    widths = [min(wide[at], _MOST[at]) for at in keep]
     lines = [clip(_summary(sessions, found), columns)]
     if shown:
         lines.append(clip(_row(_HEADER, keep, widths), columns))
     for session, cell in zip(shown, cells, strict=True):
-        lines.append(clip(_row(cell, keep, widths, COLOURS[need(session)] if coloured else ""), columns))
+        lines.append(clip(_row(cell, keep, widths, ps.COLOURS[need(session)] if coloured else ""), columns))
     if len(shown) < len(found):
         lines.append(clip(f"… and {count(len(found) - len(shown), 'other')}", columns))
     return lines[: max(rows, 1)]
@@ -169,15 +160,6 @@ def _dollars(session: SessionInfo) -> str:
 def _row(cells: Sequence[str], keep: Sequence[int], widths: Sequence[int], colour: str = "") -> str:
     parts = []
     for at, room in zip(keep, widths, strict=True):
-        cell = _fit(cells[at], room)
+        cell = fit(cells[at], room)
         parts.append(f"{colour}{cell}{_RESET}" if colour and at in {0, 3} else cell)
     return "  ".join([*parts, cells[-1]]).rstrip()
-
-
-def _fit(text: str, columns: int) -> str:
-    """Return `text` in exactly `columns` columns; an ellipsis ends a cut one."""
-    wide = sum(map(width, text))
-    if wide > columns:
-        text = clip(text, columns - 1) + "…"
-        wide = sum(map(width, text))
-    return text + " " * (columns - wide)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from relay.text import width
+from relay.columns import width
 
 # A string ends at BEL or ST; CAN, SUB and any other escape abort it.
 _STRING = r"[\]P^_X][^\x07\x18\x1a\x1b]*(?:\x07|\x1b\\|[\x18\x1a]|(?=\x1b)|\Z)"

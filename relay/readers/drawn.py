@@ -14,10 +14,11 @@ from collections import deque
 from itertools import pairwise
 from typing import Any
 
+from relay.columns import columns_of
 from relay.readers.drawing import Drawing
 from relay.readers.page import Page, PageLine
 from relay.readers.scroll_bar import without_scroll_bar
-from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, columns_of, logical_lines
+from relay.readers.wrap import FULL_SCREEN_MARGIN, clip, logical_lines
 from relay.terminal.screen import Colours, Drained, Row, VirtualScreen
 
 DONE = 0.06

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from relay.readers.wrap import columns_of
+from relay.columns import columns_of
 from relay.terminal.screen import Row
 
 _BAR = frozenset("█▓▐┃│║▕░▒")

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from relay.columns import CLUSTER, columns_of, width
 from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.echo import squeeze
 from relay.terminal.screen import Row
-from relay.text import width
 
 MARGIN = 2
 """Columns that agents leave free at the right at most: claude, codex and aider 0, pi 1, qwen 2."""
@@ -38,12 +38,6 @@ _WIDE_ROOM = 4
 
 _LONG_ROOM = 3
 """The same where a word that is longer than a row was broken."""
-
-# Grapheme clusters: a flag; an emoji with a variation selector, a skin tone, a keycap, or others joined.
-_CLUSTER = re.compile(
-    "[\U0001f1e6-\U0001f1ff]{1,2}"
-    "|[#*0-9\u00a9-\U0001faff](?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[\u2190-\U0001faff])+"
-)
 
 _MAX_ROWS = 64
 """Rows of one hard-wrapped line; more is a table or a log."""
@@ -190,7 +184,7 @@ class _Rows(NamedTuple):
             at += 1
             # Blanks at the margin were trimmed; a column stays empty where a wide character did not fit.
             # (Where it is the only one, an emoji behind a Latin word rather had a blank before it.)
-            cluster = _CLUSTER.match(below)
+            cluster = CLUSTER.match(below)
             wide = columns_of(cluster[0] if cluster else below[0]) == 2
             if wide and (missing > 1 or below[0] < "\U0001f000" or pieces[-1][-1] > "~"):
                 missing -= 1
@@ -268,19 +262,6 @@ class _Rows(NamedTuple):
         if taken * 2 <= self.columns and not is_directive:
             return False
         return (is_directive or width(body[0]) < 2) and taken + 1 + columns_of(word) > self.limit
-
-
-def columns_of(text: str) -> int:
-    """Return the columns that `text` takes on the virtual screen."""
-    if text.isascii():
-        return len(text)
-    return sum(map(width, _CLUSTER.sub(_first, text)))
-
-
-def _first(cluster: re.Match[str]) -> str:
-    """Return a character that takes as many columns as `cluster`: 2 with variation selector 16 (UTS #51)."""
-    first = cluster[0][0]
-    return "👍" if "\ufe0f" in cluster[0] or "\U0001f1e6" <= first <= "\U0001f1ff" else first
 
 
 def clip(row: Row, columns: int) -> Row:

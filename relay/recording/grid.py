@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from relay.text import width
+from relay.columns import width
 
 SEQUENCE = 4096
 """Characters of an unfinished control sequence; a longer one is taken for text."""

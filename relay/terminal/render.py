@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from relay.columns import width
 from relay.terminal.screen import VirtualScreen
-from relay.text import width
 
 # One sequence: SGR, another CSI, a string (OSC, DCS, SOS, PM, APC) with its end, another escape; or text.
 _TOKEN = re.compile(

@@ -21,11 +21,11 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from relay.columns import width
 from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.pen import Pen, may_hide, palette_colour
-from relay.text import width
 
 _HISTORY = 2000
 """Rows that scrolled off and are kept for `history`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 
@@ -12,7 +13,8 @@ import pytest
 
 from relay.cli import main
 from relay.cli.main import COMMANDS, dispatch, parser_of
-from support import Relay
+from session.puppet import Puppet, messages
+from support import Relay, wait_until
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -110,6 +112,34 @@ def test_nothing_to_stop_is_told(relay: Relay) -> None:
     assert relay("stop", "--all").stdout == "No agent is running.\n"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "stop --all",
+        "reload --all",
+        "drop --held",
+        "release --all",
+        "hooks reload",
+        "agents reset",
+        "up --due -f fleet/relay.toml",
+    ],
+)
+def test_nothing_to_do_is_an_empty_list(line: str, relay: Relay) -> None:
+    (relay.home / "fleet").mkdir()
+    (relay.home / "fleet" / "relay.toml").write_text('[agents.Ann]\nrun = "cat"\n')
+    relay("trust", "fleet/relay.toml")
+    assert relay(*line.split(), "--json").stdout == "[]\n"
+
+
+def test_nobody_who_needs_you_is_null(relay: Relay) -> None:
+    run = relay("next", "--json", check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (1, "null\n", "No agent needs you.\n")
+
+
+def test_json_may_stand_before_an_action(relay: Relay) -> None:
+    assert relay("agents", "--json", "reset").stdout == "[]\n"
+
+
 def test_what_is_meant_exists() -> None:
     for word, meant in main._MEANT.items():
         assert word not in COMMANDS
@@ -128,26 +158,8 @@ NO_JSON = {
     "demo": "its output is the agents'",
     "hook": "an agent's own format",
     "completion": "prints a script",
-    "broker acl": "prints a broker's configuration",
     "broker run": "runs until it is ended",
-    "hooks test": "prints JSON anyway",
-    "init": "prints what to do next; its files are the result",
-    "trust": "for the eyes of the user, who is to read the file",
-    "spawn": "a sentence for the agent that asked",
-    "next": "attaches; --print prints a name alone",
-    "retry": "one message, whose state `relay messages ID --json` has",
-    "release": "of what it released `relay messages --json` has the state",
-    "resume": "`relay ps --json` has what runs again",
-    "down": "`relay ps -a --json` has what became of each",
-    "service install": "`relay service status --json` has the result",
-    "service remove": "`relay service status --json` has the result",
-    "agents update": "`relay agents --json` has the result",
-    "agents reset": "`relay agents --json` has the result",
-    "hooks disable": "`relay hooks list --json` has the result",
-    "hooks enable": "`relay hooks list --json` has the result",
-    "hooks reload": "`relay hooks list --json` has the result",
-    "broker credentials export": "writes a file",
-    "broker credentials import": "exits with 1 unless it read all of a file",
+    "hooks test": "a filter from JSON to JSON",
 }
 """Commands without --json, and why."""
 
@@ -183,5 +195,24 @@ def test_channels_and_messages_that_change_as_json(relay: Relay) -> None:
     (sent,) = json.loads(relay("send", "--json", "Bob", "hi").stdout)
     (dropped,) = json.loads(relay("drop", sent["id"], "--json").stdout)
     assert dropped.pop("was") in {"queued", "sent", "stored"}
-    assert dropped == {"id": sent["id"], "from": "you", "to": "Bob"}
+    assert dropped == {"id": sent["id"], "from": "you", "to": "Bob", "outcome": "dropped"}
     assert relay("drop", "--held", "--json").stdout == "[]\n"
+
+
+def test_what_fails_halfway_says_what_was_done_and_what_was_not(relay: Relay) -> None:
+    """The messages are given up, but one that is being typed."""
+    Puppet(relay, "Bob").wrap("--busy")
+    ids = [json.loads(relay("send", "--json", "Bob", text).stdout)[0]["id"] for text in ("one", "two", "six")]
+    wait_until(lambda: {each["state"] for each in messages(relay)} == {"stored"})
+    with sqlite3.connect(relay.home / "state" / "ledger.db") as ledger:
+        ledger.execute("UPDATE inbox SET injecting = 1 WHERE id = ?", (ids[1],))
+    run = relay("drop", "--json", *ids, check=False)
+    done = json.loads(run.stdout)
+    assert run.returncode == 1
+    assert [(each["id"], each["outcome"]) for each in done] == [
+        (ids[0], "dropped"),
+        (ids[1], "failed"),
+        (ids[2], "dropped"),
+    ]
+    assert "it is being typed into Bob" in done[1]["error"]
+    assert run.stderr == f"relay: {ids[1][:8]}: {done[1]['error']}\n"

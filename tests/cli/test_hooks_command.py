@@ -460,19 +460,14 @@ def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, hom
     }
     with session(home, "Alice", answers) as alice, session(home, "Bob", {}):
         # A rule that only a session knows, since it was started with --rules.
-        assert relay("hooks", "disable", "theirs").stdout.splitlines() == [
-            "0123abcd (Stop, theirs) is off.",
-            "Alice has 0 rules.",
-            "Bob goes on with the rules that it had: a session knows no such operation.",
-        ]
+        older = "relay: Bob goes on with the rules that it had: a session knows no such operation.\n"
+        result = relay("hooks", "disable", "theirs", check=False)
+        assert result.stdout == "0123abcd (Stop, theirs) is off.\nAlice has 0 rules.\n"
+        assert (result.returncode, result.stderr) == (1, older)
         assert alice == ["rules", "switch_rules"]
         result = relay("hooks", "reload", check=False)
-        assert result.returncode == 1
-        assert result.stdout.splitlines() == [
-            "Alice has 1 rule.",
-            "    x is wrong",
-            "Bob goes on with the rules that it had: a session knows no such operation.",
-        ]
+        assert result.stdout == "Alice has 1 rule.\n    x is wrong\n"
+        assert (result.returncode, result.stderr) == (1, older)
         assert relay("hooks", "reload", "alice", "Alice").stdout == "Alice has 1 rule.\n    x is wrong\n"
     assert relay("hooks", "reload").stdout == "No session is running.\n"
 

@@ -12,11 +12,19 @@ from support import Relay
 MODULE = """
 from pathlib import Path
 
+from relay.errors import MemoryStoreError
 from relay.memory.embedded import EmbeddedBackend
 
 
+class Notes(EmbeddedBackend):
+    def add(self, memory):
+        if memory.text == "too much":
+            raise MemoryStoreError("There is no room.")
+        return super().add(memory)
+
+
 def notes(config):
-    return EmbeddedBackend(Path(config["path"]))
+    return Notes(Path(config["path"]))
 """
 
 GOOD = '{"text": "x", "agent": "you", "team": "default", "shared": true, "time": 1}'
@@ -56,9 +64,20 @@ def test_memories_move_to_another_backend_as_they_are(relay: Relay, home: Path) 
     assert relay("memory", "forget", lines[0]["id"], "--name", "Alice").stdout == "Forgotten.\n"
     assert relay("memory", "export", "--embedded").stdout == exported, "what was exported stays"
     said = json.loads(relay("memory", "import", "--json", "-", input=exported).stdout)
-    assert said == {"imported": 1, "known": 2, "renamed": 0}
+    assert said == {"imported": 1, "known": 2, "renamed": 0, "left": 0}
     taken = exported.replace('"of Alice"', '"another text of hers"', 1)
     assert "1 of them have a new id" in relay("memory", "import", "-", input=taken).stdout
+
+
+def test_an_import_that_stops_halfway_says_how_far_it_came(relay: Relay, home: Path) -> None:
+    (home / "relay.toml").write_text(backend(home))
+    relay("trust", "relay.toml")
+    lines = [GOOD.replace('"x"', json.dumps(text)) for text in ("one", "too much", "two")]
+    run = relay("memory", "import", "--json", "-", input="\n".join(lines), check=False)
+    assert json.loads(run.stdout) == {"imported": 1, "known": 0, "renamed": 0, "left": 2}
+    assert run.returncode == 1
+    assert "There is no room. 1 of 3 memories had been imported." in run.stderr
+    assert texts(relay) == ["one"]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.watch import COLOURS, frame
+from relay.cli.ps import COLOURS
+from relay.cli.watch import frame
+from relay.columns import width
 from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import SessionInfo
-from relay.text import width
 
 NOW = 1_760_000_000.0
 

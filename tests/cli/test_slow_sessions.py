@@ -58,7 +58,7 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
     monkeypatch.setenv("RELAY_HOME", str(relay.home))
     monkeypatch.setattr(stop, "PATIENCE", 0.1)
     assert dispatch(["stop", "--all"]) == 1
-    assert capsys.readouterr().out.startswith("Alice: Alice does not answer; ")
+    assert capsys.readouterr().err.startswith("relay: Alice: Alice does not answer; ")
     os.kill(stopped["pid"], signal.SIGCONT)
     assert sessions.find(home, "alice").pid == stopped["pid"]
 

@@ -154,13 +154,18 @@ def test_a_dependency_that_has_to_be_done(
         f'[agents.run]\nrun = "cat"\ndepends_on = {{ build = "{condition}" }}\n',
     )
     up = subprocess.Popen(
-        [*relay.command, "up"], cwd=project, env=relay.environment, stdout=subprocess.PIPE, text=True
+        [*relay.command, "up"],
+        cwd=project,
+        env=relay.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert up.stdout is not None
     assert f"run waits until build is {condition}.\n" in iter(up.stdout.readline, "")
     assert states(relay).keys() == {"build"}
     (project / "finish").touch()
-    said, _ = up.communicate()
+    _, said = up.communicate()
     assert up.returncode == (0 if starts else 1)
     assert ("run" in states(relay)) is starts
     if not starts:
@@ -265,11 +270,15 @@ def test_worktrees(relay: Relay, project: Path) -> None:
     assert (Path(rows["A"]["cwd"]) / "file").read_text() == "one\n"
     held = states(relay, "-a")["C"]
     assert held["state"] == "held"
-    assert "no such tool" in done.stdout
+    assert "no such tool" in done.stderr
     (Path(rows["B"]["cwd"]) / "work").write_text("not committed\n")
     said = relay("down", cwd=project).stdout
     assert "A: no worktree is left; its work is in HEAD.\n" in said
     assert "B: its worktree" in said
+    ended = {each["name"]: each for each in json.loads(relay("down", "--json", cwd=project).stdout)}
+    assert {each["outcome"] for each in ended.values()} == {"not running"}
+    assert ended["A"]["worktree"]["kept"] is None
+    assert Path(ended["B"]["worktree"]["path"]).name == "B" and ended["B"]["worktree"]["kept"]
     assert "is kept" in said
     assert not Path(rows["A"]["cwd"]).exists()
     assert (Path(rows["B"]["cwd"]) / "work").exists()

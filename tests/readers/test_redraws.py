@@ -10,7 +10,7 @@ from hearing import Ears
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from relay.text import width
+from relay.columns import width
 
 WIDTHS, HEIGHTS = (44, 60, 80, 120, 200), (14, 24, 40)
 

@@ -10,7 +10,7 @@ from hearing import CLEAR, HI, LINE, LONG, Ears, at, drawing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from relay.readers.wrap import columns_of
+from relay.columns import columns_of
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from relay.columns import columns_of
 from relay.readers.scroll_bar import without_scroll_bar
-from relay.readers.wrap import columns_of
 from relay.terminal.screen import Row
 
 TEXTS = ["@relay:Bob one", "", "  two 漢字", "three", "", "four", "five", "six", "seven"]

@@ -209,7 +209,7 @@ def test_without_any_session_the_agent_runs_on_until_one_is_to_be_had(relay: Rel
     os.kill(before["pid"], signal.SIGKILL)
     alice.say("@relay:Bob said meanwhile\n")
     failed = wait_until(
-        lambda: "session failed" in (said := relay("reload", "Alice", check=False).stdout) and said
+        lambda: "session failed" in (said := relay("reload", "Alice", check=False).stderr) and said
     )
     assert "session.log says why" in failed
     (row,) = [row for row in ps(relay) if row["name"] == "Alice"]

@@ -140,9 +140,9 @@ def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> 
     entry(relay)
     script.unlink()
     done = relay("restart", "Alice", check=False)
-    assert (done.returncode, done.stdout) == (
+    assert (done.returncode, done.stderr) == (
         1,
-        "Alice: it has ended, and does not start again. session.log may say why.\n",
+        "relay: Alice: it has ended, and does not start again. session.log may say why.\n",
     )
     assert ps(relay) == []
 

@@ -45,7 +45,7 @@ def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
     alice.say("@relay:Bob said meanwhile\n")
     wait_until(lambda: shim_says(relay, "Alice")["failed"], timeout=60)
     patience = f"from relay.cli import reload\nreload.STARTS = {PATIENCE}\n"
-    assert "session failed" in _run(relay, patience, "reload", "Alice", check=False).stdout
+    assert "session failed" in _run(relay, patience, "reload", "Alice", check=False).stderr
     (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
     assert (row["state"], row["agent_pid"]) == ("unresponsive", before["agent_pid"])
     assert SAID[fault] in (relay.home / "state" / "session.log").read_text()

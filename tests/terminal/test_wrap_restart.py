@@ -116,7 +116,7 @@ def test_an_input_that_is_no_terminal_cannot_be_read_again(relay: Relay) -> None
     assert piped.stdout is not None
     piped.stdout.readline()
     done = relay("restart", "Alice", check=False)
-    assert (done.returncode, "cannot be read a second time" in done.stdout) == (1, True)
+    assert (done.returncode, "cannot be read a second time" in done.stderr) == (1, True)
     os.kill(piped.pid, signal.SIGTERM)
     assert piped.wait() == 143
     piped.stdout.close()

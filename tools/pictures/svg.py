@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple, TypeVar
 
-from relay.text import width
+from relay.columns import width
 from tools.pictures.frames import TICKS, Pane
 
 _CELL = 8  # pixels of a column

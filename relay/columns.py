@@ -1,0 +1,58 @@
+"""The columns that text takes on a terminal: of a character, of a text, and a text cut to fit some."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# Grapheme clusters: a flag; an emoji with a variation selector, a skin tone, a keycap, or others joined.
+CLUSTER = re.compile(
+    "[\U0001f1e6-\U0001f1ff]{1,2}"
+    "|[#*0-9\u00a9-\U0001faff](?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[\u2190-\U0001faff])+"
+)
+_PIECE = re.compile(f"{CLUSTER.pattern}|.", re.DOTALL)
+
+
+@lru_cache(maxsize=8192)
+def width(character: str) -> int:
+    """Return the columns that a terminal gives to `character`: 0, 1 or 2 (UAX #11)."""
+    if character < "\u0300":
+        return 1
+    import unicodedata  # 1 ms, for characters beyond Latin
+
+    if unicodedata.east_asian_width(character) in "WF":
+        return 2
+    return 0 if unicodedata.category(character) in ("Mn", "Me", "Cf") else 1
+
+
+def columns_of(text: str) -> int:
+    """Return the columns that `text` takes, as the virtual screen and most terminals count them."""
+    if text.isascii():
+        return len(text)
+    return sum(map(width, CLUSTER.sub(_first, text)))
+
+
+def cut(text: str, columns: int) -> str:
+    """Return `text` in at most `columns` columns, 1 or more; an ellipsis ends a cut one."""
+    if columns_of(text) <= columns:
+        return text
+    parts, left = [], columns - 1
+    for piece in _PIECE.finditer(text):
+        left -= columns_of(piece[0])
+        if left < 0:
+            break
+        parts.append(piece[0])
+    return "".join([*parts, "…"])
+
+
+def fit(text: str, columns: int, *, right: bool = False) -> str:
+    """Return `text` in exactly `columns` columns, cut or with blanks behind it; before it, to the `right`."""
+    text = cut(text, columns)
+    blanks = " " * (columns - columns_of(text))
+    return blanks + text if right else text + blanks
+
+
+def _first(cluster: re.Match[str]) -> str:
+    """Return a character that takes as many columns as `cluster`: 2 with variation selector 16 (UTS #51)."""
+    first = cluster[0][0]
+    return "👍" if "\ufe0f" in cluster[0] or "\U0001f1e6" <= first <= "\U0001f1ff" else first

@@ -1,0 +1,290 @@
+"""docs/JSON.md documents every key that a command prints with `--json`, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.test_answer import Asking
+from cli.test_audit_command import HOOK, MESSAGE, _write
+from cli.test_command_line_rules import parsers
+from cli.test_inspect import cast
+from cli.test_service import Systemd
+from cli.test_usage_command import log
+from relay import data
+from relay.agents.rate_limits import LimitWindow, RateLimits
+from relay.agents.usage import Spent, Tokens
+from relay.home import Home
+from relay.supervision.accounts import AccountHold, Accounts
+from session.puppet import Puppet, ps
+from support import Relay, wait_until
+
+PAGE = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
+SOMETIMES = "only "
+"""How the description of a key begins that is there only then."""
+
+RULES = {"hooks": {"Stop": [{"matcher": "*", "hooks": [{"type": "command", "command": "true"}]}]}}
+RELAY = shlex.join([sys.executable, "-m", "relay"])
+
+
+def documented() -> dict[str, dict[str, str]]:
+    """Return the description of each key that the page has, by command: `ps`, `replay NAME --events`, ...
+
+    A key within a list or an object is behind that one's, and a dot; `*` is any key.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for heading, text in re.findall(r"^## (relay .*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL):
+        keys: dict[str, str] = {}
+        for names, description in re.findall(r"^\| (`.*?) \| (.*) \|$", text, re.MULTILINE):
+            keys |= dict.fromkeys(re.findall(r"`([^`]+)`", names), description)
+        for command in heading.split(", "):
+            found[command.removeprefix("relay ")] = keys
+    return found
+
+
+def keys_of(value: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the keys of a JSON value, as `documented` has them."""
+    if isinstance(value, list):
+        for each in value:
+            yield from keys_of(each, prefix)
+    elif isinstance(value, dict):
+        for key, below in value.items():
+            yield prefix + key
+            yield from keys_of(below, f"{prefix}{key}.")
+
+
+def same(key: str, pattern: str) -> bool:
+    parts, wanted = key.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(w in ("*", part) for part, w in zip(parts, wanted, strict=True))
+
+
+# What is prepared for a command.
+
+
+def running(relay: Relay) -> None:
+    relay("wrap", "-d", "-n", "Ann", "cat")
+
+
+def ended(relay: Relay) -> None:
+    puppet = Puppet(relay, "Ann").wrap()
+    puppet.say("Tuesday")
+    wait_until(lambda: "Tuesday" in relay("logs", "Ann").stdout)
+    puppet.exit()
+    wait_until(lambda: not ps(relay))
+
+
+def waiting(relay: Relay) -> None:
+    """A message that waits for an agent which does not run."""
+    running(relay)
+    relay("stop", "Ann", "--now")
+    relay("send", "Ann", "one")
+
+
+def held(relay: Relay) -> None:
+    waiting(relay)
+    with sqlite3.connect(relay.home / "state" / "ledger.db") as ledger:
+        ledger.execute("UPDATE outbox SET state = 'held'")
+
+
+def used(relay: Relay) -> None:
+    log(relay, "Ann", "work").write(
+        1, {"m": Spent(Tokens(1), 1.0)}, RateLimits(1.0, (LimitWindow(300, 7.0, 9e9),))
+    )
+    home = Home.from_env(relay.environment)
+    Accounts(home).hold(AccountHold("work", "usage_limit", "spent", "Ann", 1.0, 9e9))
+
+
+def audited(relay: Relay) -> None:
+    _write(relay, HOOK, MESSAGE)
+
+
+def asking(relay: Relay) -> None:
+    Asking(relay)
+
+
+def remembered(relay: Relay) -> None:
+    relay("memory", "save", "--metadata", "a=b", "dark mode")
+
+
+def cast_file(relay: Relay) -> None:
+    cast(relay.home / "a.cast", [0.5, "o", "\x1b[H@relay:Bob hi\r\n"], [9.0, "o", "x"])
+
+
+def screen_file(relay: Relay) -> None:
+    (relay.home / "screen.txt").write_text("> \n")
+
+
+def fleet(relay: Relay) -> None:
+    (relay.home / "relay.toml").write_text(
+        '[fleet]\nstart_interval = 0\nspawn = true\n[agents.Ann]\nrun = ["sh", "-c", "cat"]\n'
+    )
+    relay("trust", "relay.toml")
+
+
+def fleet_up(relay: Relay) -> None:
+    fleet(relay)
+    relay("up")
+
+
+def service(relay: Relay) -> None:
+    Systemd(relay).say("linger", "no")
+    fleet(relay)
+
+
+def installed(relay: Relay) -> None:
+    service(relay)
+    relay("service", "install")
+
+
+def ruled(relay: Relay) -> None:
+    (relay.home / "hooks.json").write_text(json.dumps(RULES))
+    relay("trust", "hooks.json")
+    running(relay)
+
+
+def pattern(relay: Relay) -> None:
+    text = (data.directory("patterns") / "claude.toml").read_text("utf-8")
+    (relay.home / "claude.toml").write_text(text.replace('checked = ["', 'checked = ["999.0.1", "', 1))
+
+
+def updated(relay: Relay) -> None:
+    pattern(relay)
+    relay("agents", "update", "claude.toml")
+
+
+def exported(relay: Relay) -> None:
+    relay("broker", "credentials", "export", "-o", "bob.json", "Bob")
+
+
+def memories(relay: Relay) -> None:
+    remembered(relay)
+    (relay.home / "memories").write_text(relay("memory", "export").stdout)
+
+
+def in_channel(relay: Relay) -> None:
+    relay("join", "ops")
+
+
+def spawner(relay: Relay) -> None:
+    """An agent that starts another one, and ends it again, each with --json."""
+    script = f"{RELAY} spawn --json Bob Ann > spawned && {RELAY} release Bob --json > released; cat"
+    (relay.home / "relay.toml").write_text(
+        "[fleet]\nstart_interval = 0\nspawn = true\n"
+        f"[agents.Lead]\nrun = {json.dumps(['sh', '-c', script])}\n"
+        "[agents.Ann]\nrun = 'cat'\nautostart = false\n"
+    )
+    relay("trust", "relay.toml")
+    relay("up")
+    wait_until(lambda: (relay.home / "released").exists() and (relay.home / "released").read_text())
+
+
+CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
+    "ps": (running, "ps --json"),
+    "next": (asking, "next --json"),
+    "messages": (waiting, "messages --json"),
+    "send": (running, "send --json Ann hello"),
+    "retry": (waiting, "retry --json {id}"),
+    "stop": (running, "stop --json Ann"),
+    "restart": (running, "restart --json Ann"),
+    "reload": (running, "reload --json Ann"),
+    "resume": (ended, "resume --json Ann"),
+    "up": (fleet, "up --json"),
+    "down": (fleet_up, "down --json"),
+    "spawn": (spawner, "spawned"),
+    "release NAME": (spawner, "released"),
+    "release": (held, "release --json --all"),
+    "drop": (waiting, "drop --json {id}"),
+    "join": (None, "join --json ops"),
+    "leave": (in_channel, "leave --json ops"),
+    "channels": (in_channel, "channels --json"),
+    "events": (waiting, "events --json"),
+    "audit": (audited, "audit --json"),
+    "logs": (ended, "logs --json Ann"),
+    "peek": (running, "peek --json Ann"),
+    "explain": (running, "explain --json Ann"),
+    "usage": (used, "usage --json"),
+    "answer": (asking, "answer --json Alice 1"),
+    "inspect": (cast_file, "inspect --json a.cast"),
+    "inspect --screen": (screen_file, "inspect --json --agent claude --screen screen.txt"),
+    "replay": (ended, "replay --json"),
+    "replay NAME --events": (ended, "replay --json Ann --events"),
+    "replay NAME --search": (ended, "replay --json Ann --search Tuesday"),
+    "replay NAME --screen": (ended, "replay --json Ann --screen 0"),
+    "agents": (None, "agents --json"),
+    "agents update": (pattern, "agents update --json claude.toml"),
+    "agents reset": (updated, "agents reset --json"),
+    "doctor": (None, "doctor --json"),
+    "doctor --report": (None, "doctor --json --report"),
+    "hooks list": (ruled, "hooks list --json"),
+    "hooks test": (ruled, "hooks test Stop"),
+    "hooks disable": (ruled, "hooks disable --json hooks.json:1"),
+    "hooks enable": (ruled, "hooks enable --json hooks.json:1"),
+    "hooks reload": (ruled, "hooks reload --json"),
+    "init": (None, "init --json new"),
+    "trust": (fleet, "trust --json"),
+    "service status": (installed, "service status --json"),
+    "service install": (service, "service install --json"),
+    "service remove": (installed, "service remove --json"),
+    "broker status": (None, "broker status --json"),
+    "broker start": (None, "broker start --json"),
+    "broker stop": (None, "broker stop --json"),
+    "broker acl": (None, "broker acl mosquitto --json Bob"),
+    "broker credentials export": (None, "broker credentials export --json -o bob.json Bob"),
+    "broker credentials import": (exported, "broker credentials import --json bob.json"),
+    "memory save": (None, "memory save --json --metadata a=b light mode"),
+    "memory search": (remembered, "memory search --json dark"),
+    "memory list": (remembered, "memory list --json"),
+    "memory forget": (remembered, "memory forget --json {memory}"),
+    "memory export": (remembered, "memory export --json"),
+    "memory import": (memories, "memory import --json memories"),
+}
+"""What is prepared for a command, and how it is run (or, of the two that agents run, where its output is)."""
+
+
+def printed(relay: Relay, line: str) -> Any:
+    """Run a command, and return what it prints: one JSON value, or a list of one from each line."""
+    if " " not in line:
+        return json.loads((relay.home / line).read_text())
+    if "{id}" in line:
+        line = line.replace("{id}", json.loads(relay("messages", "--json").stdout)[0]["id"])
+    if "{memory}" in line:
+        line = line.replace("{memory}", json.loads(relay("memory", "list", "--json").stdout)[0]["id"])
+    run = relay(*shlex.split(line), input="{}", check=False)
+    assert run.returncode in (0, 1), run.stderr
+    try:
+        return json.loads(run.stdout)
+    except json.JSONDecodeError:
+        return [json.loads(each) for each in run.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_the_keys_of_a_command_are_those_that_the_page_has(command: str, relay: Relay) -> None:
+    prepare, line = CASES[command]
+    if prepare is not None:
+        prepare(relay)
+    value = printed(relay, line)
+    keys, known = set(keys_of(value)), documented()[command]
+    assert keys, "it prints nothing"
+    unsaid = {key for key in keys if not any(same(key, pattern) for pattern in known)}
+    assert unsaid == set(), json.dumps(value, indent=2)
+    missing = {
+        pattern
+        for pattern, description in known.items()
+        if not description.startswith(SOMETIMES)
+        and not any(same(key, pattern) for key in keys)
+        and ("." not in pattern or any(key.startswith(f"{pattern.rpartition('.')[0]}.") for key in keys))
+    }
+    assert missing == set(), json.dumps(value, indent=2)
+
+
+def test_each_command_that_has_json_is_on_the_page() -> None:
+    have = {path for path, parser in parsers() if "--json" in parser._option_string_actions}
+    assert have <= documented().keys() == CASES.keys()
