@@ -20,14 +20,13 @@ from relay.cli import join
 from relay.cli.arguments import add_json
 from relay.cli.output import print_json
 from relay.control.caller import Caller, caller
-from relay.control.fleet_start import start_agent
+from relay.control.fleet_start import start_agent, starting
 from relay.control.guard import person_only
 from relay.control.sessions import call, claims
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.hooks.commands import NO_SPAWN
 from relay.names import key, same
-from relay.storage.locks import locked
 from relay.supervision import fleet_file
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.notebook import Notebook
@@ -38,7 +37,6 @@ from relay.supervision.spawn import WINDOW, SpawnFacts, SpawnRequest, permit
 PATIENCE = 300.0
 """Seconds for the session's answer: other agents may be starting first."""
 
-_LOCK = 240.0  # seconds to wait until other agents have been started
 _SETTLED = 10.0  # seconds in which the session of an agent that has failed at once has noted that
 _LOOK = 0.05
 
@@ -87,7 +85,7 @@ def _spawn(home: Home, request: SpawnRequest, args: argparse.Namespace) -> str:
     records, team = Records(home), args.team
     spawner = records.get(team, args.by) or AgentRecord(args.by, team)
     notebook = Notebook(home, team, spawner.name, "spawned", run="")
-    with locked(home.run / "spawn.lock", _LOCK):  # one at a time: what is counted stays true
+    with starting(home, team):
         now = time.time()
         times = [at for at in notebook.read().get("times", []) if now - WINDOW < at <= now]
         agent = permit(fleet, request, _facts(home, fleet, records, spawner, request.name, len(times)))

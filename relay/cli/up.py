@@ -17,7 +17,7 @@ from typing import Any
 from relay.cli import join
 from relay.cli.arguments import add_json
 from relay.cli.output import Outcomes
-from relay.control.fleet_start import start_agent
+from relay.control.fleet_start import start_agent, starting
 from relay.control.fleet_status import FleetStatus
 from relay.control.guard import person_only
 from relay.errors import WorktreeError
@@ -110,21 +110,23 @@ class _Upstart:
         first = True
         self._introduce(self.plan(self.status(), names))
         while True:
-            status = self.status()
-            steps = self.plan(status, names)
-            due = [step for step in steps if step.kind == "start" and step.agent not in told]
-            for step in steps:
-                if step.kind not in {"start", "wait"} and step.agent not in told | set(self._started):
+            # Alone: a session of the fleet starts what waits for room, too.
+            with starting(self._home, self._fleet.team, self._another_starts):
+                status = self.status()
+                steps = self.plan(status, names)
+                due = [step for step in steps if step.kind == "start" and step.agent not in told]
+                for step in steps:
+                    if step.kind not in {"start", "wait"} and step.agent not in told | set(self._started):
+                        told.add(step.agent)
+                        self.tell(step)
+                        if step.kind in {"scheduled", "full"}:
+                            self._queue(step)
+                for step in due:
+                    if not first:
+                        time.sleep(self._fleet.start_interval)  # logins race
+                    first = False
                     told.add(step.agent)
-                    self.tell(step)
-                    if step.kind in {"scheduled", "full"}:
-                        self._queue(step)
-            for step in due:
-                if not first:
-                    time.sleep(self._fleet.start_interval)  # logins race
-                first = False
-                told.add(step.agent)
-                self._start(self._fleet.agents[step.agent])
+                    self._start(self._fleet.agents[step.agent])
             waiting = [step for step in steps if step.kind == "wait" and step.agent not in told]
             if due:
                 continue
@@ -138,6 +140,9 @@ class _Upstart:
                     said.add(step.agent)
                     self._report.say(f"{step.agent} waits until {_needs(step)}.")
             time.sleep(_LOOK)
+
+    def _another_starts(self) -> None:
+        self._report.say(f"Waiting for another command that is starting agents of {self._fleet.team}.")
 
     def _introduce(self, steps: list[PlanStep]) -> None:
         """Have messages wait for agents that are about to start: those that run may write to them."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.control.resuming import continued
 from relay.errors import WorktreeError
 from relay.home import Home
+from relay.names import key
+from relay.storage.locks import open_lock, try_lock, wait_lock
 from relay.supervision import worktree
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.records import Records
@@ -24,6 +27,22 @@ class FleetStart:
 
     outcome: StartOutcome
     resumed: bool
+
+
+@contextmanager
+def starting(home: Home, team: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Keep others from starting agents of `team` for a block, so that what it counts stays true.
+
+    waiting: called if another process has to be waited for, however long that takes. Raise HomeError.
+    """
+    lock = open_lock(home.run / f"starts-{key(team)}.lock")
+    try:
+        if not try_lock(lock):
+            waiting()
+            wait_lock(lock)
+        yield
+    finally:
+        os.close(lock)
 
 
 def start_agent(

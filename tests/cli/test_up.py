@@ -24,8 +24,8 @@ def project(relay: Relay) -> Path:
     return folder
 
 
-def write(relay: Relay, project: Path, text: str, *, most: int = 8) -> None:
-    fleet = f'[fleet]\nteam = "web"\nstart_interval = 0\nmax_running = {most}\n'
+def write(relay: Relay, project: Path, text: str, *, most: int = 8, interval: float = 0) -> None:
+    fleet = f'[fleet]\nteam = "web"\nstart_interval = {interval}\nmax_running = {most}\n'
     (project / "relay.toml").write_text(fleet + text)
     relay("trust", "relay.toml", cwd=project)
 

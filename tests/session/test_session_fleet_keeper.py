@@ -43,6 +43,13 @@ def test_there_is_room_again(relay: Relay, project: Path) -> None:
     wait_until(lambda: states(relay).keys() == {"B", "C"})
 
 
+def test_what_waits_for_room_is_not_started_while_others_still_are(relay: Relay, project: Path) -> None:
+    """After A has been started, and before B has, there seems to be room for C."""
+    write(relay, project, agents("A", "B", "C"), most=2, interval=2)
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"A", "B"}
+
+
 def test_a_schedule(relay: Relay, project: Path) -> None:
     schedule = '[agents.B]\nrun = ["sh", "-c", "echo run >> runs"]\nschedule = { every = 1 }\n'
     write(relay, project, agents("A") + schedule)
