@@ -1,7 +1,7 @@
-"""End the agents of the fleet file, and those that they have started.
+"""Stop the agents of the fleet file, and any agents they started.
 
-Each is ended as `relay stop` does it, before those that it depends on. `relay up` starts it again, unless
-another agent had started it. NAME: only these.
+Stops each agent like `relay stop`, before the agents that it depends on. `relay up` starts it again, unless
+another agent had started it. NAME: only these agents.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from relay.supervision.worktree import WorktreeSpec, clean_up
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
-    parser.add_argument("--now", action="store_true", help="kill at once, without a closing prompt")
+    parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    person_only(home, "down", "an agent may not end a fleet.")
+    person_only(home, "down", "an agent may not stop a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
     records, failed = Records(home), 0
     running = {key(session.name) for session in live(home, fleet.team)}
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             words = argparse.Namespace(names=[name], all=False, now=args.now, team=fleet.team, json=False)
             failed |= stop.run(words)
         else:
-            print(f"{name} does not run.")
+            print(f"{name} is not running.")
         # An agent that was stopped before stays stopped: that is the user's last word about it alone.
         record = records.get(fleet.team, name)
         if record is not None and (key(name) in running or record.wanted == "up"):
@@ -80,4 +80,4 @@ def _clean_up(home: Home, team: str, agent: FleetAgent, spec: WorktreeSpec) -> N
     if done.kept:
         print(f"{agent.name}: its worktree {done.path} is kept: {done.kept}")
     else:
-        print(f"{agent.name}: no worktree is left; its work is in {spec.base}.")
+        print(f"{agent.name}: its worktree is removed; its work is in {spec.base}.")

@@ -1,8 +1,9 @@
-"""Write a relay.toml, a relay.config.py and a hooks.json to begin with.
+"""Write a starter relay.toml, relay.config.py and hooks.json.
 
-relay.toml gets an agent for each agent CLI that is installed, and every key with its default as a comment;
-relay.config.py has examples of handlers as comments; hooks.json has one rule, which refuses a forced push. A
-file that exists is left as it is. None of them is used before `relay trust`, and again after each change.
+relay.toml gets an agent for each installed agent CLI, and every key with its default as a comment;
+relay.config.py has example handlers as comments; hooks.json has one rule, which refuses a forced push.
+Existing files are left unchanged. relay uses none of them before you run `relay trust`, and again after each
+change.
 
   relay init
   relay init ~/src/shop
@@ -47,7 +48,7 @@ _FLEET_FILE = """\
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    help = "where to write them; created if it does not exist (default: this folder)"
+    help = "where to write them; created if missing (default: this folder)"
     parser.add_argument("directory", nargs="?", type=Path, default=Path(), metavar="DIRECTORY", help=help)
 
 
@@ -62,12 +63,12 @@ def run(args: argparse.Namespace) -> int:
     }
     for name, text in texts.items():
         written = _write(directory / name, text)
-        print(f"{'Wrote' if written else 'Left as it was:'} {directory / name}")
+        print(f"{'Wrote' if written else 'Left unchanged:'} {directory / name}")
         if written and name == FILE:
-            found = ", ".join(agents) or "none that relay knows is installed; the file shows how to add one"
+            found = ", ".join(agents) or "none found that relay knows; the file shows how to add one"
             print(f"  Its agents: {found}.")
     where = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
-    print("\nNext, edit them as you like. Then have relay use them:")
+    print("\nNext, edit them as you like. Then let relay use them:")
     print(f"  {where}relay trust")
     return 0
 

@@ -54,7 +54,7 @@ def print_list(
         return
     if noun and len(shown) < len(found):
         earlier = count(len(found) - len(shown), f"earlier {noun}")
-        print(f"({earlier} left out; --all shows all.)", file=sys.stderr)
+        print(f"({earlier} omitted; --all shows all.)", file=sys.stderr)
     if found:
         print("\n".join(table([*([header] if header else []), *map(row, shown)])))
     else:
