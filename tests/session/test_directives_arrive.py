@@ -161,7 +161,7 @@ def test_a_directive_behind_a_sign_is_told(relay: Relay) -> None:
         "> @relay:Bob one",
         "> @relay:Bob two",
     ]
-    assert len([e for e in alice.events("notice") if "quote" in e["text"]]) == 1
+    assert len([e for e in alice.events("notice") if "quotation" in e["text"]]) == 1
 
 
 def gaps(relay: Relay) -> list[str]:
@@ -196,7 +196,7 @@ def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
     missed = steps(relay)["missed"]
     assert 0 < first["bytes"] <= missed
     assert f"{missed} bytes of output missed" in relay("explain", "Alice").stdout
-    assert len([e for e in alice.events("notice") if "was missed" in e["text"]]) == 1
+    assert len([e for e in alice.events("notice") if "relay missed" in e["text"]]) == 1
     wait_until(lambda: gaps(relay))
 
 
