@@ -1,7 +1,7 @@
 """relay: wrap any agent CLI in a pseudo-terminal and let agents talk.
 
     from relay import pattern, on            # in a relay.config.py
-    from relay import Relay                  # in a program of your own
+    from relay import Relay                  # in your own program
 
 The names below are loaded when they are first used (PEP 562): `import relay` itself loads nothing.
 """

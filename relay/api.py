@@ -42,11 +42,11 @@ def pattern(
     """Register the decorated `function(target, message, ctx)` for `@namespace:target message` directives.
 
     pattern:  a namespace (`deploy`), or one with a target (`deploy:staging`, `deploy:prod-*`).
-    body:     False if the directive needs no text; else one without text is refused, and the agent notified.
-    override: take the place of the built-in handlers of these directives.
+    body:     False if the directive needs no text; otherwise relay refuses one without, and tells the agent.
+    override: replace the built-in handlers of these directives.
     priority: higher ones run first.
 
-    Raise ConfigError outside of a relay.config.py that relay loads, or if the function cannot be called so.
+    Raise ConfigError outside a relay.config.py that relay loads, or if the parameters do not match.
     """
 
     def register(function: F) -> F:
@@ -60,7 +60,7 @@ def on(event: str, *, priority: int = 0) -> Callable[[F], F]:
     """Register the decorated `function(event, ctx)` for an event, such as `session_start` (docs/HOOKS.md).
 
     Its parameters may also be the event's own fields: `def record(sender, body, ctx)` for message_received.
-    Raise ConfigError outside of a relay.config.py that relay loads, or if the function cannot be called so.
+    Raise ConfigError outside a relay.config.py that relay loads, or if the parameters do not match.
     """
 
     def register(function: F) -> F:

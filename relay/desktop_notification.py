@@ -21,7 +21,7 @@ APP = "relay"
 async def notify(title: str, text: str) -> str:
     """Show a notification of texts that are safe to show. Return "" or why that failed, for the user."""
     if os.environ.get("CI"):
-        return "nobody looks at the desktop of a CI machine"
+        return "CI machines have no desktop"
     if sys.platform == "linux" and not _has_bus():
         return "there is no desktop here: no D-Bus session bus"
     process = await asyncio.create_subprocess_exec(

@@ -86,7 +86,7 @@ def _packages(home: Home, directory: Path) -> Found:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            yield FAIL, f"{name} is not installed. Install relay anew with pip."
+            yield FAIL, f"{name} is not installed. Reinstall relay with pip."
     yield OK, ", ".join(versions)
 
 
@@ -94,7 +94,7 @@ def _screen(home: Home, directory: Path) -> Found:
     try:
         libghostty.load()
     except ScreenUnavailable as error:
-        yield WARN, f"{error} Until then only programs that print lines are read."
+        yield WARN, f"{error} Until then, relay can read only programs that print lines."
     else:
         yield OK, f"libghostty-vt of pyghostty {importlib.metadata.version('pyghostty')}"
 
@@ -108,25 +108,25 @@ def _nats_server(home: Home, directory: Path) -> Found:
     except BrokerError as error:
         yield FAIL, str(error)
     except (OSError, subprocess.SubprocessError) as error:
-        yield FAIL, f"{binary} does not run: {error}. Install it anew."
+        yield FAIL, f"{binary} does not run: {error}. Reinstall it."
     else:
         yield OK, f"{done.stdout.strip()} ({binary})"
 
 
 def _directory(what: str, home: Home, directory: Path) -> Found:
-    other = "Set RELAY_HOME to a directory of yours."
+    other = "Set RELAY_HOME to a directory you own."
     path: Path = getattr(home, what)
     try:
         info = path.stat()
     except FileNotFoundError:
-        yield OK, f"{path} is made when it is needed"
+        yield OK, f"{path} is created when needed"
         return
     except OSError as error:
         yield FAIL, f"{path}: {error.strerror}. {other}"
         return
     mode = stat.S_IMODE(info.st_mode)
     if info.st_uid != os.getuid():
-        yield FAIL, f"{path} is another user's. {other}"
+        yield FAIL, f"{path} belongs to another user. {other}"
     elif mode & 0o077:
         # Probably made by hand. relay makes it private at its next start, and keeps no secrets there.
         result = WARN if what == "config" else FAIL
@@ -154,9 +154,9 @@ def _disk(home: Home, directory: Path) -> Found:
     free = shutil.disk_usage(place).free
     shown = f"{free / (1 << 30):.1f} GB free at {place}"
     if free < _TOO_LITTLE:
-        yield FAIL, f"{shown}: messages cannot be kept. Make room."
+        yield FAIL, f"{shown}: messages cannot be stored. Free some space."
     elif free < _SCARCE:
-        yield WARN, f"{shown}. Make room soon."
+        yield WARN, f"{shown}. Free some space soon."
     else:
         yield OK, shown
 
@@ -164,7 +164,7 @@ def _disk(home: Home, directory: Path) -> Found:
 def _ledger(home: Home, directory: Path) -> Found:
     path = home.ledger
     if not path.exists():
-        yield OK, f"{path} is made with the first message"
+        yield OK, f"{path} is created with the first message"
         return
     try:
         said, version = Ledger.inspect(path)  # opening it would migrate an older file
@@ -172,11 +172,11 @@ def _ledger(home: Home, directory: Path) -> Found:
         yield FAIL, str(error)
         return
     if said != "ok":
-        yield FAIL, f"{path} is damaged ({said}). Move it away; relay then begins a new one."
+        yield FAIL, f"{path} is damaged ({said}). Move it away, and relay creates a new one."
     elif version > Ledger.schema.version:
         yield FAIL, f"{path} was written by a later version of relay. Upgrade relay, or move it away."
     elif version < Ledger.schema.version:
-        yield OK, f"{path} is of an earlier version of relay, and brought up to date when it is used"
+        yield OK, f"{path} is from an earlier version of relay, and is upgraded when first used"
     elif not os.access(path, os.W_OK):
         yield FAIL, f"{path} cannot be written. chmod 600 {path}"
     else:
@@ -197,9 +197,9 @@ def _socket_path(home: Home, directory: Path) -> Found:
 def _dead_sockets(home: Home, directory: Path) -> Found:
     sockets = (home.run / "sessions").glob("*/*.sock")
     if dead := sum(not is_held(path.with_suffix(".lock")) for path in sockets):
-        yield WARN, f"{count(dead, 'socket')} of ended sessions. `relay ps` removes them."
+        yield WARN, f"{count(dead, 'socket')} left by ended sessions. `relay ps` removes them."
     else:
-        yield OK, "no sockets of ended sessions"
+        yield OK, "no sockets left by ended sessions"
 
 
 def _terminal(home: Home, directory: Path) -> Found:
@@ -213,7 +213,7 @@ def _terminal(home: Home, directory: Path) -> Found:
 
 def _locale(home: Home, directory: Path) -> Found:
     if (encoding := locale.getpreferredencoding(False).upper().replace("-", "")) != "UTF8":
-        yield WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, as to C.UTF-8."
+        yield WARN, f"the encoding is {encoding}, not UTF-8. Set LANG, for example to C.UTF-8."
 
 
 def _settings(home: Home, directory: Path) -> Found:
@@ -236,7 +236,7 @@ def _broker(home: Home, directory: Path) -> Found:
     elif (running := broker.status(home)) is not None:
         yield from _answers(home, running)
     else:
-        yield OK, "the embedded one does not run; the first session starts it"
+        yield OK, "the embedded broker is not running; the first session starts it"
 
 
 def _answers(home: Home, endpoint: Endpoint) -> Found:
@@ -259,13 +259,13 @@ def _answers(home: Home, endpoint: Endpoint) -> Found:
             asyncio.run(answers(endpoint))
     except BrokerError as error:
         end = (
-            "It is replaced within half a minute; `relay broker stop` ends it at once."
+            "It is replaced within half a minute; to stop it now, run `relay broker stop`."
             if embedded
             else "Until it answers, messages wait in the ledger."
         )
         yield FAIL if embedded else WARN, f"{error} {end}"
     else:
-        more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tries what it allows"
+        more = f" (pid {endpoint.pid})" if embedded else "; `relay doctor --broker` tests what it allows"
         yield OK, f"the {endpoint.kind} one answers at {endpoint.url}{more}"
 
 
@@ -284,7 +284,7 @@ def _agents(home: Home, directory: Path) -> Found:
     if installed:
         yield OK, ", ".join(sorted(installed))
     else:
-        yield WARN, "none that relay knows is on PATH; `relay agents` lists them."
+        yield WARN, "relay finds none that it knows on PATH; `relay agents` lists them."
 
 
 _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (

@@ -3,19 +3,19 @@
     RelayError                      exit code 1
     ├── UsageError                  2     the command line is wrong
     ├── CommandNotFound             127   the agent's command does not exist
-    ├── CommandNotExecutable        126   it exists and cannot be run
+    ├── CommandNotExecutable        126   it exists but cannot be run
     ├── InvalidName                 2     an agent, team or channel name is malformed
     ├── NameInUse                         another live session has the name
     ├── NoSuchSession                     no live session has the name
-    ├── SessionUnresponsive               a session has the name and does not answer
-    ├── OutcomeUnknown                    a session ended over a request, and may have done what was asked
+    ├── SessionUnresponsive               a session has the name but does not answer
+    ├── OutcomeUnknown                    a session ended during a request, which it may have carried out
     ├── UnknownRecipient                  nobody in the team ever had the name
     ├── NotAMember                        the agent is not in that channel
     ├── MessageRefused                    empty, too large, or not allowed
-    │   ├── ReceiverEnded                 it was one run of an agent, and is over
+    │   ├── ReceiverEnded                 it was a single run of an agent, which has ended
     │   └── ReceiverStarting              its agent was just started, and takes no messages yet
     ├── NotAllowed                        a guard rail: an agent may not do this
-    ├── HomeError                         a directory of relay's cannot be used
+    ├── HomeError                         one of relay's directories cannot be used
     ├── ConfigError                       relay.toml, relay.config.py or a pattern file is wrong
     │   └── ConfigMistakes                    ... in several places
     ├── BrokerError                       the broker cannot be started or reached
@@ -23,9 +23,9 @@
     │   └── LedgerAway                    ... now; it may be in a moment
     ├── MemoryStoreError                  the memory store cannot be read or written
     ├── RecordingError                    a file is not a recording, or is cut off
-    ├── ServiceError                      what starts after a reboot cannot be changed
+    ├── ServiceError                      the start after a reboot cannot be changed
     └── WorktreeError                     an agent's git worktree cannot be prepared, or is another agent's
-        └── SetupFailed                   ... as a command of its setup failed
+        └── SetupFailed                   ... because a setup command failed
 
 A message says what is wrong and then what to do next.  The command line prints ``relay: MESSAGE``, without a
 traceback, and exits with `exit_code`.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class RelayError(Exception):
-    """An error that the user can mend. `str(error)` is one or more sentences for them."""
+    """An error that the user can fix. `str(error)` is one or more sentences for them."""
 
     exit_code = 1
 
@@ -109,7 +109,7 @@ class HomeError(RelayError):
 
 
 class ConfigError(RelayError):
-    """A mistake in a file of the user's, at `path` and `line` (1-based) where these are known."""
+    """A mistake in one of the user's files, at `path` and `line` (1-based) if known."""
 
     def __init__(self, message: str, path: Path | None = None, line: int | None = None) -> None:
         where = "" if path is None else f"{path}:{line}: " if line else f"{path}: "
@@ -140,7 +140,7 @@ class LedgerError(RelayError):
 
 
 class LedgerAway(LedgerError):
-    """Another try, a moment later, may succeed: it is locked, or about to be opened anew."""
+    """Another try, a moment later, may succeed: it is locked, or about to be opened again."""
 
 
 class NoSuchMessage(LedgerError):

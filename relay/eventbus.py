@@ -150,5 +150,5 @@ class EventBus:
 
     def _failed(self, what: str, error: Exception) -> None:
         _log.error(what, exc_info=error)
-        if not what.startswith(HandlerFailed.__name__):  # else it might go on for ever
+        if not what.startswith(HandlerFailed.__name__):  # else it might continue forever
             self.publish(HandlerFailed(f"{what} ({one_line(f'{type(error).__name__}: {error}', 200)})"))

@@ -157,7 +157,7 @@ def _check_creatable(path: str) -> None:
 def _unusable(path: str | os.PathLike[str], error: OSError) -> HomeError:
     return HomeError(
         f"cannot use the directory {os.fspath(path)}: {error.strerror}. "
-        "Make it writable, or set RELAY_HOME to a directory of yours."
+        "Make it writable, or set RELAY_HOME to a directory you own."
     )
 
 
@@ -165,7 +165,7 @@ def _check_owner(path: str | os.PathLike[str]) -> os.stat_result:
     """Return what `path` leads to. Raise HomeError if that, or a link at `path`, is not the caller's."""
     info = os.stat(path)
     if {info.st_uid, os.lstat(path).st_uid} != {os.getuid()}:
-        raise HomeError(f"{os.fspath(path)} belongs to another user. Set RELAY_HOME to a directory of yours.")
+        raise HomeError(f"{os.fspath(path)} belongs to another user. Set RELAY_HOME to a directory you own.")
     return info
 
 
@@ -174,6 +174,7 @@ def check_socket_path(path: str | os.PathLike[str]) -> None:
     size = len(os.fsencode(path))
     if size > MAX_SOCKET_PATH:
         raise HomeError(
-            f"the socket path {os.fspath(path)} has {size} bytes, and the system allows {MAX_SOCKET_PATH}. "
+            f"the socket path {os.fspath(path)} is {size} bytes long, and the system allows "
+            f"{MAX_SOCKET_PATH}. "
             "Set RELAY_HOME to a shorter path, or choose a shorter name."
         )

@@ -27,7 +27,7 @@ class Identity:
 class SessionBegan(Event):
     """The agent is running, and all features are registered. No feature publishes anything earlier.
 
-    resumed: this session goes on where an earlier one of the same agent stopped.
+    resumed: this session continues where an earlier one of the same agent stopped.
     """
 
     resumed: bool = False
@@ -44,7 +44,7 @@ class LastWords(Question[None]):
 
 
 Order = Literal["", "restart", "resume"]
-"""How another agent is to follow: it begins anew, or goes on with the conversation; "": none is to."""
+"""How another agent is to follow: it starts again, or continues with the conversation; "": none is to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class StopRequested(Event):
 class Follower:
     """The agent that follows one that has ended.
 
-    command: what runs; None: the same command. resumes: it goes on with a conversation.
+    command: what runs; None: the same command. resumes: it continues with a conversation.
     """
 
     command: tuple[str, ...] | None = None

@@ -58,7 +58,7 @@ class Priority(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to send to `to`: an agent, the user, `#channel`, or `*` (everybody who is there).
+    """A message to send to `to`: an agent, the user, `#channel`, or `*` (everyone who is there).
 
     thread, reply_to, depth: as in Message.
     ttl:   seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.
@@ -81,7 +81,7 @@ class OutgoingMessage:
 class Message:
     """One message to one receiver (a broadcast is one such message per receiver).
 
-    id:       unique for ever, made by the sender.
+    id:       unique forever, made by the sender.
     time:     when it was sent, in seconds since the epoch.
     thread:   a word for the conversation that it belongs to.
     reply_to: the id of the message that it answers.

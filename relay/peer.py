@@ -30,11 +30,11 @@ def peer(fd: int) -> tuple[int, int]:
 
 
 def connect(channel: _socket.socket, path: StrPath) -> None:
-    """Connect to the socket at `path`. Raise OSError, and HomeError if another user listens there."""
+    """Connect to the socket at `path`. Raise OSError, and HomeError if another user is listening there."""
     channel.connect(os.fspath(path))
     if peer(channel.fileno())[1] != os.getuid():
         channel.close()
         raise HomeError(
-            f"another user listens at {os.fspath(path)}; nothing was sent. "
-            "Set RELAY_HOME to a directory of yours."
+            f"another user is listening at {os.fspath(path)}; nothing was sent. "
+            "Set RELAY_HOME to a directory you own."
         )

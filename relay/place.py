@@ -11,7 +11,7 @@ class Place(NamedTuple):
     """The end of a line in one source. Each line has a greater place than the one before.
 
     source:  TERMINAL; TRANSCRIPT, the agent's own record; "transcript/ID", that of a subagent; or
-             "request/ID", a request of another process: a place of its own, with the offset 0.
+             "request/ID", a request of another process: its own place, with the offset 0.
     offset:  bytes of the source, lost ones included, that had been read when the line was complete.
     ordinal: counts the lines with the same offset, from 0.
     """

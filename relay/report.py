@@ -1,6 +1,6 @@
 """The report of `relay doctor --report`: what helps to look into a fault, and nothing private.
 
-A report is pasted where everybody can read it.  So it quotes nothing that others wrote: of settings, journal
+A report is pasted where everyone can read it.  So it quotes nothing that others wrote: of settings, journal
 and environment it has only numbers, and words that are in a table of relay's.  The one exception, the details
 of checks, goes through a Scrubber.
 """
@@ -145,7 +145,7 @@ class Report:
         )
         yield f"Checks: {bad}"
         yield from (f"  {check.result} {check.name}: {check.detail}" for check in self.findings)
-        yield "Last problems in the journal (UTC):" if self.problems else "Last problems in the journal: none"
+        yield f"Latest problems in the journal{' (UTC):' if self.problems else ': none'}"
         for problem in self.problems:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(problem.time))
             about = "".join(f" {name}={value}" for name, value in problem.about.items())
@@ -313,5 +313,5 @@ def _numbers(text: str) -> str:
 
 def _told(agent: InstalledAgent) -> str:
     if agent.version == "?":
-        return "installed; it did not say its version"
+        return "installed; version unknown"
     return f"{agent.version}, {'checked' if agent.checked else 'not checked'}"

@@ -1,4 +1,4 @@
-"""Takes out of a text what says whose machine it comes from: folders, addresses, names, secrets."""
+"""Removes from a text whatever identifies its machine: folders, addresses, names, secrets."""
 
 from __future__ import annotations
 

@@ -56,91 +56,92 @@ class Settings:
 
     idle_seconds: float = _setting(
         30.0,
-        "seconds without output after which the idle event fires, and messages of low priority are typed",
+        "seconds without output until the idle event fires and low-priority messages are typed",
         project=True,
         most=3600,
     )
     closing_seconds: float = _setting(
         20.0,
-        "seconds that an agent gets to act on a closing prompt when it is stopped",
+        "seconds an agent has to act on the closing prompt when you stop it",
         project=True,
         most=600,
     )
     stop_seconds: float = _setting(
-        5.0, "seconds between the polite and the firm signal when an agent is stopped", project=True, most=60
+        5.0, "seconds from asking an agent to stop until it is killed", project=True, most=60
     )
     handler_seconds: float = _setting(
-        30.0, "seconds after which a handler of relay.config.py is given up", project=True, most=600
+        30.0, "seconds until a relay.config.py handler times out", project=True, most=600
     )
-    prefix: str = _setting("@", "the character that begins a directive", project=True)
+    prefix: str = _setting("@", "the character that starts a directive", project=True)
     directives: str = _setting(
         "all",
-        "which directives count where an agent's words are read from its terminal, not from its own record: "
+        "which directives count when relay reads the agent's terminal instead of its own record: "
         "'all', or 'builtin' for relay's own namespaces only, or 'none'",
         choices=("all", "builtin", "none"),
     )
     inject: str = _setting(
         "auto",
-        "'auto', or 'always' to type into shells and language prompts too, or 'never'",
+        "'auto', or 'always' to also type into shells and language prompts, or 'never'",
         choices=("auto", "always", "never"),
     )
     teach: str = _setting(
         "auto",
-        "'auto': an agent that joins is told who it is and how to write directives; or 'never'",
+        "'auto': relay tells a joining agent who it is and how to write directives; or 'never'",
         choices=("auto", "never"),
     )
     subagents: str = _setting(
         "ignore",
-        "'act' on the directives of an agent's subagents too, in the agent's name, or 'ignore' them",
+        "'act' on the directives of an agent's subagents in the agent's name, or 'ignore' them",
         choices=("ignore", "act"),
     )
     continuations: int = _setting(
-        3, "how often in a row relay has an agent go on with a turn that it has ended", most=20
+        3, "how many times in a row a rule can make the agent continue a turn it has ended", most=20
     )
     on_prompt: str = _setting(
         "escalate",
-        "'escalate': when the agent asks for a decision, tell the user in the terminal and on the desktop; "
-        "or 'none'",
+        "'escalate': when the agent needs a decision, notify you in the terminal and on the desktop; or "
+        "'none'",
         choices=("escalate", "none"),
     )
     title: str = _setting(
         "auto",
-        "'auto': the title of your terminal names the agent that is attached, and says when it asks "
-        "something; or 'never'",
+        "'auto': your terminal's title names the attached agent and shows when it has a question; or 'never'",
         project=True,
         choices=("auto", "never"),
     )
     detach_key: str = _setting(
         "C-]",
-        "the key that begins relay's own commands in an agent's terminal, and then d, n, p or ? within a "
+        "the prefix key of relay's commands in an agent's terminal, followed by d, n, p or ? within a "
         "second: 'C-]' is Ctrl-]; or 'none'",
         choices=("C-]", "C-\\", *(f"C-{letter}" for letter in "abefgklnopqrstuvwxy"), "none"),
     )
-    escalate_to: str = _setting("", "who is sent what an agent asks, such as 'Lead'; empty: nobody")
+    escalate_to: str = _setting(
+        "", "the agent that receives other agents' questions, such as 'Lead'; empty: none"
+    )
     injection_budget: int = _setting(
         1000,
-        "tokens (of 4 characters) that hooks may inject in one turn before you are warned; 0: any number",
+        "tokens (of 4 characters) that hooks may inject per turn before relay warns you; 0: no limit",
         most=1_000_000,
     )
     hook_output: str = _setting(
         "preview",
-        "of what a rule's command prints, and of what is injected, a 'preview' of 500 characters is written "
-        "down, or it in 'full'; secrets are taken out of both",
+        "log rule output and injected text as a 'preview' of 500 characters or in 'full'; secrets are "
+        "removed from both",
         choices=("preview", "full"),
     )
     record: str = _setting(
         "always",
-        "'always': sessions are recorded for `relay replay`; or 'never'",
+        "'always': record sessions for `relay replay`; or 'never'",
         choices=("always", "never"),
     )
     record_megabytes: int = _setting(
         50,
-        "megabytes of one recording, after which it goes on in another file; the last two stay",
+        "megabytes after which a recording continues in a new file; the last two files are kept",
         most=10_000,
     )
-    record_days: int = _setting(30, "days for which recordings are kept", most=3650)
+    record_days: int = _setting(30, "days to keep recordings", most=3650)
     record_total_megabytes: int = _setting(
-        1000, "megabytes of all recordings together; the oldest go first", most=1_000_000
+        1000, "megabytes of all recordings together; the oldest are deleted first", most=1_000_000
     )
     look: str = _setting(
         "itself",
@@ -150,7 +151,7 @@ class Settings:
     )
     allow: tuple[str, ...] = _setting(
         (),
-        "tool calls that need not be asked for, such as 'Bash(git status)'; your own file only",
+        "tool calls allowed without asking, such as 'Bash(git status)'; your own file only",
         own=True,
         check=Policy,
     )
@@ -162,29 +163,29 @@ class Settings:
     )
     runaway_rate: int = _setting(
         200,
-        "messages from one agent to another in a minute; more are held for the user; 0: any",
+        "messages per minute from one agent to another; more are held for you; 0: no limit",
         most=100_000,
     )
     runaway_depth: int = _setting(
         50,
-        "messages that may lead to one another before the user speaks; more are held; 0: any",
+        "messages in a chain of replies without input from you; more are held; 0: no limit",
         most=100_000,
     )
     runaway_broadcasts: int = _setting(
-        30, "broadcasts of one agent in a minute; more are held for the user; 0: any", most=100_000
+        30, "broadcasts per minute from one agent; more are held for you; 0: no limit", most=100_000
     )
     queue_limit: int = _setting(
-        20_000, "messages of one agent that may wait; more are refused; 0: any", most=10_000_000
+        20_000, "messages from one agent that may be waiting; more are refused; 0: no limit", most=10_000_000
     )
     expire_seconds: float = _setting(
         604_800.0,
-        "seconds after which a message that has not arrived is given up; 0: never",
+        "seconds until an undelivered message expires; 0: never",
         most=31_536_000,
     )
     broker: str = _setting(
         "",
-        "URL of the MQTT broker, or those of a cluster's nodes, as a list or with commas between them; "
-        "empty: the embedded one",
+        "URL of the MQTT broker, or of a cluster's nodes, as a list or separated by commas; empty: the "
+        "embedded one",
         several=True,
     )
 
@@ -207,19 +208,19 @@ def load(
         try:
             values = _read(path)
         except ConfigError as error:
-            notices.append(f"{error} Nothing of that file is taken.")
+            notices.append(f"{error} relay ignores the whole file.")
             continue
         if path != own and not trusted(path):
             refused = sorted(name for name in values if not _FIELDS[name].metadata["project"])
             values = {name: value for name, value in values.items() if name not in refused}
             if refused:
                 notices.append(
-                    f"{path}: {', '.join(refused)} not taken, since the file is not trusted; "
-                    f"read it, then `relay trust {path}`."
+                    f"{path}: {', '.join(refused)} ignored, because the file is not trusted. Read it, then "
+                    f"run `relay trust {path}`."
                 )
         if path != own and (theirs := [name for name in values if _FIELDS[name].metadata["own"]]):
             values = {name: value for name, value in values.items() if name not in theirs}
-            notices.append(f"{path}: {', '.join(theirs)} not taken: it belongs into your own {own} only.")
+            notices.append(f"{path}: {', '.join(theirs)} ignored: only your own {own} may set this.")
         settings = replace(settings, **values)
     return settings, notices
 
@@ -244,9 +245,7 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
         text = path.read_text(encoding="utf-8")
         values = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise ConfigError(
-            f"{error.msg} (column {error.colno}). Mend that line.", path, error.lineno
-        ) from None
+        raise ConfigError(f"{error.msg} (column {error.colno}). Fix that line.", path, error.lineno) from None
     except RecursionError:
         raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
     except OSError as error:
@@ -286,32 +285,33 @@ def mistake(name: str, value: object) -> str | None:
     """Return the mistake in a setting and what to do about it, None if it is valid."""
     if name not in _FIELDS:
         hint = did_you_mean(name, (*_FIELDS, *TABLES))
-        return f"there is no setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
+        return f"unknown setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
     default, limits = _FIELDS[name].default, _FIELDS[name].metadata
     most, choices = limits["most"], limits["choices"]
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            return f"{name} is a list of strings, not {value!r}."
+            return f"{name} must be a list of strings, not {value!r}."
         try:
             limits["check"](value)
         except RelayError as error:
             return f"in {name}, {error}"
     elif isinstance(default, int):
         if isinstance(value, bool) or not (isinstance(value, int) and 0 <= value <= most):
-            return f"{name} is a whole number from 0 to {most}, like {default}, not {value!r}."
+            return f"{name} must be a whole number from 0 to {most}, like {default}, not {value!r}."
     elif isinstance(default, float):
         if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= most):
-            return f"{name} is a number of seconds from 0 to {most:g}, like {default:g}, not {value!r}."
+            return f"{name} must be a number of seconds from 0 to {most:g}, like {default:g}, not {value!r}."
     elif _is_several(name, value):
         return None
     elif not isinstance(value, str):
         example = f"like {default or 'mqtt://host'!r}" if not choices else _alternatives(choices)
         what = "a string, or a list of strings" if limits["several"] else "a string"
-        return f"{name} is {what}, {example}, not {value!r}."
+        return f"{name} must be {what}, {example}, not {value!r}."
     elif name == "prefix" and not is_prefix(value):
-        return f"prefix is one punctuation character, like '@', but neither ':' nor '\\', not {value!r}."
+        return f"prefix must be one punctuation character, like '@', but not ':' or '\\', not {value!r}."
     elif choices and value not in choices:
-        return f"{name} is {_alternatives(choices)}, not {value!a}. {did_you_mean(value, choices)}".rstrip()
+        hint = did_you_mean(value, choices)
+        return f"{name} must be {_alternatives(choices)}, not {value!a}. {hint}".rstrip()
     return None
 
 

@@ -1,4 +1,4 @@
-"""The lines on which the keys of a TOML text stand: TOML's parsers do not keep them.
+"""The line numbers of the keys in a TOML text, which TOML parsers discard.
 
 Each key has a path: the names of the tables around it and its own; an item of a list counts by its number.
 
@@ -36,7 +36,7 @@ class TomlLines:
         try:
             self._document()
         except RecursionError:
-            pass  # so deep within one value that the line on which it begins will do
+            pass  # so deep within one value that the line where it begins will do
 
     @property
     def paths(self) -> frozenset[KeyPath]:

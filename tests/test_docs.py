@@ -59,7 +59,10 @@ def test_each_command_explains_itself(command: str, relay: Relay) -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_command_that_a_page_names_exists(path: Path) -> None:
-    named = set(re.findall(r"(?:^|`|\$ )relay ([a-z]+)\b", path.read_text(encoding="utf-8"), re.MULTILINE))
+    text = path.read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```.*?^ *```", text, re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r"(?:`|\$ )relay ([a-z]+)\b", text))
+    named |= set(re.findall(r"^ *relay ([a-z]+)\b", "\n".join(blocks), re.MULTILINE))
     assert named <= {*COMMANDS, "help"}
 
 

@@ -60,5 +60,5 @@ def test_without_rules_everything_is_asked() -> None:
 
 @pytest.mark.parametrize("rule", ["", "(x)", "Bash(git", "two words", "*"])
 def test_what_is_no_rule_is_refused(rule: str) -> None:
-    with pytest.raises(ConfigError, match="is no rule: write a tool"):
+    with pytest.raises(ConfigError, match="is not a rule: write a tool"):
         Policy([rule])

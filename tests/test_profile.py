@@ -118,15 +118,15 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
         ("commands = 3\n", 1, "list of strings"),
         ('fullscreen = "no"\n', 1, "true or false"),
         ('prefix = "ab"\n', 1, "one character"),
-        ("colour = 1\n", 1, "is not known"),
+        ("colour = 1\n", 1, "is unknown"),
         ("[[interactive]]\nwords = 1\n", 1, "needs names"),
         ('[[interactive]]\nnames = ["x"]\nwords = "1"\n', 3, "whole number"),
-        ('[[interactive]]\nnames = ["x"]\nwort = 1\n', 3, "is not known"),
+        ('[[interactive]]\nnames = ["x"]\nwort = 1\n', 3, "is unknown"),
         ("[interactive]\n", 1, "[[interactive]]"),
-        ("echo = 1\n", 1, "beginning with a line [echo]"),
-        ('[echo]\nbackgrounds = ["37373"]\n', 2, "is no colour"),
+        ("echo = 1\n", 1, "begins with the line [echo]"),
+        ('[echo]\nbackgrounds = ["37373"]\n', 2, "is not a colour"),
         ('[echo]\nlines = [\n  "a",\n  "(",\n]\n', 4, "not a regular expression"),
-        ("[code]\nshape = 1\n", 2, "known are backgrounds, foregrounds, lines"),
+        ("[code]\nshape = 1\n", 2, "the keys are backgrounds, foregrounds, lines"),
         ('[submit]\ndelay = "1"\n', 2, "number of seconds"),
         ("[submit]\ndelay = 11\n", 2, "from 0 to 10"),
         ('[submit]\nwhile_working = "waits"\n', 2, "one of queues, interrupts, unknown"),
@@ -134,19 +134,19 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
         ('[resume]\nwords = ["--resume"]\n', 2, "must have one {id}"),
         ('[resume]\nwords = ["{id}", "{id}"]\n', 2, "must have one {id}"),
         ('[resume]\npositional = "task"\n', 2, "one of prompt, other, once"),
-        ('[resume]\nkeep = [\n  "-m X",\n  "--model=X",\n]\n', 4, "is no option"),
+        ('[resume]\nkeep = [\n  "-m X",\n  "--model=X",\n]\n', 4, "is not an option"),
         ('[resume]\ndrop = ["-r [X"]\n', 2, "write --name, --name X, --name [X] or --name X..."),
-        ('[resume]\nforget = ["-r"]\n', 2, "known are words, positional, keep, drop, refuse"),
+        ('[resume]\nforget = ["-r"]\n', 2, "the keys are words, positional, keep, drop, refuse"),
         ("[states]\n", 1, "[[states]]"),
         (f"{RULE}[[states]]\nname = 'b'\n", 5, "needs a name and a state"),
         (f"{RULE}[[states]]\nname = 'b'\nstate = 'ready'\n", 5, "needs regexes"),
         (f"{RULE}[[states]]\nname = 'b'\nstate = 'idle'\n", 7, "one of working, ready"),
-        (f"{RULE}{RULE}", 6, "two state rules called 'a'"),
+        (f"{RULE}{RULE}", 6, "two state rules are called 'a'"),
         (f"{RULE}region = 'bottom'\n", 5, '"bottom N"'),
         (f"{RULE}region = 'screen 3'\n", 5, '"bottom N"'),
         (f"{RULE}priority = -1\n", 5, "whole number"),
-        (f"{RULE}kind = 'question'\n", 1, "needs a kind; others have none"),
-        (f"{RULE.replace('ready', 'prompting')}", 1, "needs a kind; others have none"),
+        (f"{RULE}kind = 'question'\n", 1, "needs a kind; other rules must not have one"),
+        (f"{RULE.replace('ready', 'prompting')}", 1, "needs a kind; other rules must not have one"),
         (f"{RULE}{OTHER.replace('x', '(')}", 8, "not a regular expression"),
         ("[errors]\n", 1, "[[errors]]"),
         ("[[errors]]\nclass = 'billing'\n", 1, "needs a class and regexes in match"),
@@ -158,7 +158,7 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
         (
             "[[errors]]\nclass = 'other'\nmatch = ['x']\nsource = 'code'\nreset = ['(?P<reset>.)']\n",
             5,
-            "a code has no time",
+            "a code contains no time",
         ),
         ("error_mark = '('\n", 1, "not a regular expression"),
     ],
@@ -313,7 +313,7 @@ def test_the_shipped_rules_can_be_had_whatever_the_users_files_say(user: Home) -
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(user: Home) -> None:
-    with pytest.raises(ConfigError, match=r"Known are .*generic"):
+    with pytest.raises(ConfigError, match=r"The profiles are .*generic"):
         load("clod", user)
 
 

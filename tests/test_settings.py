@@ -29,7 +29,7 @@ def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
     for value in (f"{most}.5", "9e8", "inf", "nan", "-1", "true"):
         taken, (notice,) = settings(tmp_path, f"{name} = {value}")
         assert taken == Settings()
-        assert f"{name} is a number of seconds from 0 to {most}, like " in notice
+        assert f"{name} must be a number of seconds from 0 to {most}, like " in notice
 
 
 def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
@@ -37,8 +37,8 @@ def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
     assert settings(tmp_path, "channels = ['#ops', 'dev']") == (Settings(channels=("#ops", "dev")), [])
     for line, said in (
         ("channels = ['#a b']", "in channels, 'a b' is not a valid channel"),
-        ("channels = '#ops'", "channels is a list of strings, not '#ops'."),
-        ("channels = [1]", "channels is a list of strings, not [1]."),
+        ("channels = '#ops'", "channels must be a list of strings, not '#ops'."),
+        ("channels = [1]", "channels must be a list of strings, not [1]."),
     ):
         taken, (notice,) = settings(tmp_path, line)
         assert (taken, said in notice) == (Settings(), True), notice
@@ -57,27 +57,27 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
 
     assert own("continuations = 0\nteach = 'never'") == (Settings(continuations=0, teach="never"), [])
     for line, said in (
-        ("continuations = 21", "continuations is a whole number from 0 to 20, like 3, not 21."),
+        ("continuations = 21", "continuations must be a whole number from 0 to 20, like 3, not 21."),
         ("continuations = 1.5", "not 1.5."),
         ("continuations = true", "not True."),
-        ("subagents = 'maybe'", "subagents is 'ignore' or 'act', not 'maybe'."),
+        ("subagents = 'maybe'", "subagents must be 'ignore' or 'act', not 'maybe'."),
         (
             "\ndirectives = 'buildin'",
-            "relay.toml:2: directives is 'all', 'builtin' or 'none', not 'buildin'. ",
+            "relay.toml:2: directives must be 'all', 'builtin' or 'none', not 'buildin'. ",
         ),
         ("directives = 'buildin'", "Did you mean builtin?"),
-        ("directives = false", "directives is a string, 'all', 'builtin' or 'none', not False."),
+        ("directives = false", "directives must be a string, 'all', 'builtin' or 'none', not False."),
     ):
         taken, (notice,) = own(line)
         assert taken == Settings()
         assert said in notice
     taken, (notice,) = own("allow = ['Bash(git']")
-    assert taken == Settings() and "in allow, 'Bash(git' is no rule" in notice
+    assert taken == Settings() and "in allow, 'Bash(git' is not a rule" in notice
     (home.config / FILE).unlink()
     (project / FILE).write_text("continuations = 20\n", encoding="utf-8")
     taken, (notice,) = load(home, project, trusted=lambda path: False)
     assert taken == Settings()
-    assert "continuations not taken, since the file is not trusted" in notice
+    assert "continuations ignored, because the file is not trusted" in notice
 
 
 def test_what_is_allowed_in_advance_is_said_by_the_person_only(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_is_allowed_in_advance_is_said_by_the_person_only(tmp_path: Path) -
     (project / FILE).write_text("allow = ['Bash(rm *)']\nidle_seconds = 7\n", encoding="utf-8")
     taken, (notice,) = load(home, project, trusted=lambda path: True)
     assert (taken.allow, taken.idle_seconds) == (("Read",), 7.0)
-    assert "allow not taken: it belongs into your own" in notice
+    assert "allow ignored: only your own" in notice
 
 
 @pytest.mark.parametrize("prefix", ["@", "%", "+", "§", "»"])
@@ -103,7 +103,7 @@ def test_what_is_part_of_a_directive_or_cannot_be_seen_is_no_prefix(tmp_path: Pa
     """In relay.toml and in a pattern file alike."""
     taken, (notice,) = settings(tmp_path, f"prefix = '{prefix}'")
     assert taken == Settings()
-    assert "prefix is one punctuation character" in notice
+    assert "prefix must be one punctuation character" in notice
     home = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
     (home.config / "patterns").mkdir(parents=True)
     (home.config / "patterns" / "mine.toml").write_text(f"prefix = '{prefix}'\n", encoding="utf-8")
@@ -121,9 +121,9 @@ def test_a_broker_has_one_url_or_several(tmp_path: Path) -> None:
     (tmp_path / "config" / FILE).write_text("broker = ['mqtts://a', 1]\n")
     taken, (notice,) = load(config, tmp_path / "elsewhere")
     assert taken == Settings()
-    assert "broker is a string, or a list of strings, like 'mqtt://host', not" in notice
+    assert "broker must be a string, or a list of strings, like 'mqtt://host', not" in notice
     (tmp_path / "config" / FILE).write_text("prefix = ['@']\n")
-    assert "prefix is a string, like '@', not" in load(config, tmp_path / "elsewhere")[1][0]
+    assert "prefix must be a string, like '@', not" in load(config, tmp_path / "elsewhere")[1][0]
 
 
 def test_the_urls_of_several_options_are_taken_together() -> None:
@@ -148,4 +148,4 @@ def test_the_tables_of_the_fleet_are_no_settings(tmp_path: Path) -> None:
 def test_a_mistake_has_the_line_of_the_setting(tmp_path: Path, text: str, line: int) -> None:
     taken, (notice,) = settings(tmp_path, text)
     assert taken == Settings()
-    assert f"{FILE}:{line}: there is no setting 'idle_second'. Did you mean idle_seconds?" in notice
+    assert f"{FILE}:{line}: unknown setting 'idle_second'. Did you mean idle_seconds?" in notice

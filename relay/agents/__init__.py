@@ -1,1 +1,1 @@
-"""One kind of agent: its profile, hook protocol, transcripts, and the set-up of its hooks."""
+"""One kind of agent: its profile, hook protocol, transcripts and hook setup."""

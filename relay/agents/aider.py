@@ -1,4 +1,4 @@
-"""aider's set-up: a log of its model calls for one run, in which its words stand as its model wrote them.
+"""aider's setup: a log of its model calls for one run, with the model's exact words.
 
 Its chat history would not do: two aiders in one folder share it, and where a tool prints several lines only
 the first is marked as the tool's (0.86.2).
@@ -26,7 +26,7 @@ def prepare(run: Run) -> Prepared:
     """Return `aider ARG...` as `aider --llm-history-file FILE ARG...`. Raise ConfigError for a user's own."""
     if _has_own(run):
         raise ConfigError(
-            f"aider takes one {FLAG} only, and has one of yours; what it says is read from its screen"
+            f"aider accepts only one {FLAG}, and you already use it; relay reads its screen instead"
         )
     path = f"{run.directory}/model-calls.log"
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))

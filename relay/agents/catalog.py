@@ -52,7 +52,7 @@ def load(name: str, home: Home) -> Profile:
         if profile.name == name:
             return profile
     names = ", ".join(profile.name for profile in known)
-    raise ConfigError(f"there is no agent profile {name!r}. Known are {names}; `relay agents` lists them.")
+    raise ConfigError(f"unknown agent profile {name!r}. The profiles are {names}; `relay agents` lists them.")
 
 
 def fallback() -> Profile:

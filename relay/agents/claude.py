@@ -38,7 +38,7 @@ def prepare(run: Run) -> Prepared:
     path = run.file("settings.json", merged(settings, known))
     note = ""
     if settings.get("disableAllHooks"):
-        note = f"what was given with {FLAG} disables all hooks, and so the bridge"
+        note = f"the settings given with {FLAG} disable all hooks, and so the bridge"
     return Prepared(run.with_flags([FLAG, path], arguments), run.env, "claude", note)
 
 

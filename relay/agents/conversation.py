@@ -1,4 +1,4 @@
-"""A conversation of an agent: the id by which the agent itself resumes it."""
+"""An agent's conversation: the id that the agent uses to resume it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reason why a turn of an agent failed, by the `[[errors]]` of its pattern file.
+"""Why an agent's turn failed, according to the `[[errors]]` of its pattern file.
 
     StopFailure hook: error, text ──┐
     its own record:   code, text ───┤

@@ -17,8 +17,8 @@ from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, wi
 from relay.agents.named_transcripts import Named, iso
 
 NOTE = (
-    "Gemini takes hooks for one run only from a folder that belongs to root and nobody else can write to; "
-    "what it does is read from its screen"
+    "Gemini takes hooks for a single run only from a folder that root owns and only root can write to; relay "
+    "reads its screen instead"
 )
 
 _COMMANDS = frozenset({"mcp", "extension", "extensions", "gemma", "hook", "hooks", "skill", "skills"})

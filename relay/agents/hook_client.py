@@ -10,7 +10,7 @@
 
 A session that is gone, frozen or not this agent's never disturbs the agent: nothing is printed, and the exit
 code is 0.  If it ends over an event and another one follows, that is asked again.  An answer that cannot be
-read denies a tool call, because a rule may forbid it; other events go on.
+read denies a tool call, because a rule may forbid it; other events continue.
 
 Where a guard is in force for the event (relay.agents.hook_guards), a session is waited for, and if none
 answers, the agent has to ask its user, or, where its protocol has no such answer, it is refused.
@@ -46,14 +46,14 @@ MAX_PAYLOAD = 24 << 20
 """Bytes of an event, such as a Write with the whole file in it. A longer one is sent without its payload."""
 
 UNREADABLE = (
-    "relay could not read what its session answered about this tool call, so the call is denied: a rule may "
-    "forbid it. Ask the user to run `relay explain`, to look into session.log, and to run `relay reload`."
+    "relay could not read its session's answer about this tool call, so it denies the call: a rule may "
+    "forbid it. Ask the user to run `relay explain`, to check session.log, and to run `relay reload`."
 )
 """The reason of a denial that the session did not decide."""
 
 UNANSWERED = (
-    "No session of relay answers for {0}, and a rule may forbid this. The user can run `relay reload {0}`, "
-    "which starts another session beside the agent."
+    "No relay session answers for {0}, and a rule may forbid this. The user can start a new session with "
+    "`relay reload {0}`."
 )
 """The reason of what is decided where no session answers."""
 
@@ -223,11 +223,11 @@ def _connect(event: str, path: str, *, decide: bool) -> socket:
 
 
 def _check_peer(channel: socket) -> None:
-    """Raise OSError if another user listens (unix(7), SO_PEERCRED: pid, uid, gid)."""
+    """Raise OSError if another user is listening (unix(7), SO_PEERCRED: pid, uid, gid)."""
     if _PEERCRED is not None:
         uid = int.from_bytes(channel.getsockopt(SOL_SOCKET, _PEERCRED, 12)[4:8], sys.byteorder)
         if uid != posix.getuid():
-            raise PermissionError("another user listens")
+            raise PermissionError("another user is listening")
 
 
 def _read() -> bytes:

@@ -1,4 +1,4 @@
-"""An event of an agent's own hooks: one frozen record, whichever agent it is.
+"""An event from an agent's own hooks: one frozen record for every kind of agent.
 
     {"hook_event_name": "PreToolUse", ...}  ──parse──→  NativeEvent(name=tool_pre, tool_name="Bash", ...)
 

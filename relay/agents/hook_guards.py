@@ -1,4 +1,4 @@
-"""The guards in force: a file beside a session's socket, for hooks of the agent that no session answers.
+"""The guards in force: a file next to a session's socket, for hooks of the agent that no session answers.
 
     NAME.sock    the session's socket
     NAME.guards  one line: the agent's name, and the events that a rule or a handler may refuse
@@ -22,7 +22,7 @@ GUARDED = frozenset({NativeName.TOOL_PRE, NativeName.PROMPT_SUBMIT})
 
 
 def path_of(socket: str) -> str:
-    """Return the path of the file beside the socket `socket`."""
+    """Return the path of the file next to the socket `socket`."""
     return socket.removesuffix(".sock") + ".guards"
 
 

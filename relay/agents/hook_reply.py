@@ -169,7 +169,7 @@ def _refusal(reply: Reply, carried: frozenset[Part]) -> str | None:
     if reply.halt is not None and "halt" not in carried:
         return reply.halt
     if reply.ask is not None and "ask" not in carried:
-        return f"{reply.ask or 'The user has to be asked.'} (This agent cannot be made to ask the user.)"
+        return f"{reply.ask or 'The user must be asked.'} (This agent cannot be made to ask the user.)"
     if reply.input is not None and "input" not in carried:
-        return "Its input has to be changed, which this agent does not allow. Call it as it was asked for."
+        return "Its input must be changed, which this agent does not allow. Call it with the required input."
     return None

@@ -4,7 +4,7 @@
         →  ["claude", "--settings", "DIR/settings.json", "-c"]
 
 Each agent has its own way, in the module of its name.  Common to all: files are written into the run's own
-directory only, the user's configuration goes on working, and `remove` leaves nothing behind.
+directory only, the user's configuration keeps working, and `remove` leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def prepare(
     """
     if kind not in KINDS:
         raise ConfigError(
-            f"there is no bridge to agents of the kind {kind!a}; known are {', '.join(sorted(KINDS))}"
+            f"there is no bridge for agents of the kind {kind!a}; the kinds are {', '.join(sorted(KINDS))}"
         )
     private_directory(Path(run_dir).parent)
     private_directory(run_dir)
@@ -213,7 +213,7 @@ def plugin_options(run: Run, kind: str) -> dict[str, Any]:
 
 
 def transcript(run: Run) -> str:
-    """Return the path of the transcript that relay has written for it; nothing is there yet."""
+    """Return the path of the transcript that relay has written for it; nothing there yet."""
     return f"{run.directory}/transcript.jsonl"
 
 
@@ -221,7 +221,7 @@ def merged(settings: dict[str, Any], ours: HookEntries) -> dict[str, Any]:
     """Return the user's `settings` with our hooks behind theirs. Raise ConfigError for an unknown shape."""
     theirs = settings.get("hooks", {})
     if not isinstance(theirs, dict):
-        raise ConfigError('the "hooks" of its settings are no object')
+        raise ConfigError('"hooks" in its settings is not an object')
     together = dict(theirs)
     for event, added in ours.items():
         before = together.get(event, [])

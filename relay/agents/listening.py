@@ -1,4 +1,4 @@
-"""The time in which the record of an agent may grow, and is read."""
+"""When to read an agent's growing record."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """opencode's set-up: a plugin of ours in OPENCODE_CONFIG_CONTENT, which it merges with other configuration.
 
-The plugin is a mere path there, as early versions take it; what it needs to know has a variable of its own.
+The plugin is a mere path there, as early versions take it; what it needs to know has its own variable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BRIDGE = "RELAY_BRIDGE"
 _RETRIES = {"npm_config_fetch_retry_mintimeout": "500", "npm_config_fetch_retry_maxtimeout": "1000"}
 """Milliseconds between npm's attempts.
 
-With a plugin opencode starts only after it has installed a package of its own, once; without a network that
+With a plugin opencode starts only after it has installed its own package, once; without a network that
 takes npm 70 seconds otherwise (1.18.33), at each start.
 """
 
@@ -25,12 +25,12 @@ _PLUGIN = Path(__file__).with_suffix(".mjs")
 
 
 def prepare(run: Run) -> Prepared:
-    """Return the command with the plugin in its environment. Raise ConfigError for one that is no JSON."""
+    """Return the command with the plugin in its environment. Raise ConfigError for invalid JSON."""
     theirs = run.env.get(_CONFIG, "")
     config = parsed(theirs, f"what was given in {_CONFIG}") if theirs else {}
     plugins = config.get("plugin", [])
     if not isinstance(plugins, list):
-        raise ConfigError(f'the "plugin" of what was given in {_CONFIG} is no list')
+        raise ConfigError(f'"plugin" in {_CONFIG} is not a list')
     config["plugin"] = [*plugins, _PLUGIN.absolute().as_uri()]
     retries = {name: value for name, value in _RETRIES.items() if name not in run.env}
     # The shells of the agent have what the user has.

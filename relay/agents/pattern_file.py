@@ -11,7 +11,7 @@ Every key of a file, all but `name` optional:
     checked     = ["2.1.197"]     the versions of the agent that the file was checked with
     reader      = "auto"          auto | lines | screen
     decoration  = "..."           regex of what stands before the agent's own text in a line
-    prefix      = "@"             the character that begins a directive
+    prefix      = "@"             the character that starts a directive
     inject      = "auto"          auto: typed into when safe; never: nothing is ever typed
     fullscreen  = false           its own interface lives on the alternate screen
     block_end   = "drawn"         drawn | blank | none: >>> is drawn as it is, as an empty row, not at all;
@@ -33,7 +33,7 @@ Every key of a file, all but `name` optional:
 
     [submit]
     delay         = 0.3           seconds between a text and Enter
-    while_working = "queues"      queues | interrupts | unknown: what becomes of a text typed meanwhile
+    while_working = "queues"      queues | interrupts | unknown: the outcome of a text typed meanwhile
     avoid         = "!/@"         characters that a typed text must not begin with
 
     [input]                       how its input is drawn: empty, with nothing that asks or works, it is ready
@@ -67,7 +67,7 @@ Every key of a file, all but `name` optional:
     first       = ["..."]         one of which finds itself in the region's first row
     last        = ["..."]         one of which finds itself in the region's last row
     title       = ["..."]         one of which finds itself in the title, "" where none is known
-    dismiss     = "esc"           with prompting, of a dialog that tells of a limit: the key that takes it
+    dismiss     = "esc"           with prompting, of a dialog that reports a limit: the key that takes it
                                   away, and chooses nothing; supervision presses it as it waits for the reset
 
     [[errors]]                    the errors that end its turns; the first table that matches counts
@@ -75,7 +75,7 @@ Every key of a file, all but `name` optional:
                                   network | other
     match       = ["..."]         regexes, one of which finds itself in the text of an error, without its mark
                                   and with single blanks between its words
-    reset       = ["(?P<reset>...)"]  regexes of that text, and the time at which a limit ends in it
+    reset       = ["(?P<reset>...)"]  regexes of that text, and the time when a limit ends in it
     source      = "text"          text | code: what `match` is about; a code is the agent's own name of the
                                   error, in its StopFailure hook or its record, and matched as a whole
 
@@ -144,7 +144,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "dismiss": get_args(DismissKey),
 }
 RESET = "reset"
-"""The group of a regex that is the time at which a limit ends."""
+"""The group of a regex that is the time when a limit ends."""
 
 MAX_BYTES = 1 << 20
 """Bytes that a pattern file may have; the longest that ships with relay has 6,000."""
@@ -170,14 +170,14 @@ class PatternFile:
         """Return the file at `path`. Raise ConfigError if it cannot be read or is no TOML."""
         try:
             if path.stat().st_size > MAX_BYTES:
-                raise ConfigError(f"it has more than {MAX_BYTES} bytes, and is no pattern file.", path)
+                raise ConfigError(f"it has more than {MAX_BYTES} bytes, so it is not a pattern file.", path)
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read it: {error}. Mend it or remove it.", path) from None
+            raise ConfigError(f"cannot read it: {error}. Fix it or remove it.", path) from None
         try:
             return cls(path, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
-            raise ConfigError(f"not valid TOML: {error.msg}. Mend that line.", path, error.lineno) from None
+            raise ConfigError(f"not valid TOML: {error.msg}. Fix that line.", path, error.lineno) from None
 
     def fields(self) -> dict[str, Any]:
         """Return the checked values by the name of the Profile field; those of a table by its keys.
@@ -214,7 +214,7 @@ class PatternFile:
         """Return the values of the table, each read by the reader of its key. Refuse an unknown key."""
         for key in self.table:
             if key not in readers:
-                raise self._error(key, f"the key {key!r} is not known; known are {', '.join(readers)}.")
+                raise self._error(key, f"the key {key!r} is unknown; the keys are {', '.join(readers)}.")
         return {key: readers[key](key) for key in self.table}
 
     def _interactive(self) -> Interactive:
@@ -247,7 +247,7 @@ class PatternFile:
         for table in self._tables(key):
             rule = table._state()
             if rules.setdefault(rule.name, rule) is not rule:
-                raise table._error("name", f"there are two state rules called {rule.name!r}; rename one.")
+                raise table._error("name", f"two state rules are called {rule.name!r}; rename one.")
         return tuple(rules.values())
 
     def _state(self) -> StateRule:
@@ -267,9 +267,11 @@ class PatternFile:
         if not any(fields.get(key) for key in ("all", "any", "first", "last")):
             raise self._error("", "a [[states]] table needs regexes in all, any, first or last.")
         if ("kind" in fields) != (fields["state"] == "prompting"):
-            raise self._error("", "a rule for prompting needs a kind; others have none.")
+            raise self._error("", "a rule for prompting needs a kind; other rules must not have one.")
         if fields.get("dismiss") and fields["state"] != "prompting":
-            raise self._error("dismiss", "only a dialog is dismissed: a rule for prompting.")
+            raise self._error(
+                "dismiss", "dismiss belongs only in a rule for prompting: relay dismisses only dialogs."
+            )
         region, rows = fields.pop("region", ("screen", 0))
         return StateRule(**fields, region=region, rows=rows)
 
@@ -283,7 +285,7 @@ class PatternFile:
                 message = f"{regex.pattern!r} in reset has no group (?P<{RESET}>...) around the time."
                 raise self._error("reset", message, near=regex.pattern)
         if fields.get("reset") and fields.get("source") == "code":
-            raise self._error("reset", "a code has no time in it; put reset into a table about the text.")
+            raise self._error("reset", "a code contains no time; put reset in a table that matches text.")
         return ErrorRule(cls=fields.pop("class"), **fields)
 
     # -- values -----------------------------------------------------------------------------------------
@@ -304,13 +306,13 @@ class PatternFile:
     def _table(self, key: str) -> PatternFile:
         value = self.table[key]
         if not isinstance(value, dict):
-            raise self._error(key, f"write it as a table, beginning with a line [{key}].")
+            raise self._error(key, f"write it as a table that begins with the line [{key}].")
         return replace(self, table=value, where=(key, 0))
 
     def _tables(self, key: str) -> list[PatternFile]:
         tables = self.table[key]
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise self._error(key, f"write each as a table, beginning with a line [[{key}]].")
+            raise self._error(key, f"write each as a table that begins with the line [[{key}]].")
         return [replace(self, table=table, where=(key, number)) for number, table in enumerate(tables)]
 
     def _string(self, key: str) -> str:
@@ -322,14 +324,14 @@ class PatternFile:
     def _name(self, key: str) -> str:
         value = self._string(key)
         if value != self.path.stem or not _NAME.match(value):
-            names = f"name is {value!r}, and the file's name is {self.path.name!r}"
+            names = f"name is {value!r}, but the file is called {self.path.name!r}"
             raise self._error(key, f"{names}; they must agree.")
         return value
 
     def _prefix(self, key: str) -> str:
         value = self._string(key)
         if not is_prefix(value):
-            message = "prefix must be one character, neither letter, digit, space, ':' nor '\\'."
+            message = "prefix must be one character, but not a letter, digit, space, ':' or '\\'."
             raise self._error(key, message)
         return value
 
@@ -383,7 +385,7 @@ class PatternFile:
     def _option(self, key: str, text: str) -> AgentOption:
         match = _OPTION.match(text)
         if match is None:
-            message = f"{text!r} in {key} is no option; write --name, --name X, --name [X] or --name X..."
+            message = f"{text!r} in {key} is not an option; write --name, --name X, --name [X] or --name X..."
             raise self._error(key, message, near=text)
         if match["value"] is None:
             return AgentOption(match["name"])
@@ -396,7 +398,7 @@ class PatternFile:
         for text in self._words(key):
             match = _COLOUR.match(text)
             if match is None and text != "any":
-                message = f"{text!r} in {key} is no colour; write six hexadecimal digits, or any."
+                message = f"{text!r} in {key} is not a colour; write six hexadecimal digits, or any."
                 raise self._error(key, message)
             found.add(int(match[1], 16) if match else ANY_COLOUR)
         return frozenset(found)

@@ -30,8 +30,8 @@ def prepare(run: Run) -> Prepared:
     version = installed(run, "/pi-coding-agent")
     if version and version < OLDEST:
         raise ConfigError(
-            f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; what this one does is read "
-            "from its screen"
+            f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; for this version, relay "
+            "reads the screen instead"
         )
     source = f"import extension from {json.dumps(str(_EXTENSION))}\n"
     source += f"export default extension({json.dumps(plugin_options(run, 'pi'))})\n"

@@ -1,4 +1,4 @@
-"""The prices of models: `config/prices.toml`, and a file of the user's that adds to it."""
+"""Model prices: `config/prices.toml`, plus the user's own file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Prices:
         try:
             given = tomli.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            raise ConfigError(f"it cannot be read: {error}. Correct it, or remove it.", path) from None
+            raise ConfigError(f"it cannot be read: {error}. Fix it or remove it.", path) from None
         models = given.get("models", {})
         if unknown := set(given) - {"date", "models"}:
             raise ConfigError(f"unknown key {min(unknown)!a}. It has `date` and `models`.", path)
@@ -130,7 +130,7 @@ def _price(model: str, entry: Any, path: Path, *, long: bool = False) -> Price:
             hint = did_you_mean(key, known)
             raise ConfigError(f"unknown key {key!a} of {model!a}. {hint}".rstrip(), path)
         if key != "long" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
-            raise ConfigError(f"{key!a} of {model!a} is not a number from 0.", path)
+            raise ConfigError(f"{key!a} of {model!a} must be a number, 0 or more.", path)
     if missing := [key for key in ("input", "output") if key not in entry]:
         raise ConfigError(f"{model!a} has no {missing[0]!a}: dollars for a million tokens.", path)
     numbers = {key: float(entry[key]) for key in _PRICES if key in entry}

@@ -70,7 +70,7 @@ class StateRule:
     The regexes in all, any, none, first, last and title have to hold as relay.agents.pattern_file says.
 
     region:  all rows that are not blank (screen), the last `rows` of those (bottom), or the title as a row.
-    dismiss: of a dialog that tells of a limit: the key that takes it away, and chooses nothing; "" for none.
+    dismiss: of a dialog that reports a limit: the key that takes it away, and chooses nothing; "" for none.
     """
 
     name: str
@@ -94,7 +94,7 @@ class ErrorRule:
 
     cls:    the class of the error.
     match:  regexes, one of which finds itself in the error's text or is the whole of its code.
-    reset:  regexes of a text whose group `reset` is the time at which a limit ends, as the agent words it.
+    reset:  regexes of a text whose group `reset` is the time when a limit ends, as the agent words it.
     source: match is about the text, or about the agent's own code of the error.
     """
 
@@ -205,7 +205,7 @@ class Profile:
     states: by priority, the highest first.
     input:  None if the rules of `states` alone say when the agent is ready.
     errors: the first that matches counts.
-    error_mark: what stands before an error of its own on the screen; None if its errors are not known there.
+    error_mark: what stands before its own error on the screen; None if its errors are not known there.
     """
 
     name: str

@@ -17,8 +17,8 @@ def prepare(run: Run) -> Prepared:
     home = run.env.get("QWEN_HOME") or f"{run.env.get('HOME', '~')}/.qwen"
     if _has_hooks(Path(home).expanduser()) and _has_hooks(Path(".qwen")):
         raise ConfigError(
-            "Qwen takes no more hooks where both the user's and the project's settings have some; "
-            "what it does is read from its screen"
+            "Qwen accepts no further hooks if both the user's and the project's settings have some; relay "
+            "reads its screen instead"
         )
     # Timeouts are in milliseconds: 0.15.10 has them so, and newer versions those from 1,000 on.
     ours = entries("qwen", run.socket, lambda command: handler(command, TIMEOUT * 1000))

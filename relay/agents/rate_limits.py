@@ -20,7 +20,7 @@ class LimitWindow:
     """One limit.
 
     window_minutes: the length of its window; None: not known.
-    resets_at:      when it begins anew, in seconds since the epoch; None: not known.
+    resets_at:      when it starts again, in seconds since the epoch; None: not known.
     """
 
     used_percent: float

@@ -1,4 +1,4 @@
-"""The instant that an agent words as the end of a limit: "8pm (America/New_York)", "in 3 hours 20 minutes".
+"""The time an agent gives for the end of a limit: "8pm (America/New_York)", "in 3 hours 20 minutes".
 
     8pm · 8:30pm · 7:58 PM · 19:58                 the next such time
     Apr 1 at 9am · Apr 1, 9am · 1 Apr 9:00         the next such day, this year or a later one

@@ -6,14 +6,14 @@ JSON lines, one object a line, with an ISO 8601 "timestamp" in UTC.
     claude  ~/.claude/projects/DIR/SESSION.jsonl: a line for each content block, about 0.1 s after the end
             of the message, often after its PreToolUse or Stop hook. Subagents: SESSION/subagents/.
     codex   ~/.codex/sessions/Y/M/D/rollout-*.jsonl: a line as soon as a text has ended, before the next hook.
-            Subagents: a rollout of their own.
+            Subagents: their own rollout.
     qwen    ~/.qwen/projects/DIR/chats/SESSION.jsonl: a line for each message, about when the next hook runs.
             Subagents: only in the telemetry lines of the same file.
     gemini  ~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl: a line as soon as a message has ended, the same
             again with the results of its tools. Subagents: chats/SESSION/ID.jsonl.
     aider   the file of --llm-history-file: each request whole, then each answer as soon as it has ended, with
             the role in front of every line. (Its chat history does not tell a tool's output from its words.)
-    relay   what programs without a transcript of their own write for relay (docs/NATIVE.md), and our plugins
+    relay   what programs without their own transcript write for relay (docs/NATIVE.md), and our plugins
             in other agents: a line for each text as soon as it is complete. Subagents: in the same file.
 
 Left out, as the model did not say it: the program's own text about an API error, the summary of a compaction,
@@ -66,7 +66,7 @@ class Failed:
 
 
 _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
-"""Prefixes of the subagents that qwen runs for itself after a turn. No hook tells of them."""
+"""Prefixes of the subagents that qwen runs for itself after a turn. No hook reports them."""
 
 LineReader = Callable[[bytes], list[Said]]
 """Return the texts of a complete line; none for a line that is bad or has none. Raise Ambiguous.
@@ -259,7 +259,7 @@ class _Aider:
             self._answers += 1
             self._lines = []
         elif line and not _AIDER_REQUEST.match(line):
-            raise Ambiguous("its log of model calls does not tell files in the chat from answers")
+            raise Ambiguous("its log of model calls does not distinguish files in the chat from answers")
         return said
 
     def _end(self) -> list[Said]:

@@ -47,7 +47,7 @@ SHORT = 0.7
 LATEST = 60.0
 """Seconds after which a transcript no longer gets a text that was taken from a stop event."""
 
-SILENT = "it brings nothing of what the agent says; only the last text of each turn is heard"
+SILENT = "it contains none of the agent's output; relay reads only the last text of each turn"
 """The problem of a transcript that is missing, or that a new version of the agent writes differently."""
 
 BUDGET = 1 << 20

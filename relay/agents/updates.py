@@ -1,4 +1,4 @@
-"""Pattern files that are newer than those that ship with relay: each stands in place of one of them.
+"""Pattern files newer than the shipped ones: each replaces one of them.
 
     patterns/NAME.toml                    ships with relay
     <config>/patterns/updates/NAME.toml   in force until relay ships another NAME.toml, or `remove`
@@ -47,7 +47,7 @@ def take(home: Home, name: str, text: str) -> None:
         write_private(path, f"{plain(text)}\n{_STANDS}{_digest(name)}\n")
     except OSError as error:
         raise HomeError(
-            f"cannot write {path}: {error.strerror}. Make room, or check who may write there."
+            f"cannot write {path}: {error.strerror}. Free some space, or check who may write there."
         ) from None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 class Tokens:
     """Numbers of tokens, each of which is counted once.
 
-    input:          read by the model anew. output: written by it, thinking included.
+    input:          read by the model again. output: written by it, thinking included.
     cache_read:     read from the provider's cache. cache_write: written to it.
     cache_write_1h: those of cache_write that are kept for an hour, at a higher price.
     """
@@ -52,7 +52,7 @@ class Tokens:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Tokens:
-        """Return the numbers in `given`; what is no number of tokens counts as 0."""
+        """Return the numbers in `given`; anything else than a number of tokens counts as 0."""
         return cls(*(number(given.get(name)) for name in _KINDS))
 
 

@@ -28,7 +28,7 @@ from relay.agents.usage import Charge, Tokens, number
 
 
 class UsageFormat(Protocol):
-    """Reads the lines of one file. limits: the newest that it has told of; None: it tells of none."""
+    """Reads the lines of one file. limits: the newest that it has reported; None: it reports none."""
 
     limits: RateLimits | None
 

@@ -2,7 +2,7 @@
 
     hook events, Named ──→ files ──→ UsageFormat ──→ Charge ──by id──→ the use of each model
 
-Only what was written in this run counts: an agent that goes on with an old conversation has paid for that
+Only what was written in this run counts: an agent that continues with an old conversation has paid for that
 before, and copies of old lines have old times.
 """
 
@@ -77,7 +77,7 @@ class UsageReader:
 
     @property
     def limits(self) -> RateLimits | None:
-        """The newest rate limits that the files have told of since the run began; None: none."""
+        """The newest rate limits that the files have reported since the run began; None: none."""
         told = [lines.limits for _, lines in list(self._files.values()) if lines.limits is not None]
         newest = max(told, key=lambda limits: limits.at, default=None)
         return newest if newest is not None and newest.at >= self._began else None
@@ -96,7 +96,7 @@ class UsageReader:
             self._follow(path, at_end=begins, session=event.session_id)
 
     def resume(self, followed: Sequence[Mapping[str, Any]]) -> None:
-        """Go on with what an earlier reader has followed, each from where that began."""
+        """Continue with what an earlier reader has followed, each from where that began."""
         for each in followed:
             self._began = min(self._began, float(each["began"]))
             self._follow(each["path"], offset=int(each["offset"]), session=each["session"])

@@ -1,4 +1,4 @@
-"""The version of an agent, beside those that the rules of its profile were checked with."""
+"""The version of an agent, and the versions that its profile was checked with."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def unchecked(name: str, version: str, checked: Sequence[str]) -> str:
     """Return one line that says that `version` of the agent `name` was not checked; "" if it was."""
     if not version or version in checked:
         return ""
-    return f"{name} {one_line(version, 30)} was not checked; rules are for {', '.join(checked)}."
+    return f"{name} {one_line(version, 30)} was not checked; its rules are for {', '.join(checked)}."

@@ -38,7 +38,7 @@ def _answer(target: str, message: str, ctx: Context) -> str:
     action, text = names.key(target), message.strip()
     if action not in ACTIONS:
         hint = names.did_you_mean(action, ACTIONS, "@memory:{}")
-        raise MemoryStoreError(f"there is no such action. {hint}The actions are {', '.join(ACTIONS)}.")
+        raise MemoryStoreError(f"unknown action. {hint}The actions are {', '.join(ACTIONS)}.")
     if not text and action != "list":
         what = "an id" if action == "forget" else "a text"
         raise MemoryStoreError(f"it needs {what}: @memory:{action} {what.split()[1].upper()}")
@@ -49,10 +49,10 @@ def _answer(target: str, message: str, ctx: Context) -> str:
         case "search":
             found = ctx.memory.search(text, SEARCH_LIMIT)
             topic = one_line(text, 60)
-            return _listing(f"Memories about '{topic}'", found) or f"No memory fits '{topic}'."
+            return _listing(f"Memories about '{topic}'", found) or f"No memory matches '{topic}'."
         case "list":
             return (
-                _listing("The latest memories", ctx.memory.list(LIST_LIMIT)) or "Nothing is remembered yet."
+                _listing("The latest memories", ctx.memory.list(LIST_LIMIT)) or "There are no memories yet."
             )
         case _:
             if not ctx.memory.forget(text):

@@ -26,7 +26,7 @@ async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] 
         there = [each.to for each in sent if each.state is not State.HELD]
         return {"inject": f"Sent to {len(there)}: {listed(there)}.", "wake": False} if there else None
     if (member := await ctx.relay.member(target)) is not None and member.online is False:
-        return f"{target} is offline. The message is kept and will be delivered when {target} is back."
+        return f"{target} is offline. The message waits, and is delivered when {target} is back."
     return None
 
 
@@ -39,14 +39,15 @@ async def _fleet(target: str, words: list[str], ctx: Context) -> str:
     raise UsageError(
         "write the new agent's name, what it runs, and its task: NAME COMMAND TASK."
         if target == "spawn"
-        else "write the name of one agent that you have started, and nothing else."
+        else "write only the name of an agent that you started."
     )
 
 
 async def broadcast(target: str, message: str, ctx: Context) -> dict[str, object] | str | None:
-    """Send `message` to everybody else in the team, as `@relay:*` does."""
+    """Send `message` to everyone else in the team, as `@relay:*` does."""
     if target != "*":
         raise MessageRefused(
-            f"a broadcast goes to everybody. Write @broadcast:* TEXT, or @relay:{target} TEXT for one."
+            f"a broadcast goes to every agent. Write @broadcast:* TEXT, or @relay:{target} TEXT for one "
+            "agent."
         )
     return await deliver("*", message, ctx)

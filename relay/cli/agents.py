@@ -1,17 +1,18 @@
-"""List the kinds of agent that relay knows, or take newer pattern files for them.
+"""List the kinds of agent that relay knows, or install newer pattern files for them.
 
-Each is a profile: a TOML file that says how the agent's screen, prompt and dialogs look, and whether text
-may be typed into it. Files in the `patterns` folder of relay's configuration add profiles, or override
-keys of those that ship with relay. `relay wrap --agent NAME` chooses one; otherwise the command decides.
-hooks=yes: relay speaks the agent's own hook protocol; the others are known by their screen alone.
-installed= is what the program in PATH prints as its version, checked= the versions that the profile was
-checked with: with others the agent's screen may look different.
+Each kind is a profile: a TOML file that describes the agent's screen, prompt and dialogs, and whether relay
+may type into it. Files in the `patterns` folder of relay's configuration add profiles or override keys of
+those that ship with relay. relay chooses a profile by the command, or by `relay wrap --agent NAME`.
+hooks=yes: relay speaks the agent's own hook protocol; relay knows the others only by their screens.
+installed= is the version that the program in PATH prints, checked= the versions that the profile was checked
+with: the screens of other versions may look different.
 
-`update` puts newer pattern files in place of those that ship with relay: a file, or those of a folder, such
-as the `patterns` folder of a newer relay. It shows what changes, and tries them on screens of real agents:
-those that ship with relay, and those in a folder `screens` beside the files. Files by which relay would type
-into a dialog, or at work, are refused; where dialogs are known differently, nothing is taken without --yes.
-`reset` goes back. Sessions that run take either with `relay reload`. A wrapped agent may do neither.
+`update` installs newer pattern files over those that ship with relay: a single file or all in a folder, such
+as the `patterns` folder of a newer relay. It shows what changes, and tests the files on recorded screens of
+real agents: those that ship with relay, and any in a folder `screens` next to the files. It refuses files
+that would make relay type into a dialog or a working agent, and needs --yes if they change how dialogs are
+recognised. `reset` undoes an update. `relay reload` applies either to running sessions. A wrapped agent may
+do neither.
 
   relay agents
   relay agents update ~/newer-relay/patterns
@@ -43,19 +44,21 @@ from relay.features.agent_version import ask
 from relay.home import Home
 from relay.text import count, one_line, visible
 
-_ADVICE = "an agent may not change how its own screen is read. The user can, in a terminal of their own."
+_ADVICE = "an agent may not change how its own screen is read. The user can, in their own terminal."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     action = add_actions(parser, required=False)
-    update = action("update", "Take newer pattern files in place of those that ship with relay.")
+    update = action("update", "Install newer pattern files in place of those that ship with relay.")
     update.add_argument("path", type=Path, metavar="FILE|DIR", help="NAME.toml, or a folder of such files")
-    update.add_argument("--yes", action="store_true", help="also where dialogs are known differently")
-    add_json(update, "print what became of each file, and why, as a JSON list", below=True)
-    reset = action("reset", "Go back to the pattern files that ship with relay.")
+    update.add_argument(
+        "--yes", action="store_true", help="install them even if they change how dialogs are recognised"
+    )
+    add_json(update, "print the outcome for each file, and the reason, as a JSON list", below=True)
+    reset = action("reset", "Restore the pattern files that ship with relay.")
     reset.add_argument("names", nargs="*", metavar="NAME", help="the profile (default: all)")
-    add_json(reset, "print which have gone back as a JSON list", below=True)
+    add_json(reset, "print which were restored, as a JSON list", below=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
         print("".join(f"{each.unchecked}\n" for each in agents if each.unchecked), end="")
         for name in updates.outdated(home):
             print(
-                f"The update of {visible(name)} is not in force: relay ships another file since. "
-                f"`relay agents reset {visible(name)}` removes it."
+                f"The update of {visible(name)} is not in use: relay has since shipped another file. `relay "
+                f"agents reset {visible(name)}` removes it."
             )
     return 0
 
@@ -88,18 +91,18 @@ def _update(home: Home, path: Path, report: Outcomes, *, agreed: bool) -> None:
     """Take the pattern files at `path`, all of them or none."""
     given = updates.files(path) if path.is_dir() else {path.stem: path}
     if not given:
-        raise ConfigError("there is no pattern file (NAME.toml) in this folder.", path)
+        raise ConfigError("this folder contains no pattern file (NAME.toml).", path)
     base = updates.shipped() | updates.in_force(home)
     read = {name: PatternFile.read(file) for name, file in given.items()}
     for file in read.values():
         if "name" not in file.fields():
-            raise ConfigError(f"it has no key name; write name = {file.path.stem!r} in it.", file.path)
+            raise ConfigError(f"it has no `name` key; add name = {file.path.stem!r} in it.", file.path)
     new = {
         name: text for name, file in read.items() if (text := updates.plain(file.text)) != _text(base, name)
     }
     for name in given:
         if name not in new:
-            report.done(f"{name}: nothing is new.", name=name, outcome="unchanged")
+            report.done(f"{name}: nothing new.", name=name, outcome="unchanged")
     if not new:
         return
     old = {profile.name: profile for profile in made(base, {})}
@@ -138,12 +141,15 @@ def _update(home: Home, path: Path, report: Outcomes, *, agreed: bool) -> None:
         outcome = "refused" if unsafe else "not agreed" if report.failed else "taken"
         report.add(name=name, outcome=outcome if name in new else "tried", **found)
     if unsafe:
-        print("Nothing is taken: relay would type into what is not ready.", file=sys.stderr)
+        print("Nothing was installed: relay would type into an agent that is not ready.", file=sys.stderr)
     elif report.failed:
-        print("Nothing is taken yet: look at what changes for dialogs. --yes takes it.", file=sys.stderr)
+        print(
+            "Nothing was installed yet: review the changes to dialogs, then install with --yes.",
+            file=sys.stderr,
+        )
     else:
-        report.say(f"Taken: {', '.join(new)}. `relay agents reset` goes back.")
-        report.say("Sessions that run take it with `relay reload NAME`.")
+        report.say(f"Installed: {', '.join(new)}. `relay agents reset` undoes this.")
+        report.say("`relay reload NAME` applies it to a running session.")
 
 
 def _text(base: dict[str, Path], name: str) -> str:
@@ -155,7 +161,7 @@ def _reset(home: Home, names: list[str], report: Outcomes) -> None:
     known = [*updates.in_force(home), *updates.outdated(home)]
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(
-            f"there is no update of {visible(unknown[0])!r}: {', '.join(known) or 'there is none'}."
+            f"no update of {visible(unknown[0])!r} is installed; updated: {', '.join(known) or 'none'}."
         )
     for name in names or known:
         updates.remove(home, name)

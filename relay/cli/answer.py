@@ -1,9 +1,9 @@
-"""Show what an agent asks, and answer it.
+"""Show an agent's question, or answer it.
 
-Without CHOICE, only shows. CHOICE is an option's number, its text or the beginning of it, or the key that
-the dialog shows for it, such as y; one that fits several options is refused. What is asked is shown first,
-and the choice is made only if that very question is still drawn; then you are told what was pressed. An agent
-may not answer: neither its own questions nor another's.
+Without CHOICE, only shows the question. CHOICE is an option's number, its text or how the text begins, or the
+key that the dialog shows for it, such as y; a CHOICE that fits several options is refused. relay shows the
+question first and answers only if that same question is still on the screen; then it prints what it pressed.
+An agent may not answer: neither its own questions nor another agent's.
 
 With --json: {"id", "kind", "lines", "options", "selected"}, and {"result", "option", "typed"} if it was
 answered.
@@ -23,25 +23,25 @@ from relay.home import Home
 from relay.text import visible
 
 _PATIENCE = 30.0  # seconds that a session may take: it walks through a long menu key by key
-_UNCONFIRMED = "The question is still drawn: look at its terminal."
+_UNCONFIRMED = "The question is still on the screen: check its terminal."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
     parser.add_argument("choice", nargs="?", metavar="CHOICE", help="an option: its number or its text")
-    parser.add_argument("--text", metavar="TEXT", help="answer with a text of your own, where it takes one")
+    parser.add_argument("--text", metavar="TEXT", help="answer with your own text, if the question allows it")
     parser.add_argument(
-        "--question", metavar="ID", help="only if it still asks this: the id that was shown with the question"
+        "--question", metavar="ID", help="answer only if this question is still open; ID is shown with it"
     )
     add_json(parser, "print a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.choice is not None and args.text is not None:
-        raise UsageError("either a CHOICE or --text, not both.")
+        raise UsageError("give either a CHOICE or --text, not both.")
     home = Home.from_env()
     person_only(
-        home, "answer", "an agent may not answer what agents ask. The user can, outside of the session."
+        home, "answer", "an agent may not answer agents' questions. The user can, outside the session."
     )
     session = find(home, args.name, args.team)
     asked = session.ask({"op": "question"})
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         if not answering:
             print(f"\n`relay answer {session.name} CHOICE --question {asked['id']}` answers it.")
     if args.question is not None and args.question != asked["id"]:
-        raise UsageError(f"{session.name} asks something else by now. Nothing was typed.")
+        raise UsageError(f"{session.name} is now asking something else. Nothing was typed.")
     if answering:
         request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": args.text}
         answer = session.ask(request, _PATIENCE)

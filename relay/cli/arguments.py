@@ -1,4 +1,4 @@
-"""The arguments that several commands take, and the types of their values."""
+"""Arguments that several commands share, and the types of their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_actions(parser: ArgumentParser, *, required: bool = True) -> Callable[[s
     return lambda name, help: actions.add_parser(name, help=help, description=help)
 
 
-def add_team(parser: ArgumentParser, help: str = "look in this team only") -> None:
+def add_team(parser: ArgumentParser, help: str = "in this team only") -> None:
     parser.add_argument("-t", "--team", help=help)
 
 

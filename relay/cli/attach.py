@@ -1,13 +1,13 @@
 """Attach this terminal to a running agent, or view the agent's terminal.
 
-What has scrolled off comes first, the last 2,000 lines; then the screen is drawn as it stands, and the agent
-takes your terminal's size.  Ctrl-] and then d, within a second, detaches; Ctrl-] n and Ctrl-] p switch
-to the next and the previous agent; Ctrl-] ? shows help; the setting detach_key chooses another key.  One
-terminal is attached at a time: --takeover takes it from another one, whose owner is told.
+relay shows the last 2,000 lines of scrollback, redraws the screen, and resizes the agent to your terminal.
+Ctrl-] and then d, within a second, detaches; Ctrl-] n and Ctrl-] p switch to the next and the previous agent;
+Ctrl-] ? shows help; the setting detach_key chooses another key.  Only one terminal is attached at a time:
+--takeover takes over from the other one, and tells its user.
 
---view only looks on, beside the terminal that is attached and any number of others, or where none is: what
-you type goes nowhere, and the agent keeps its size; a smaller terminal shows the part that fits.  q, Ctrl-C
-or Ctrl-] d leaves.
+--view only watches, next to the attached terminal and any number of other viewers: what you type goes
+nowhere, and the agent keeps its size; a smaller terminal shows the part that fits.  q, Ctrl-C or Ctrl-] d
+leaves.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _PATIENCE = 5.0  # seconds in which the shim must take our terminal
 def configure(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--takeover", action="store_true", help="take it from the terminal that is attached")
-    how.add_argument("--view", action="store_true", help="only look on, beside any other terminal")
+    how.add_argument("--takeover", action="store_true", help="take over from the terminal that is attached")
+    how.add_argument("--view", action="store_true", help="watch only, next to any other terminal")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,7 +68,7 @@ def follow(switch: SwitchAgent) -> int:
             except RelayError:
                 continue
         else:
-            raise NoSuchSession("there is no agent to switch to. `relay ps` lists those that run.")
+            raise NoSuchSession("there is no other agent to switch to. `relay ps` lists running agents.")
 
 
 def _ring(home: Home, switch: SwitchAgent) -> list[SessionInfo]:
@@ -96,11 +96,11 @@ def _terminal() -> TerminalMode:
     if inside := os.environ.get("RELAY_SESSION"):
         raise NotAllowed(
             f"this terminal is inside a relay session ({os.environ.get('RELAY_NAME', inside)}); "
-            "attach from a terminal outside of it."
+            "attach from a terminal outside it."
         )
     mode = TerminalMode(0, 1)
     if not mode.interactive or mode.saved is None:
-        raise UsageError("attach needs a terminal as its input and output.")
+        raise UsageError("attach needs a terminal for its input and output.")
     return mode
 
 
@@ -120,7 +120,7 @@ def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
                 socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
                 answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
             except (OSError, ValueError) as error:
-                what = f"its terminal does not answer ({error}). Is it still in `relay ps`?"
+                what = f"its terminal does not answer ({error}). Check that `relay ps` still lists it."
                 raise RelayError(what) from None
             if "error" in answer:
                 raise error_from(answer)
@@ -163,7 +163,7 @@ def _view(session: SessionInfo) -> int:
         return SHIM_DIED if end.code is None else end.code
     if canvas.killed:
         return 128 + canvas.killed
-    _say(f"{session.name} runs on.")
+    _say(f"{session.name} keeps running.")
     return 0
 
 

@@ -1,19 +1,19 @@
 """Show who injected what into which agent, when, and from which rule or message.
 
-One line for each text that an agent was given, or was to be given: messages, the texts of rules and handlers,
-and relay's own. It says how it was given (typed, or native: in the reply to a hook of the agent's own), as
-whose words, and what became of it:
+Prints one line per text for an agent: messages, texts from rules and handlers, and relay's own. A line shows
+how the text was given (typed, or native: in the reply to one of the agent's own hooks), in whose name, and
+the outcome:
 
-  injected   given to the agent, and seen to arrive
-  uncertain  given, and not seen to arrive
+  injected   delivered, and seen to arrive
+  uncertain  delivered, but not seen to arrive
   rejected   refused: too large, blocked by a rule, or dropped
-  withdrawn  there was no reason to give it any more
+  withdrawn  no longer needed
   untyped    the session ended first; a message stays in its mailbox
 
-Of each text 500 characters are kept, with `hook_output = "full"` in relay.toml all of it; keys, tokens and
-passwords are taken out of both. A rule's text that is not to be shown (suppress_output) is not kept.
+relay keeps 500 characters of each text, or all of it with `hook_output = "full"` in relay.toml, and removes
+keys, tokens and passwords from both. It does not keep the text of a rule with suppress_output.
 
-Inside a wrapped agent it is what was given to that agent, in its session.
+Inside a wrapped agent, shows only that agent's injections, in its session.
 """
 
 from __future__ import annotations
@@ -38,25 +38,29 @@ _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", metavar="NAME", help="only what was given to the agent NAME")
+    parser.add_argument("--to", metavar="NAME", help="only what the agent NAME received")
     parser.add_argument(
         "--from",
         dest="source",
         metavar="SOURCE",
-        help="only what came from this sender, handler or rule: its name, or its file (hooks.json:12)",
+        help="only from this sender, handler or rule: a name, or a place (hooks.json:12)",
     )
     parser.add_argument(
-        "--since", type=moment, metavar="WHEN", help="only from then on: 30m, 2h, 7d, or 2026-07-01[T14:30]"
+        "--since", type=moment, metavar="WHEN", help="only since then: 30m, 2h, 7d, or 2026-07-01[T14:30]"
     )
-    parser.add_argument("--id", default="", metavar="ID", help="only this message: its id, or the beginning")
-    parser.add_argument("--failed", action="store_true", help="only what is rejected, uncertain or untyped")
+    parser.add_argument(
+        "--id", default="", metavar="ID", help="only this message: its id, or how the id begins"
+    )
+    parser.add_argument(
+        "--failed", action="store_true", help="only what was rejected, uncertain or not typed"
+    )
     add_limit(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    advice = "an agent sees only what was given to itself. Leave out --to."
+    advice = "an agent sees only its own injections. Leave out --to."
     session = guard.own_session(home, "audit", name=args.to, advice=advice)
 
     def wanted(entry: Entry) -> bool:
@@ -84,7 +88,7 @@ def moment(text: str) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"not a valid time: {text!a}. Write how long ago (30m, 2h or 7d), or a date (2026-07-01)"
+            f"not a valid time: {text!a}. Give an age (30m, 2h or 7d) or a date (2026-07-01)"
         ) from None
 
 

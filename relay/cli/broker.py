@@ -1,11 +1,11 @@
-"""The broker: see, start, stop or run it, and prepare one of your own.
+"""Show, start, stop or run the broker, or prepare your own.
 
-Sessions start the embedded broker when they need it, and it ends a minute after the last of them; usually
-there is nothing to do. `start` starts one that stays; `run` keeps it in the foreground for a service manager.
-With a broker of your own in relay.toml (or --broker), `status` says whether that one answers.
+Sessions start the embedded broker when they need it, and it stops a minute after the last of them ends; you
+rarely need this command. `start` starts a broker that keeps running; `run` keeps it in the foreground, for a
+service manager. With your own broker in relay.toml (or --broker), `status` shows whether it answers.
 
-For a broker of your own, `acl` writes its access list and its users, and `credentials` takes an agent's to
-another host. `relay doctor --broker URL` then proves that the list holds.
+For your own broker, `acl` writes its access list and its users, and `credentials` copies an agent's
+credentials to another host. `relay doctor --broker URL` then tests that the list holds.
 
   relay broker acl mosquitto -o /etc/mosquitto/relay Alice Bob
   relay broker credentials export -o bob.json Bob
@@ -41,7 +41,7 @@ Next, on the broker's host (config/mosquitto/mosquitto.conf of relay is a whole 
   in mosquitto.conf:  allow_anonymous false
                       password_file {directory}/passwords
                       acl_file {directory}/acl
-  kill -HUP the running mosquitto, which reads both files anew""",
+  kill -HUP the running mosquitto, which rereads both files""",
     "nats": """\
 Next, on the broker's host (config/nats/nats-server.conf of relay is a whole example):
   in nats-server.conf:  include "relay.conf"
@@ -60,36 +60,36 @@ _REFUSED = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     action = add_actions(parser)
-    status = action("status", "Say whether the broker answers, and where.")
-    start = action("start", "Start the embedded broker; it stays until it is stopped.")
-    stop = action("stop", "End the embedded broker.")
+    status = action("status", "Show whether the broker answers, and where.")
+    start = action("start", "Start the embedded broker. It runs until you stop it.")
+    stop = action("stop", "Stop the embedded broker.")
     for each in (status, start, stop):
         add_json(each, "print JSON")
-    help = "ask this broker instead; of several the first that answers is shown"
+    help = "query this broker instead; of several, the first that answers"
     status.add_argument("--broker", action="append", metavar="URL", help=help)
     for each in (start, action("run", "Run the embedded broker in the foreground.")):
         each.add_argument("--port", type=port, help="where to listen on loopback (default: a free port)")
     rights = action(
         "acl",
-        "Write the access list and the users of a broker of your own: everybody who has credentials in this "
-        "home. Those of NAMEs are made where they are missing, and the user's, who sends as 'you'.",
+        "Write the access list and user list for your own broker, with everyone who has credentials in this "
+        "home. Creates missing credentials for NAMEs and for you (the sender 'you').",
     )
     rights.add_argument("kind", choices=("mosquitto", "nats"), metavar="mosquitto|nats")
     add_team(rights, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
-    help = "write files (0600) into DIR; else no password is shown"
+    help = "write files (mode 0600) to DIR; otherwise passwords are not shown"
     rights.add_argument("-o", "--output", type=Path, metavar="DIR", help=help)
     rights.add_argument("names", nargs="+", metavar="NAME")
     add_json(rights, "print a JSON object")
-    keys = action("credentials", "Take agents' credentials to another host, in a file.")
+    keys = action("credentials", "Copy agents' credentials to another host, in a file.")
     ways = keys.add_subparsers(dest="way", metavar="export|import", required=True)
-    export = ways.add_parser("export", help="write them to a file (0600)")
+    export = ways.add_parser("export", help="write them to a file (mode 0600)")
     add_team(export, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
     export.add_argument("names", nargs="+", metavar="NAME", help="an agent, or 'you'")
     add_json(export, "print a JSON object, without passwords")
-    take = ways.add_parser("import", help="keep those of a file, in place of this home's own")
+    take = ways.add_parser("import", help="replace this home's credentials with those in a file")
     take.add_argument("file", type=Path, metavar="FILE")
-    add_json(take, "print whose were taken as a JSON list, without passwords")
+    add_json(take, "print whose credentials were imported, as a JSON list, without passwords")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,8 +101,8 @@ def run(args: argparse.Namespace) -> int:
             endpoint = broker.ensure(home.ensure(), port=args.port, keep=True)
             if args.port is not None and endpoint.port != args.port:
                 raise BrokerError(
-                    f"a broker runs already, at {endpoint.url}. "
-                    "Stop it first (`relay broker stop`), then start it at the other port."
+                    f"a broker is already running at {endpoint.url}. Stop it with `relay broker stop`, then "
+                    "start it on the other port."
                 )
             _show(args, endpoint)
         case "stop":
@@ -110,8 +110,8 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 print_json({"stopped": stopped})
             else:
-                again = " Sessions run here: the next one that needs it starts another." if live(home) else ""
-                print(f"The broker has ended.{again}" if stopped else "No broker was running.")
+                again = " The next session that needs a broker starts another." if live(home) else ""
+                print(f"The broker has stopped.{again}" if stopped else "No broker was running.")
         case "run":
             return broker.run(home.ensure(), port=args.port)
         case "acl":
@@ -161,7 +161,7 @@ def _export(home: Home, args: argparse.Namespace) -> None:
         return
     print(f"{args.output}: the credentials of {', '.join(each.user for each in found)}.")
     print(
-        "Whoever has that file can act as them. On the other host:\n"
+        "Anyone with that file can act as them. On the other host:\n"
         f"  relay broker credentials import {args.output.name}"
     )
 
@@ -175,14 +175,15 @@ def _import(home: Home, args: argparse.Namespace) -> None:
         raise BrokerError(f"cannot read {path}: {error.strerror}. Check the path.") from None
     except ValueError as error:
         raise BrokerError(
-            f"{path} holds no credentials ({error}). `relay broker credentials export` writes such a file."
+            f"{path} contains no credentials ({error}). Create such a file with `relay broker credentials "
+            "export`."
         ) from None
     with Outcomes(args) as report:
         for each in found:
             broker.adopt(home, each)
             report.add(user=each.user, outcome="imported")
         report.say(f"This home now has the credentials of {', '.join(each.user for each in found)}.")
-        report.say("Sessions of them that run here keep their old ones until they are started anew.")
+        report.say("Their running sessions keep the old credentials until you restart them.")
 
 
 def _agents(home: Home, team: str | None, wanted: Sequence[str]) -> list[Credentials]:
@@ -199,7 +200,7 @@ def _write(path: Path, text: str) -> None:
         write_private(path, text)
     except OSError as error:
         raise BrokerError(
-            f"cannot write {path}: {error.strerror}. Make it writable, or write it elsewhere with -o."
+            f"cannot write {path}: {error.strerror}. Make it writable, or choose another place with -o."
         ) from None
 
 
@@ -243,7 +244,7 @@ def _show(args: argparse.Namespace, endpoint: Endpoint | None, problem: str | No
     elif problem is not None:
         print(f"Not usable: {problem}")
     elif endpoint is None:
-        print("No broker is running; the first session starts one.")
+        print("No broker is running. The first session starts one.")
     else:
         pid = f" (pid {endpoint.pid})" if endpoint.pid else ""
         print(f"The {endpoint.kind} broker runs at {endpoint.url}{pid}.")

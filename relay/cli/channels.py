@@ -1,7 +1,7 @@
-"""List the channels and who is in them.
+"""List the channels and their members.
 
-A channel is there as long as somebody is in it. Members on other machines are shown once they were heard of.
-Inside a wrapped agent the list holds the channels of that agent's team.
+A channel exists as long as it has a member. Members on other machines appear once relay has heard of them.
+Inside a wrapped agent, lists the channels of that agent's team.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relay.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_team(parser, "this team only")
+    add_team(parser, "only this team")
     add_json(parser)
 
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         lambda each: {"channel": each.name, "team": each.team, "members": list(each.members)},
         lambda each: (f"#{each.name}", each.team, one_line(", ".join(each.members), None)),
         header=("CHANNEL", "TEAM", "MEMBERS"),
-        empty="There is no channel. `relay join CHANNEL` makes one, "
-        "`relay join -n NAME CHANNEL` for an agent.",
+        empty="There are no channels. Create one with `relay join CHANNEL`, or with `relay join -n NAME "
+        "CHANNEL` for an agent.",
     )
     return 0

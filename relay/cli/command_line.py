@@ -47,7 +47,7 @@ def levels() -> Iterator[Level]:
     commands = tuple((name, summary(name)) for name in COMMANDS)
     help = CommandOption(("-h", "--help"), "show help", None)
     version = CommandOption(("-V", "--version"), "show the version", None)
-    yield Level("", (help, version), (*commands, ("help", "Show the help of a command")))
+    yield Level("", (help, version), (*commands, ("help", "Show the help for a command")))
     yield Level("help", (), arguments=(COMMANDS,))
     for name in COMMANDS:
         yield from _levels(name, parser_of(name))

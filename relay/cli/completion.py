@@ -5,7 +5,7 @@ zsh:  once                      relay completion zsh > "${fpath[1]}/_relay"
       or add to ~/.zshrc        source <(relay completion zsh)
 fish: once                      relay completion fish > ~/.config/fish/completions/relay.fish
 
-Make it anew after an upgrade of relay. The names are those of the agents that run as you press Tab.
+Run it again after you upgrade relay. It completes the names of agents that are running when you press Tab.
 """
 
 from __future__ import annotations

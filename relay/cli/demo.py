@@ -1,9 +1,9 @@
 """Watch two wrapped agents greet each other.
 
 Starts two small programs, Alice and Bob, under relay. Alice prints a line that begins with `@relay:Bob`;
-relay reads it from her terminal, carries it over an MQTT broker of its own and types it into Bob's; Bob
-answers. It fails unless both greetings arrived, as the two programs themselves report. It uses a home of its
-own for the time it runs, and leaves nothing behind.
+relay reads it from her terminal, carries it over its own MQTT broker and types it into Bob's terminal; Bob
+answers. The demo fails unless both programs report the other's greeting. It uses a temporary home and leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
         home = Path(folder)
         relay = _Relay(home)
         print(
-            "Two small programs, Bob and Alice, each run by relay. All that they do is print lines and read\n"
-            "lines, and neither knows where the other is. A line that begins with @relay:NAME is a message.\n"
+            "Two small programs, Bob and Alice, each run by relay. They only print and read lines, and\n"
+            "neither knows where the other is. A line that begins with @relay:NAME is a message.\n"
         )
         try:
             log = home / "log.jsonl"
@@ -68,18 +68,18 @@ def run(args: argparse.Namespace) -> int:
             if len(greetings) < 2:
                 raise RelayError(
                     f"only {len(greetings)} of 2 greetings arrived within {args.timeout:g} seconds. This is "
-                    f"what relay knows of its sessions, messages and events:\n{relay.report()}"
+                    f"what relay knows about its sessions, messages and events:\n{relay.report()}"
                 )
             broker = json.loads(relay("broker", "status", "--json"))
         finally:
             relay.end()
         print(
-            "\nrelay found each message in what one program printed, carried it through an MQTT broker of "
-            f"its\nown ({broker['host']}:{broker['port']}), and typed it into the other program's terminal:"
+            "\nrelay found each message in what one program printed, carried it through its own MQTT broker\n"
+            f"({broker['host']}:{broker['port']}), and typed it into the other program's terminal:"
         )
         for sender, to, delay in greetings:
             print(f"  {to} received {sender}'s greeting after {delay * 1000:.0f} ms.")
-        print("\nBoth have ended, and so has the broker. Now with agents of yours, in two terminals:")
+        print("\nBoth programs and the broker have stopped. Now try your own agents, in two terminals:")
         print("  relay wrap -n Alice claude\n  relay wrap -n Bob codex")
     return 0
 

@@ -1,22 +1,22 @@
-"""Check that everything relay needs is here, or what a broker lets agents do to each other.
+"""Check this machine for everything that relay needs, or test what a broker lets agents do to each other.
 
-Without --broker: this machine and this home. With it: whether that broker works, step by step, at each of
-its URLs, and whether these lead to one bus; then attacks on it, made with agents' own credentials, one row
-for each thing that nobody may do. The embedded broker is tried with agents made for it.
-On a broker of your own name two or more that it knows (of different teams, if there are): they attack each
-other, and what real agents hear of it they ignore. It also looks whether port 4222 of that host, for NATS
-clients, lets them in.
+Without --broker, checks this machine and this home. With it, checks step by step whether that broker works,
+at each of its URLs, and whether these lead to the same bus; then attacks it with agents' own credentials, one
+row for each forbidden action. relay creates the agents that attack the embedded broker.
+For your own broker, name at least two agents that it knows, of different teams if possible: they attack each
+other, and real agents ignore any traffic they see from it. It also checks whether port 4222 of that host, for
+NATS clients, lets them in.
 
---report prints what to paste into an issue: versions, the platform, the terminal, the agents that are
-installed, settings that differ from their defaults, checks that did not pass, and the last problems in the
-journal. It contains no path of yours, no user, host or agent name, no secret, no message and no agent output.
+--report prints a report to paste into an issue: versions, the platform, the terminal, the installed agents,
+settings that differ from their defaults, failed checks, and the latest problems in the journal. It contains
+no paths, no user, host or agent names, no secrets, no messages and no agent output.
 
   relay doctor
   relay doctor --report
   relay doctor --broker
   relay doctor --broker mqtts://broker.example.org --as Alice --as Bob --as web/Carol
 
-The exit code is 1 if anything fails or does not hold; with --report it is 0.
+The exit code is 1 if any check fails; with --report it is 0.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from relay.transport.probe_result import Finding
 
 def configure(parser: argparse.ArgumentParser) -> None:
     help = (
-        "try this broker instead, at each of its URLs (with commas between them, or each with --broker); "
+        "test this broker instead, at each of its URLs (separate them with commas, or repeat --broker); "
         "without URL: the one in relay.toml, else the embedded one"
     )
     parser.add_argument("--broker", nargs="?", const="", action="append", metavar="URL", help=help)
-    help = "with --broker: use the credentials of this agent; give it twice or more"
+    help = "with --broker: use the credentials of this agent; give at least two"
     parser.add_argument("--as", dest="agents", action="append", default=[], metavar="[TEAM/]NAME", help=help)
-    parser.add_argument("--report", action="store_true", help="print what to paste into an issue")
+    parser.add_argument("--report", action="store_true", help="print a report to paste into an issue")
     add_json(parser, "print JSON")
 
 
@@ -60,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if args.report:
         if args.broker is not None or args.agents:
-            raise UsageError("--report is about this machine: leave out --broker and --as.")
+            raise UsageError("--report covers this machine only: leave out --broker and --as.")
         return _report(home, as_json=args.json)
     if args.broker is None:
         if args.agents:
-            raise UsageError("--as says who tries the broker: it needs --broker.")
+            raise UsageError("--as needs --broker: it names the agents to test the broker as.")
         found = [(check.name, check.result.value, check.detail) for check in all_checks(home, Path.cwd())]
     else:
-        guard.person_only(home, "doctor", "an agent may not try the broker. The user can.")
+        guard.person_only(home, "doctor", "an agent may not test the broker. The user can.")
         from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
 
         home = home.ensure()
@@ -120,8 +120,8 @@ def _tried(home: Home, urls: str, agents: list[str]) -> Iterator[tuple[list[Endp
         without = [endpoint.url for endpoint in external if endpoint.user is None]
         if without and len(agents) < 2:
             raise UsageError(
-                f"to try {without[0]}, name two agents or more that it knows, and whose credentials this "
-                "home has: --as Alice --as Bob. `relay broker acl` makes them, for both."
+                f"to test {without[0]}, name at least two agents that the broker knows and this home has "
+                "credentials for: --as Alice --as Bob. `relay broker acl` creates them on both sides."
             )
         yield external, _credentials(home, agents)
     elif agents:
@@ -148,12 +148,10 @@ def _credentials(home: Home, agents: list[str]) -> list[Credentials]:
         team = names.validate(team if slash else names.DEFAULT_TEAM, "team")
         if (credentials := broker.known_credentials(home, team, name)) is None:
             raise BrokerError(
-                f"this home has no credentials of {name!a} in team {team!a}. Make them with "
-                "`relay broker acl`, or take them from another home with `relay broker credentials`."
+                f"this home has no credentials of {name!a} in team {team!a}. Create them with `relay broker "
+                "acl`, or copy them from another home with `relay broker credentials`."
             )
         if credentials in found:
-            raise UsageError(
-                f"{name!a} is named twice, and what it may do to itself says nothing. Name another."
-            )
+            raise UsageError(f"{name!a} is named twice. The test needs two different agents: name another.")
         found.append(credentials)
     return found

@@ -1,7 +1,7 @@
-"""End the agents of the fleet file, and those that they have started.
+"""Stop the agents of the fleet file, and any agents they started.
 
-Each is ended as `relay stop` does it, before those that it depends on. `relay up` starts it again, unless
-another agent had started it. NAME: only these.
+Stops each agent like `relay stop`, before the agents that it depends on. `relay up` starts it again, unless
+another agent had started it. NAME: only these agents.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from relay.supervision.worktree import WorktreeSpec, clean_up
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
-    parser.add_argument("--now", action="store_true", help="kill at once, without a closing prompt")
-    add_json(parser, "print what became of each as a JSON list")
+    parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
+    add_json(parser, "print the outcome for each, as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    person_only(home, "down", "an agent may not end a fleet.")
+    person_only(home, "down", "an agent may not stop a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
     records = Records(home)
     running = {key(session.name) for session in live(home, fleet.team)}
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
                     session = stop.chosen(home, name, fleet.team, now=args.now)
                     stop.end(home, [session], report, now=args.now)
                 else:
-                    report.done(f"{name} does not run.", name=name, team=fleet.team, outcome="not running")
+                    report.done(f"{name} is not running.", name=name, team=fleet.team, outcome="not running")
             # An agent that was stopped before stays stopped: that is the user's last word about it alone.
             record = records.get(fleet.team, name)
             if record is not None and (key(name) in running or record.wanted == "up"):

@@ -1,9 +1,9 @@
-"""Give up messages.
+"""Drop messages.
 
-ID is the beginning of an id that `relay messages` shows. A message that waits, or is held, is not delivered
-any more (one that the broker took for an agent on another machine may still arrive, and its state then says
-so): it is expired then, or rejected if it was stored in this home. One that has come to an end is no longer
-listed. --held gives up everything that is held, or, with --from and --to, what is held of one agent or for
+ID is how an id in `relay messages` begins. A waiting or held message is not delivered any more: its state
+becomes expired, or rejected if this home had stored it. A message that the broker has already accepted for an
+agent on another machine may still arrive, and its state then says so. A message that has reached a final
+state leaves the list. --held drops all held messages, or, with --from and --to, those from one agent or to
 one.
 
   relay drop 3f9a
@@ -28,21 +28,23 @@ from relay.storage.journal import Journal
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or its beginning")
-    parser.add_argument("--held", action="store_true", help="everything that is held")
-    parser.add_argument("--from", dest="sender", metavar="NAME", help="with --held: only of NAME")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or how it begins")
+    parser.add_argument("--held", action="store_true", help="all held messages")
+    parser.add_argument("--from", dest="sender", metavar="NAME", help="with --held: only from NAME")
     parser.add_argument("--to", metavar="NAME", help="with --held: only for NAME")
-    add_json(parser, "print what was given up as a JSON list")
+    add_json(parser, "print the dropped messages as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     if args.held == bool(args.ids) or (not args.held and (args.sender or args.to)):
-        raise UsageError("name the messages by their ids, or say --held (with --from NAME or --to NAME).")
+        raise UsageError("give the ids of messages, or --held (with --from NAME or --to NAME).")
     with Ledger(home.ledger) as ledger:
         if args.held:
             person_only(
-                home, "drop", "held messages wait for the user; an agent drops its own, by their ids."
+                home,
+                "drop",
+                "held messages wait for the user. An agent can drop only its own messages, by id.",
             )
             entries = ledger.lookup(ledger.held(sender=args.sender, to=args.to))
         else:

@@ -1,8 +1,8 @@
 """Show the journal: what happened in the sessions of this home.
 
-Directives, messages and their outcomes, injections, notices, faults of handlers, starts and ends, and which
-messages you released or dropped (as of `you`). Inside a
-wrapped agent it is what happened in that agent's session.
+It records directives, messages and their outcomes, injections, notices, handler failures, starts and ends,
+and which messages you released or dropped (under the name `you`). Inside a wrapped agent, shows that agent's
+session only.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ _OWN = ("time", "event", "session", "name")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what happens from now on")
-    parser.add_argument("--name", metavar="NAME", help="of this agent only")
-    parser.add_argument(
-        "--id", default="", metavar="ID", help="of this message only: its id, or the beginning"
-    )
-    add_json(parser, "one JSON object a line")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new events")
+    parser.add_argument("--name", metavar="NAME", help="only this agent")
+    parser.add_argument("--id", default="", metavar="ID", help="only this message: its id, or how it begins")
+    add_json(parser, "one JSON object per line")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    advice = "an agent sees its own events only. Leave out --name."
+    advice = "an agent sees only its own events. Leave out --name."
     session = guard.own_session(home, "events", name=args.name, advice=advice)
     for entry in journal.follow(home.journal) if args.follow else journal.read(home.journal):
         if entry is None:  # no more for now

@@ -1,14 +1,14 @@
-"""Say why an agent counts as ready or not, and what keeps a message from being typed.
+"""Explain an agent's state, and what keeps its messages from being typed.
 
-The state comes from the agent's own hooks and status reports, where it has them, and from what its
-terminal shows: its modes, whose it is now, whether the program sleeps in a read of it, and the rules of the
-agent's profile (`relay agents`) over what is drawn. The rule and the lines that decided are named. So is
-the reason why its last turn failed, such as a usage limit and when that ends, until one ends well, and
-whether the rules were checked with this version of the agent, whether it is on the bus, what of its messages
-is held or waits, and how far its directives have come: heard in its output, given to their handlers,
-committed in the ledger as messages.
+The state comes from the agent's own hooks and status reports, if it has any, and from its terminal: the
+modes, the foreground process, whether the program sleeps while reading it, and the rules of the agent's
+profile (`relay agents`) applied to the screen. It names the rule and the lines that decided. It also shows
+why the last turn failed, such as a usage limit and when that resets, until a turn succeeds; whether the rules
+were checked with this version of the agent; whether the agent is on the bus; which of its messages are held
+or waiting; and how far its directives have come: read in its output, passed to their handlers, committed to
+the ledger as messages.
 
-The id of a message, or its beginning, stands for the message and the agent for which it waits.
+The id of a message, or how it begins, shows that message and the agent it is waiting for.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from relay.names import PERSON, same
 from relay.text import count, one_line, visible
 
 _LOST = {
-    "unknown": "{} begun as a session ended, outcome unknown: `relay events --name {name}`.",
-    "passed_over": "{} behind a sign, as in a quote, and not acted on: `relay events --name {name}`.",
-    "hidden": "{} that nobody can see, and not acted on: `relay events --name {name}`.",
-    "diff": "{} in lines of a diff, and not acted on: `relay events --name {name}`.",
-    "joined": "{} drawn in one line with what follows, and not acted on: `relay events --name {name}`.",
-    "not_heeded": "{} not acted on, by `directives` in relay.toml: `relay events --name {name}`.",
-    "not_told_apart": "{} perhaps heard before, and not acted on: `relay events --name {name}`.",
-    "missed": "{} of output missed, with the directives in them: ask {name} to repeat what it said.",
+    "unknown": "{} started as a session ended, outcome unknown: `relay events --name {name}`.",
+    "passed_over": "{} behind a sign, as in a quotation, ignored: `relay events --name {name}`.",
+    "hidden": "{} in invisible text, ignored: `relay events --name {name}`.",
+    "diff": "{} in the lines of a diff, ignored: `relay events --name {name}`.",
+    "joined": "{} drawn in one line with what follows, ignored: `relay events --name {name}`.",
+    "not_heeded": "{} ignored because of `directives` in relay.toml: `relay events --name {name}`.",
+    "not_told_apart": "{} possibly read before, ignored: `relay events --name {name}`.",
+    "missed": "{} of output missed, with any directives in them: ask {name} to repeat what it said.",
 }
 """The steps at which directives are lost."""
 
 _SHORTEST = 4  # characters of an id: a shorter word is meant as a name
 
 _TELLS = {
-    "hook": "as its hook said",
-    "transcript": "as its own record says",
-    "screen": "as its screen showed",
-    "exit": "as it said before it exited",
+    "hook": "from its hook",
+    "transcript": "from its own record",
+    "screen": "from its screen",
+    "exit": "from its last output",
 }
 """The source of a failure (relay.agents.failure)."""
 
@@ -54,7 +54,7 @@ _READS = {"lines": "prints lines", "screen": "draws a screen"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the session, or the id of a message that waits for one")
+    parser.add_argument("name", metavar="NAME", help="a session, or the id of a waiting message")
     add_team(parser)
     add_json(parser, "print a JSON object")
 
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     verb = "has" if answer["state"] == "failed" else "is"
     print(f"{session.name} {verb} {answer['state']}: {visible(answer['reason'])}.")
     if answer.get("rule"):
-        print(f"The rule {visible(answer['rule'])!r} of its profile decided, by:")
+        print(f"Decided by the rule {visible(answer['rule'])!r} of its profile, because of:")
         for line in answer.get("lines", ()):
             print(f"    {one_line(line, 100)}")
     if answer.get("failure"):
@@ -94,13 +94,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"Account: {visible(answer['account_hold'])}. `relay release --account NAME` ends the hold.")
     if answer.get("idle_dropped"):
         dropped = count(answer["idle_dropped"], "text")
-        print(f"{dropped} of idle handlers dropped: nobody else has prompted it for some time.")
-    print(f"It is treated as {answer['profile']}, and read as a program that {_READS[answer['reader']]}.")
+        print(f"{dropped} of idle handlers dropped: only its idle handlers have prompted it for some time.")
+    print(f"relay treats it as {answer['profile']}, a program that {_READS[answer['reader']]}.")
     if answer.get("version") and answer.get("checked"):
         told = unchecked(answer["profile"], answer["version"], answer["checked"])
         print(told or f"{answer['profile']} {answer['version']} was checked with these rules.")
     if again := answer.get("restarts"):
-        print(f"It was started again {count(again, 'time')}.")
+        print(f"It was restarted {count(again, 'time')}.")
     if usage := answer.get("usage"):
         print(_usage(usage))
     if steps := answer.get("directives"):
@@ -121,15 +121,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"Bus: {visible(answer['bus']).rstrip('.')}.")
     if answer.get("stored"):
         print(
-            f"{count(answer['stored'], 'message')} stored for it until it is ready: "
-            f"`relay messages --to {name} --state stored`. `relay drop ID` gives one up, "
-            "`relay retry ID --to NAME` sends it to another."
+            f"{count(answer['stored'], 'message')} waiting until it is ready: "
+            f"`relay messages --to {name} --state stored`. `relay drop ID` drops one, `relay retry ID --to "
+            "NAME` sends it to another agent."
         )
     if answer.get("held"):
         print(
             f"{count(answer['held'], 'message')} of its own held: "
-            f"`relay messages --from {name} --state held` says why. `relay release --from {name}` lets them "
-            f"go on, `relay drop --held --from {name}` gives them up."
+            f"`relay messages --from {name} --state held` says why. `relay release --from {name}` sends "
+            f"them, `relay drop --held --from {name}` drops them."
         )
     if answer.get("viewers"):
         print(f"Viewed by {count(answer['viewers'], 'terminal')}.")
@@ -154,10 +154,10 @@ def _usage(usage: dict[str, Any]) -> str:
     total, cost, unpriced = usage["tokens"]["total"], usage["cost"], usage["unpriced_tokens"]
     used = f"It has used {count(total, 'token')} in {count(usage['turns'], 'turn')}"
     if not total:
-        return "It has used no token so far."
+        return "It has used no tokens so far."
     if cost is None:
-        return f"{used}; the price of its model is not known."
-    more = f", without the {count(unpriced, 'token')} whose price is not known" if unpriced else ""
+        return f"{used}; the price of its model is unknown."
+    more = f", not counting {count(unpriced, 'token')} of unknown price" if unpriced else ""
     return f"{used}: ${cost:,.2f} at list prices{more}."
 
 
@@ -165,8 +165,8 @@ def _print_steps(name: str, steps: dict[str, int | None]) -> None:
     """Print how far the agent's directives have come, and what was lost on the way."""
     committed = "?" if steps["committed"] is None else steps["committed"]
     print(
-        f"Of {count(steps['read'] or 0, 'byte')} of output, directives: {steps['heard']} heard, "
-        f"{steps['begun']} given to handlers, {steps['failed']} failed; {committed} in the ledger."
+        f"Of {count(steps['read'] or 0, 'byte')} of output, directives: {steps['heard']} read, "
+        f"{steps['begun']} passed to handlers, {steps['failed']} failed; {committed} in the ledger."
     )
     for step, what in _LOST.items():
         if number := steps[step]:

@@ -1,11 +1,11 @@
-"""Hand an event of an agent's own hooks to its session: what the agent's settings call.
+"""Pass an event from an agent's own hooks to its session: the command in the agent's settings.
 
-`relay hook pretooluse` observes and prints nothing; `relay hook decide EVENT` prints what the session
-answers, such as a refusal or a message that waited.  The event is the JSON on standard input, in the words
-of the agent (docs/NATIVE.md).  `relay wrap` sets all of this up by itself for the agents that have hooks.
+`relay hook pretooluse` observes and prints nothing; `relay hook decide EVENT` prints the session's answer,
+such as a refusal or a waiting message.  The event is the JSON on standard input, in the agent's own format
+(docs/NATIVE.md).  `relay wrap` sets this up for every agent that has hooks.
 
-The exit code is 0, or 1 for a wrong command line: with 2 an agent takes a hook's error for a refusal. The
-agent is never kept waiting for a session that has gone.
+The exit code is 0, or 1 for a wrong command line; agents read a hook's 2 as a refusal. The command never
+makes an agent wait for a session that has gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS = {
     "--team": ("TEAM", "its team (default: RELAY_TEAM, else 'default')"),
     "--agent": (
         "KIND",
-        "whose hooks these are: claude, codex, gemini, pi, qwen or relay (default: as its profile says)",
+        "the agent whose hook this is: claude, codex, gemini, pi, qwen or relay (default: from its profile)",
     ),
 }
 

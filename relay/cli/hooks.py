@@ -1,16 +1,16 @@
-"""Show, try, disable and reload the rules of hooks.json files.
+"""Show, test, disable and reload the rules of hooks.json files.
 
-`list` shows the rules that are in force for an agent started here, in firing order, and what is wrong with
-the files; `list NAME` those that a running session uses. `test` runs an event through them. `disable` and
-`enable` switch a rule off and on, by its id or its name, for every session of this home; `reload` has
-sessions read the files anew. The last three are the user's: a wrapped agent may not do them.
+`list` shows the rules that apply to an agent started here, in firing order, and mistakes in the files;
+`list NAME` shows those of a running session. `test` runs an event through them. `disable` and `enable`
+switch a rule off and on, by its id or name, for every session in this home; `reload` makes sessions read the
+files again. Only the user may run the last three: a wrapped agent may not.
 
 `test` reads the event from standard input: Claude Code's own JSON, or {"event": EVENT, "data": {...}}. It
 prints {"event", "outcome", "matched_rule_count", "warnings", "attachments", ..., "rules": [{"id", "name",
-"exit_code", "duration_ms", "problem", "output_preview"}], "duration_ms"}, and among them what the rules come
-to: of UserPromptSubmit blocking_error, prevent_continuation, stop_reason and additional_contexts; of Stop
-force_continue and follow_up_message, too; of the other events action, reason and updated_input. The exit code
-is 0 whatever the rules decide, 1 where a FILE of theirs cannot be read.
+"exit_code", "duration_ms", "problem", "output_preview"}], "duration_ms"}, together with the combined result:
+for UserPromptSubmit blocking_error, prevent_continuation, stop_reason and additional_contexts; for Stop also
+force_continue and follow_up_message; for the other events action, reason and updated_input. The exit code
+is 0 whatever the rules decide, and 1 if relay cannot read one of the files.
 
   relay hooks list
   relay hooks disable guard.py
@@ -65,20 +65,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         it.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE", help=help)
 
     shown = action(
-        "list", "Show the rules in force here, or in a running session, and what is wrong with them."
+        "list", "Show the rules that apply here or in a running session, and any mistakes in them."
     )
     shown.add_argument("name", nargs="?", metavar="NAME", help="the session, as `relay ps` lists it")
     add_team(shown)
-    files(shown, "a hooks.json to take, too")
+    files(shown, "also load this hooks.json")
     add_json(shown, "print a JSON object")
-    tried = action(
-        "test", "Run an event, read from standard input, through the rules, and print what they say."
-    )
+    tried = action("test", "Run an event from standard input through the rules, and print the result.")
     tried.add_argument("event", metavar="EVENT", help=f"one of {', '.join(EVENTS)}")
-    files(tried, "take the rules of this hooks.json instead of those in force here")
+    files(tried, "use the rules in this hooks.json instead of those that apply here")
     kinds = ", ".join(NATIVE)
     tried.add_argument(
-        "--agent", default="", choices=NATIVE, metavar="KIND", help=f"take it as this agent tells it: {kinds}"
+        "--agent",
+        default="",
+        choices=NATIVE,
+        metavar="KIND",
+        help=f"read the event in this agent's format: {kinds}",
     )
     for name, help in (("disable", "Switch rules off."), ("enable", "Switch rules on again.")):
         switched = action(name, help)
@@ -86,14 +88,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "rules_named",
             nargs="+",
             metavar="RULE",
-            help="its id, the start of that, its name, or its place, such as hooks.json:4",
+            help="its id, how the id begins, its name, or its place, such as hooks.json:4",
         )
-        files(switched, "a hooks.json in which to look for them, too")
-        add_json(switched, "print what became of each rule and each session as a JSON list")
-    reloaded = action("reload", "Have running sessions read their hooks.json files anew.")
-    reloaded.add_argument("names", nargs="*", metavar="NAME", help="the sessions (default: all of this home)")
+        files(switched, "also look in this hooks.json")
+        add_json(switched, "print the outcome for each rule and each session, as a JSON list")
+    reloaded = action("reload", "Make running sessions reload their hooks.json files.")
+    reloaded.add_argument("names", nargs="*", metavar="NAME", help="the sessions (default: all in this home)")
     add_team(reloaded)
-    add_json(reloaded, "print what became of each session as a JSON list")
+    add_json(reloaded, "print the outcome for each session, as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -118,7 +120,7 @@ def _list(home: Home, args: argparse.Namespace) -> int:
     if args.name is None:
         found = RuleBook.load(home, Path.cwd(), args.rules).public()
     elif args.rules:
-        raise UsageError("a running session has its rules: say either NAME or --rules.")
+        raise UsageError("a running session has its own rules: give either NAME or --rules.")
     else:
         found = find(home, args.name, args.team).ask({"op": "rules"})
     if args.json:
@@ -128,7 +130,7 @@ def _list(home: Home, args: argparse.Namespace) -> int:
         print(visible(_row(rule)))
         print(visible(f"          {rule['file']}:{rule['line']} ({rule['origin']}): {rule['what']}"))
     if not found["rules"]:
-        print(f"No rules are in force. They are written into {home.config / FILE}, or a project's {FILE}.")
+        print(f"No rules apply here. Write them in {home.config / FILE}, or in a project's {FILE}.")
     for warning in found["warnings"]:
         print(f"Warning: {visible(warning)}")
     return 0
@@ -163,7 +165,7 @@ def _switch(home: Home, args: argparse.Namespace, report: Outcomes, *, off: bool
         if not ids:
             names = [rule["name"] for rule in known.values()]
             hint = did_you_mean(word, [*known, *names])
-            raise RelayError(f"there is no rule {word!a}. {hint}`relay hooks list` shows them.")
+            raise RelayError(f"there is no rule {word!a}. {hint}`relay hooks list` lists them.")
         chosen |= dict.fromkeys(ids)
     switch(home, chosen, off=off)
     for id in chosen:
@@ -188,11 +190,11 @@ def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
         there = [id for id, rule in known.items() if str(rule["line"]) == line and _is(path, rule["file"])]
         files = dict.fromkeys(known[id]["file"] for id in there)
         if len(files) > 1:
-            raise RelayError(f"{word!a} is in several files: {', '.join(files)}. Write more of the path.")
+            raise RelayError(f"{word!a} matches several files: {', '.join(files)}. Give more of the path.")
         return there
     begun = [id for id in known if id.startswith(word)] if len(word) >= _SHORTEST else []
     if len(begun) > 1:
-        raise RelayError(f"{word!a} is the start of several ids: {', '.join(begun)}. Write more of the id.")
+        raise RelayError(f"{word!a} matches several ids: {', '.join(begun)}. Give more of the id.")
     return begun
 
 
@@ -216,7 +218,7 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
 def _tell(session: SessionInfo, operation: str, report: Outcomes) -> None:
     """Have `session` read its rules again, and report how many it has, and what is wrong with them."""
     fields = {"name": session.name, "team": session.team}
-    with report.attempt(f"{session.name} goes on with the rules that it had", **fields):
+    with report.attempt(f"{session.name} keeps its previous rules", **fields):
         answer = session.ask({"op": operation}, PATIENCE)
         on = sum(rule["enabled"] for rule in answer["rules"])
         report.done(f"{session.name} has {count(on, 'rule')}.", **fields, outcome="reloaded", rules=on)
@@ -301,8 +303,9 @@ def _too_long(fired: Fired) -> Iterator[str]:
             size = len((result.context_injection or "").encode("utf-8", "surrogatepass"))
             if size > MAX_HOOK_BYTES:
                 yield (
-                    f"{ran.rule.place}: {ran.rule.name}: its context has {size:,} bytes; a session refuses "
-                    f"more than {MAX_HOOK_BYTES:,}. Write it to a file, and have the context name that."
+                    f"{ran.rule.place}: {ran.rule.name}: its context has {size:,} bytes, and a session "
+                    f"accepts at most {MAX_HOOK_BYTES:,}. "
+                    "Write it to a file, and name the file in the context."
                 )
 
 
@@ -315,27 +318,25 @@ def _event(name: str, agent: str) -> RuleEvent:
         raise UsageError(f"there is no event {name!a}. {hint}The events are {', '.join(EVENTS)}.")
     wanted = f"Give the event as a JSON object on standard input: echo '{{}}' | relay hooks test {found}"
     if sys.stdin.isatty():
-        raise UsageError(f"there is no event to read. {wanted}")
+        raise UsageError(f"no event was given. {wanted}")
     content = sys.stdin.buffer.read()
     if not content.strip():
         raise UsageError(f"standard input is empty. {wanted}")
     try:
         data = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"standard input is no JSON ({error}). {wanted}") from None
+        raise UsageError(f"standard input is not JSON ({error}). {wanted}") from None
     if not isinstance(data, dict):
-        raise UsageError(f"standard input is JSON, but no object. {wanted}")
+        raise UsageError(f"standard input is JSON, but not an object. {wanted}")
     named = data.get("hook_event_name", found)
     if isinstance(data.get("data"), dict) and "event" in data:
         named, data = data["event"], data["data"]
     # Without --agent it is Claude Code's; each agent has names of its own.
     theirs = {native: own for own, native in NATIVE[agent or "claude"].items()}.get(NATIVE["claude"][found])
     if theirs is None:
-        raise UsageError(f"{agent} does not tell of {found}. `relay hooks test --help` tells more.")
+        raise UsageError(f"{agent} does not report {found}. `relay hooks test --help` lists the agents.")
     if named not in (found, theirs):
-        raise UsageError(
-            f"the event on standard input is {named!a}, not {found}. Name the one that is meant."
-        )
+        raise UsageError(f"the event on standard input is {named!a}, not {found}. Give the same event twice.")
     own = {"hook_event_name": found, "session_id": "test", "cwd": os.fspath(Path.cwd())}
     native = parse(agent, theirs, json.dumps(data)) if agent else None
     event = from_native(native) if native else None

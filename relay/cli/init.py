@@ -1,8 +1,9 @@
-"""Write a relay.toml, a relay.config.py and a hooks.json to begin with.
+"""Write a starter relay.toml, relay.config.py and hooks.json.
 
-relay.toml gets an agent for each agent CLI that is installed, and every key with its default as a comment;
-relay.config.py has examples of handlers as comments; hooks.json has one rule, which refuses a forced push. A
-file that exists is left as it is. None of them is used before `relay trust`, and again after each change.
+relay.toml gets an agent for each installed agent CLI, and every key with its default as a comment;
+relay.config.py has example handlers as comments; hooks.json has one rule, which refuses a forced push.
+Existing files are left unchanged. relay uses none of them before you run `relay trust`, and again after each
+change.
 
   relay init
   relay init ~/src/shop
@@ -48,13 +49,13 @@ _FLEET_FILE = """\
 """
 
 
-_NONE = "none that relay knows is installed; the file shows how to add one"
+_NONE = "none found that relay knows; the file shows how to add one"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    help = "where to write them; created if it does not exist (default: this folder)"
+    help = "where to write them; created if missing (default: this folder)"
     parser.add_argument("directory", nargs="?", type=Path, default=Path(), metavar="DIRECTORY", help=help)
-    add_json(parser, "print what became of each file as a JSON list")
+    add_json(parser, "print the outcome for each file, as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,13 +71,13 @@ def run(args: argparse.Namespace) -> int:
         for name, text in texts.items():
             path = directory / name
             written = _write(path, text)
-            said = f"{'Wrote' if written else 'Left as it was:'} {path}"
+            said = f"{'Wrote' if written else 'Left unchanged:'} {path}"
             report.done(said, file=str(path), outcome="written" if written else "kept")
             if written and name == FILE:
                 found = ", ".join(agents) or _NONE
                 report.also(f"  Its agents: {found}.", agents=[*agents])
     where = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
-    report.say(f"\nNext, edit them as you like. Then have relay use them:\n  {where}relay trust")
+    report.say(f"\nNext, edit them as you like. Then let relay use them:\n  {where}relay trust")
     return 0
 
 

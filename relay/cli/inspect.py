@@ -1,19 +1,19 @@
-"""Show what relay makes of a recorded terminal, or of one rendered screen.
+"""Show how relay reads a recorded terminal, or a single rendered screen.
 
-A recording (asciicast version 2, as asciinema writes it) is read as a live session would be, at its own
-speed but without waiting: the directives that the agent gave and the states it was in, in order, with their
-times. Known namespaces are the built-in ones. Input in the recording counts as typed, so that its echo is
-told from what the agent said. The profile is that of the recorded command, or --agent's; see `relay agents`.
+relay reads a recording (asciicast version 2, as written by asciinema) like a live session, at the recorded
+speed but without waiting: the agent's directives and states, in order, with their times. Only the built-in
+namespaces count. Input in the recording counts as typed, so that relay can tell its echo from what the agent
+said. The profile is that of the recorded command, or --agent's; see `relay agents`.
 
---screen FILE is text as a terminal shows it ("-": standard input), a row a line, and counts as quiet. A
-first line `# title: TITLE` gives the terminal's title; then `# cursor: X,Y` may give the place of its
-cursor, zero-based, and `# record: over` say that by the agent's own record its turn is over.
+--screen FILE is the text of a terminal's screen ("-": standard input), one row per line, and counts as quiet.
+A first line `# title: TITLE` sets the terminal's title; then `# cursor: X,Y` may set the cursor, zero-based,
+and `# record: over` says that the turn is over by the agent's own record.
 
 With --json, of a recording: {"directives": [{"namespace", "target", "body", "time", "unclosed"}], "states":
 [{"time", "state", "prompt", "rule", "lines"}]}, each state from its time on; of a screen: {"state",
 "prompt", "rule", "lines"}. Times are seconds of the recording. The state is ready, working, prompting,
 failed or unsafe; prompt is permission, plan_approval, question, other or null; rule is the profile's rule
-that decided, or "", and lines the rows that made it hold.
+that decided, or "", and lines the rows that it matched.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Inspection:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", type=Path, nargs="?", metavar="RECORDING", help="an asciicast file")
-    parser.add_argument("--screen", metavar="FILE", help="a rendered screen, in place of a recording")
-    parser.add_argument("--agent", metavar="PROFILE", help="read it as this kind of agent")
+    parser.add_argument("--screen", metavar="FILE", help="a rendered screen, instead of a recording")
+    parser.add_argument("--agent", metavar="PROFILE", help="treat it as this kind of agent")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -77,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("give either a RECORDING or --screen FILE.")
     if args.screen is not None:
         if args.agent is None:
-            raise UsageError("a screen does not say whose it is: add --agent PROFILE (`relay agents`).")
+            raise UsageError(
+                "a screen does not identify its agent: add --agent PROFILE (`relay agents` lists them)."
+            )
         try:
             text = sys.stdin.read() if args.screen == "-" else Path(args.screen).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -206,4 +208,4 @@ def _described(verdict: Verdict) -> str:
 
 def _shown(one: Directive) -> str:
     where = f"{one.time:9.3f}  @{one.namespace}:{visible(one.target)}"
-    return f"{where} {one_line(one.body, 100)}" + ("  (never closed)" if one.unclosed else "")
+    return f"{where} {one_line(one.body, 100)}" + ("  (never ended)" if one.unclosed else "")

@@ -1,8 +1,8 @@
-"""Join a channel: hear what is sent to it.
+"""Join a channel: receive the messages sent to it.
 
-CHANNEL is a word, with or without its '#' (which a shell wants quoted). Outside of an agent it is you who
-joins, or the agent that --name names, running or not; what was sent to the channel waits for a member that
-is away, up to 100 messages of it. Inside a wrapped agent it is that agent. `relay leave` is the way back.
+CHANNEL is a word, with or without its '#' (quote it in a shell). Outside an agent, you join, or the agent
+that --name names, running or not; messages to the channel wait for an absent member, up to 100 of them.
+Inside a wrapped agent, that agent joins. `relay leave` leaves the channel.
 
   relay join -n Bob ops
   relay send '#ops' The release is out
@@ -63,7 +63,7 @@ def change(operation: str, args: argparse.Namespace) -> Membership:
     Raise InvalidName, NotAllowed, NotAMember, SessionUnresponsive or LedgerError.
     """
     home, channel = Home.from_env().ensure(), names.channel(args.channel)
-    advice = "an agent joins and leaves channels for itself only. Leave out --name and --team."
+    advice = "an agent can only join and leave channels itself. Leave out --name and --team."
     who = guard.acting_as(home, operation, name=args.name, team=args.team, advice=advice)
     if who.agent is not None or who.name != names.PERSON:
         path = who.agent.socket if who.agent is not None else sessions.socket_of(home, who.team, who.name)
@@ -81,7 +81,7 @@ def change(operation: str, args: argparse.Namespace) -> Membership:
             if not any(names.same(who.name, each) for each in (*known, names.PERSON)):  # perhaps misspelt
                 meant = names.suggest(who.name, known)
                 hint = f"; did you mean {meant}?" if meant else "."
-                notice = f"Nobody called {who.name} was ever in team {who.team}{hint}"
+                notice = f"No agent called {who.name} was ever in team {who.team}{hint}"
         else:
             ledger.channels.leave(who.team, channel, who.name)
         return Membership(who.name, changed, tuple(ledger.channels.of(who.team, who.name)), notice)

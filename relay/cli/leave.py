@@ -1,8 +1,8 @@
 """Leave a channel.
 
-CHANNEL is a word, with or without its '#' (which a shell wants quoted). Outside of an agent it is you who
-leaves, or the agent that --name names, running or not; inside a wrapped agent it is that agent. A channel
-that relay.toml or relay.config.py gives an agent is joined again when the agent starts.
+CHANNEL is a word, with or without its '#' (quote it in a shell). Outside an agent, you leave, or the agent
+that --name names, running or not; inside a wrapped agent, that agent leaves. An agent rejoins the channels
+that relay.toml or relay.config.py gives it when it starts.
 
   relay leave -n Bob ops
 """

@@ -1,11 +1,11 @@
 """Show what an agent said, as text.
 
-The words are those in which relay looks for directives: from the agent's own record where it has one, word
-for word, else from its terminal. Secrets have been removed. For an agent that has ended, its last run is
-shown. -f prints what it says from now on, until it ends.
+This is the text in which relay looks for directives: word for word from the agent's own record if it has one,
+otherwise from its terminal. Secrets are removed. For an agent that has ended, shows its last run. -f keeps
+printing new lines until the agent ends.
 
-With --json: one object {"time", "text"} a line; the time is when relay heard it, in seconds since the epoch.
-An agent may read its own logs, and those of its team where their setting `look` is "team".
+With --json: one object {"time", "text"} per line; the time is when relay read it, in seconds since the epoch.
+An agent may read its own logs, and those of agents in its team whose setting `look` is "team".
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from relay.storage.locks import is_held
 from relay.text import count, printable_json, visible
 
 _PATIENCE = 2.0  # seconds for the session's answer; the log can be read without
-_ADVICE = "an agent reads its own logs only, unless the setting `look` of the other one says otherwise."
+_ADVICE = "an agent reads only its own logs, unless the other agent's `look` setting allows more."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
     add_limit(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="keep printing what it says")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
     parser.add_argument("--times", action="store_true", help="print the time of each line")
-    add_json(parser, "print one JSON object a line")
+    add_json(parser, "print one JSON object per line")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,12 +92,12 @@ def _log(home: Home, name: str, team: str | None) -> StoredLog:
     teams = sorted({log.team for log in found})
     if len(teams) > 1:
         ran = f"agents called {name!a} ran in several teams ({', '.join(teams)})"
-        raise NoSuchSession(f"{ran}. Say which with --team.")
+        raise NoSuchSession(f"{ran}. Choose one with --team.")
     if not found:
         known = sorted({log.name for log in store.logs(home.recordings, None, team)})
         raise NoSuchSession(
-            f"there is no log of {name!a}. {did_you_mean(name, known)}`relay ps` lists the agents that run; "
-            "the setting record in relay.toml says whether logs are kept."
+            f"there is no log of {name!a}. {did_you_mean(name, known)}`relay ps` lists running agents; the "
+            "`record` setting in relay.toml decides whether logs are kept."
         )
     return found[-1]
 
@@ -107,7 +107,7 @@ def _print_latest(lines: list[LoggedLine], args: argparse.Namespace) -> None:
     shown = lines if most is None else lines[-most:]
     if len(shown) < len(lines) and not args.json:
         print(
-            f"({count(len(lines) - len(shown), 'earlier line')} left out; --all shows all.)", file=sys.stderr
+            f"({count(len(lines) - len(shown), 'earlier line')} omitted; --all shows all.)", file=sys.stderr
         )
     for line in shown:
         _print(line, args)

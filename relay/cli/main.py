@@ -1,4 +1,4 @@
-"""The whole command line: finds the module of a command, parses its arguments and runs it.
+"""The whole command line: find the module of a command, parse its arguments and run it.
 
 A command is a word in GROUPS and a module of that name here, with `configure(parser)` and `run(args)`, which
 returns the exit code. The first line of its docstring is its help in the list, the rest its description.
@@ -143,9 +143,9 @@ def _mistake(name: str, argv: list[str]) -> str:
     if name.startswith("-") and name != "-":
         at = next((at for at, word in enumerate(argv) if word in COMMANDS), None)
         if at is None:
-            return f"there is no option {name!a} here. Options follow their command."
+            return f"unknown option {name!a}. Options go after the command."
         line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
-        return f"options follow their command: `{visible(line)}`."
+        return f"options go after the command: `{visible(line)}`."
     meant = _MEANT.get(name.casefold()) or suggest(name, COMMANDS, _ALIKE)
     hint = f" Did you mean `relay {meant}`?" if meant else ""
     return f"there is no command {name!a}.{hint}"
@@ -154,7 +154,7 @@ def _mistake(name: str, argv: list[str]) -> str:
 def overview() -> str:
     """Return what `relay --help` prints."""
     lines = ["relay wraps any agent CLI in a pseudo-terminal and lets agents talk to each other.", ""]
-    lines += ["usage: relay COMMAND [ARG...]     `relay help COMMAND` tells more", ""]
+    lines += ["usage: relay COMMAND [ARG...]     `relay help COMMAND` explains one", ""]
     for title, names in GROUPS.items():
         lines += [f"{title}:", *(f"  {name:<10} {summary(name)}" for name in names), ""]
     return "\n".join(lines) + "\n" + _EPILOG

@@ -1,9 +1,9 @@
-"""Save, search, list and forget memories: the store behind @memory:.
+"""Save, search, list and delete memories, in the same store as @memory:.
 
-A memory belongs to the one who saves it; --shared makes it the whole team's. Inside a wrapped agent the
-command acts as that agent; outside it acts as you, or as the agent that --name names. Whoever sees a memory
-may forget it. The backend is the one of the sessions in this folder; `export` and `import` move memories from
-one backend to another.
+A memory belongs to the agent that saves it; --shared gives it to the whole team. Inside a wrapped agent the
+command acts as that agent; outside, it acts as you, or as the agent that --name names. Any agent that can
+see a memory may delete it. The backend is that of the sessions in this folder; `export` and `import` move
+memories between backends.
 
   relay memory save User prefers dark mode
   relay memory save --shared - < decisions.txt
@@ -50,40 +50,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
         it.add_argument(
             "--config",
             metavar="FILE",
-            help="take the backend from this relay.config.py, not from the folder's",
+            help="use the backend of this relay.config.py instead of this folder's",
         )
         it.add_argument(
-            "--embedded", action="store_true", help="use the embedded backend, whatever is configured"
+            "--embedded", action="store_true", help="use the embedded backend, ignoring any configuration"
         )
         return it
 
-    save = action("save", "Remember a text; '-' reads it from standard input.")
-    save.add_argument("--shared", action="store_true", help="for the whole team, not for one agent alone")
+    save = action("save", "Save a text as a memory; '-' reads it from standard input.")
+    save.add_argument("--shared", action="store_true", help="for the whole team, not just one agent")
     save.add_argument(
-        "--metadata", metavar="KEY=VALUE", action="append", default=[], help="keep this with it (repeatable)"
+        "--metadata", metavar="KEY=VALUE", action="append", default=[], help="store this with it (repeatable)"
     )
     save.add_argument("words", nargs="+", metavar="TEXT")
-    search = action("search", "Find memories by their words, best first.")
+    search = action("search", "Find memories by their words, best matches first.")
     search.add_argument("--limit", type=int, default=10, metavar="N", help="at most N (default: %(default)s)")
     search.add_argument("words", nargs="+", metavar="QUERY")
     newest = action("list", "Show the newest memories.")
     newest.add_argument("--limit", type=int, default=20, metavar="N", help="at most N (default: %(default)s)")
-    forget = action("forget", "Delete a memory, named by its id or at least three letters of its beginning.")
+    forget = action(
+        "forget", "Delete a memory by its id, or by the first letters of its id (at least three)."
+    )
     forget.add_argument("id", metavar="ID")
     action("export", "Print the memories of all agents as JSON lines.")
-    add_from = action(
-        "import", "Add the memories that `export` printed; what is there already is not added again."
-    )
+    add_from = action("import", "Add memories printed by `export`, skipping those that already exist.")
     add_from.add_argument("file", metavar="FILE", help="'-' for standard input")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     if args.action in MOVES:
-        guard.person_only(home, f"memory {args.action}", "an agent has its own memories only.")
+        guard.person_only(home, f"memory {args.action}", "an agent can use only its own memories.")
         who = guard.acting_as(home, "memory", name=None, team=None, advice="")
     else:
-        advice = "an agent has its own memories only. Leave out --name and --team."
+        advice = "an agent can use only its own memories. Leave out --name and --team."
         who = guard.acting_as(home, "memory", name=args.name, team=args.team, advice=advice)
     public: dict[str, Any] | list[dict[str, Any]]
     backend = _backend(args, home)
@@ -172,16 +172,16 @@ def _import(
             if as_json:
                 print(printable_json(counts(number)))
             raise MemoryStoreError(
-                f"{error} {number} of {len(memories)} memories had been imported. "
-                "Import the file again: it adds nothing twice."
+                f"{error} {number} of {len(memories)} memories were imported. Import the file again: it "
+                "skips those."
             ) from None
         if kept.id not in before:
             added += 1
             renamed += bool(memory.id) and kept.id != memory.id
             before.add(kept.id)
-    shown = f"{added} imported, {len(memories) - added} already there."
+    shown = f"{added} imported, {len(memories) - added} already present."
     if renamed:
-        shown += f" {renamed} of them have a new id, since theirs was taken."
+        shown += f" {renamed} of them have a new id, because theirs was taken."
     return shown, counts(len(memories))
 
 
@@ -193,7 +193,7 @@ def _label(memory: Memory) -> tuple[str, str, str]:
 def _whole(memories: list[Memory]) -> str:
     """Return each memory with its whole text, indented under its label."""
     if not memories:
-        return "No memory has any of these words."
+        return "No memory contains any of these words."
     texts = (visible(memory.text).replace("\n", "\n    ") for memory in memories)
     labels = ("  ".join(_label(memory)) for memory in memories)
     return "\n".join(f"{label}\n    {text}" for label, text in zip(labels, texts, strict=True))

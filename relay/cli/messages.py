@@ -1,23 +1,22 @@
-"""Show the messages of this home and what became of each.
+"""Show the messages of this home and their states.
 
-  held       written down, and kept for you: it looks like a part of a runaway; `relay release`
-             lets it go, `relay drop` gives it up
-  queued     written down, not yet taken by the broker
-  sent       taken by the broker; the receiver's relay has not confirmed it
+  held       kept for you: part of a possible runaway; `relay release` sends it, `relay drop` drops it
+  queued     saved, not yet accepted by the broker
+  sent       accepted by the broker; the receiver's relay has not confirmed it
   stored     at the receiver, waiting until it is safe to type
-  injected   given to the agent, and seen to be
-  uncertain  typed and not seen to arrive, or the receiver ended meanwhile: look there, then
+  injected   given to the agent, and seen to arrive
+  uncertain  typed but not seen to arrive, or the receiver ended meanwhile: check there, then
              `relay retry` or `relay drop`
-  rejected   could not be typed, or dropped while it was stored here
-  expired    given up: not taken in time, or dropped elsewhere on its way
+  rejected   could not be typed, or dropped while stored here
+  expired    not accepted in time, or dropped elsewhere on its way
 
-In brackets stand: urgent or low, the channel, the message that it answers, and why it is not injected. With
+Brackets show: urgent or low, the channel, the message that it answers, and why it is not injected. With
 --json there are the whole texts, and `reply_to`, `thread`, `priority`, `channel`, `depth` (how many messages
-led to it since the user spoke) and `expires`.
+led to it since the user's last input) and `expires`.
 
-An ID is what stands in the list, and in the marks around a message on its receiver's screen.
+An ID is one shown in the list, or in the marks around a message on its receiver's screen.
 
-Inside a wrapped agent the list holds that agent's own messages, and none of an earlier one of its name.
+Inside a wrapped agent, lists that agent's own messages, and none of an earlier agent of the same name.
 """
 
 from __future__ import annotations
@@ -48,22 +47,24 @@ _POLL = 0.2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="*", help="only these: their ids, or the beginnings")
-    parser.add_argument("--to", metavar="NAME", help="only those to NAME ('you': to the user)")
-    parser.add_argument("--from", dest="sender", metavar="NAME", help="only those from NAME")
-    add_team(parser, "only those of this team (default: RELAY_TEAM, else all teams)")
+    parser.add_argument(
+        "ids", metavar="ID", nargs="*", help="only these messages: their ids, or how they begin"
+    )
+    parser.add_argument("--to", metavar="NAME", help="only messages to NAME ('you': to you)")
+    parser.add_argument("--from", dest="sender", metavar="NAME", help="only messages from NAME")
+    add_team(parser, "only this team's (default: RELAY_TEAM, else all teams)")
     states = [state.value for state in State]
     parser.add_argument(
-        "--state", choices=states, metavar="STATE", help="only those that are held, stored, ..."
+        "--state", choices=states, metavar="STATE", help="only messages in this state: held, stored, ..."
     )
     add_limit(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is new or changes")
-    add_json(parser, "print a JSON list (with -f: one object a line)")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new and changed messages")
+    add_json(parser, "print a JSON list (with -f: one object per line)")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
-    advice = "an agent sees its own messages only. Leave out --team."
+    advice = "an agent sees only its own messages. Leave out --team."
     own = guard.as_itself(home, "messages", team=args.team, advice=advice)
     with Ledger(home.ledger) as ledger:
         select = partial(
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         if args.follow:
             return _follow(ledger, select, wanted, args)
         found = [entry for entry in select() if wanted(entry.message)]
-    empty = "No messages. `relay send NAME TEXT` sends one."
+    empty = "There are no messages. Send one with `relay send NAME TEXT`."
     if args.ids or args.to or args.sender or args.team or args.state:
         empty = "No message matches. `relay messages` lists all."
     print_list(args, found, _public, _row, colours=_colours, noun="message", empty=empty)

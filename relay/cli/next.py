@@ -1,9 +1,8 @@
 """Attach this terminal to the agent that needs you most.
 
-First those that ask something, the one that has waited for longest before the others; then those that have
-failed, and those that their supervision has called you for. --ready also takes those that wait for their
-next prompt. If no agent needs you, it says so and exits with 1; supervised agents that have failed and ended
-are named.
+Agents with a question come first, longest-waiting first; then those that have failed, and those whose
+supervision has called you. --ready includes agents that wait for their next prompt. If no agent needs you,
+the command says so and exits with 1, and lists supervised agents that have failed and ended.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from relay.home import Home
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_team(parser)
-    parser.add_argument("--ready", action="store_true", help="also agents that wait for their next prompt")
+    parser.add_argument("--ready", action="store_true", help="include agents that wait for their next prompt")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--print", action="store_true", help="print the agent's name instead of attaching")
     add_json(how, "print the agent as a JSON object, null for none, instead of attaching")
-    how.add_argument("--takeover", action="store_true", help="take it from the terminal that is attached")
+    how.add_argument("--takeover", action="store_true", help="take over from the terminal that is attached")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if not (args.print or args.json):
-        person_only(home, "next", "an agent may not attach to agents. The user can, outside of the session.")
+        person_only(home, "next", "an agent may not attach to agents. The user can, outside the session.")
     wanted = ATTACH | {Need.READY} if args.ready else ATTACH
     running = live(home, args.team)
     chosen = next((each for each in by_urgency(running) if need(each) in wanted), None)
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             print(
                 f"{each.name} {ps.state(each)}. `relay logs {each.name}` shows its output.", file=sys.stderr
             )
-        print("No agent that runs needs you." if failed else "No agent needs you.", file=sys.stderr)
+        print("No running agent needs you." if failed else "No agent needs you.", file=sys.stderr)
         return 1
     if args.print:
         print(chosen.name)

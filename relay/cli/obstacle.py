@@ -1,4 +1,4 @@
-"""Why an agent is not given what waits for it, in a few words for whoever has sent it."""
+"""Say in a few words, for the sender, why an agent has not received a waiting message."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def obstacle(home: Home, team: str, name: str) -> str | None:
     match state:
         case "prompting":
             known = _PROMPTS.get(str(answer.get("prompt")))
-            return f"{shown} {known}" if known else f"{shown} asks something: {reason}"
+            return f"{shown} {known}" if known else f"{shown} has a question: {reason}"
         case "unsafe":
-            return f"nothing is typed into {shown}: {reason}"
+            return f"relay types nothing into {shown}: {reason}"
         case "ready":
             return f"{shown} is ready, but {one_line(str(hindrance), _LONGEST)}" if hindrance else None
         case "failed":

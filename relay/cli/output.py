@@ -118,7 +118,7 @@ def print_list(
         return
     if noun and len(shown) < len(found):
         earlier = count(len(found) - len(shown), f"earlier {noun}")
-        print(f"({earlier} left out; --all shows all.)", file=sys.stderr)
+        print(f"({earlier} omitted; --all shows all.)", file=sys.stderr)
     if found:
         above: list[Sequence[str]] = [header] if header else []
         print_table(
@@ -129,7 +129,7 @@ def print_list(
 
 
 class Outcomes:
-    """Tells what became of each subject of a command: a sentence each, or with --json one list at the end.
+    """Reports the outcome for each subject of a command: a sentence each, or with --json one list at the end.
 
     A context manager. If the command raises an error, the list has what was told of until then, if anything.
     """

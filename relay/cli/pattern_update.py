@@ -1,7 +1,7 @@
-"""What a newer pattern file changes: its lines, how dialogs are known, and the verdicts on recorded screens.
+"""Compare a newer pattern file with the old: its lines, how it recognises dialogs, its verdicts on screens.
 
-A recorded screen is a file `screens/NAME/STATE-WHAT.txt`, or `prompting-KIND-WHAT.txt`, beside the pattern
-files, in the form that `relay inspect --screen` reads. Those that ship with relay are of real agents.
+A recorded screen is a file `screens/NAME/STATE-WHAT.txt`, or `prompting-KIND-WHAT.txt`, next to the pattern
+files, in the form that `relay inspect --screen` reads. Those that ship with relay come from real agents.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Change:
         return self.after == "ready" != self.was
 
     def __str__(self) -> str:
-        return f"{self.screen}: it was {self.was}; said to be {self.before or 'nothing'}, now {self.after}"
+        before = self.before or "nothing"
+        return f"{self.screen}: recorded as {self.was}; detected as {before} before, as {self.after} now"
 
 
 def lines(name: str, old: str, new: str) -> list[str]:
@@ -52,32 +53,32 @@ def of_dialogs(old: Profile | None, new: Profile) -> list[str]:
         return [f"a new profile, for {', '.join(map(visible, new.commands)) or 'no program by its name'}"]
     found = []
     if old.inject != new.inject:
-        found.append(f'inject was "{old.inject}" and is "{new.inject}"')
+        found.append(f'inject changes from "{old.inject}" to "{new.inject}"')
     if (old.commands, old.interactive) != (new.commands, new.interactive):
-        found.append("it is for other programs")
+        found.append("it applies to other programs")
     if old.input != new.input:
-        found.append("its input is known by something else")
+        found.append("it recognises the input box differently")
     if old.resume.words != new.resume.words:
-        found.append("its conversations are resumed with other words")
+        found.append("it resumes conversations with other arguments")
     rules = {rule.name: rule for rule in new.states}
     for rule in old.states:
         if rule.state == "prompting" and rules.get(rule.name) != rule:
             done = "is changed" if rule.name in rules else "is gone"
-            found.append(f"the rule {visible(rule.name)!r}, by which a dialog is known, {done}")
+            found.append(f"the rule {visible(rule.name)!r}, which recognises a dialog, {done}")
     known = {rule.name: rule for rule in old.states}
     found += [
-        f"the rule {visible(rule.name)!r} says that it is ready"
+        f"the rule {visible(rule.name)!r} detects that it is ready"
         for rule in new.states
         if rule.state == "ready" and known.get(rule.name) != rule
     ]
     found += [
-        f"the rule {visible(rule.name)!r} names a key that takes a dialog away"
+        f"the rule {visible(rule.name)!r} names a key that dismisses a dialog"
         for rule in new.states
         if rule.dismiss and rule.name not in known
     ]
     for key in ("decisions", "questions", "dialogs", "executes"):
         gone = set(getattr(old, key)) - set(getattr(new, key))
-        found += [f"{key} is without {visible(rule.pattern)!r}" for rule in gone]
+        found += [f"{key} no longer has {visible(rule.pattern)!r}" for rule in gone]
     return found
 
 
@@ -101,4 +102,4 @@ def _recorded(folders: Sequence[Path], name: str) -> Iterator[tuple[Path, str, s
         try:
             yield path, path.stem.partition("-")[0], path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read this screen: {error}. Mend it or remove it.", path) from None
+            raise ConfigError(f"cannot read this screen: {error}. Fix it or remove it.", path) from None

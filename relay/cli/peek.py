@@ -1,9 +1,9 @@
-"""Show the screen of a running agent as it is now, as text.
+"""Show the current screen of a running agent, as text.
 
-Nothing is attached, and the agent notices nothing. --ansi keeps the colours; no other sequence of the agent's
-reaches your terminal. With --json: {"columns", "rows", "lines"}.
+This does not attach, and the agent does not notice. --ansi keeps the colours; no other escape sequence of the
+agent reaches your terminal. With --json: {"columns", "rows", "lines"}.
 
-An agent may peek at itself, and at those of its team whose setting `look` is "team".
+An agent may peek at itself, and at agents in its team whose setting `look` is "team".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relay.text import visible
 def configure(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--ansi", action="store_true", help="with its colours, as escape sequences")
+    how.add_argument("--ansi", action="store_true", help="with colours, as escape sequences")
     how.add_argument("--json", action="store_true", help="print a JSON object")
 
 

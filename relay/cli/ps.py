@@ -1,20 +1,20 @@
-"""List the running sessions and what their agents do.
+"""List the running sessions and the states of their agents.
 
-States: starting, working, ready (it waits for input and may be typed into), prompting (it asks the user
-something), unsafe (it runs what is typed, as a shell does, so that messages wait), stopped (with Ctrl-Z),
-ending (it has ended, and what it said last is still acted on), unresponsive (its session does not answer: it
-is only starting, or hangs, or was stopped itself). Beside the state: what it asks, "off the bus"
-when its messages do not travel, "account held" when its limit is reached or nobody is logged in, how many
-of its messages are held, and what its supervision has called you for; `relay explain NAME` says why.
+States: starting, working, ready (waits for input, and relay may type), prompting (has a question for the
+user), unsafe (executes what is typed, like a shell, so that messages wait), stopped (by Ctrl-Z), ending (has
+ended, and relay is still acting on its last output), unresponsive (its session does not answer: it is
+starting, hangs, or was stopped itself). Next to the state: the question, "off the bus" when the agent's
+messages cannot be sent or received, "account held" when its limit is reached or nobody is logged in, how many
+of its messages are held, and why its supervision has called you; `relay explain NAME` gives the reasons.
 
-An agent that is supervised may also be in backoff (it has ended, and starts again by itself), waiting (it
-goes on by itself after a limit) or held (it goes on when you say so). With -a, those that have ended are
-listed, too: done, failed, off, or gone (its processes were killed).
+A supervised agent may also be in backoff (has ended, and restarts by itself), waiting (continues by itself
+after a limit) or held (continues when you say so). -a also lists agents that have ended: done, failed, off,
+or gone (their processes were killed).
 
---watch keeps the list on the screen, those that need you first, with what each said last: agents that ask
-something, that have failed, that do not answer, whose messages are held, and that wait for a prompt. A wide
-terminal also shows the tokens that each has used and their cost, "?" where it is not known. q or Ctrl-C
-leaves. NO_COLOR turns its colours off.
+--watch keeps the list up to date on the screen, with the last line of each agent. Agents that need you come
+first: those that have a question, have failed, do not answer, have held messages, or wait for a prompt. A
+wide terminal also shows tokens used and their cost, "?" if unknown. q or Ctrl-C leaves. NO_COLOR turns
+colours off.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ COLOURS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_team(parser, "this team only")
-    parser.add_argument("-a", "--all", action="store_true", help="list agents that have ended, too")
+    add_team(parser, "only this team")
+    parser.add_argument("-a", "--all", action="store_true", help="include agents that have ended")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("-w", "--watch", action="store_true", help="keep the list on the screen")
+    how.add_argument("-w", "--watch", action="store_true", help="keep the list on the screen up to date")
     how.add_argument("--json", action="store_true", help="print a JSON list")
     parser.add_argument(
         "--interval",
         type=interval,
         default=1.0,
         metavar="SECONDS",
-        help="with --watch: between two looks (1)",
+        help="with --watch: seconds between updates (1)",
     )
 
 

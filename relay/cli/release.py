@@ -1,15 +1,15 @@
-"""Release what is held: messages, an agent, or an account. An agent releases an agent that it has started.
+"""Release held messages, agents or accounts. An agent can release an agent that it started.
 
-relay holds what looks like a runaway: agents that answer each other for ever, a storm of broadcasts. The
+relay holds what looks like a runaway: agents that keep answering each other, or a storm of broadcasts. The
 limits are in relay.toml: runaway_depth, runaway_rate, runaway_broadcasts. `relay messages --state held` lists
-what is held, and why. What is released travels in the order in which it was sent, and counts as your own
-word: the agents may send as much again before they are held. `relay drop` gives held messages up instead.
+held messages and the reasons. Released messages are sent in their original order and count as your own
+input: the agents may send as many again before relay holds them. `relay drop` drops held messages instead.
 
-An agent is held when it reaches a bound of its supervision, or repeats itself; nothing is given to it until
-you prompt it or release it. An account is held when its limit is reached or nobody is logged in; its agents
-are not nudged or restarted until then (docs/SUPERVISION.md).
+relay holds an agent that exceeds a limit of its supervision or repeats itself, and gives it nothing until
+you prompt or release it. relay holds an account when its limit is reached or nobody is logged in; until then
+its agents are not nudged or restarted (docs/SUPERVISION.md).
 
-Inside an agent, `relay release NAME` ends the agent NAME, which that agent has started with `relay spawn`.
+Inside an agent, `relay release NAME` stops the agent NAME, which it has started with `relay spawn`.
 
   relay release 3f9a
   relay release --from Alice --to Bob
@@ -42,13 +42,13 @@ from relay.text import count, listed, one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or its beginning")
-    parser.add_argument("--all", action="store_true", help="everything that is held")
-    parser.add_argument("--from", dest="sender", metavar="NAME", help="what is held of NAME")
-    parser.add_argument("--to", metavar="NAME", help="what is held for NAME")
-    parser.add_argument("--agent", metavar="NAME", help="let the agent NAME go on")
-    parser.add_argument("--account", metavar="NAME", help="end the hold of the account NAME")
-    add_team(parser, "of this team only (default: all teams)")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or how it begins")
+    parser.add_argument("--all", action="store_true", help="all held messages")
+    parser.add_argument("--from", dest="sender", metavar="NAME", help="held messages from NAME")
+    parser.add_argument("--to", metavar="NAME", help="held messages to NAME")
+    parser.add_argument("--agent", metavar="NAME", help="let the held agent NAME continue")
+    parser.add_argument("--account", metavar="NAME", help="release the hold on the account NAME")
+    add_team(parser, "only in this team (default: all teams)")
     add_json(parser, "print what was released as a JSON list")
     parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how a session of NAME's runs it
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         with Outcomes(args) as report:
             report.done(said, name=args.ids[0], team=own.team, outcome="released")
         return 0
-    guard.person_only(home, "release", "held messages wait for the user; an agent cannot release them.")
+    guard.person_only(home, "release", "held messages wait for the user. An agent cannot release them.")
     with Outcomes(args) as report:
         if args.by is not None:
             _end(home, args.ids[0], args.team, args.by, report)
@@ -81,8 +81,8 @@ def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
     own = [record for record in records.all(team) if names.same(record.parent, by)]
     record = next((record for record in own if names.same(record.name, name)), None)
     if record is None:
-        yours = f"Those are {listed([each.name for each in own])}." if own else "You have started none."
-        raise NotAllowed(f"{one_line(name, 40)} is not an agent that you have started. {yours}")
+        yours = f"Those are {listed([each.name for each in own])}." if own else "You have started no agents."
+        raise NotAllowed(f"{one_line(name, 40)} is not an agent you started. {yours}")
     if not any(names.same(claim.name, name) for claim in claims(home, team)):
         report.done(f"{record.name} had ended before.", name=record.name, team=team, outcome="not running")
         return
@@ -96,13 +96,13 @@ def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
 def _supervised(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
     """Release an agent, an account, or both."""
     if args.ids or args.all or args.sender or args.to:
-        raise UsageError("--agent and --account release no messages: leave out the rest of the options.")
+        raise UsageError("--agent and --account cannot be combined with options that select messages.")
     session = None if args.agent is None else find(home, args.agent, args.team)
     if args.account is not None:
         _release_account(Accounts(home), args.account, report)
     if session is not None:
         held = session.ask({"op": "release"}, PATIENCE)["held"]
-        said = f"{session.name} {'goes on' if held else 'is not held'}."
+        said = f"{session.name} {'continues' if held else 'is not held'}."
         report.done(said, name=session.name, team=session.team, outcome="released" if held else "not held")
 
 
@@ -130,7 +130,7 @@ def _messages(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
         report.say("Nothing is held.")
         return
     done = f"{count(len(released), 'message')} released"
-    away = "; no session of its team runs here, and it travels when one starts"
+    away = "; no session of its team is running here, so it is sent when one starts"
     report.say(f"{done}{'' if carried else away}.")
 
 
@@ -138,9 +138,9 @@ def _held(ledger: Ledger, args: argparse.Namespace) -> list[LedgerEntry]:
     """Return the messages that were chosen. Raise UsageError, or LedgerError for one that is not held."""
     chosen = bool(args.all or args.sender or args.to)
     if chosen and args.ids:
-        raise UsageError("an ID and --all, --from or --to exclude each other: leave out one of them.")
+        raise UsageError("use either IDs or --all, --from and --to, not both.")
     if not chosen and not args.ids:
-        raise UsageError("name the messages by their ids, or say --all, --from NAME or --to NAME.")
+        raise UsageError("give the ids of messages, or --all, --from NAME or --to NAME.")
     if chosen:
         return ledger.lookup(ledger.held(team=args.team, sender=args.sender, to=args.to))
     entries = [ledger.find(id) for id in args.ids]
@@ -148,6 +148,6 @@ def _held(ledger: Ledger, args: argparse.Namespace) -> list[LedgerEntry]:
         if entry.message.state is not State.HELD:
             raise LedgerError(
                 f"message {short_id(entry.message.id)} is not held: it is {entry.message.state}. "
-                "`relay messages --state held` lists what is."
+                "`relay messages --state held` lists those that are."
             )
     return entries

@@ -1,8 +1,8 @@
 """Give running agents a new session, without touching them.
 
-The session is the part of relay beside an agent that reads, acts and delivers.  A new one runs the relay that
-is installed now, reads relay.config.py, relay.toml and the rules anew, and goes on where the old one stopped.
-It also replaces a session that hangs.  The agent and its terminal notice nothing.
+The session is the process next to an agent that reads, acts and delivers.  The new one runs the installed
+version of relay, rereads relay.config.py, relay.toml and the rules, and continues where the old one stopped.
+It also replaces a session that hangs.  The agent and its terminal are not interrupted.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LOOK = 0.02  # seconds between two looks for the new session
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="the agents, as `relay ps` lists them")
-    parser.add_argument("--all", action="store_true", help="every agent of this home")
+    parser.add_argument("--all", action="store_true", help="every agent in this home")
     add_team(parser)
-    add_json(parser, "print what became of each as a JSON list")
+    add_json(parser, "print the result for each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
     if bool(args.names) == args.all:
-        raise UsageError("name the agents to reload, or say --all. `relay ps` lists them.")
+        raise UsageError("name the agents to reload, or use --all. `relay ps` lists them.")
     home = Home.from_env()
     if args.all:
         found = sorted(claims(home, args.team), key=lambda claim: (claim.team, claim.name))
@@ -53,7 +53,7 @@ def _reload(claim: SessionInfo, report: Outcomes) -> None:
         while True:
             status = call(claim.shim, {"op": "status"}, PATIENCE)
             if status["failed"]:
-                raise RelayError(f"the new session failed: {status['failed']}. session.log says why.")
+                raise RelayError(f"the new session failed: {status['failed']}. See session.log.")
             if status["generation"] > before and status["ready"]:
                 break
             if time.monotonic() > deadline:

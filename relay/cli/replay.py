@@ -1,16 +1,16 @@
 """Play the recording of a session in the terminal, search it, or export it.
 
-Without NAME the recordings are listed, the newest last. NAME is an agent: its latest recording is played, of
-a running session up to now; --session takes an older one. FILE is any asciicast (version 2).
+Without NAME, lists the recordings, newest last. NAME is an agent: its latest recording is played, up to now
+if the session is running; --session chooses an older one. FILE is any asciicast (version 2).
 
-While it plays: space pauses, "." goes one step, + and - change the speed, the arrows left and right go 5
-seconds back and forward, "[" and "]" to the previous and next event, "/" searches what the screen showed, n
-and N go to the next and previous place, q quits. Nothing of the recording reaches your terminal but its text
-and its colours.
+While it plays: space pauses, "." steps forward, + and - change the speed, the left and right arrows jump 5
+seconds back and forward, "[" and "]" jump to the previous and next event, "/" searches what the screen
+showed, n and N jump to the next and previous match, q quits. Only the text and colours of the recording reach
+your terminal.
 
-Where the output is no terminal (`relay replay NAME | less`), what was shown is printed as text, at once; with
---events the table of what happened beside it: directives, hooks, injections, messages, states, notices;
---search TEXT prints when the screen showed TEXT, with --events which events say it.
+If the output is not a terminal (`relay replay NAME | less`), prints all that was shown as text, at once; with
+--events, a table of the events: directives, hooks, injections, messages, states, notices; --search TEXT
+prints when the screen showed TEXT, and with --events which events contain it.
 
 With --json: a list of {"name", "team", "session", "began", "seconds", "bytes", "running", "command",
 "files"}; with --events one line for each, {"at", "kind", "text"} and the fields of the journal's entry; with
@@ -45,25 +45,31 @@ from relay.replay.show import clock_time, play
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.text import one_line, printable_json, visible
 
-_ADVICE = "an agent replays its own recordings only."
+_ADVICE = "an agent can replay only its own recordings."
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", metavar="NAME|FILE", help="an agent, or an asciicast file")
-    parser.add_argument("-t", "--team", metavar="TEAM", help="of this team only")
-    parser.add_argument("--session", metavar="ID", help="of this session, as the list names it")
-    parser.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="play N times as fast")
+    parser.add_argument("-t", "--team", metavar="TEAM", help="only in this team")
+    parser.add_argument("--session", metavar="ID", help="only this session, as named in the list")
+    parser.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="play at N times the speed")
     parser.add_argument(
-        "--idle", type=_seconds, default=2.0, metavar="SECONDS", help="shorten longer pauses to this (2)"
+        "--idle", type=_seconds, default=2.0, metavar="SECONDS", help="shorten pauses to at most this (2)"
     )
-    parser.add_argument("--at", type=_seconds, default=0.0, metavar="TIME", help="begin there: 90, 1:30")
-    parser.add_argument("--events", action="store_true", help="show what happened beside the screen")
+    parser.add_argument(
+        "--at", type=_seconds, default=0.0, metavar="TIME", help="start at this time: 90, 1:30"
+    )
+    parser.add_argument("--events", action="store_true", help="show events next to the screen")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--search", metavar="TEXT", help="print when TEXT appeared on the screen")
-    instead.add_argument("--screen", type=_seconds, metavar="TIME", help="print the screen at that time")
-    instead.add_argument("--export", metavar="OUT", help='write one asciicast, "-" for the standard output')
-    parser.add_argument("--force", action="store_true", help="let --export replace a file")
+    instead.add_argument(
+        "--search", metavar="TEXT", help="list the times at which TEXT appeared on the screen"
+    )
+    instead.add_argument("--screen", type=_seconds, metavar="TIME", help="print the screen at this time")
+    instead.add_argument(
+        "--export", metavar="OUT", help='write a single asciicast file; "-" for standard output'
+    )
+    parser.add_argument("--force", action="store_true", help="let --export overwrite a file")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -72,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     if args.what is None:
         for option in ("session", "events", "search", "screen", "export"):
             if getattr(args, option) not in (None, False):
-                raise UsageError(f"--{option} needs a NAME: `relay replay` alone lists the recordings.")
+                raise UsageError(f"--{option} needs a NAME: `relay replay` lists the recordings.")
         return _list(home, args)
     paths, title = _choose(home, args)
     cast = Cast(*paths)
@@ -80,11 +86,11 @@ def run(args: argparse.Namespace) -> int:
         code = _show(cast, title, args)
     except ScreenUnavailable as error:
         raise ScreenUnavailable(
-            f"{error} Without a virtual screen a recording can still be read as text (`relay replay NAME "
-            "| less`) and exported (--export OUT), and its events can be listed (--events --json)."
+            f"{error} Without a virtual screen, you can still read a recording as text (`relay replay NAME | "
+            "less`), export it (--export OUT) and list its events (--events --json)."
         ) from None
     if cast.skipped:
-        print(f"relay: {cast.skipped} damaged lines of the recording were passed over.", file=sys.stderr)
+        print(f"relay: {cast.skipped} damaged lines of the recording were skipped.", file=sys.stderr)
     return code
 
 
@@ -140,7 +146,7 @@ def _list(home: Home, args: argparse.Namespace) -> int:
         _row,
         header=("NAME", "TEAM", "SESSION", "BEGAN", "LENGTH", "SIZE", "COMMAND"),
         right=(4, 5),
-        empty="There are no recordings. The setting record says whether sessions are recorded.",
+        empty="There are no recordings. The `record` setting decides whether sessions are recorded.",
     )
     return 0
 
@@ -226,7 +232,7 @@ def _export(cast: Cast, target: str, *, force: bool) -> int:
         with open(os.open(path, flags, 0o600), "wb") as out:
             out.writelines(lines)
     except FileExistsError:
-        raise RecordingError(f"{path} exists. Name another file, or replace it with --force.") from None
+        raise RecordingError(f"{path} exists. Name another file, or overwrite it with --force.") from None
     except OSError as error:
         raise RecordingError(f"cannot write {path}: {error.strerror}. Name another file.") from None
     return 0
@@ -235,7 +241,7 @@ def _export(cast: Cast, target: str, *, force: bool) -> int:
 def _speed(text: str) -> float:
     value = _number(text)
     if not 0 < value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!a} is no speed: give a number above 0, at most 1000.")
+        raise argparse.ArgumentTypeError(f"not a valid speed: {text!a}. Give a number above 0, at most 1000.")
     return value
 
 

@@ -1,7 +1,7 @@
-"""End agents, and start them again under the same names, in the same terminals.
+"""Stop agents, and start them again under the same names, in the same terminals.
 
-Each is ended as `relay stop` ends it, then started with the same command, environment and directory.  Whoever
-is attached stays attached, and messages that wait are given to the new one.  `--now` kills it instead.
+Stops each agent like `relay stop`, then starts it with the same command, environment and directory.
+Attached terminals stay attached, and waiting messages go to the new agent.  `--now` kills it instead.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _LOOK = 0.05  # seconds between two looks for the new agent
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps` lists them")
-    parser.add_argument("--now", action="store_true", help="kill them at once, without a closing prompt")
+    parser.add_argument("--now", action="store_true", help="kill them immediately, without a closing prompt")
     add_team(parser)
-    add_json(parser, "print what became of each as a JSON list")
+    add_json(parser, "print the result for each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def restart(sessions: list[SessionInfo], report: Outcomes, *, now: bool, resume:
         with report.attempt(session.name, name=session.name, team=session.team):
             pid = _again(session, deadline)
             again = {"name": session.name, "team": session.team, "outcome": "restarted", "agent_pid": pid}
-            report.done(f"{session.name} runs again (pid {pid}).", **again)
+            report.done(f"{session.name} is running again (pid {pid}).", **again)
 
 
 def _again(before: SessionInfo, deadline: float) -> int:
@@ -56,9 +56,9 @@ def _again(before: SessionInfo, deadline: float) -> int:
         try:
             status = call(before.shim, {"op": "status"}, PATIENCE)
         except NoSuchSession:
-            raise RelayError("it has ended, and does not start again. session.log may say why.") from None
+            raise RelayError("it has ended and was not restarted. See session.log.") from None
         if status["restarts"] != before.restarts and (status["ready"] or status["failed"]):
             return int(status["agent_pid"])
         if time.monotonic() > deadline:
-            raise RelayError("it has not started again yet. `relay ps` shows when it has.")
+            raise RelayError("it has not restarted yet. `relay ps` shows when it has.")
         time.sleep(_LOOK)

@@ -1,7 +1,7 @@
-"""Start agents again, each with the conversation that it had.
+"""Start agents again, each with its last conversation.
 
-One that runs is ended first, as `relay restart` does it. One that has ended, also before a reboot, is started
-in the background; `relay attach NAME` brings it into this terminal.
+A running agent is stopped first, as with `relay restart`. An agent that has ended, even before a reboot, is
+started in the background; `relay attach NAME` attaches this terminal to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from relay.supervision.start import StartOrder, start
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps -a` lists them")
     add_team(parser)
-    add_json(parser, "print what became of each as a JSON list")
+    add_json(parser, "print the outcome for each, as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,9 +59,9 @@ def _record(home: Home, name: str, team: str | None) -> AgentRecord:
         return found[0]
     if found:
         teams = ", ".join(record.team for record in found)
-        raise NoSuchSession(f"agents called {name!a} were in several teams ({teams}). Say which with --team.")
+        raise NoSuchSession(f"several teams had an agent called {name!a} ({teams}). Choose one with --team.")
     hint = did_you_mean(name, [record.name for record in records])
-    raise NoSuchSession(f"no agent is called {name!a}. {hint}`relay ps -a` lists those that have ended.")
+    raise NoSuchSession(f"there is no agent called {name!a}. {hint}`relay ps -a` lists ended agents, too.")
 
 
 def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:
@@ -79,8 +79,8 @@ def _resume(home: Home, record: AgentRecord) -> str:
     directory = Path(record.cwd)
     command = continued(home, record, record.command, directory)
     if command is None:
-        again = "`relay up` starts it anew." if record.fleet else "`relay wrap` starts it anew."
-        raise RelayError(f"it has no conversation that can be resumed in {directory}. {again}")
+        again = "`relay up` starts it afresh." if record.fleet else "`relay wrap` starts it afresh."
+        raise RelayError(f"it has no conversation to resume in {directory}. {again}")
     given: dict[str, Any] = dict(record.options or {})
     options = [word for path in given.get("rules") or () for word in ("--rules", path)]
     for name, flag in (

@@ -1,10 +1,9 @@
 """Send a message again.
 
-ID is the beginning of an id that `relay messages` shows. A message that is still on its way is published at
-once. One that has come to an end (uncertain, rejected, expired) is sent anew, after whatever else waits for
-the same receiver; it gets a new id, and the old one stays in the list as it was. With --to it goes to another
-agent instead, such as one that goes on under another name. One that was given to its receiver (injected) is
-not sent again; `relay send` sends the text anew.
+ID is how an id in `relay messages` begins. A message still on its way is published at once. One in a final
+state (uncertain, rejected, expired) is sent again behind other messages waiting for the same receiver; the
+copy gets a new id, and the original stays in the list. --to sends it to another agent, such as one that
+continues under another name. A delivered message (injected) is not sent again: use `relay send`.
 
   relay retry 3f9a
   relay retry 3f9a --to Robert
@@ -42,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         message = entry.message
         if message.state is State.INJECTED:
             raise MessageRefused(
-                f"message {short_id(message.id)} was given to {one_line(message.to)} already. "
-                "If it is to get the text once more, `relay send` it anew."
+                f"message {short_id(message.id)} was already delivered to {one_line(message.to)}. To deliver "
+                "the text again, use `relay send`."
             )
         to = None if args.to is None else _receiver(ledger, entry, args.to)
         by_user = caller(home) is None
@@ -53,23 +52,26 @@ def run(args: argparse.Namespace) -> int:
         print_json({**again.public(), "team": entry.team, "retried": entry.message.id})
         return 1 if again.state is State.HELD else 0
     if again.id == entry.message.id:
-        what = f"{short_id(again.id)} is published again"
+        what = f"{short_id(again.id)} was published again"
     elif again.state is State.HELD:
         why = one_line(again.detail or "")
         print(f"{short_id(again.id)} is held ({why}). The user can `relay release` it.")
         return 1
     else:
-        what = f"{short_id(entry.message.id)} is sent again to {one_line(again.to)} as {short_id(again.id)}"
-    print(what + ("." if carried else "; no session of its team runs here, and it travels when one starts."))
+        what = f"{short_id(entry.message.id)} was sent again to {one_line(again.to)} as {short_id(again.id)}"
+    print(
+        what
+        + ("." if carried else "; no session of its team is running here, so it is sent when one starts.")
+    )
     return 0
 
 
 def _receiver(ledger: Ledger, entry: LedgerEntry, name: str) -> str:
     """Return `name` as its owner spells it. Raise UnknownRecipient, or MessageRefused for the sender."""
     if names.same(name, entry.message.sender):
-        raise MessageRefused(f"{name!a} is the sender itself; --to names another agent.")
+        raise MessageRefused(f"{name!a} is the sender. Name another agent with --to.")
     team, known = entry.team, ledger.registry.known(entry.team)
     if found := next((each for each in known if names.same(each, name)), None):
         return found
-    advice = names.did_you_mean(name, known).rstrip() or "`relay ps` lists who is there."
-    raise UnknownRecipient(f"nobody in team {team!a} is called {name!a}. {advice}")
+    advice = names.did_you_mean(name, known).rstrip() or "`relay ps` lists the agents."
+    raise UnknownRecipient(f"team {team!a} has no agent called {name!a}. {advice}")

@@ -1,8 +1,8 @@
 """Send a message to an agent.
 
-The message is written down first and then carried to the agent, which gets it as soon as text can be typed
-into it safely. TO is an agent's name, '#channel', or '*' for everybody who is there. A message '-' is read
-from standard input. Outside of an agent the message is yours; inside a wrapped agent it is that agent's.
+relay saves the message, then delivers it as soon as it can safely type into the agent. TO is an agent's name,
+'#channel', or '*' for every running agent. A message '-' is read from standard input. Outside an agent, the
+message comes from you; inside a wrapped agent, from that agent.
 
   relay send Alice Please review the last commit
   git diff | relay send Alice -
@@ -10,11 +10,11 @@ from standard input. Outside of an agent the message is yours; inside a wrapped 
   relay send --urgent Bob Stop, the tests delete the database
   relay send --reply-to 3f9a Alice Yes
 
-Where it waits it is said for what: a dialog that the receiver shows, your own half-typed line in its
-terminal, a shell, into which nothing is typed. With --json that is `obstacle`.
+If the message waits, relay says why: the receiver shows a dialog, its input has your own unsent line, or it
+is a shell, into which relay does not type. With --json that is `obstacle`.
 
-With --wait every step is printed. The exit code is 0 when all receivers got it (injected), and 1 when one did
-not: it was rejected, has expired, is uncertain or held, or still waited when the time was over.
+--wait prints every step. The exit code is 0 when all receivers got the message (injected), and 1 if one did
+not: it was rejected, expired, uncertain, held, or still waiting when the time was up.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ _WAITS = {
 """What is said where the obstacle is known."""
 
 _SAYS = {
-    State.HELD: "to {to} is held, and goes on with `relay release`",
+    State.HELD: "to {to} is held; send it with `relay release`",
     State.QUEUED: "is queued",
-    State.SENT: "is on its way; it waits until {to} is there",
-    State.STORED: "has arrived, and is typed when that is safe: `relay explain {to}`",
-    State.INJECTED: "was given to {to}",
-    State.UNCERTAIN: "may or may not have been given to {to}",
-    State.REJECTED: "could not be given to {to}",
+    State.SENT: "is on its way; it waits until {to} is running",
+    State.STORED: "has arrived and will be typed when that is safe: `relay explain {to}`",
+    State.INJECTED: "was delivered to {to}",
+    State.UNCERTAIN: "may or may not have been delivered to {to}",
+    State.REJECTED: "could not be delivered to {to}",
     State.EXPIRED: "was given up",
 }
 
@@ -84,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const=Priority.URGENT,
         default=Priority.NORMAL,
-        help="before all other messages, also in the middle of the agent's turn where its hooks can carry it",
+        help="ahead of all other messages, even during the agent's turn if its hooks can deliver it",
     )
     priority.add_argument(
         "--low",
@@ -94,32 +94,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="once the agent has been idle for a while (idle_seconds in relay.toml)",
     )
     parser.add_argument(
-        "--reply-to", metavar="ID", help="the message that it answers: its id, or the beginning"
+        "--reply-to", metavar="ID", help="the message this one answers: its id, or how the id begins"
     )
     parser.add_argument(
-        "--thread", help="what the message belongs to, a word (default: as the one it answers)"
+        "--thread", help="a word for what the message belongs to (default: that of the message it answers)"
     )
     parser.add_argument(
         "--expires",
         type=seconds,
         metavar="SECONDS",
-        help="give it up if it has not arrived by then (0: never; default: expire_seconds in relay.toml)",
+        help="drop it if it has not arrived by then (0: never; default: expire_seconds in relay.toml)",
     )
     parser.add_argument(
         "--wait",
         type=seconds,
         metavar="SECONDS",
-        help="wait until the receiver got it, and print each step; exit code 1 if it did not within SECONDS",
+        help="wait until it is delivered, printing each step; exit code 1 if that takes longer than SECONDS",
     )
     add_json(parser, "print the messages as a JSON list")
-    parser.add_argument("to", metavar="TO", help="an agent's name, '#channel', or '*' for all who are there")
-    parser.add_argument("words", metavar="MESSAGE", nargs="+", help="the text; '-': from standard input")
+    parser.add_argument(
+        "to", metavar="TO", help="an agent's name, '#channel', or '*' for every running agent"
+    )
+    parser.add_argument(
+        "words", metavar="MESSAGE", nargs="+", help="the text; '-' reads it from standard input"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     body = _body(args.words)
-    advice = "an agent sends as itself only, within its own team. Leave out --from and --team."
+    advice = "an agent can send only as itself, within its own team. Leave out --from and --team."
     who = guard.acting_as(home, "send", name=args.sender, team=args.team, advice=advice)
     alone = False
     with Ledger(home.ledger) as ledger:
@@ -160,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
                 tell(row)
         to = f": {', '.join(one_line(row['to']) for row in waiting)}" if len(rows) > 1 else ""
         print(
-            f"Not there after {args.wait:g} s{to}. `relay messages` shows what becomes of it.",
+            f"Not there after {args.wait:g} s{to}. Follow it with `relay messages`.",
             file=sys.stderr,
         )
     return 0 if all(map(_arrived, rows)) else 1
@@ -209,8 +213,7 @@ def _elsewhere(ledger: Ledger, team: str, to: str) -> UnknownRecipient | None:
     if not teams:
         return None
     return UnknownRecipient(
-        f"{to} is in team {' and in '.join(teams)}, and not in {team!a}: "
-        f"`relay send --team {teams[0]} {to} ...`."
+        f"{to} is in team {' and in '.join(teams)}, not in {team!a}: `relay send --team {teams[0]} {to} ...`."
     )
 
 
@@ -275,9 +278,9 @@ def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     text = f"{short_id(row['id'])} {_SAYS[state].format(to=one_line(row['to']))}"
     if state is State.QUEUED and (alone or not passing):
         text += (
-            "; no session of this team runs here, and it travels when one starts"
+            "; no session of this team is running here, so it is sent when one starts"
             if alone
-            else f"; it travels as soon as the broker and {one_line(row['to'])} are there"
+            else f"; it is sent as soon as the broker and {one_line(row['to'])} are running"
         )
     if row.get("detail"):
         text += f" ({one_line(row['detail'], _REASON)})"
@@ -291,11 +294,11 @@ def _body(words: list[str]) -> str:
     data = sys.stdin.buffer.read(MAX_BODY + 2)
     if len(data) > MAX_BODY + 1:
         raise MessageRefused(
-            f"the message is larger than {MAX_BODY} bytes. Write it to a file and send that file's path."
+            f"the message is larger than {MAX_BODY} bytes. Write it to a file, and send the file's path."
         )
     try:
         return data.decode().removesuffix("\n")
     except UnicodeDecodeError as error:
         raise MessageRefused(
-            f"the message is not UTF-8 (byte {error.start + 1}); convert it first, as with iconv."
+            f"the message is not UTF-8 (byte {error.start + 1}); convert it first, for example with iconv."
         ) from None

@@ -1,10 +1,10 @@
 """Start the agents of the fleet file after a reboot.
 
 `install` writes a systemd user unit (on macOS a launchd agent) that runs `relay up --boot`, and enables it.
-It does not start the agents now. There is one unit for each fleet file, which must be trusted. Agents that
-`relay stop` or `relay down` has ended stay down. The unit keeps the PATH of the shell that installs it:
-install it again once that has changed, or relay has moved. `remove` removes the unit, and leaves the agents
-as they are. `status` lists the units, and tells whether they start before you log in (docs/SERVICE.md).
+It does not start the agents now. Each fleet file has its own unit, and must be trusted. Agents that you
+stopped with `relay stop` or `relay down` stay stopped. The unit keeps the PATH of the shell that installs it:
+install it again when your PATH changes or relay moves. `remove` removes the unit, but leaves the agents
+alone. `status` lists the units, and shows whether they start before you log in (docs/SERVICE.md).
 
   relay service install
   relay service status
@@ -35,11 +35,11 @@ from relay.text import visible
 def configure(parser: argparse.ArgumentParser) -> None:
     action = add_actions(parser)
     install = action("install", "Start the agents of the fleet file after each reboot.")
-    remove = action("remove", "Stop starting them after a reboot; running agents are not affected.")
+    remove = action("remove", "Stop starting them after a reboot. Running agents are not affected.")
     for each in (install, remove):
         each.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
         add_json(each, "print a JSON object")
-    add_json(action("status", "List what is installed, and how its last run ended."), "print JSON")
+    add_json(action("status", "List the installed fleets, and how each last run ended."), "print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,8 +64,9 @@ def _install(home: Home, manager: ServiceManager, named: Path | None, *, as_json
     except ServiceError as error:
         line = reboot_line(boot_service(fleet.team, fleet.team, path, os.environ))
         raise ServiceError(
-            f"no systemd manages services for you here, and nothing was written ({str(error).rstrip('.')}). "
-            "Use what starts programs at boot here. For cron, run `crontab -e` and add this line:\n"
+            f"no systemd manages your services here, and nothing was written ({str(error).rstrip('.')}). "
+            "Use this machine's own way to start programs at boot. For cron, run `crontab -e` and add this "
+            "line:\n"
             f"  {visible(line)}"
         ) from None
     name = choose_name(manager, fleet.team, path)
@@ -81,7 +82,9 @@ def _install(home: Home, manager: ServiceManager, named: Path | None, *, as_json
 def _remove(home: Home, manager: ServiceManager, named: Path | None, *, as_json: bool) -> None:
     path = fleet_file.find(home, Path.cwd()) if named is None else _plain(named)
     if path is None:
-        raise ConfigError("there is no fleet file here. Name it with -f; `relay service status` lists them.")
+        raise ConfigError(
+            "there is no fleet file here. Give one with -f; `relay service status` lists those installed."
+        )
     service = find(manager.installed(), path)
     if service is None:
         raise ServiceError(f"nothing is installed for {path}. `relay service status` lists what is.")
@@ -89,7 +92,7 @@ def _remove(home: Home, manager: ServiceManager, named: Path | None, *, as_json:
     if as_json:
         print_json(_identity("removed", service.name, service.path, service.fleet))
     else:
-        print(f"Removed {visible(str(service.path))}. Agents that run go on.")
+        print(f"Removed {visible(str(service.path))}. Running agents keep running.")
 
 
 def _identity(outcome: str, name: str, file: Path, fleet: Path) -> dict[str, str]:
@@ -103,7 +106,7 @@ def _status(home: Home, manager: ServiceManager, *, as_json: bool) -> None:
         print_json({"lingering": lingering, "services": services})
         return
     if not installed:
-        print("No fleet is started after a reboot. `relay service install` arranges that.")
+        print("No fleet starts after a reboot. Set one up with `relay service install`.")
         return
     for service in installed:
         state = manager.state(service)
@@ -141,7 +144,7 @@ def _problems(home: Home, service: InstalledService) -> list[str]:
         found.append(str(error).splitlines()[0])
     if not os.access(service.program, os.X_OK):
         install = f"relay service install -f {shlex.quote(str(service.fleet))}"
-        found.append(f"{service.program} cannot be run any more: `{install}` writes the service anew.")
+        found.append(f"{service.program} can no longer be run: `{install}` rewrites the service.")
     return found
 
 

@@ -1,9 +1,9 @@
 """Start another agent of the fleet, from within an agent.
 
-The agent's fleet file has to allow it, with `spawn = true` below [fleet] (docs/FLEET.md). NAME is the name of
-the new agent. COMMAND is the agent of the file that it is to be like, or the program that such an agent runs;
-its options, its environment and its bounds are those of the file. TASK is its first prompt. It runs in the
-folder and the team of the agent that starts it, which is told how it has ended, and may end it.
+The agent's fleet file must allow it, with `spawn = true` below [fleet] (docs/FLEET.md). NAME is the name of
+the new agent. COMMAND is an agent in the file to copy, or the program that such an agent runs; options,
+environment and limits come from the file. TASK is its first prompt. It runs in the folder and team of the
+agent that starts it; that agent learns how it ended, and may stop it.
 
   relay spawn Tester claude Write tests for the parser
   relay release Tester
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--file", type=Path, help=argparse.SUPPRESS)
     add_json(parser, "print a JSON object")
     parser.add_argument("name", metavar="NAME", help="the new agent's name")
-    parser.add_argument("command", metavar="COMMAND", help="an agent of the fleet file, or its program")
+    parser.add_argument("command", metavar="COMMAND", help="an agent in the fleet file, or a program")
     parser.add_argument("task", metavar="TASK", nargs=argparse.REMAINDER, help="its first prompt")
 
 
@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if (own := caller(home)) is None:
         raise UsageError(
-            "only an agent starts another one like this. `relay wrap -d -n NAME COMMAND` starts one for you."
+            "only an agent can start another one like this. To start one yourself, use `relay wrap -d -n "
+            "NAME COMMAND`."
         )
     said = ask_session(own, {"op": "spawn", **asdict(request)})
     if said is None:

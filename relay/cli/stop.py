@@ -1,8 +1,8 @@
-"""End sessions: politely, then firmly.
+"""Stop sessions, politely at first.
 
-The agent is given its closing prompt and time to act on it (closing_seconds), then SIGTERM, SIGHUP and
-SIGKILL, each after stop_seconds.  `--now` skips the waiting, and ends a session that hangs, too.
-An agent beside which no session is able to work gets the signals from its shim.
+The agent gets a closing prompt and time to act on it (closing_seconds), then SIGTERM, SIGHUP and SIGKILL,
+each after stop_seconds.  `--now` skips the waiting, and also stops a session that hangs.
+If an agent has no working session, its shim sends the signals.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _LAST_STEPS = 10.0  # seconds for the last steps of a session that does not list
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="the sessions, as `relay ps` lists them")
-    parser.add_argument("--all", action="store_true", help="every session of this home")
-    parser.add_argument("--now", action="store_true", help="kill at once, without a closing prompt")
+    parser.add_argument("--all", action="store_true", help="every session in this home")
+    parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
     add_team(parser)
-    add_json(parser, "print what became of each as a JSON list")
+    add_json(parser, "print the result for each as a JSON list")
 
 
 def run(args: argparse.Namespace) -> int:
     if bool(args.names) == args.all:
-        raise UsageError("name the sessions to stop, or say --all. `relay ps` lists them.")
+        raise UsageError("name the sessions to stop, or use --all. `relay ps` lists them.")
     home = Home.from_env()
     if args.all:
         sessions = live(home, args.team, HANGS if args.now else PATIENCE)
@@ -96,7 +96,7 @@ def end(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool)
         else:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            said, outcome = f"{session.name} did not end within {patience:g} s and was killed.", "killed"
+            said, outcome = f"{session.name} did not stop within {patience:g} s and was killed.", "killed"
         report.done(said, name=session.name, team=session.team, outcome=outcome)
         if record is not None:
             _note_stopped(records, record)

@@ -1,9 +1,9 @@
-"""Trust a project's relay.config.py, relay.toml or hooks.json, so that relay does what they say.
+"""Trust a project's relay.config.py, relay.toml or hooks.json, so that relay uses it.
 
-Shows each file and trusts it as it is now: after any change it has to be trusted again. Without FILE they are
-the relay.config.py, the relay.toml and the hooks.json of this folder or of the project around it. A file with
-mistakes is not trusted: relay would not use it, and correcting it changes it. Modules that a file imports,
-programs that it starts and other files that it names are not covered. A wrapped agent may not do it.
+Shows each file and trusts its current content: after any change you have to trust it again. Without FILE,
+trusts the relay.config.py, relay.toml and hooks.json of this folder or the project around it. relay refuses a
+file with mistakes. Trust does not cover modules that a file imports, programs that it starts, or other files
+that it names. A wrapped agent may not trust files.
 
   relay trust
   relay trust ./hooks.json
@@ -31,12 +31,12 @@ from relay.text import count, visible
 def configure(parser: argparse.ArgumentParser) -> None:
     help = "the file (default: the project's relay.config.py, relay.toml and hooks.json)"
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=help)
-    add_json(parser, "print what became of each as a JSON list, without its content")
+    add_json(parser, "print the outcome for each file, as a JSON list, without its content")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
-    advice = "The user can, with `relay trust` in a terminal of their own."
+    advice = "The user can, with `relay trust` in their own terminal."
     person_only(home, "trust", f"an agent may not trust files. {advice}")
     with Outcomes(args) as report:
         for path in [args.file] if args.file else _projects(home):
@@ -87,7 +87,7 @@ def _check(path: Path, content: bytes) -> list[str]:
         _check_python(path, content)
         return [
             "It runs with the next `relay wrap`. Any change revokes the trust.",
-            "Modules that it imports are not covered.",
+            "This does not cover the modules it imports.",
         ]
     if path.suffix == ".toml":
         fleet = fleet_file.parse(path, content)
@@ -96,19 +96,19 @@ def _check(path: Path, content: bytes) -> list[str]:
         return [
             "It takes effect with the next `relay up` or `relay wrap`. Any change revokes the trust.",
             f"Its agents: {', '.join(fleet.agents)}.",
-            "Programs that they run, and files that it names, are not covered.",
+            "This does not cover the programs they run or the files it names.",
         ]
     if path.name != rule_book.FILE:
         return ["It takes effect with the next `relay wrap`. Any change revokes the trust."]
     rules, mistakes = rule_file.parse(path.absolute(), content, "project")
     if unread := [str(mistake) for mistake in mistakes if mistake.unread]:
         raise ConfigError("\n".join(unread))
-    notes = ["It has no rules that could run."]
+    notes = ["None of its rules can run."]
     if rules:
         notes = [
             "Its rules take effect with the next `relay wrap` or `relay hooks reload`. "
             "Any change revokes the trust.",
-            "Programs that they start are not covered.",
+            "This does not cover the programs they start.",
         ]
     return notes + [f"Warning: {visible(str(mistake))}" for mistake in mistakes]
 

@@ -1,10 +1,10 @@
-"""Start the agents of the fleet file that do not run.
+"""Start the agents of the fleet file that are not running.
 
-The fleet file is the relay.toml of this folder or of the project around it, or the one that -f names
-(docs/FLEET.md). Agents are started in the order of their dependencies. One that runs is left as it is, and
-one that you have stopped stays stopped, unless you name it. An agent that was not done goes on with its
-conversation. NAME: only these, and what they depend on. `relay service` runs it with --boot after a reboot:
-agents that are done, and those that `relay down` has ended, are left then, too.
+The fleet file is the relay.toml of this folder or the project around it, or the one that -f names
+(docs/FLEET.md). Agents start in the order of their dependencies. Running agents are left alone, and agents
+that you have stopped stay stopped unless you name them. An unfinished agent resumes its conversation. NAME:
+only these agents, and those they depend on. After a reboot, `relay service` runs this with --boot, which also
+skips agents that are done and those that `relay down` stopped.
 """
 
 from __future__ import annotations
@@ -36,32 +36,34 @@ _LOOK = 0.2  # seconds between two looks at agents that others wait for
 
 _SAID = {
     "start": "would be started",
-    "running": "runs already",
+    "running": "is already running",
     "changed": "still runs with its previous definition; `relay down {}` and `relay up {}` apply the changes",
     "stopped": "was stopped by you; `relay up {}` starts it",
     "down": "is not started at boot; `relay up {}` starts it",
-    "scheduled": "is started by its schedule; `relay up {}` starts it now",
-    "full": "waits: max_running agents run",
+    "scheduled": "starts on its schedule; `relay up {}` starts it now",
+    "full": "waits: max_running agents are running",
 }
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
-    parser.add_argument("--wait", action="store_true", help="wait until each has become ready, or has ended")
+    parser.add_argument("--wait", action="store_true", help="wait until each is ready or has ended")
     parser.add_argument(
-        "--due", action="store_true", help="start only what waits for its schedule or for room, as relay does"
+        "--due",
+        action="store_true",
+        help="start only what is waiting for its schedule or for a free place, as relay does",
     )
     parser.add_argument(
-        "--fresh", action="store_true", help="begin new conversations, with the first prompts"
+        "--fresh", action="store_true", help="start new conversations, with the first prompts"
     )
     parser.add_argument(
         "--boot",
         action="store_true",
-        help="leave agents that are done, or that `relay down` has ended, too: after a reboot",
+        help="skip agents that are done or that `relay down` stopped, too: for use after a reboot",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
-    add_json(parser, "print a JSON list: what was done about each agent")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, but do nothing")
+    add_json(parser, "print a JSON list of what was done for each agent")
 
 
 def run(args: argparse.Namespace) -> int:

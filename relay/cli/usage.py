@@ -1,17 +1,17 @@
-"""Show the tokens that agents have used, and what they cost.
+"""Show the tokens that agents have used, and their cost.
 
-One line for each agent, and one for each account, of running and of ended sessions. The figures come from
-the agents' own files, so aider and plain programs, which write none, are not in the list. They are logged
-after each turn, and every minute in a long one.
+Prints one line per agent and one per account, of running and ended sessions. The figures come from the
+agents' own files, so the list omits aider and plain programs, which write none. relay logs them after each
+turn, and every minute during a long one.
 
-The cost is in US dollars at list prices, which `prices.toml` in relay's configuration folder adds to: with a
-subscription you pay something else. A model whose price is not known is not counted: "+?" stands behind the
-cost of the others, "?" where nothing is known.
+The cost is in US dollars at list prices; `prices.toml` in relay's configuration folder can add prices. With a
+subscription you pay something else. A model of unknown price is not counted: "+?" follows the cost of the
+others, and "?" means that no price is known.
 
-Below the table are the rate limits of each account, where its agents tell of them (Codex), as of the last
-answer of one of them; and whether relay holds the account.
+Below the table are the rate limits of each account, if its agents report them (Codex), as of their latest
+answer, and whether relay holds the account.
 
-Inside a wrapped agent it is what that agent has used, in its session.
+Inside a wrapped agent, shows that agent's usage, in its session.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ class UsageRow:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="only this agent")
     parser.add_argument(
-        "--since", type=moment, metavar="WHEN", help="only from then on: 30m, 2h, 7d, or 2026-07-01[T14:30]"
+        "--since", type=moment, metavar="WHEN", help="only since then: 30m, 2h, 7d, or 2026-07-01[T14:30]"
     )
-    add_team(parser, "this team only")
+    add_team(parser, "only this team")
     add_json(parser, "print a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    advice = "an agent sees its own use only. Leave out NAME."
+    advice = "an agent sees only its own usage. Leave out NAME."
     session = guard.own_session(home, "usage", name=args.name, advice=advice)
     prices = Prices.load(home)
 

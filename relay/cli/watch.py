@@ -1,4 +1,4 @@
-"""`relay ps --watch`: the list of agents, kept on the screen.
+"""`relay ps --watch`: the list of agents, kept up to date on the screen.
 
 Looks (a thread) ─ sessions ─→ frame(): rows of text ─→ Canvas.show: what has changed
 """

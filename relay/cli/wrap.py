@@ -1,20 +1,19 @@
 """Run an agent as a member of the team.
 
-The agent's terminal is yours, exactly as if it ran alone, and the command ends with the agent's exit code
-(128+N if signal N ended it; 127: no such command; 126: not executable).  Beside that, lines that the agent
-says in the form `@namespace:target message` are acted on: `@relay:Bob hello` sends Bob a message,
-`@memory:save ...` remembers, and relay.config.py adds namespaces of your own.  What a program without a
-record of its own prints counts as its words, a `cat README` too; `directives = "builtin"` or "none" in
-relay.toml ends that.
+The agent uses your terminal as if it ran alone, and the command ends with the agent's exit code (128+N if
+signal N ended it; 127: no such command; 126: not executable).  In addition, relay acts on lines of the agent
+in the form `@namespace:target message`: `@relay:Bob hello` sends Bob a message, `@memory:save ...` saves a
+memory, and relay.config.py adds your own namespaces.  All output of a program without its own record counts,
+even that of `cat README`; `directives = "builtin"` or "none" in relay.toml limits that.
 
-Ctrl-] and then d, within a second, detaches: the agent runs on, and `relay attach NAME` brings it back.
+Ctrl-] and then d, within a second, detaches: the agent keeps running, and `relay attach NAME` brings it back.
 Ctrl-] n and Ctrl-] p switch to the next and the previous agent, Ctrl-] ? shows help; the setting detach_key
 chooses another key.
 
 If standard input or output is redirected, the agent gets the pipe or the file itself, as it would alone:
 `relay wrap claude -p hi --output-format json | jq` passes on its standard output, byte for byte, and nothing
-else; standard error stays apart; /dev/tty is your terminal; nothing is typed into the agent.  With only
-standard error redirected it keeps its terminal for all three, unless you say --pipe.
+else; standard error stays separate; /dev/tty is your terminal; relay types nothing into the agent.  If only
+standard error is redirected, the agent keeps its terminal for all three, unless you add --pipe.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ USAGE = "relay wrap [options] [--] COMMAND [ARG...]"
 
 # option → (attribute of Options, what its value is; "" for a switch, help)
 OPTIONS = {
-    "-n": ("name", "NAME", "the agent's name (default: made from the command's)"),
-    "-t": ("team", "TEAM", "the team it belongs to (default: RELAY_TEAM, else 'default')"),
+    "-n": ("name", "NAME", "the agent's name (default: derived from the command)"),
+    "-t": ("team", "TEAM", "its team (default: RELAY_TEAM, else 'default')"),
     "--agent": ("profile", "PROFILE", "treat it as this kind of agent (default: by its command's name)"),
     "--task": ("task", "TEXT", "what it works on; handlers see it as ctx.task"),
-    "-d": ("detached", "", "run it without a terminal; `relay attach NAME` lends it one"),
+    "-d": ("detached", "", "run it detached; `relay attach NAME` connects a terminal"),
     "--restart": (
         "restart",
         "POLICY",
@@ -50,23 +49,23 @@ OPTIONS = {
     "--supervision": (
         "supervision",
         "JSON",
-        "all keys of its supervision, as `relay up` passes those of a fleet file (docs/FLEET.md)",
+        "all its supervision keys as JSON, as `relay up` passes them from a fleet file (docs/FLEET.md)",
     ),
-    "--pipe": ("pipe", "", "redirect what you redirect, standard error alone, too (see above)"),
+    "--pipe": ("pipe", "", "keep your redirections, including standard error alone (see above)"),
     "--tty": ("terminal", "", "give it a terminal even if its input or output is redirected"),
     "--broker": (
         "broker",
         "URL",
-        "an MQTT broker, mqtt(s)://USER@HOST:PORT (default: the embedded one); of a cluster give several, "
-        "with commas between them or each with --broker",
+        "an MQTT broker, mqtt(s)://USER@HOST:PORT (default: the embedded one); for a cluster, give several, "
+        "separated by commas or each with --broker",
     ),
     "--config": ("config", "FILE", "read this relay.config.py (it must be trusted)"),
-    "--rules": ("rules", "FILE", "take the rules of this hooks.json, too; may be given several times"),
+    "--rules": ("rules", "FILE", "also use the rules in this hooks.json (repeatable)"),
     "--worktree": (
         "worktree",
         "BRANCH",
-        "run it in a git worktree of its own, ../REPO-worktrees/BRANCH, on this branch (made from HEAD if "
-        "there is none)",
+        "run it in its own git worktree, ../REPO-worktrees/BRANCH, on this branch (created from HEAD if "
+        "missing)",
     ),
 }
 RESTART = ("no", "on-failure", "always")
@@ -99,7 +98,8 @@ def misplaced(options: Options) -> str:
             break
         if word in {"-n", "--name"}:
             line = " ".join([program, *words[:at], *words[at + 2 :]])
-            return f"{word} {name} goes to {kind}. To name it in relay: `relay wrap -n {name} {line}`."
+            named = f"`relay wrap -n {name} {line}`"
+            return f"{word} {name} is passed to {kind}. To name the agent in relay: {named}."
     return ""
 
 
@@ -120,7 +120,7 @@ def _unquoted(command: list[str]) -> str:
         resolve(words[0], os.environ)
     except RelayError:
         return ""
-    return f" Leave out the quotes around it: `relay wrap {' '.join(words)}`."
+    return f" Remove the quotes around it: `relay wrap {' '.join(words)}`."
 
 
 def parse(argv: list[str]) -> Options:
@@ -151,7 +151,7 @@ def parse(argv: list[str]) -> Options:
         if not value:
             raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
         if attribute == "restart" and value not in RESTART:
-            raise UsageError(f"{flag} is one of {', '.join(RESTART)}, not {value!a}.")
+            raise UsageError(f"{flag} must be one of {', '.join(RESTART)}, not {value!a}.")
         if attribute == "supervision":
             supervision |= _supervision(value)
         elif attribute == "rules":
@@ -169,14 +169,14 @@ def parse(argv: list[str]) -> Options:
         else:
             given[attribute] = value
     if not rest:
-        raise UsageError(f"there is no command to run. Usage: {USAGE}, for example `relay wrap bash`.")
+        raise UsageError(f"no command was given. Usage: {USAGE}, for example `relay wrap bash`.")
     if len(switches) > 1:
         raise UsageError(
-            "-d, --pipe and --tty exclude each other: a detached agent has no output to redirect."
+            "-d, --pipe and --tty cannot be combined: a detached agent has no output to redirect."
         )
     if restart := given.pop("restart", ""):
         if "pipe" in switches:
-            raise UsageError("--restart and --pipe exclude each other: a pipe cannot be read a second time.")
+            raise UsageError("--restart and --pipe cannot be combined: a pipe cannot be read twice.")
         supervision["restart"] = restart
     return Options(rest, supervision=supervision or None, rules=tuple(rules), **switches, **given)  # type: ignore[arg-type]
 
@@ -189,7 +189,7 @@ def _supervision(value: str) -> dict[str, Any]:
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
-        raise UsageError('--supervision is a JSON object, such as \'{"restart": "always"}\'.')
+        raise UsageError('--supervision takes a JSON object, such as \'{"restart": "always"}\'.')
     return fields
 
 

@@ -1,1 +1,1 @@
-"""Control: the sessions of a home, their sockets and names, and who may ask them for what."""
+"""Control: the sessions of a home, their sockets and names, and who may request what."""

@@ -1,4 +1,4 @@
-"""The caller of a command or request: a wrapped agent, known by its ancestry or else by its environment.
+"""The caller of a command or request: a wrapped agent, identified by ancestry or environment.
 
 Ancestry comes first, since an agent can give its children any environment. A daemon that has left its parents
 is the shim's child. Only the environment identifies one that outlived the shim, or that runs where no process
@@ -21,7 +21,7 @@ from relay.home import Home
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A wrapped agent, and the path at which its session listens.
+    """A wrapped agent, and the path where its session listens.
 
     through: the process of the agent's from which the caller descends; 0: only the environment says so.
     """
@@ -72,7 +72,7 @@ def caller(home: Home) -> Caller | None:
 
 
 def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:
-    """Return the agent from which a process descends, None if it is nobody's, as the live claims have it.
+    """Return the agent that a process descends from, by the live claims; None if there is none.
 
     pids: the process and its ancestors, the nearest first.
     """

@@ -1,4 +1,4 @@
-"""The agents that have ended: those of which a record is left, and whose names no session holds."""
+"""Ended agents: those with a record whose names no session holds."""
 
 from __future__ import annotations
 

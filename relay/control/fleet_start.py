@@ -23,7 +23,7 @@ from relay.supervision.states import Phase
 
 @dataclass(frozen=True, slots=True)
 class FleetStart:
-    """The outcome of a start. resumed: the agent goes on with its conversation."""
+    """The outcome of a start. resumed: the agent continues with its conversation."""
 
     outcome: StartOutcome
     resumed: bool
@@ -93,7 +93,7 @@ def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[
 
 
 def _resumed(home: Home, fleet: Fleet, agent: FleetAgent, directory: Path) -> list[str] | None:
-    """Return the command that goes on with the agent's conversation, if it was not done with it."""
+    """Return the command that continues with the agent's conversation, if it was not done with it."""
     record = Records(home).get(fleet.team, agent.name)
     if record is None or record.phase is Phase.DONE or agent.supervision.resume == "never":
         return None

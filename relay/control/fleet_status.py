@@ -1,4 +1,4 @@
-"""How the agents of a fleet file stand at one moment, from their sessions and their records."""
+"""The current states of a fleet file's agents, from their sessions and records."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may ask for."""
 
-_PERSONS = "an agent may not ask for {!a}. The user can, from a terminal outside of the session."
+_PERSONS = "an agent may not request {!a}. The user can, in a terminal outside the session."
 
 OWN = frozenset({"hook", "spawn", "dismiss"})
 """Operations that nobody but a descendant of the session's own agent may ask for."""
@@ -47,7 +47,9 @@ def check(request: Request, own: Lineage, home: Home, shown_to: str | None = Non
         return
     if operation in OWN:
         if not through(home, own, ancestors(request.pid)):
-            raise NotAllowed(f"only the agent of this session, and what it runs, may ask for {operation!a}.")
+            raise NotAllowed(
+                f"only this session's agent, and the programs it runs, may request {operation!a}."
+            )
     elif (why := refusal(home, own, request.pid, operation)) is not None:
         raise NotAllowed(why)
 
@@ -78,8 +80,8 @@ def _because(own: Caller) -> str:
         return f"RELAY_NAME and RELAY_SOCKET say that this belongs to {own.name or 'an agent'}."
     program = one_line(command_of(own.through), 30) or "a process"
     return (
-        f"This descends from {program} (pid {own.through}), which belongs to {own.name}; so does every shell "
-        "in a tmux server that an agent has started: start that outside first."
+        f"This descends from {program} (pid {own.through}), which belongs to {own.name}, as does every shell "
+        "in a tmux server that an agent started: start that server outside first."
     )
 
 
@@ -92,7 +94,7 @@ def person_only(home: Home, operation: str, why: str) -> None:
 def own_only(home: Home, operation: str, sender: str, team: str) -> None:
     """Raise NotAllowed if this process belongs to an agent that did not send the message in question."""
     if (own := caller(home)) is not None and not _is(own, sender, team):
-        why = "a message of somebody else cannot be changed by an agent; the user can do that."
+        why = "an agent cannot change another agent's message. The user can."
         _refuse(home, own, operation, why)
 
 

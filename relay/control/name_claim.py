@@ -73,7 +73,7 @@ def claim(home: Home, team: str, name: str) -> Claim:
     if taken is None:
         raise NameInUse(
             f"a session called {name} is running in team {team}. "
-            f"Choose another name with -n, or see it with `relay attach {name}`."
+            f"Choose another name with -n, or attach to it with `relay attach {name}`."
         )
     return taken
 

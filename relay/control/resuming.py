@@ -1,4 +1,4 @@
-"""The command line with which an agent that has ended goes on with its conversation."""
+"""The command line that resumes the conversation of an ended agent."""
 
 from __future__ import annotations
 

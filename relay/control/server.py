@@ -123,7 +123,7 @@ class ControlServer:
             except BlockingIOError:
                 await _readable(self._listener)
             except OSError as error:  # no descriptor or memory is free (accept(2)); clients wait
-                _log.warning("the control socket takes nobody for now: %s", error)
+                _log.warning("the control socket accepts no connections for now: %s", error)
                 await asyncio.sleep(_ACCEPT_RETRY)
 
     async def _serve(self, channel: socket.socket) -> None:
@@ -148,7 +148,7 @@ class ControlServer:
                 sent = await anext(requests, None)
         except ValueError as error:
             with suppress(OSError):
-                await send(channel, _refusal(UsageError(f"a session understands JSON lines: {error}.")))
+                await send(channel, _refusal(UsageError(f"a session accepts JSON lines only: {error}.")))
         except OSError:
             pass  # the other side has gone
         except Exception:  # noqa: BLE001 (logged with its traceback, contained; its client says so)
@@ -165,7 +165,7 @@ class ControlServer:
             return _refusal(error)
         except Exception as error:  # noqa: BLE001 (logged with its traceback, answered, contained)
             _log.exception("the request %r failed", request.fields.get("op"))
-            why = f"the session failed at that ({type(error).__name__}); its log says more."
+            why = f"the session failed to do that ({type(error).__name__}). See session.log."
             return _refusal(RelayError(why))
         finally:
             for fd in request.fds:
@@ -197,7 +197,7 @@ async def lines(
 ) -> AsyncIterator[tuple[dict[str, Any], list[int]]]:
     """Yield each request on `channel` as (fields, descriptors) until the other side closes it.
 
-    Raise ValueError for one that is no JSON object, or longer than MAX_LINE bytes; a hook's may have
+    Raise ValueError for one that is not a JSON object, or longer than MAX_LINE bytes; a hook's may have
     MAX_HOOK, if `may_be_long` says so.
     """
     most = MAX_LINE

@@ -1,7 +1,7 @@
-"""The sessions of a home: how to find them, and how to ask them over their control sockets.
+"""The sessions of a home: how to find them, and how to send them requests over their control sockets.
 
     RUN/sessions/TEAM/NAME.lock    held (flock) by the agent's shim for its whole life: the claim on the name
-    RUN/sessions/TEAM/NAME.sock    the session's control socket: one JSON object a line, each way
+    RUN/sessions/TEAM/NAME.sock    the session's control socket: one JSON object per line, each way
     RUN/sessions/TEAM/NAME.shim    the shim's own, which answers without a session, too
     RUN/sessions/TEAM/NAME.guards  what hooks must know while no session answers (relay.agents.hook_guards)
 
@@ -49,15 +49,15 @@ FOLLOWS = 30.0
 """Seconds for the session that follows one that ended over a request which changes something."""
 
 EFFECTS = {
-    "send": "`relay messages --from {}` shows what was sent",
+    "send": "`relay messages --from {}` lists its messages",
     "answer": "`relay answer {}` shows what it asks now",
-    "join": "`relay channels` shows who is in which",
-    "leave": "`relay channels` shows who is in which",
-    "stop": "`relay ps` shows whether it runs",
+    "join": "`relay channels` lists the members",
+    "leave": "`relay channels` lists the members",
+    "stop": "`relay ps` shows whether it is running",
     "restart": "`relay ps` shows its process",
-    "release": "`relay explain {}` shows if it is held",
-    "spawn": "`relay ps` shows whether it runs",
-    "dismiss": "`relay ps` shows whether it runs",
+    "release": "`relay explain {}` shows whether it is held",
+    "spawn": "`relay ps` shows whether it is running",
+    "dismiss": "`relay ps` shows whether it is running",
     "reload_rules": "`relay hooks list {}` shows its rules",
     "switch_rules": "`relay hooks list {}` shows its rules",
 }
@@ -149,7 +149,7 @@ def failure(session: SessionInfo) -> str:
 
 
 def works(session: SessionInfo) -> bool:
-    """Return False if its shim says that the session beside the agent, if any, was never able to work."""
+    """Return False if its shim says that the session next to the agent, if any, was never able to work."""
     try:
         return bool(call(session.shim, {"op": "status"}, SHIM_PATIENCE)["ready"])
     except (RelayError, KeyError):
@@ -181,11 +181,11 @@ def _only(home: Home, name: str, team: str | None, found: list[SessionInfo]) -> 
     if len(found) > 1:
         teams = ", ".join(session.team for session in found)
         raise NoSuchSession(
-            f"sessions called {name!a} run in several teams ({teams}). Say which with --team."
+            f"sessions called {name!a} run in several teams ({teams}). Choose one with --team."
         )
     if not found:
         hint = did_you_mean(name, [claim.name for claim in claims(home, team)])
-        raise NoSuchSession(f"no session is called {name!a}. {hint}`relay ps` lists those that run.")
+        raise NoSuchSession(f"there is no session called {name!a}. {hint}`relay ps` lists the running ones.")
     return found[0]
 
 
@@ -201,7 +201,7 @@ def claims(home: Home, team: str | None = None) -> Iterator[SessionInfo]:
 
 
 def socket_of(home: Home, team: str, name: str) -> Path:
-    """Return the path at which the session of `name` in `team` listens, if there is such a session."""
+    """Return the path where the session of `name` in `team` listens, if there is such a session."""
     return home.run / "sessions" / key(team) / f"{key(name)}.sock"
 
 
@@ -244,8 +244,8 @@ class _Fields(dict[str, Any]):
 
 def _malformed() -> RelayError:
     return RelayError(
-        "the session gave an answer that relay does not understand. It may be of another version: "
-        "`relay reload --all` starts new ones."
+        "relay does not understand the session's answer. It may run another version: `relay reload --all` "
+        "starts new sessions."
     )
 
 
@@ -265,18 +265,19 @@ def _exchange(path: Path, request: dict[str, Any], deadline: float) -> bytes | N
 
 
 def _unknown(path: Path, operation: str) -> str:
-    """Return a sentence that says how to see what became of a request."""
+    """Return a sentence that says how to see the outcome of a request."""
     if operation not in EFFECTS:
         return "Try again."
     claim = _claim(path)
     name = path.stem if claim is None else claim.name
-    return f"It may have done what was asked, or not: {EFFECTS[operation].format(name)}."
+    return f"It may or may not have done what you asked: {EFFECTS[operation].format(name)}."
 
 
 def have_carried(home: Home, team: str, sender: str) -> bool:
     """Have a session of `team`, preferably the sender's own, publish the waiting messages of `sender`.
 
-    Return True if one will, including one that does not answer now: it looks into the ledger when it goes on.
+    Return True if one will, including one that does not answer now: it looks into the ledger when it
+    continues.
     """
     sessions = sorted(live(home, team), key=lambda session: not same(session.name, sender))
     for session in sessions:
@@ -379,23 +380,23 @@ def _unresponsive(session: SessionInfo | None, operation: str = "") -> RelayErro
     operation: what it has been asked for.
     """
     if session is None:
-        return NoSuchSession("that session has ended. `relay ps` lists those that run.")
+        return NoSuchSession("that session has ended. `relay ps` lists the running ones.")
     advice = _unknown(session.socket, operation)
     if session.socket.suffix == SESSION and (why := failure(session)):
         return SessionUnresponsive(
-            f"{session.name} runs on without a session: {why}. {advice} `relay reload {session.name}` starts "
-            f"another one; `relay stop {session.name}` ends the agent."
+            f"{session.name} keeps running without a session: {why}. {advice} `relay reload {session.name}` "
+            f"starts a new one; `relay stop {session.name}` ends the agent."
         )
     if pid := session.pid:
         advice += (
-            f" If it was stopped, `kill -CONT {pid}` lets it go on; `relay reload {session.name}` "
-            f"starts another one beside the agent; `relay stop --now {session.name}` ends both."
+            f" If it was stopped, `kill -CONT {pid}` continues it; `relay reload {session.name}` starts a "
+            f"new one for the agent; `relay stop --now {session.name}` ends both."
         )
-    return SessionUnresponsive(f"{session.name} does not answer; its session may be busy. {advice}")
+    return SessionUnresponsive(f"{session.name} does not answer. Its session may be busy. {advice}")
 
 
 def _sweep(path: Path) -> None:
-    """Remove a dead session's socket, unless its name has just been claimed anew."""
+    """Remove a dead session's socket, unless its name has just been claimed again."""
     lock = path.with_suffix(".lock")
     try:
         with open(lock, "rb") as claim:

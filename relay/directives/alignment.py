@@ -1,4 +1,4 @@
-"""Pairs what an agent's own record has with what its screen shows, each once, in whatever order they come."""
+"""Pairs an agent's own record with its screen, each text once, in any order of arrival."""
 
 from __future__ import annotations
 

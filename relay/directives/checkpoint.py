@@ -1,4 +1,4 @@
-"""A checkpoint of the reader of an agent's output, for a session that goes on after the ring has wrapped.
+"""A checkpoint of the reader of an agent's output, for a session that continues after the ring has wrapped.
 
 As long as the ring holds all of the output, the next session reads it from the beginning instead.
 """
@@ -49,7 +49,7 @@ class Checkpoint:
         """(the place up to which nothing is read again, True: except at that)."""
         if (form := self.state["grammar"]["block"]) is None:
             return Place(*self.state["reader"]["place"]), False
-        # It ends anew, with directives at places of its own lines.
+        # It ends again, with directives at places of its own lines.
         return Place(*(form["lines"][0][2] if form["lines"] else form["place"])), True
 
     def save(self, path: Path) -> None:

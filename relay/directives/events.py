@@ -1,4 +1,4 @@
-"""Events for the words of the agent, from its terminal or its own record."""
+"""Events for the agent's words, from its terminal or its own record."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DirectivePassedOver(Event):
 
 @dataclass(frozen=True, slots=True)
 class DirectiveRecognized(Event):
-    """An earlier session had begun to act on a directive. outcome: done; unknown; again: it is begun anew."""
+    """An earlier session had begun to act on a directive. outcome: done; unknown; again: it is repeated."""
 
     outcome: Literal["done", "unknown", "again"]
 

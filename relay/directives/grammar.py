@@ -79,7 +79,7 @@ class Grammar:
     heeds:      return True for a known namespace that is acted on.
     joined:     the lines of a paragraph come as one.
 
-    passed_over: lines that would be directives, but for one thing. Whoever tells of them takes them out.
+    passed_over: lines that would be directives, but for one thing. Whoever reports them takes them out.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Grammar:
         return cls(knows, prefix=prefix, diff=diff, heeds=heeds, joined=joined)
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to go on from here."""
+        """Return JSON of what `restore` needs to continue from here."""
         return {"fence": self._fence, "block": None if self._block is None else self._block.state()}
 
     def restore(self, state: dict[str, Any]) -> None:

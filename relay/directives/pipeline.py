@@ -1,4 +1,4 @@
-"""The way from an agent's output to its lines and directives, with time as an argument.
+"""From an agent's output to its lines and directives, with time as an argument.
 
     output, typing, sizes, gaps, ticks → AutoReader → lines ─→ Grammar → directives
 
@@ -93,7 +93,7 @@ class OutputPipeline:
         self._turn_drawn = False
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to go on from here, beside the screen."""
+        """Return JSON of what `restore` needs to continue from here, beside the screen."""
         return {
             "now": self.now,
             "in_turn": self._in_turn,
@@ -103,7 +103,7 @@ class OutputPipeline:
         }
 
     def restore(self, size: tuple[int, int], screen: bytes, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint, as AutoReader.restore. Call it before anything is fed."""
+        """Continue from a checkpoint, as AutoReader.restore. Call it before anything is fed."""
         self.now, self._in_turn, self.echoes = state["now"], state["in_turn"], state["echoes"]
         self.reader.restore(size, screen, state["reader"])
         self._grammar.restore(state["grammar"])

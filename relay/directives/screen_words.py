@@ -1,4 +1,4 @@
-"""What the screen shows the agent say: published at once, or kept while its own record should have it.
+"""The agent's words on its screen: published at once, or held back while its own record may confirm them.
 
     screen ─→ take ─┬→ AgentSaid, DirectiveRead
                     └ kept ─┬→ forgotten: the record has it, or has what was said later
@@ -39,7 +39,7 @@ _LAST = 1 << 62  # greater than any ordinal
 
 
 class ScreenWords:
-    """prefix: the character that begins a directive.
+    """prefix: the character that starts a directive.
 
     leave_note: leaves a note to later sessions (relay.storage.progress); None: there is no record to be lost.
 
@@ -94,7 +94,7 @@ class ScreenWords:
         cut:    the user has interrupted it.
         """
         if self.keeps:
-            if not silent:  # it went on after the turn before the last one, or longer
+            if not silent:  # it continued after the turn before the last one, or longer
                 known = Place(TERMINAL, self._ended[0], _LAST)
                 self._pass_to(known)
                 self._kept = deque((each for each in self._kept if _end(each[0]) > known), maxlen=MOST)
@@ -127,7 +127,7 @@ class ScreenWords:
             )
 
     def resume(self, lost: Mapping[str, Any]) -> None:
-        """Go on where an earlier session has lost the record."""
+        """Continue where an earlier session has lost the record."""
         self._since = Place(TERMINAL, lost["since"], lost.get("ordinal", _LAST))
         for text in lost.get("lines", ()):
             self._lines.record(text)

@@ -83,7 +83,7 @@ class AccountWatch:
             what = f"{self._name} stopped on an error ({words(event.cls)}){detail}".rstrip(".")
             first = _CURES.get(event.cls, "See to it")
             how = (
-                f"All agents of the account {self._account} are held. {first}, and give it a prompt "
+                f"relay holds all agents of the account {self._account}. {first}, and give it a prompt "
                 f"(`relay attach {self._name}`): they go on once a turn ends well, or at "
                 f"`relay release --account {self._account}`."
             )

@@ -1,4 +1,4 @@
-"""Answers incidents of the running agent, as its policy says (relay.supervision.actions).
+"""Responds to incidents of the running agent according to its policy (relay.supervision.actions).
 
     Incident ─→ decide ─→ now, or when it is due ─→ Inject, Escalate, Hold, EndAgent, RestartAgent, ...
 
@@ -88,7 +88,7 @@ class ActionRunner:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Go on from the notes of an earlier session."""
+        """Continue from the notes of an earlier session."""
         notes = self._notes.read()
         self._tries = {kind: Tries(**each) for kind, each in notes.get("tries", {}).items()}
         if notes.get("life") != self._session.id:
@@ -204,7 +204,7 @@ class ActionRunner:
                 self._bus.publish(Escalate(*_escalation(name, event, step, self._policy)))
 
     def _wait_for_account(self, event: Incident) -> None:
-        note = f"it goes on once its account {self._policy.account} is usable again"
+        note = f"it continues once its account {self._policy.account} is usable again"
         self._bus.publish(PhaseEntered(Phase.HELD, _reason(event), note=note))
 
     def _nudge(self, text: str) -> None:
@@ -212,7 +212,7 @@ class ActionRunner:
         self._status.nudge = injection.id
         self._bus.publish(Inject(injection))
 
-    # What ends a wait, or begins the counts anew.
+    # What ends a wait, or begins the counts again.
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
@@ -224,7 +224,7 @@ class ActionRunner:
 
     @handles(TurnBegan)
     def went_on(self, _: TurnBegan) -> None:
-        """Some agents go on by themselves once a limit has been reset."""
+        """Some agents continue by themselves once a limit has been reset."""
         if not self._terminal.replaying:
             self._cancel()
 
@@ -253,7 +253,7 @@ class ActionRunner:
 
     @handles(AccountFreed)
     def freed(self, _: AccountFreed) -> None:
-        """Go on after what has held the account, if the agent has not done so by itself."""
+        """Continue after what has held the account, if the agent has not done so by itself."""
         error = self._status.error
         if error in ACCOUNT and not self._status.held:
             self._tries.pop(kind_of(Incident("error", error)), None)
@@ -342,9 +342,9 @@ def _escalation(name: str, event: Incident, step: ActionStep, policy: Supervisio
     vain = f" after {tried} tries" if tried else ""
     if event.name == "idle":
         what = f"{name} has been idle for {span(policy.idle_grace)}{vain}."
-        return what, f"Give it a prompt (`relay attach {name}`), or end it with `relay stop {name}`."
+        return what, f"Give it a prompt (`relay attach {name}`), or stop it with `relay stop {name}`."
     detail = f": {event.detail}" if event.detail else ""
     what = f"{name} stopped on an error ({words(event.cls)}){vain}{detail}".rstrip(".") + "."
     if event.cls == "context_full":
-        return what, f"Have it compact its context (`relay attach {name}`), or `relay restart {name}`."
+        return what, f"Make it compact its context (`relay attach {name}`), or run `relay restart {name}`."
     return what, f"`relay attach {name}` shows it; it resumes with your next prompt."

@@ -63,7 +63,7 @@ class AgentLog:
             if event.resumed:
                 self._logged = agent_log.last_places(path)
         except (OSError, RelayError) as error:  # a full disk is reported by the journal
-            _log.warning("what the agent says is not logged: %s", error)
+            _log.warning("the agent's output is not logged: %s", error)
             return
         self._journal = Journal(path, session.id, session.name, redactor=self._redactor)
 
@@ -105,7 +105,7 @@ class AgentLog:
         self._write()
         if self._journal is None:
             raise RelayError(
-                f"there is no log of {self._session.name}: the setting record is 'never', or the disk was "
+                f"there is no log of {self._session.name}: the `record` setting is 'never', or the disk was "
                 f"full. `relay peek {self._session.name}` shows its screen."
             )
         return {"path": str(self._journal.path)}

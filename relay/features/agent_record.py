@@ -27,7 +27,7 @@ Change = Callable[[AgentRecord], AgentRecord]
 class AgentRecordWriter:
     """The record of one agent. first: as it is when a session begins beside a new agent.
 
-    resumes: the agent goes on with an earlier conversation.
+    resumes: the agent continues with an earlier conversation.
     """
 
     def __init__(

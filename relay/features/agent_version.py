@@ -1,4 +1,4 @@
-"""Finds out the version of the agent: its own record tells, or the program is asked once it has started.
+"""Finds the agent's version: from its own record, or by running the program once it has started.
 
 It is asked once in the agent's life: what it has answered to one session, later ones know from the progress.
 """

@@ -47,7 +47,7 @@ class Alarm:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Go on with the escalation of an earlier session."""
+        """Continue with the escalation of an earlier session."""
         self._standing = str(self._notes.read().get("what", ""))
 
     @handles(PromptSubmitted, KeysTyped, HoldOver)
@@ -80,4 +80,4 @@ class Alarm:
         try:
             await self._bus.ask(SendMessage(OutgoingMessage(self._to, text)))
         except RelayError as error:
-            self._bus.publish(Notify(f"{self._to} was not told that {self._name} needs you: {error}"))
+            self._bus.publish(Notify(f"{self._to} was not notified that {self._name} needs you: {error}"))

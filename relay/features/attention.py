@@ -73,7 +73,7 @@ class Attention:
         before = self._prompt
         self._state.look()
         if before is None or self._prompt is not before:
-            return  # it has gone, or another one, with a timer of its own, has replaced it
+            return  # it has gone, or another one, with its own timer, has replaced it
         self._published = True
         kind = "other" if before.kind is None else str(before.kind)
         lines = question.drawn(self._terminal) or before.lines or (before.reason,)

@@ -1,10 +1,10 @@
-"""Bounds what an agent does while nobody looks: turns and time without the user, tokens, dollars.
+"""Limits unattended work: turns and time without the user, tokens, dollars.
 
     turns, time   since the user's last input: held at the bound
     tokens, cost  of the run: a warning at 80 %; at 100 % nothing more is given to the agent, and it is
                   held at the end of its turn
 
-When the user lets the agent go on it may spend as much again.
+When the user lets the agent continue it may spend as much again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Bounds:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Go on from the notes of an earlier session."""
+        """Continue from the notes of an earlier session."""
         notes = self._notes.read()
         self._alone.turns = int(notes.get("turns", 0))
         self._alone.since = float(notes.get("since", self._alone.since))
@@ -96,7 +96,7 @@ class Bounds:
         self._alone.turns += 1
         self._note()
         if 0 < self._policy.max_unattended_turns <= self._alone.turns:
-            self._bus.publish(Hold(f"began {self._alone.turns} turns without you"))
+            self._bus.publish(Hold(f"started {self._alone.turns} turns without your input"))
 
     def _user_came(self) -> None:
         self._alone.turns, self._alone.since = 0, self._clock.now()
@@ -111,7 +111,7 @@ class Bounds:
             return
         due = self._alone.since + most
         if self._clock.now() >= due:
-            self._bus.publish(Hold(f"ran for {span(most)} without you"))
+            self._bus.publish(Hold(f"ran for {span(most)} without your input"))
         else:
             self._timer = self._clock.look(due, self._look)
 
@@ -190,7 +190,7 @@ class _Alone:
 
 
 class _Cap:
-    """One cap. most: 0 for none; used: since the user last let the agent go on."""
+    """One cap. most: 0 for none; used: since the user last let the agent continue."""
 
     def __init__(self, most: float) -> None:
         self.most = most

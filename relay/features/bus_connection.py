@@ -113,7 +113,9 @@ class BusConnection:
         try:
             await client.join(channel)
         except MessageRefused as error:  # too many; the session needs the bus anyway
-            self._bus.publish(Notify(f"{self._name} is not in #{channel}, as the settings say: {error}"))
+            self._bus.publish(
+                Notify(f"{self._name} could not join #{channel}, which its settings name: {error}")
+            )
 
     def _pause(self) -> float:
         match self._problem:
@@ -129,13 +131,13 @@ class BusConnection:
         """Give up the client, and show the user the reason and the effect, once until it is over."""
         match error:
             case _ if self._client is None and self._problem is None:
-                effect = "The agent runs on without messages."
+                effect = "The agent keeps running without messages."
             case LedgerError():
                 effect = "Messages wait until then."
             case NameInUse():
                 effect = "Until then this agent neither sends nor receives."
             case _:
-                effect = "It is tried again; until then this agent neither sends nor receives."
+                effect = "relay keeps trying; until then this agent neither sends nor receives."
         self._client, self._problem, self._status = None, error, str(error)
         self._tried.set()
         if str(error) not in self._shown:
@@ -151,7 +153,7 @@ class BusConnection:
         if question.wait:
             await self._tried.wait()
         if self._client is None or self._client.ended:
-            raise self._problem or LedgerAway("this session is not on the bus now.")
+            raise self._problem or LedgerAway("this session is not on the bus.")
         return self._client
 
     @answers(SessionClosed)
@@ -182,7 +184,7 @@ class BusConnection:
             self._status = text
             if self._shown:
                 self._shown.clear()
-                self._bus.publish(Notify(f"{text}; messages travel again.", keep=False))
+                self._bus.publish(Notify(f"{text}; messages are delivered again.", keep=False))
 
     def _show_status(self) -> None:
         if not self._connected and not self._status.startswith(_CONNECTED):

@@ -28,7 +28,7 @@ class ConfigWatch:
             self._bus.loop.call_later(LOOK, self._look, config)
             return
         text = (
-            f"{config.path} has changed; this session keeps the version it started with. "
-            "Read it, `relay trust` it, and `relay reload` takes it up."
+            f"{config.path} has changed; this session keeps the version it started with. To use the new one, "
+            "read it, then run `relay trust` and `relay reload`."
         )
         self._bus.publish(Notify(text))

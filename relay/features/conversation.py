@@ -1,4 +1,4 @@
-"""Knows the agent's conversation by the id with which the agent itself resumes it.
+"""Tracks the agent's conversation by the id that the agent uses to resume it.
 
     HookReported ───────────────────┐
     the record that relay has named ┼→ Conversation ─→ CurrentConversation?, `relay ps`, `relay explain`
@@ -54,7 +54,7 @@ class _Origin:
 
 
 class ConversationTracker:
-    """Follows the conversation of one agent, and goes on with what an earlier session knew.
+    """Follows the conversation of one agent, and continues with what an earlier session knew.
 
     command:   the one that started the agent; it may name a conversation.
     directory: the one that the agent was started in.

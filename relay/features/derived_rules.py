@@ -79,8 +79,8 @@ class DerivedRules:
         try:
             results = await self._consult("UserPromptSubmit", prompt=prompt)
         except Exception:  # logged by the injector; here the user is told
-            # It types the prompt anyway: nothing waits for ever.
-            unchecked = "rules of UserPromptSubmit could not be asked, and what was typed is unchecked."
+            # It types the prompt anyway: nothing waits forever.
+            unchecked = "the UserPromptSubmit rules could not run, so the prompt was not checked."
             self._bus.publish(Notify(unchecked))
             raise
         if (refused := refused_prompt(results)) is not None:

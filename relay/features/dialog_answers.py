@@ -73,7 +73,7 @@ class DialogAnswers:
         """
         id, choice, text = (request.fields.get(name) for name in ("id", "choice", "text"))
         if not isinstance(id, str) or not isinstance(choice, str) or not isinstance(text, str | None):
-            raise UsageError("an answer has the id of its question, and a choice or a text.")
+            raise UsageError("an answer needs the id of its question, and a choice or a text.")
         async with self._answering:
             asked = await self._settled()
             note = {"by": f"pid {request.pid}", "asked": list(asked.lines), "choice": choice, "text": text}
@@ -100,10 +100,10 @@ class DialogAnswers:
 
     def _asked(self) -> ScreenQuestion:
         if self._state.look() != Readiness.PROMPTING:
-            raise RelayError("it asks nothing now. `relay explain` says what it does.")
+            raise RelayError("it has no open question. `relay explain` shows its state.")
         tty = self._terminal.tty()
         if tty.canonical and not tty.echo:
-            raise RelayError("it asks for a secret, which belongs into its own terminal: `relay attach`.")
+            raise RelayError("it asks for a secret: type that in its own terminal, with `relay attach`.")
         return question.on(self._terminal)
 
     async def _give(
@@ -111,9 +111,11 @@ class DialogAnswers:
     ) -> tuple[str, Option | None]:
         """Return the result, and the option that was chosen."""
         if asked.token != token:
-            raise NotAllowed("it asks something else by now. Look at that first.")
+            raise NotAllowed("it is now asking something else. Read that first.")
         if not asked.options and not self._terminal.tty().canonical:
-            raise RelayError("its options cannot be told from its screen. Answer it there: `relay attach`.")
+            raise RelayError(
+                "relay cannot read the options on its screen. Answer in its terminal: `relay attach`."
+            )
         option = asked.free if text is not None else asked.choose(choice)
         if text is not None:
             await self._give_text(asked, text)
@@ -134,9 +136,9 @@ class DialogAnswers:
 
     async def _give_text(self, asked: ScreenQuestion, text: str) -> None:
         if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:
-            raise UsageError(f"an answer is one line of at most {MAX_TEXT} visible characters.")
+            raise UsageError(f"an answer must be one line of at most {MAX_TEXT} visible characters.")
         if asked.options and asked.free is None:
-            raise UsageError("it takes one of its options, and no text. Use the number of one.")
+            raise UsageError("it accepts only one of its options, not text. Give an option's number.")
         if asked.free is not None:
             await self._select(asked, asked.free)
         end = (text[-20:].split() or [text])[-1]
@@ -154,7 +156,7 @@ class DialogAnswers:
         seen = await self._seen(typed)
         await asyncio.sleep(SETTLES)
         if not (seen and typed()):
-            raise RelayError("what was typed did not appear, and was not submitted. Look at its terminal.")
+            raise RelayError("the typed text did not appear, and was not submitted. Check its terminal.")
 
     async def _select(self, asked: ScreenQuestion, option: Option) -> None:
         at = asked.selected
@@ -172,9 +174,11 @@ class DialogAnswers:
                 break
             at = question.on(self._terminal).selected
         if question.on(self._terminal).token != asked.token:
-            raise NotAllowed("it asks something else by now. Nothing was chosen.")
+            raise NotAllowed("it is now asking something else. Nothing was chosen.")
         if at != option.number:
-            raise RelayError("its menu does not follow the arrow keys. Nothing was chosen: `relay attach`.")
+            raise RelayError(
+                "its menu does not respond to the arrow keys. Nothing was chosen: use `relay attach`."
+            )
 
     async def _seen(self, condition: Callable[[], bool], seconds: float = FOLLOWS) -> bool:
         """Return True once `condition` holds, False after `seconds`."""

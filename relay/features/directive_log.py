@@ -1,4 +1,4 @@
-"""Counts the steps of directives, and tells the user what was not read, and what was not acted on.
+"""Counts the steps of directives, and tells the user about missed output and ignored directives.
 
 output ─→ lines ─→ heard ─→ begun ─→ committed (messages, in the ledger)
    └ missed  │         └ begun by an earlier session, its outcome unknown
@@ -31,17 +31,17 @@ from relay.terminal.events import Notify, OutputSkipped
 from relay.text import one_line
 
 PASSED_OVER = {
-    "sign": ("passed_over", "behind {!r} was taken for a quote, and not acted on: it has to begin its line"),
-    "hidden": ("hidden", "was not acted on, as part or all of it is drawn so that nobody can see it: {!r}"),
+    "sign": ("passed_over", "behind {!r} was ignored as a quotation: a directive must begin its line"),
+    "hidden": ("hidden", "was ignored, because all or part of it is invisible: {!r}"),
     "diff": (
         "diff",
-        "behind {!r} was taken for a line of a diff, and not acted on: it has to begin its line",
+        "behind {!r} was ignored as a line of a diff: a directive must begin its line",
     ),
-    "joined": ("joined", "was not acted on, as it is drawn in one line with what stands below it: {!r}"),
-    "setting": ("not_heeded", "was not acted on, by `directives` in relay.toml: {!r}"),
+    "joined": ("joined", "was ignored, because it is drawn in one line with what is below it: {!r}"),
+    "setting": ("not_heeded", "was ignored because of `directives` in relay.toml: {!r}"),
     "record": (
         "not_told_apart",
-        "on the screen was not acted on: the agent's own record may have had it, or left it out: {!r}",
+        "on the screen was ignored: the agent's own record may have had it, or left it out: {!r}",
     ),
 }
 """For each reason why a directive is passed over: what counts it, and what the user is told of the first."""
@@ -102,16 +102,16 @@ class DirectiveLog:
         if not self._counts[count]:
             word = one_line(text.split(maxsplit=1)[0], 40)
             events = f"`relay events --name {self._session.name}`"
-            self._bus.publish(Notify(f"a directive {what.format(word)}. {events} has all of them."))
+            self._bus.publish(Notify(f"a directive {what.format(word)}. {events} lists them all."))
         self._count(count, 1)
 
     @handles(OutputSkipped)
     def skipped(self, event: OutputSkipped) -> None:
         if not self._counts["missed"]:
             name = self._session.name
-            why = f"some of {name}'s output was missed"
-            todo = f"ask {name} to repeat what it said meanwhile. `relay explain {name}` has the size."
-            self._bus.publish(Notify(f"{why}, and directives in it were not acted on: {todo}"))
+            why = f"relay missed some of {name}'s output"
+            todo = f"ask {name} to repeat what it said. `relay explain {name}` shows how much."
+            self._bus.publish(Notify(f"{why}, and any directives in it: {todo}"))
         self._count("missed", event.size)
         self._missed += event.size
         if self._telling is None:

@@ -1,4 +1,4 @@
-"""Brings what the agent asks to the user's attention, wherever they look.
+"""Brings the agent's questions to the user's attention, wherever they are.
 
     the terminal    bell, and a title until the question is over (window_title.py)
     the desktop     a notification
@@ -105,14 +105,16 @@ class Escalation:
         self._bus.publish(NotifyDesktop(f"{self._name} asks: {what}", "\n".join(lines)))
         if self._to and not names.same(self._to, self._name):
             quoted = "".join(f"\n> {line}" for line in lines)
-            text = f"{self._name} waits for a decision ({what}), which the user must make:{quoted}"
+            text = f"{self._name} waits for a decision ({what}) from the user:{quoted}"
             self._tasks.spawn(self._send(text), "escalation")
 
     async def _send(self, text: str) -> None:
         try:
             await self._bus.ask(SendMessage(OutgoingMessage(self._to, text)))
         except RelayError as error:
-            self._bus.publish(Notify(f"{self._to} was not told that {self._name} asks: {error}"))
+            self._bus.publish(
+                Notify(f"{self._to} was not notified that {self._name} has a question: {error}")
+            )
 
     def _is_recent(self, told: tuple[_Asked, float] | None, now: float) -> bool:
         """Return True if the question now was `told` less than REPEAT ago."""

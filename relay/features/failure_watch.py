@@ -74,7 +74,7 @@ class FailureWatch:
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        """Go on from what an earlier session has published."""
+        """Continue from what an earlier session has published."""
         notes = self._progress.notes if event.resumed else []
         note = next((note for note in reversed(notes) if note["note"] == _NOTE), None)
         if note is not None:

@@ -15,7 +15,7 @@ from relay.tasks import Tasks
 
 
 class FirstPrompt:
-    """Types `text`. resumes: the agent was started to go on with an earlier conversation.
+    """Types `text`. resumes: the agent was started to continue with an earlier conversation.
 
     source: the agent whose words they are; "": they are the user's.
     """

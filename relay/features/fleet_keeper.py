@@ -1,4 +1,4 @@
-"""Starts agents of fleets that are due: what no session of their own can do, since they have none.
+"""Starts fleet agents that are due, which have no session of their own yet.
 
 One session of a home does it at a time, the one that holds the lock; if it ends, another one takes the lock.
 """

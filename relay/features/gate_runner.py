@@ -78,9 +78,9 @@ class GateRunner:
         finally:
             self._running -= 1
         if (self._state.look(), self._prompts) != before:
-            return  # it has gone on meanwhile: what the gate has seen is not what it has done
+            return  # it has continued meanwhile: what the gate has seen is not what it has done
         if result.exit_code == 0:
-            self._bus.publish(EndAgent(Phase.DONE, "has passed its gate"))
+            self._bus.publish(EndAgent(Phase.DONE, "passed its gate"))
         else:
             self._bus.publish(Inject(nudge(_prompt(event.command, result), "gate")))
 
@@ -88,9 +88,7 @@ class GateRunner:
         result = await self._result(event)
         if result.exit_code != 0:
             why = result.problem or f"It exited with {result.exit_code}."
-            self._bus.publish(
-                Notify(f"the command {event.command!r} of its supervision failed. {why}", "warning")
-            )
+            self._bus.publish(Notify(f"the supervision command {event.command!r} failed. {why}", "warning"))
 
     async def _result(self, event: RunCommand) -> CommandResult:
         command = f"exec 2>&1\n{event.command}"

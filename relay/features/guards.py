@@ -1,4 +1,4 @@
-"""Notes beside the session's socket which events are guarded: hooks read it while no session answers."""
+"""Records next to the session's socket which events are guarded, for hooks that no session answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Guards:
             hook_guards.write(self._socket, self._name, guarded)
         except OSError as error:
             text = (
-                f"which events are guarded cannot be noted in {hook_guards.path_of(self._socket)}: "
-                f"{error.strerror}. While no session answers, what it says from before counts."
+                f"cannot record which events have rules in {hook_guards.path_of(self._socket)}: "
+                f"{error.strerror}. While no session answers, the previous record applies."
             )
             self._bus.publish(Notify(text, "warning"))

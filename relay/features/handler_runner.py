@@ -96,7 +96,7 @@ class HandlerRunner:
         self._tasks.queue(events.SessionStart.name, self._go_on() if event.resumed else self._start())
 
     async def _go_on(self) -> None:
-        """Go on with the directives of the earlier session: the ledger knows what it has sent."""
+        """Continue with the directives of the earlier session: the ledger knows what it has sent."""
         try:
             with suppress(RelayError, TimeoutError):
                 async with asyncio.timeout(LEDGER):
@@ -178,7 +178,7 @@ class HandlerRunner:
         """Return False if an earlier session has begun to call the handlers of `event`."""
         if not self._runner.registry.for_event(event) or self._progress.first(event.name):
             return True
-        text = f"the handlers of {event.name} were begun as the session ended, and are not called again."
+        text = f"the handlers of {event.name} had started when the session ended, and are not called again."
         self._bus.publish(Notify(text))
         return False
 
@@ -205,7 +205,7 @@ class HandlerRunner:
         self._progress.done(directive.place, "failed" if failed else None)
 
     def _recognized(self, directive: Directive, digest: str) -> tuple[str, Begun] | None:
-        # By the time at which it was read: acting on those before it may have taken long.
+        # By the time when it was read: acting on those before it may have taken long.
         if not self._progress.earlier or directive.time > self._resumed + TWINS:
             return None
         return self._progress.recognize(directive.place, digest)
@@ -216,7 +216,7 @@ class HandlerRunner:
         if not begun.done:
             what = f"@{directive.namespace}:{directive.target}"
             text = (
-                f"{what} was begun as the session ended; its outcome is unknown, and it is not begun again."
+                f"{what} had started when the session ended; its outcome is unknown, and it is not repeated."
             )
             self._bus.publish(Notify(text))
             self._progress.done(place, "unknown")

@@ -1,4 +1,4 @@
-"""Holds a running agent: it is given nothing more until the user lets it go on.
+"""Holds a running agent: relay gives it nothing more until the user releases it.
 
 Hold ─→ noted, HELD, escalated ─→ the user's prompt, `relay release --agent`, `relay restart` ─→ HoldOver
 MayBegin ─→ refused for now, but for closing prompts
@@ -35,7 +35,7 @@ class Holds:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Go on with the hold of an earlier session."""
+        """Continue with the hold of an earlier session."""
         if reason := str(self._notes.read().get("reason", "")):
             self._bus.publish(Hold(reason))
 
@@ -57,7 +57,8 @@ class Holds:
     @property
     def _advice(self) -> str:
         return (
-            f"To let it go on, type a prompt into its terminal, or run `relay release --agent {self._name}`"
+            "To let it continue, type a prompt into its terminal, or run `relay release --agent "
+            f"{self._name}`"
         )
 
     @answers(MayBegin)
@@ -72,7 +73,7 @@ class Holds:
 
     @handles(StopRequested)
     def restarting(self, event: StopRequested) -> None:
-        """A restart that the user has asked for lets the next agent go on."""
+        """A restart that the user has asked for lets the next agent continue."""
         if event.again and event.by_user:
             self._end()
 
@@ -82,7 +83,7 @@ class Holds:
 
     @operation("release")
     async def release(self, _: Request) -> Answer:
-        """Let the agent go on, or start it again if it has ended, and is held."""
+        """Let the agent continue, or start it again if it has ended, and is held."""
         held = bool(self._reason)
         self._end()
         if self._exited:

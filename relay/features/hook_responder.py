@@ -1,4 +1,4 @@
-"""Answers the agent's own hooks: with the decision of rules and handlers, and with texts that wait.
+"""Answers the agent's own hooks with the decisions of rules and handlers, and with waiting texts.
 
 NativeEvent ─→ Consult: rules, then handlers ─→ Decision ─┐
                                                           ├→ Reply ─→ Answered

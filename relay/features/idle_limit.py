@@ -1,4 +1,4 @@
-"""Limits what handlers of `idle` have the agent do: a nudge that it answers makes it idle again, and so on.
+"""Limits handlers of `idle`: an agent that answers a nudge becomes idle again, and so on.
 
 After so many idle periods in a row in which handlers injected something, what they inject is dropped until
 the user submits a prompt, or a message begins a turn.
@@ -51,8 +51,8 @@ class IdleLimit:
         if not self._told:
             self._told = True
             text = (
-                f"idle handlers have injected something {count(self._most, 'time')} in a row, and nothing "
-                "else has happened. What they inject is dropped until you submit a prompt or a message comes."
+                f"idle handlers have injected something {count(self._most, 'time')} in a row, with no other "
+                "input. relay drops their injections until you submit a prompt or a message arrives."
             )
             self._bus.publish(Notify(text))
 

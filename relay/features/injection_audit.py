@@ -84,5 +84,5 @@ class InjectionAudit:
         self._log.write(entry)
         if outcome.result is Result.REJECTED and injection.kind != "message":
             source = f"{injection.source} ({injection.place})" if injection.place else injection.source
-            said = injection.remark or "its text was not given to the agent"
+            said = injection.remark or "its text was not delivered to the agent"
             self._bus.publish(Notify(f"{said} (injection failed): {outcome.detail}", "error", source))

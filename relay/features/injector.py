@@ -55,7 +55,7 @@ from relay.storage.progress import Progress
 from relay.terminal.events import KeysHeldBack, KeysTyped, KeysWritten, OutputRead
 
 FINISH_LOOK = 0.02
-"""Seconds between two looks for what became of a text that an earlier session was typing."""
+"""Seconds between two looks for the outcome of a text that an earlier session was typing."""
 
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
 """Limits for the seconds between two looks at a program that is not ready: a tenth of the wait so far."""
@@ -130,7 +130,7 @@ class Injector:
 
     @answers(InHand)
     async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
-        """Name what an earlier session was typing: it is seen here what became of it."""
+        """Name what an earlier session was typing: this session finds out the outcome."""
         return self._unfinished.ids
 
     @handles(Inject)
@@ -180,7 +180,7 @@ class Injector:
     def close(self, event: SessionEnding) -> None:
         """End all injections: waiting ones were not typed, those in a hook's reply are uncertain."""
         self._queue.close()
-        why = "the session ended before the agent's hook had passed it on"
+        why = "the session ended before the agent's hook had delivered it"
         for injection in self._delivery.injections:
             self.delivered(injection, Outcome(Result.UNCERTAIN, why))
         self._end_unfinished(UNKNOWN)
@@ -200,7 +200,7 @@ class Injector:
     @answers(Occupied)
     async def occupied(self, _: Occupied, __: object) -> str | None:
         if self.pending:
-            return "texts wait to be given to it"
+            return "texts are waiting for it"
         blocked = self._user.obstacle()
         return None if blocked is None else blocked.reason
 
@@ -215,7 +215,7 @@ class Injector:
         if not self._queue:
             return None
         if self._composer.asking:
-            return "its rules for prompts are being run"
+            return "its prompt rules are running"
         if blocked := self._gate.obstacle(typing=bool(self._typing)):
             return blocked.reason
         sight = self._view.look()
@@ -237,7 +237,7 @@ class Injector:
                 return
             outcome = Outcome(Result.INJECTED, role=role)
             if fate is Fate.UNKNOWN:
-                why = "the agent's hook passed it on, and nothing shows that the agent read it"
+                why = "the agent's hook delivered it, but nothing shows that the agent read it"
                 outcome = Outcome(Result.UNCERTAIN, why, role=role)
             for injection in taken:
                 self.delivered(injection, outcome)
@@ -301,7 +301,7 @@ class Injector:
             self._typing = ()
 
     async def _found(self) -> Outcome:
-        """Return what became of that text; where it stands alone in the input, press Enter, once."""
+        """Return the outcome of that text; where it stands alone in the input, press Enter, once."""
         left, loop = self._unfinished, self._bus.loop
         deadline = loop.time() + PATIENCE
         while left.mark and loop.time() < deadline:
@@ -366,8 +366,8 @@ class Injector:
                 start, profile = parts[0][0], self._view.profile
                 if start in profile.submit.avoid:
                     raise MessageRefused(
-                        f"every text begins with {start!r}, which the profile {profile.name!r} says to avoid "
-                        "(avoid under [submit]). Take it out there."
+                        f"every text begins with {start!r}, which the profile {profile.name!r} lists under "
+                        "avoid in [submit]. Remove it there."
                     )
                 outcome = UNKNOWN
                 if len(parts) == 1:
@@ -406,7 +406,7 @@ class Injector:
         outcomes: list[Outcome] = []
         for number, part in enumerate(parts):
             if number:
-                # To the program each part is a line of its own; it may answer one with a question.
+                # To the program each part is its own line; it may answer one with a question.
                 self._user.release()
                 again = None
                 while again is None and await self._ready():

@@ -1,4 +1,4 @@
-"""Has an agent go on that was ended in the middle of a turn, and has resumed its conversation: by one nudge.
+"""Makes an agent continue a turn that was interrupted, once its conversation is resumed: by one nudge.
 
 TurnBegan ─→ noted ─→ TurnOver(well)
                 └───→ the agent crashes, or the machine goes down ─→ SessionReady of the next one ─→ Inject
@@ -25,14 +25,14 @@ from relay.tasks import Tasks
 
 TEXT = (
     "You were interrupted: your process ended in the middle of a turn, and this conversation was resumed. "
-    "Go on where you stopped."
+    "Continue where you stopped."
 )
 
 
 class InterruptedTurn:
     """Follows the turns of one agent, over all of its lives.
 
-    resumes: the agent was started to go on with an earlier conversation. task: it has a first prompt.
+    resumes: the agent was started to continue with an earlier conversation. task: it has a first prompt.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Takes away the dialog in which the agent tells of its limit, while supervision waits for the reset.
+"""Dismisses the dialog that reports the agent's limit, while supervision waits for the reset.
 
 PhaseEntered(WAITING) ─┬→ the dialog stands for a moment, the user types nothing ─→ its key, DialogDismissed
 StateChanged ──────────┘

@@ -80,9 +80,9 @@ class LoopWatch:
             self._timer = self._clock.later(SILENCE - quiet, self._look)
             return
         self._timer = None
-        what = f"{self._name} has been working for {span(SILENCE)} without any output."
+        what = f"{self._name} has been working for {span(SILENCE)} without output."
         self._bus.publish(
-            Escalate(what, f"`relay attach {self._name}` shows what it is doing. It is left alone.")
+            Escalate(what, f"`relay attach {self._name}` shows what it is doing. relay leaves it alone.")
         )
 
     def _cancel(self) -> None:

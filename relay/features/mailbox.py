@@ -140,7 +140,7 @@ class Mailbox:
 
     @answers(SessionClosed)
     async def close(self, _: SessionClosed, __: object) -> None:
-        """Record what became of each message while there is a ledger."""
+        """Record the outcome of each message while there is a ledger."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING):
                 await self._ordered(self._catch_up_or_say())
@@ -381,7 +381,8 @@ class _Shown:
                 self._bus.publish(
                     Notify(
                         f"{count(number, 'message')} for the agent of this name in "
-                        f"{folder or 'a folder on another host'} wait for that one: this one is another."
+                        f"{folder or 'a folder on another host'} are waiting for that agent, and this is a "
+                        "different one."
                     )
                 )
 
@@ -413,5 +414,5 @@ class _Shown:
         stuck = verdict.state is Readiness.UNSAFE or (held and verdict.rule == QUOTED)
         if stuck and verdict.reason != self._why:
             self._why = verdict.reason
-            text = f"a message from {message.sender} waits, and so do those after it: {verdict.reason}."
+            text = f"a message from {message.sender} is waiting, and so are those after it: {verdict.reason}."
             self._bus.publish(Notify(text))

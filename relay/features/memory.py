@@ -1,4 +1,4 @@
-"""Tells the user at the beginning of a session if there is no memory, and closes the store at the end."""
+"""Tells the user at the start of a session if memory is unavailable, and closes the store at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MemoryFeature:
         try:
             await asyncio.to_thread(store.check)
         except RelayError as error:
-            self._bus.publish(Notify(f"{error} The agent runs on without memory."))
+            self._bus.publish(Notify(f"{error} The agent keeps running without memory."))
 
     @answers(SessionClosed)
     async def close(self, _: SessionClosed, __: object) -> None:

@@ -37,8 +37,8 @@ POLL = 0.1
 AFTERWARDS = 3.0
 """Seconds after a hook's event in which the record may still grow: it lags behind the hooks."""
 
-UNREAD = "What the tool is called with is too long, or nested too deeply, for rules to look at. Give it less."
-FAULT = "The rules for this call could not be asked. The user sees why with relay events."
+UNREAD = "The tool's input is too long or too deeply nested for rules to check. Make it smaller."
+FAULT = "The rules for this call could not run. The user can see why with `relay events`."
 """The reasons, for the agent, to refuse a call that could not be put to the rules."""
 
 _INHERITED = frozenset({"qwen", "gemini"})
@@ -85,7 +85,7 @@ class NativeHooks:
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        """Go on with what the hooks have told an earlier session."""
+        """Continue with what the hooks have told an earlier session."""
         if not (event.resumed and any(note["note"] == "hooks" for note in self._progress.notes)):
             return
         self._spoken = True
@@ -172,7 +172,7 @@ class NativeHooks:
     def _is_of_another(self, event: NativeEvent) -> bool:
         """Return True if the event comes from an agent that this one has started.
 
-        Such an agent has a session of its own while this one is in the middle of a turn. If the user changes
+        Such an agent has its own session while this one is in the middle of a turn. If the user changes
         the session (/clear, /resume), the agent is the same.
         """
         if event.agent not in _INHERITED or event.agent_id or not event.session_id:
@@ -219,12 +219,12 @@ class NativeHooks:
         alive = self._turn.hooks.alive
         if not alive:
             silent = "silent in its last turn" if self._spoken else "silent so far"
-            said = f"set up, and {silent}: the screen tells what it does"
+            said = f"set up, but {silent}: relay reads the screen instead"
         elif self._record is not None:
-            said = "they tell what it does and what it says"
+            said = "they report its state and its words"
         else:
-            said = "they tell what it does; what it says is read from its screen"
+            said = "they report its state; relay reads its words from the screen"
         if times := self._turn.continuations:
-            said += f"; relay has had it go on {times} times of {self._most} at most"
+            said += f"; relay has made it continue {times} of at most {self._most} times"
         problem = self._record.problem if self._record is not None else None
         return "; ".join(part for part in (said, self._note, problem) if part)

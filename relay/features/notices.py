@@ -11,7 +11,7 @@ from relay.storage.journal import Journal, WritingFailed
 from relay.tasks import TaskFailed, Tasks
 from relay.terminal.events import Notify, NotifyDesktop, ReadingFailed, TerminalLost
 
-MISTAKE = "relay made a mistake"
+MISTAKE = "internal error in relay"
 """The beginning of a notice that a handler of relay's own has failed."""
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Notices:
     def handler_failed(self, event: HandlerFailed) -> None:
         if event.error not in self._mistakes:  # it may have happened because of the notice of the last one
             self._mistakes.add(event.error)
-            self._bus.publish(Notify(f"{MISTAKE}, and goes on: {event.error}. See session.log."))
+            self._bus.publish(Notify(f"{MISTAKE}, which keeps running: {event.error}. See session.log."))
 
     @handles(WritingFailed)
     def writing_failed(self, event: WritingFailed) -> None:
@@ -69,8 +69,8 @@ class Notices:
 
     @handles(ReadingFailed)
     def reading_failed(self, event: ReadingFailed) -> None:
-        why = f"reading the agent's output failed ({event.reason}); it runs on, its directives are not seen."
-        self._bus.publish(Notify(why))
+        why = f"reading the agent's output failed ({event.reason})"
+        self._bus.publish(Notify(f"{why}. The agent keeps running; relay no longer sees its directives."))
 
     @handles(TerminalLost)
     def lost(self, event: TerminalLost) -> None:

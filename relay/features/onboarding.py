@@ -35,8 +35,8 @@ LIMIT = 800
 NOBODY = "nobody yet"
 
 SPAWNS = (
-    "To start an agent, begin a line with {at}relay: directly followed by spawn, a blank, the new agent's "
-    "name, its program and its task; to end it, by release, a blank and the name."
+    "To start an agent, begin a line with {at}relay: directly followed by spawn, a space, the new agent's "
+    "name, its program and its task; to stop it, by release, a space and the name."
 )
 """What is added for an agent that may start others."""
 
@@ -46,7 +46,7 @@ _CHANNELS = 3  # channels that are named
 class Onboarding:
     """Gives one agent the text `template` once, and again after the agent has cleared its context.
 
-    prefix: the character that begins a directive of this agent.
+    prefix: the character that starts a directive of this agent.
     hooked: the agent's own hooks were set up, and deliver the text.
     heeded: directives on its screen are acted on, too. spawns: it may start other agents.
     """
@@ -129,7 +129,7 @@ def read(home: Home) -> tuple[str, str | None]:
     except FileNotFoundError:
         pass
     except (OSError, UnicodeDecodeError) as error:
-        notice = f"{own}: cannot be read ({error}); the lesson that ships with relay is used."
+        notice = f"{own}: cannot be read ({error}); relay uses the lesson it ships with."
     return Path(data.directory("config") / FILE).read_text("utf-8"), notice
 
 
@@ -156,4 +156,4 @@ def _hears(channels: Sequence[str]) -> str:
         return ""
     shown = ", ".join(f"#{one_line(each, 20)}" for each in channels[:_CHANNELS])
     rest = f" and {len(channels) - _CHANNELS} more" if len(channels) > _CHANNELS else ""
-    return f" You hear {shown}{rest}; such a name is a receiver, too."
+    return f" You are in {shown}{rest}; you can also send to a channel."

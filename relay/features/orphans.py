@@ -34,7 +34,7 @@ def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
-        pass  # somebody has just waited for it
+        pass  # someone has just waited for it
 
 
 def _children() -> set[int]:

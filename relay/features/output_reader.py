@@ -1,4 +1,4 @@
-"""Reads what the shim has recorded, and publishes what happened and what the agent said.
+"""Reads the shim's ring, and publishes what happened and what the agent said.
 
     ring ─┬→ OutputRead, KeysTyped, TerminalResized, the ends, the losses
           └→ OutputPipeline ─→ AgentSaid, DirectiveRead
@@ -122,7 +122,7 @@ class OutputReader:
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
         if self._reader.unavailable is not None:
-            only = f"{self._reader.unavailable} Only what the agent prints as lines is read."
+            only = f"{self._reader.unavailable} relay reads only what the agent prints as lines."
             self._bus.publish(Notify(only))
         if event.resumed:
             self._restore()
@@ -130,12 +130,12 @@ class OutputReader:
         self._woken()
 
     def _restore(self) -> None:
-        """Go on from a checkpoint, if the ring does not hold all of the output any more."""
+        """Continue from a checkpoint, if the ring does not hold all of the output any more."""
         records = self._shim.ring
         self._checkpoints.expect_waits(records.last_wait)
         if skip := self._shim.hello.skip:
             records.skip_to(skip, self._shim.ring.joined.offset)
-            self._bus.publish(Notify("a part of the agent's output ended two sessions, and is not read."))
+            self._bus.publish(Notify("part of the agent's output crashed two sessions, so relay skips it."))
         elif records.tail and (saved := self._checkpoints.load(records.tail)):
             self._pipeline.restore((saved.columns, saved.rows), saved.screen.encode("latin-1"), saved.state)
             records.skip_to(saved.position, saved.offset)
@@ -319,7 +319,7 @@ class OutputReader:
         return last
 
     def _read(self, step: Callable[[], Reading]) -> Reading:
-        """Take one step of the reader; after a fault in it, the session goes on without reading."""
+        """Take one step of the reader; after a fault in it, the session continues without reading."""
         if self._failed:
             return Reading()
         reading = Reading()

@@ -50,7 +50,7 @@ TURNS = {"aider": 3}
 aider does not log what it has another model write, such as the message of a commit.
 """
 
-SILENT = "it has nothing of what the agent does"
+SILENT = "it contains nothing of what the agent does"
 CUT_OFF = "it ends in the middle of a line"
 
 LARGE = 16 << 20
@@ -60,7 +60,7 @@ _ESCAPE = (b"\x1b", b"\x1b[27u")
 
 
 class OwnRecord:
-    """Follows what `named` finds. It goes on where an earlier session has stopped."""
+    """Follows what `named` finds. It continues where an earlier session has stopped."""
 
     def __init__(
         self, bus: EventBus, journal: Journal, terminal: AgentTerminal, named: Named, progress: Progress
@@ -153,11 +153,11 @@ class OwnRecord:
             for path in self._named.find():
                 os.truncate(path, 0)
         except OSError as error:
-            _log.warning("the agent's record grows on: %s", error)
+            _log.warning("the agent's record keeps growing: %s", error)
 
     def _lose(self, why: str) -> None:
         self._journal.write(RECORD_LOST, why=why)
-        self._bus.publish(Notify(f"the agent's own record: {why}; what it says is read from its screen"))
+        self._bus.publish(Notify(f"the agent's own record: {why}; relay reads its screen instead"))
         self._give_up(why)
 
     def _give_up(self, why: str, noted: Mapping[str, Any] | None = None) -> None:
@@ -186,9 +186,9 @@ class OwnRecord:
         if question.brief:
             return None
         if self._reader is None:
-            return {"record": f"{self._lost}; what it says is read from its screen"}
+            return {"record": f"{self._lost}; relay reads its screen instead"}
         if problem := self._reader.problem:
             return {"record": problem}
         if not self._reader.size:
-            return {"record": "nothing is there yet"}
-        return {"record": "it tells what the agent says"}
+            return {"record": "nothing there yet"}
+        return {"record": "it reports the agent's words"}

@@ -1,7 +1,7 @@
-"""Records the session for `relay replay`: the output of its terminal, and beside it the journal's entries.
+"""Records the session for `relay replay`: its terminal's output, and the journal's entries.
 
     output, sizes → Throttle → backlog → StreamRedactor: secrets covered → RecordingFiles → .cast
-                    │ a flood is left out: a marker, and the screen painted anew
+                    │ a flood is left out: a marker, and the screen painted again
     journal ──────────────────────────────────────────────────────────────────────────→ .events.jsonl
 
 It works on the session's event loop in slices, when that has time, and delays no byte of the terminal.  A
@@ -57,7 +57,7 @@ _ENVIRONMENT = ("TERM", "SHELL")
 _MEGABYTE = 1_000_000
 
 _AFRESH = b"\x18\x1b[!p\x1b[?1049l"
-"""CAN ends an unfinished sequence; DECSTR, the primary screen: from there a screen is painted anew."""
+"""CAN ends an unfinished sequence; DECSTR, the primary screen: from there a screen is painted again."""
 
 
 class Recorder:
@@ -195,7 +195,7 @@ class Recorder:
             self._start_over()
 
     def _resume(self) -> None:
-        """Go on after a flood, with the screen as it is now."""
+        """Continue after a flood, with the screen in its current form."""
         if not (self._throttle.left_out and self._files.open):
             return
         if (screen := self._terminal.repaint()) is None:
@@ -243,4 +243,4 @@ def _sweep(loop: asyncio.AbstractEventLoop, folder: Path, settings: Settings) ->
     try:
         store.sweep(folder, days=settings.record_days, total=total)
     except OSError as error:
-        _log.warning("old recordings were not looked at: %s", error)
+        _log.warning("old recordings were not cleaned up: %s", error)

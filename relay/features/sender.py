@@ -177,11 +177,13 @@ class MessageSender:
         to, body, thread, reply_to = (fields.get(name) for name in ("to", "body", "thread", "reply_to"))
         priority, ttl = fields.get("priority") or Priority.NORMAL, fields.get("ttl")
         if not isinstance(to, str) or not isinstance(body, str):
-            raise UsageError("a message has a receiver and a text.")
+            raise UsageError("a message needs a receiver and a text.")
         if not isinstance(thread, str | None) or not isinstance(reply_to, str | None):
-            raise UsageError("the thread of a message, and the id of what it answers, are words.")
+            raise UsageError("a message's thread, and the id of the message it answers, must be words.")
         if priority not in set(Priority) or not isinstance(ttl, int | float | None):
-            raise UsageError("a message is urgent, normal or low, and expires after a number of seconds.")
+            raise UsageError(
+                "a message's priority must be urgent, normal or low, and its expiry a number of seconds."
+            )
         id = fields.get("id")
         place = Place(f"{REQUEST}/{id}", 0) if isinstance(id, str) and is_id(id) else None
         message = OutgoingMessage(to, body, thread, reply_to, Priority(priority), ttl, place=place)
@@ -233,5 +235,5 @@ def _again(request: Request) -> bool:
 def _channel(request: Request) -> str:
     channel = request.fields.get("channel")
     if not isinstance(channel, str):
-        raise UsageError("a channel is named by a word, such as '#ops'.")
+        raise UsageError("a channel's name is one word, such as '#ops'.")
     return names.channel(channel)

@@ -1,4 +1,4 @@
-"""Has other agents started and ended for this one, and tells it how those that it has started have ended.
+"""Starts and stops other agents for this one, and reports how they ended.
 
 SpawnAgent, ReleaseAgent ─→ `relay spawn`, `relay release`, which ask the fleet file ─→ a sentence
 the record of a child whose name nobody holds any more ─→ Inject ─→ noted there as reported
@@ -121,9 +121,7 @@ class Spawner:
         event = {"spawn": "spawned", "release": "spawn_released"}[command]
         self._journal.write(event if done.returncode == 0 else "spawn_refused", **about, text=preview(text))
         if done.returncode != 0:
-            raise NotAllowed(
-                text or f"`relay {command}` exited with {done.returncode}; session.log may say why."
-            )
+            raise NotAllowed(text or f"`relay {command}` exited with {done.returncode}. See session.log.")
         return text
 
     # Telling how they have ended.
@@ -146,7 +144,7 @@ class Spawner:
                 continue
             self._told.add(id)
             if id in await self._bus.gather(InHand()):
-                continue  # an earlier session has told it, and what became of that is seen here
+                continue  # an earlier session has told it, and the outcome of that is seen here
             self._journal.write("spawn_ended", agent=record.name, reason=record.reason)
             self._bus.publish(Inject(Injection(id, _how(record), "relay", "notice")))
 
@@ -168,7 +166,7 @@ class Spawner:
             self._tasks.spawn(noting, "noting that a child's end was told")
 
     def _reported(self, id: str) -> None:
-        """Note in the record of the child that was told of by `id` that it was."""
+        """Note in the record of the child called `id` that its end was reported."""
         for child in self._children():
             if _id(child) == id:
                 self._records.change(
@@ -188,9 +186,9 @@ def _id(record: AgentRecord) -> str:
 
 def _how(record: AgentRecord) -> str:
     if record.phase not in ENDED:
-        how = "its processes were killed, as by a crash or a reboot. You can start it again"
+        how = "its processes were killed, for example by a crash or a reboot. You can start it again"
     elif record.by in {"stop", "down"}:
         how = "the user has stopped it"
     else:
         how = f"it {record.reason}"
-    return f"{record.name}, which you have started, has ended: {how}."
+    return f"{record.name}, which you started, has ended: {how}."

@@ -1,4 +1,4 @@
-"""Supervises the agent: decides what follows when it has ended, and waits until that is due.
+"""Supervises the agent: decides what happens after it ends, and waits until that is due.
 
 AgentExited ─ ... ─ WhatFollows ─→ decide ─┬→ over: done, failed, off
                                            └→ PhaseEntered, a pause ─→ Follower
@@ -125,12 +125,13 @@ class Supervisor:
             command = await self._succession.resumed(conversation)
             if self._succession.required and command is None:
                 decision = replace(
-                    decision, phase=Phase.HELD, at=None, note="no conversation to resume is known"
+                    decision, phase=Phase.HELD, at=None, note="there is no known conversation to resume"
                 )
                 self._enter(PhaseEntered.decided(decision, code))
             if new and decision.phase is Phase.HELD and not await self._account():
                 self._escalate(
-                    f"{decision.reason}, and is held: {decision.note}", "`relay restart {}` begins anew."
+                    f"{decision.reason}, and is held: {decision.note}",
+                    "`relay restart {}` starts a new one.",
                 )
             order = await self._pause(decision, code)
             while order == "due" and (program := self._succession.missing(command)):
@@ -175,7 +176,7 @@ class Supervisor:
         """
         self._shim.pause(f"{decision.reason}; {decision.note}.")
         held, told = await self._account(), None
-        # What the user has to mend is mended for all agents of the account.
+        # What the user has to fix is fixed for all agents of the account.
         until = self._clock() if held and decision.phase is Phase.HELD else decision.at
         order = await self._wait(until)
         while order is None and (held := await self._account()):
@@ -201,7 +202,7 @@ class Supervisor:
         return self._order.result() if self._order.done() else None
 
     async def _decide(self, code: int) -> RestartDecision:
-        """Return the decision: that of an earlier session, if this one goes on in the pause after it."""
+        """Return the decision: that of an earlier session, if this one continues in the pause after it."""
         session, now = self._session, self._clock()
         supervised = self._policy.restart != "no"
         record = (

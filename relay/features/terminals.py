@@ -1,4 +1,4 @@
-"""The user's terminal, as the session sees it: repaints, partings, and notices. The shim serves it."""
+"""The user's terminal, as the session sees it: repaints, detaching and notices. The shim serves it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Terminals:
         """Let the client go that started the agent, as soon as messages for the agent are taken."""
         with suppress(RelayError):
             await current_client(self._bus)  # who is started after this one can write to it at once
-        self._shim.started(f"{self._name} runs detached (pid {self._pid}).")
+        self._shim.started(f"{self._name} is running detached (pid {self._pid}).")
 
     @handles(OutputHeld)
     def held(self, event: OutputHeld) -> None:

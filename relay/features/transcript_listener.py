@@ -1,4 +1,4 @@
-"""Publishes what the agent says in its own record, and the directives in it.
+"""Publishes the texts and directives in the agent's own record.
 
 TextRead ─→ Grammar ─→ AgentSaid, DirectiveRead
 """

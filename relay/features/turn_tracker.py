@@ -1,7 +1,7 @@
 """Follows the agent's turns: by its own hooks if they report, or else by its screen.
 
     HookReported ──────────────────────┐
-    PromptSubmitted ─ AgentSaid ─ ready ┴─→ Turn ─→ TurnBegan, SourceChosen; texts to go on with
+    PromptSubmitted ─ AgentSaid ─ ready ┴─→ Turn ─→ TurnBegan, SourceChosen; texts to continue with
 
 Output before the first turn is ignored: it may be an old conversation.
 """
@@ -38,7 +38,7 @@ class TurnTracker:
     session:  the identity that rules are given.
     known:    relay has rules for the agent's screen; the screen of a plain program never shows a turn's end.
     hooked:   the agent's own hooks were set up.
-    recorded: the agent has a record of its own, which can be read once its hooks are alive.
+    recorded: the agent has its own record, which can be read once its hooks are alive.
     named:    it has one that is known without hooks (relay.features.own_record).
     """
 
@@ -164,7 +164,7 @@ class TurnTracker:
         apply(self._bus, results, event=failed.name)
 
     async def _go_on(self, event: AgentEnd) -> None:
-        """Ask rules and handlers if the agent should go on; if so, their text is typed."""
+        """Ask rules and handlers if the agent should continue; if so, their text is typed."""
         ending = Ending.of(self._turn, self._continuations.most)
         last = event.last_assistant_message
         rules = derived(self._session, "Stop", last_assistant_message=last, **ending.facts())

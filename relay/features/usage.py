@@ -39,7 +39,7 @@ _Figures = tuple[int, dict[str, Spent], RateLimits | None]  # turns, the use of 
 
 
 class UsageTracker:
-    """Tracks one agent. It goes on where an earlier session has stopped.
+    """Tracks one agent. It continues where an earlier session has stopped.
 
     turn: the agent's, as its hooks tell it.
     """
@@ -140,7 +140,7 @@ class UsageTracker:
         self._listening.until(self._clock.now() + AFTERWARDS)
 
     async def _read(self) -> None:
-        """Read all that is there, and tell of other figures."""
+        """Read all that is there, and report other figures."""
         async with self._reading:
             if self._logged is None:
                 self._logged = *await asyncio.to_thread(self._log.written), None

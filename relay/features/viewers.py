@@ -1,4 +1,4 @@
-"""Serves those who view the agent's terminal, or peek at it: what they get is what it shows.
+"""Serves viewers of the agent's terminal, and `relay peek`: they get what it shows.
 
 Nothing that a viewer types is taken.  Each has its own place in the output, at which it waits for nobody.
 One that is too slow for the output loses what it could not take, and is sent the screen as it is by then.
@@ -65,10 +65,10 @@ class Viewers:
 
     @operation("peek")
     async def peek(self, _: Request) -> Answer:
-        """Return the screen as it is now: its rows as text, and with SGR sequences alone."""
+        """Return the screen in its current form: its rows as text, and with SGR sequences alone."""
         screen = self._terminal.screen
         if screen is None:
-            raise ScreenUnavailable("there is no virtual screen here: `relay doctor` says why.")
+            raise ScreenUnavailable("there is no virtual screen here. `relay doctor` says why.")
         columns, rows = self._terminal.size
         return {
             "columns": columns,
@@ -140,7 +140,7 @@ class _Viewer:
         self._put(pack(OUTPUT, data))
 
     def draw(self) -> None:
-        """Send the screen as it is now, behind what waits."""
+        """Send the screen in its current form, behind what waits."""
         if not self._behind:
             self._put(self._screen())
 
@@ -192,7 +192,7 @@ class _Viewer:
             await asyncio.get_running_loop().sock_sendall(self._channel, part)
 
     def _drawable(self, looks: int) -> bool:
-        """Return True if the screen shows a place in the output from which a viewer can go on."""
+        """Return True if the screen shows a place in the output from which a viewer can continue."""
         if self._terminal.replaying and self._terminal.output_pending() and not self.over:
             return False  # it shows the past
         screen = self._terminal.screen

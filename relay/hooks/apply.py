@@ -31,7 +31,7 @@ def apply(
     """Give the agent the texts of `results`, in their order, as answers to `event`.
 
     source: the name under which the agent gets the answer; "" for that of its handler or rule.
-    wakes:  True if a text is worth a turn of its own, False if not; None: as the result says.
+    wakes:  True if a text is worth its own turn, False if not; None: as the result says.
     """
     for injection in injections(results, event=event, source=source, wakes=wakes):
         bus.publish(Inject(injection))

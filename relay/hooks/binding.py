@@ -1,4 +1,4 @@
-"""The binding of a handler: its parameters get what their names ask for, like pytest's fixtures.
+"""The binding of a handler: parameters are passed by name, like pytest's fixtures.
 
 def deploy(target, message, ctx)        by name, in any order, any of them left out
 def deploy(where, what, context)        unknown names get what is left of (target, message, ctx), in order
@@ -41,8 +41,8 @@ def bind(
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         raise ConfigError(
-            f"the parameters of {name_of(function)} cannot be read; wrap it in a function "
-            f"def handler({', '.join(main)})."
+            f"relay cannot inspect the parameters of {name_of(function)}; wrap it in a function def "
+            f"handler({', '.join(main)})."
         ) from None
     known = {**{name: name for name in (*main, *fields)}, "context": "ctx"}
     taken = {known[parameter.name] for parameter in parameters if parameter.name in known}
@@ -67,8 +67,8 @@ def bind(
             name = left.pop(0)
         else:
             raise ConfigError(
-                f"{what}: the parameter {parameter.name!r} of {name_of(function)} can get nothing. "
-                f"Name the parameters from: {', '.join((*main, *fields))}."
+                f"{what}: the parameter {parameter.name!r} of {name_of(function)} has no value to receive. "
+                f"Use parameter names from: {', '.join((*main, *fields))}."
             )
         if parameter.kind is parameter.KEYWORD_ONLY:
             keywords.append((parameter.name, name))

@@ -1,4 +1,4 @@
-"""The questions and events with which handlers reach the session: messages, members and faults."""
+"""Questions and events from handlers to the session: messages, members and failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ProblemKind = Literal["raised", "timed_out", "blocked", "exited", "bad_result", 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A fault of a handler; the session goes on.
+    """A fault of a handler; the session continues.
 
     handler: its name, with what it handles: `deploy (@deploy)`.
     what:    what happened and what to do, without the handler's name: `raised ValueError: no such host`.
@@ -94,14 +94,14 @@ class ReleaseAgent(Question[str]):
 
 
 NO_SPAWN = (
-    "this agent may not start or end others. Ask the user: spawn = true below [fleet] of a trusted fleet "
-    "file allows that to the agents of the file."
+    "this agent may not start or stop others. Ask the user to set spawn = true below [fleet] in a trusted "
+    "fleet file, which allows it to that file's agents."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerProblem(Event):
-    """A handler has a fault; the session goes on."""
+    """A handler has a fault; the session continues."""
 
     problem: Problem
 

@@ -92,7 +92,7 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
         return Choice(file)
     command = f"relay trust {shlex.quote(str(path))}"
     return Choice(
-        notice=f"{path} is not trusted and does not run. Read it, then `{command}` and start again."
+        notice=f"{path} is not trusted, so it does not run. Read it, run `{command}`, then start again."
     )
 
 
@@ -115,7 +115,7 @@ def changed(path: Path, digest_then: str) -> bool:
 
 
 def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT) -> Loaded:
-    """Execute `file` on a thread of its own; "builtin" in it refers to `built_in`, which is not changed.
+    """Execute `file` on its own thread; "builtin" in it refers to `built_in`, which is not changed.
 
     Raise ConfigError, with the line and advice, for any error in it, sys.exit included, and if
     it takes longer than `timeout` seconds.
@@ -130,7 +130,7 @@ def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT)
     wait([call.done], timeout)
     if not call.done.done() and call.abandon():
         raise ConfigError(
-            f"loading did not end within {timeout:g} s. Move what takes long into a handler.",
+            f"loading did not finish within {timeout:g} s. Move slow work into a handler.",
             file.path,
             call.line_in(file.path),
         )
@@ -194,18 +194,16 @@ def _explained(error: BaseException, file: ConfigFile) -> ConfigError:
             what = str(error)
         case SyntaxError() if error.filename == str(file.path):
             line = error.lineno
-            what = f"this is not Python: {error.msg}. Mend the line."
+            what = f"this is not Python: {error.msg}. Fix the line."
         case ModuleNotFoundError():
             what = (
-                f"there is no module {error.name!r}. Put it beside this file, or install it where relay "
+                f"there is no module {error.name!r}. Put it next to this file, or install it where relay "
                 f"runs: {sys.executable} -m pip install {(error.name or '').partition('.')[0]}"
             )
         case ImportError():
-            what = f"{error}. Check the name that is imported."
+            what = f"{error}. Check the imported name."
         case SystemExit():
-            what = (
-                "the file calls sys.exit while it is loaded. Take that out; only what it registers matters."
-            )
+            what = "the file calls sys.exit while loading. Remove that call; only what it registers matters."
         case _:
             text = one_line(str(error), 200)
             what = f"loading failed with {type(error).__name__}" + (f": {text}" if text else "") + "."

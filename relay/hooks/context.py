@@ -1,7 +1,7 @@
 """`ctx`: the session as its handlers see and use it.
 
 The session makes one `Context`; the runner hands each call a view of it, so that every injection carries the
-handler's name.  Everything may be used from any thread, and after the handler has returned, too.
+handler's name.  You can use everything from any thread, even after the handler has returned.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ T = TypeVar("T")
 class MemoryService:
     """`ctx.memory`: the memories of this agent.
 
-    Its methods wait for their answer: the embedded store's comes in milliseconds, another backend's within
-    `config.timeout` seconds.  Every method raises MemoryStoreError where the store cannot be used.
+    Methods block until the answer arrives: milliseconds for the embedded store, up to `config.timeout`
+    seconds for other backends.  Every method raises MemoryStoreError if the store cannot be used.
 
-    store: the store of the memories, or the error for which there is none.
+    store: the store, or the error why there is none.
     """
 
     def __init__(self, store: MemoryStore | RelayError, config: MemoryConfig | None = None) -> None:
@@ -58,14 +58,14 @@ class MemoryService:
         self.config = config or MemoryConfig()
 
     def save(self, text: str, *, shared: bool = False, metadata: Mapping[str, Any] | None = None) -> Memory:
-        """Remember `text` for this agent, or with `shared` for its whole team.
+        """Save `text` for this agent, or with `shared` for its whole team.
 
-        metadata: what JSON can hold.
+        metadata: any JSON values.
         """
         return self._open().save(text, shared=shared, metadata=metadata)
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """Return the memories that fit `query` best, best first; any text is a valid query."""
+        """Return the memories that match `query`, best first; any text is a valid query."""
         return self._open().search(query, limit)
 
     def list(self, limit: int = 20) -> Sequence[Memory]:
@@ -105,23 +105,23 @@ class RelayService:
     ) -> Sequence[Message]:
         """Send to a name, `*` or `#channel`; one Message per receiver, committed in the ledger.
 
-        wait:     return when every message has ended (injected, uncertain, rejected, expired) or is held, or
-                  after so many seconds; the messages returned have their states.
-        reply_to: the id of the message that it answers; by default the last one from `to` that the agent got
-                  since the user spoke. thread: what it belongs to; by default the thread of that one.
-        priority: "urgent", "normal" or "low". expires: seconds after which it is given up.
+        wait:     return once every message is final (injected, uncertain, rejected, expired) or held, or
+                  after this many seconds; the returned messages have their states.
+        reply_to: the id of the message it answers; by default the last one that the agent received from `to`
+                  since the user's last input. thread: what it belongs to; by default that message's thread.
+        priority: "urgent", "normal" or "low". expires: seconds until it expires.
 
-        Raise UnknownRecipient, InvalidName or MessageRefused, each with what to do.
+        Raise UnknownRecipient, InvalidName or MessageRefused; each says what to do.
         """
         message = _outgoing(to, body, thread, reply_to, priority, expires, self._place)
         return await self._on_session(send(self._bus, message, wait))
 
     async def broadcast(self, body: str) -> Sequence[Message]:
-        """Send to everybody else in the team."""
+        """Send to everyone else in the team."""
         return await self.send("*", body)
 
     async def roster(self) -> Sequence[Member]:
-        """Return everybody else in the team, online or not."""
+        """Return everyone else in the team, online or not."""
         return await self._on_session(self._bus.gather(ListMembers()))
 
     async def member(self, name: str) -> Member | None:
@@ -131,15 +131,15 @@ class RelayService:
     async def spawn(self, name: str, command: str, task: str = "") -> str:
         """Start another agent of the fleet, and return a sentence about it (docs/FLEET.md).
 
-        command: an agent of the fleet file, or the program of one. task: the first prompt.
+        command: an agent in the fleet file, or its program. task: the first prompt.
 
-        Raise NotAllowed, InvalidName or another RelayError, each with what to do.
+        Raise NotAllowed, InvalidName or another RelayError; each says what to do.
         """
         words = _text(name, "name"), _text(command, "command"), _text(task, "task")
         return await self._on_session(_allowed(self._bus, SpawnAgent(*words)))
 
     async def release(self, name: str) -> str:
-        """End an agent that this one has started, and return a sentence about it. Raise RelayError."""
+        """Stop an agent that this one started, and return a sentence about it. Raise RelayError."""
         return await self._on_session(_allowed(self._bus, ReleaseAgent(_text(name, "name"))))
 
     async def _on_session(self, work: Coroutine[Any, Any, T]) -> T:
@@ -152,7 +152,7 @@ async def send(bus: EventBus, message: OutgoingMessage, wait: float | None = Non
     """Send `message` in the agent's name, as SendMessage; raise MessageRefused where nothing sends it."""
     for sent in await bus.ask(SendMessage(message, wait)):
         return sent
-    raise MessageRefused("this session has no place on the bus; messages are neither sent nor received.")
+    raise MessageRefused("this session has no place on the bus, so it neither sends nor receives messages.")
 
 
 async def _allowed(bus: EventBus, question: Question[str]) -> str:
@@ -163,7 +163,7 @@ async def _allowed(bus: EventBus, question: Question[str]) -> str:
 
 
 class HandlerCall:
-    """One call of a handler, and the texts that it injects, in order, until it is over.
+    """One call of a handler, and the texts it injects, in order, until it returns.
 
     source: the handler's name.
     place:  of the directive that it handles; None where it handles an event.
@@ -176,7 +176,7 @@ class HandlerCall:
         self._texts: list[str] | None = []
 
     def add(self, text: str) -> bool:
-        """Take `text`; False if the call is over, and the caller has to inject it."""
+        """Take `text`; return False if the call is over, so that the caller must inject it."""
         with self._lock:
             if self._texts is None:
                 return False
@@ -193,7 +193,7 @@ class History:
     """The latest output and messages of a session, oldest first; the session appends to it.
 
     output:   the last MAX_OUTPUT logical lines of the agent.
-    messages: the last MAX_MESSAGES that it sent or got.
+    messages: the last MAX_MESSAGES that it sent or received.
     """
 
     def __init__(self) -> None:
@@ -206,8 +206,8 @@ class Context:
     """The session as a handler sees it.
 
     agent_id:     the agent's id, unique in its home; agent_name: its name; session_id: this run's id.
-    working_dir:  the folder in which the agent runs; env: the agent's environment.
-    task:         what `relay wrap --task` said, or None.
+    working_dir:  the agent's folder; env: the agent's environment.
+    task:         the value of `relay wrap --task`, or None.
     memory:       see MemoryService; relay: see RelayService.
 
     `session_key` (the agent's id with its session's), `workspace_dir` (the working folder) and
@@ -243,7 +243,7 @@ class Context:
 
     @property
     def output(self) -> list[str]:
-        """The logical lines that the agent said, oldest first; the last `MAX_OUTPUT` of them."""
+        """The agent's output in logical lines, oldest first; the last `MAX_OUTPUT` of them."""
         # Copied in one step in C: a session that appends meanwhile does no harm.
         return list(self._history.output.copy())
 
@@ -253,7 +253,7 @@ class Context:
         return list(self._history.messages.copy())
 
     def inject(self, text: str) -> None:
-        """Give `text` to the agent as soon as that is safe."""
+        """Give `text` to the agent as soon as it is safe."""
         text = _text(text, "text")
         if text and not self._call.add(text):
             result = HookResult.inject(text, source=self._call.source)
@@ -271,7 +271,7 @@ class Context:
         priority: str = "normal",
         expires: float | None = None,
     ) -> None:
-        """Send a message and go on; a failure is reported to the user. `ctx.relay.send` waits instead."""
+        """Send a message and continue; a failure is reported to the user. `ctx.relay.send` waits instead."""
         message = _outgoing(to, body, thread, reply_to, priority, expires, self._call.place)
         asyncio.run_coroutine_threadsafe(self._send(message), self._bus.loop)
 
@@ -287,7 +287,7 @@ class Context:
             self._bus.publish(HandlerProblem(Problem(self._call.source, "not_sent", what)))
 
     def for_call(self, call: HandlerCall) -> Context:
-        """Return the view of one call: its injections carry the call's source and go to it while it lasts."""
+        """Return a view for one call: its injections carry its source, and go to the call while it lasts."""
         view = copy.copy(self)
         view._call = call
         view.relay = RelayService(self._bus, call.place)
@@ -307,7 +307,7 @@ def _outgoing(
     thread = None if thread is None else _text(thread, "thread")
     reply_to = None if reply_to is None else _text(reply_to, "reply_to (the id of a message)")
     if priority not in set(Priority):
-        raise ValueError(f"priority is 'urgent', 'normal' or 'low', not {priority!r}")
+        raise ValueError(f"priority must be 'urgent', 'normal' or 'low', not {priority!r}")
     if not isinstance(expires, int | float | None):
         raise TypeError(f"expires must be a number of seconds, not {expires!r} ({type(expires).__name__})")
     return OutgoingMessage(to, body, thread, reply_to, Priority(priority), expires, place=place)

@@ -25,7 +25,7 @@ def _snake(camel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HandlerEvent(Event):
-    """An event that users may handle. A subclass takes its name from its class, and registers in `EVENTS`."""
+    """An event that users can handle. Its name comes from its class; subclasses register in `EVENTS`."""
 
     name: ClassVar[str] = ""
 
@@ -40,7 +40,7 @@ class HandlerEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionStart(HandlerEvent):
-    """The agent is ready for the first time. What is injected here is its initial context."""
+    """The agent is ready for the first time. Text injected here is its initial context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class PromptSubmit(HandlerEvent):
 
 @dataclass(frozen=True, slots=True)
 class Prompting(HandlerEvent):
-    """The agent asks the user for `text`. `kind` is `permission`, `plan_approval`, `question` or `other`."""
+    """The agent asks the user `text`. `kind` is `permission`, `plan_approval`, `question` or `other`."""
 
     kind: str
     text: str = ""
@@ -88,9 +88,11 @@ class Prompting(HandlerEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived(HandlerEvent):
-    """A message for this agent has been stored and will be injected. `channel`: by which it came, or None.
+    """A message for this agent has been stored and will be injected.
 
-    `reply_to` is the id of the message that it answers, or None; `priority` is `urgent`, `normal` or `low`.
+    `channel` is the channel it came through, or None.
+
+    `reply_to` is the id of the message it answers, or None; `priority` is `urgent`, `normal` or `low`.
     """
 
     sender: str
@@ -104,7 +106,7 @@ class MessageReceived(HandlerEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageSent(HandlerEvent):
-    """This agent has sent a message. `to` is one receiver, `channel` by which it hears it, or None."""
+    """This agent has sent a message. `to` is one receiver, `channel` the channel used, or None."""
 
     to: str
     body: str
@@ -143,9 +145,9 @@ class Compact(HandlerEvent):
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd(HandlerEvent):
-    """The session is about to end. The agent gets a bounded time to act on what is injected here.
+    """The session is about to end. The agent gets limited time to act on text injected here.
 
-    `reason` is `stop` or `restart` (asked for), or `exit` (the agent has ended already; nothing can reach
+    `reason` is `stop` or `restart` (requested), or `exit` (the agent has already ended; nothing can reach
     it).
     """
 

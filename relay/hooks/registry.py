@@ -1,4 +1,4 @@
-"""The registry of handlers: it finds those that take a directive or an event, in the order in which they run.
+"""The registry of handlers: finds the handlers for a directive or an event, in the order they run.
 
     built-in before user's → priority (higher first) → specificity of the pattern → registration
 
@@ -41,7 +41,9 @@ class Pattern:
     def parse(cls, text: str) -> Pattern:
         """Return the pattern in `text`. Raise ConfigError."""
         if not isinstance(text, str):
-            raise ConfigError(f"a pattern is a string such as 'deploy' or 'deploy:prod-*', not {text!r}.")
+            raise ConfigError(
+                f"a pattern must be a string such as 'deploy' or 'deploy:prod-*', not {text!r}."
+            )
         namespace, colon, target = text.strip().partition(":")
         namespace = namespace.lower()
         if not _NAMESPACE.match(namespace) or (colon and (not target or target != "".join(target.split()))):
@@ -193,7 +195,7 @@ def current(decorator: str) -> Registry:
     registry = _registry.get()
     if registry is None:
         raise ConfigError(
-            f"@{decorator} works while relay loads a relay.config.py. In a program of your own, make a "
+            f"@{decorator} works while relay loads a relay.config.py. In your own program, make a "
             f"relay.Relay(name=...) and use its .{decorator}()."
         )
     return registry

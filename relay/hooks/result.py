@@ -1,4 +1,4 @@
-"""The answer of a handler: one `HookResult`, for which a string, a dict or None are short forms."""
+"""The result of a handler: a `HookResult`, or a string, a dict or None as a short form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from relay.text import one_line
 
 Action = Literal["continue", "allow", "modify", "inject_context", "ask", "deny", "halt"]
-"""The request of a handler or a rule, the weakest first; of several the strongest holds (`decide`)."""
+"""What a handler or a rule requests, weakest first; the strongest of several wins (`decide`)."""
 
 Role = Literal["system", "user", "assistant"]
 Level = Literal["info", "warning", "error"]
@@ -24,27 +24,27 @@ _REASONED = frozenset({"allow", "ask", "deny", "halt"})
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """The answer of one handler, or one answer of a rule's command, which may give several.
+    """The result of one handler, or one of the results of a rule's command.
 
     action:                 "continue"        nothing is asked for
                             "inject_context"  gives `context_injection` to the agent
                             of tool_pre:      "allow" it, without asking the user; "modify" its input to
                                               `updated_input`; have the agent "ask" the user; "deny" it
                             of prompt_submit: "deny" it
-                            "halt"            stops what is under way, and the turn with it
+                            "halt"            stops the current action, and the turn with it
     reason:                 why it is allowed, asked for, denied or halted; "deny" and "halt" need one.
-    updated_input:          the tool's whole input, in place of what the agent wanted.
-    force_continue:         of agent_end: the agent goes on with its turn though no text is injected.
-    context_injection:      text for the agent; of agent_end: what it goes on with.
-    context_injection_role: the role asked for; typed text always arrives as user input.
-    user_message:           text for the user, kept out of the agent's context; with `user_message_level`.
-    wake:                   False: the text may wait for the agent's next turn, where its hooks can carry it.
-    suppress_output:        relay's own displays do not show what is injected.
+    updated_input:          the tool's whole input, replacing the agent's.
+    force_continue:         for agent_end: the agent continues its turn even without injected text.
+    context_injection:      text for the agent; for agent_end, the text to continue with.
+    context_injection_role: the requested role; typed text always arrives as user input.
+    user_message:           text for the user, not for the agent; with `user_message_level`.
+    wake:                   False: the text may wait for the agent's next turn, if its hooks can deliver it.
+    suppress_output:        relay does not show the injected text.
     stop:                   no further handler of this directive or event runs.
     source:                 the handler's name; relay fills it in.
     place, event:           of a rule's answer: the rule's file and line, and the event; relay fills them in.
 
-    Raise ValueError where action and text do not fit together, or a value is not allowed.
+    Raise ValueError if action and text do not match, or a value is not allowed.
     """
 
     action: Action = "continue"
@@ -75,11 +75,11 @@ class HookResult:
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} is {_shown(value)}; use True or False.")
         if self.action == "inject_context" and self.context_injection is None:
-            raise ValueError("action 'inject_context' needs the text as context_injection=...")
+            raise ValueError("action 'inject_context' needs its text in context_injection=...")
         if self.action != "inject_context" and self.context_injection is not None:
             raise ValueError("context_injection needs action='inject_context'.")
         if self.action in {"deny", "halt"} and not (self.reason or "").strip():
-            raise ValueError(f"action {self.action!r} needs its reason, for the agent to read: reason='...'.")
+            raise ValueError(f"action {self.action!r} needs a reason for the agent to read: reason='...'.")
         if self.action not in _REASONED and self.reason is not None:
             raise ValueError("reason needs action='deny', 'ask', 'halt' or 'allow'.")
         if not isinstance(self.updated_input, Mapping | None):
@@ -89,7 +89,9 @@ class HookResult:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"updated_input cannot be written as JSON: {error}.") from None
         if (self.action == "modify") != (self.updated_input is not None):
-            raise ValueError("action 'modify' and updated_input={...}, the tool's whole input, go together.")
+            raise ValueError(
+                "action 'modify' and updated_input={...}, the tool's whole input, must be used together."
+            )
 
     @classmethod
     def inject(cls, text: str, *, source: str = "") -> HookResult:
@@ -159,7 +161,7 @@ class Decision:
 
     @property
     def refused(self) -> bool:
-        """True if it must not go on as it is."""
+        """True if it must not continue as it is."""
         return self.action in _REFUSING
 
 

@@ -1,10 +1,10 @@
-"""The runner: it calls the handlers of a directive or an event, and survives their faults.
+"""The runner: calls the handlers of a directive or an event, and survives their failures.
 
     session's loop ── fire, dispatch ─┬→ built-in: here (async) or on a worker thread (plain)
                                       └→ the user's: on a loop thread (async) or a worker thread (plain)
 
 A handler that raises, hangs, blocks its thread, prints, calls sys.exit or returns nonsense is reported once
-per kind and place; the next handler runs, and the session goes on.
+per kind and place; the next handler runs, and the session continues.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Runner:
         errors: list[str] = []
         if directive.unclosed:
             errors.append(
-                f"{said}: no >>> line was seen after the <<< block; it was taken to end at your next "
-                "directive, or where your turn ended."
+                f"{said}: there was no >>> line after the <<< block; relay ended it at your next directive, "
+                "or at the end of your turn."
             )
         for handler in handlers:
             if handler.body and not directive.body.strip():
@@ -137,7 +137,7 @@ class Runner:
             return [*injected, replace(result_of(finished.value), source=handler.name)], None
         except (ValueError, TypeError) as error:
             self._problem(handler, "bad_result", str(error), handler.place)
-            return injected, f"its handler answered nonsense: {error}"
+            return injected, f"its handler returned something invalid: {error}"
 
     async def _run_builtin(self, handler: Handler, function: Callable[[], Any]) -> Finished:
         """Call a built-in handler, without a time limit: it may have to wait for a disk or a process."""
@@ -151,7 +151,7 @@ class Runner:
     async def _run_user(self, handler: Handler, function: Callable[[], Any]) -> Finished:
         if (stuck := self._stuck.get(handler)) is not None:
             if stuck.thread is not None and stuck.thread.is_alive():
-                return Finished(error=RelayError("the handler is still stuck in an earlier call."))
+                return Finished(error=RelayError("the handler is still busy with an earlier call."))
             del self._stuck[handler]
         prints.capture()
         printed = prints.Printed()
@@ -165,7 +165,7 @@ class Runner:
                 coroutine = finished.value
                 finished = await self._on_loop(handler, lambda: coroutine, context)
         if text := printed.take():
-            what = f"printed {one_line(text, 60)!r}; what handlers print goes to the journal (relay events)"
+            what = f"printed {one_line(text, 60)!r}; handler output goes to the journal (relay events)"
             self._problem(handler, "printed", what, handler.place, once="printed")
             self._bus.publish(HandlerPrinted(handler.name, text))
         return finished
@@ -218,18 +218,18 @@ class Runner:
             case RelayError():
                 return str(error)  # an answer, not a fault
             case _TimedOut():
-                what = f"did not end within {self._timeout:g} s and was given up"
+                what = f"did not finish within {self._timeout:g} s and was abandoned"
                 if error.kind == "blocked":
                     what = (
-                        f"blocked the event loop for {self._timeout:g} s and was given up; use 'await' for "
-                        "whatever waits, or make it a plain 'def', which gets a thread of its own"
+                        f"blocked the event loop for {self._timeout:g} s and was abandoned; use 'await' for "
+                        "anything that waits, or make it a plain 'def', which gets its own thread"
                     )
                 self._problem(handler, error.kind, what, error.place)
                 return f"its handler did not answer within {self._timeout:g} s."
             case Abandoned():
-                what = "was cut off, because another handler blocked the event loop that they share"
+                what = "was cancelled, because another handler blocked their shared event loop"
                 self._problem(handler, "blocked", what, handler.place)
-                return "its handler was cut off."
+                return "its handler was cancelled."
             case SystemExit():
                 what = f"called sys.exit({'' if error.code is None else error.code!r}); return instead"
                 self._problem(handler, "exited", what, _place(error, handler))

@@ -1,7 +1,7 @@
 """The threads on which user code runs, apart from the session's own.
 
 A coroutine runs on one event loop that all user code shares; a plain function runs on a worker thread.
-Either may hang, block or loop for ever: its thread is then abandoned, interrupted by an exception at its next
+Either may hang, block or loop forever: its thread is then abandoned, interrupted by an exception at its next
 bytecode, and replaced.  It is a daemon thread, so that it delays no exit.
 """
 

@@ -1,4 +1,4 @@
-"""Trust in files that came with a project: by path and content, as direnv does it.
+"""Trust in a project's files: by path and content, like direnv.
 
 A file is trusted with exactly the bytes it has; after any change it is not trusted any more.
 """
@@ -32,7 +32,7 @@ class Trust:
         return isinstance(entry, dict) and entry.get("sha256") == digest(content)
 
     def covers_file(self, path: Path) -> bool:
-        """Return True if `path` is trusted as it is now. Use it only where the file is read for data."""
+        """Return True if `path` is trusted in its current form. Use it only for files read as data."""
         try:
             return self.covers(path, path.read_bytes())
         except OSError:
@@ -53,5 +53,5 @@ class Trust:
         try:
             files = json.loads(self._path.read_bytes())["files"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return {}  # what cannot be read trusts nothing; the next grant writes it anew
+            return {}  # what cannot be read trusts nothing; the next grant writes it again
         return files if isinstance(files, dict) else {}

@@ -2,7 +2,7 @@
 
     Injector ─→ Entry ─→ AuditLog ─→ audit.jsonl, .1, .2 ...      (`relay audit` reads them)
 
-It is a journal of its own, so that busier events do not rotate it away; as in every journal
+It is its own journal, so that busier events do not rotate it away; as in every journal
 (relay.storage.journal) secrets are redacted.  An injection has an entry when it is given or refused, and a
 second one if an uncertain one is seen to arrive later.
 """

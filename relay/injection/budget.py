@@ -25,7 +25,7 @@ class Budget:
         return 0 < self._limit < self.spent
 
     def new_turn(self) -> None:
-        """Begin anew: a prompt was submitted that begins a turn, and does not only go on with one."""
+        """Start again: a prompt was submitted that begins a turn, and does not only continue with one."""
         self.spent = 0
         self._warned = False
 
@@ -37,5 +37,5 @@ class Budget:
         self._warned = True
         return (
             f"hooks have injected about {self.spent:,} tokens in this turn, more than {self._limit:,} "
-            f"(injection_budget in relay.toml); the last was {source}. The agent gets them all the same."
+            f"(injection_budget in relay.toml); the last was {source}. The agent still receives them."
         )

@@ -28,7 +28,7 @@ class Withdraw(Event):
 class MayBegin(Question[None]):
     """`injection` is about to be delivered: record what is needed to recover if that is interrupted.
 
-    begins: it begins a turn of its own, and does not ride along with another text.
+    begins: it begins its own turn, and does not ride along with another text.
 
     Raise MessageRefused if it is not wanted any more, another RelayError to be asked again later.
     """
@@ -73,7 +73,7 @@ class Compose(Question[tuple[Injection, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A text that rides on a reply to the agent's own hook; `settle` takes what became of the reply."""
+    """A text that goes with a reply to the agent's own hook; `settle` takes the outcome of the reply."""
 
     text: str
     settle: Callable[[Fate], None]
@@ -85,7 +85,7 @@ class Contribute(Question[Contribution]):
 
     room:     bytes of UTF-8 of all contributions together.
     messages: messages of other agents may ride on it, too.
-    extends:  the reply has the agent go on with a turn that it would end.
+    extends:  the reply makes the agent continue with a turn that it would end.
     """
 
     room: int

@@ -42,19 +42,19 @@ class TypingGate:
         if self.view.held is not None:
             return self.view.held
         if self.delivery:
-            return _wait("a text is being given to it through its own hooks")
+            return _wait("a text is being delivered through its own hooks")
         return (None if typing else self._order()) or self.user.obstacle()
 
     def _order(self) -> Verdict | None:
         """Return why the first text that waits is not due yet."""
         first = self.next()
         if first is None:
-            why = "what waits is no reason to wake it, and comes with its next turn"
+            why = "what is waiting does not justify a turn, and comes with its next one"
             return _wait(why) if self.queue else None
         if refusal := self.queue.refused(first):
             return _wait(refusal.reason, max(refusal.until - self.clock(), 0))
         if first.priority is Priority.LOW and (left := self.idle - self.view.quiet()) > 0:
-            why = f"what waits is of low priority, and is typed when it has been idle for {self.idle:g} s"
+            why = f"what is waiting has low priority, and is typed once it has been idle for {self.idle:g} s"
             return _wait(why, left)
         return None
 

@@ -27,8 +27,8 @@ class Injection:
             closing  the prompt at the session's end; it goes before everything that waits
             notice   from relay itself, such as the outcome of a directive
             task     the first prompt of a conversation
-            nudge    from the agent's supervision: it is to go on
-    wakes:  it is worth a turn of its own; else an agent whose hooks can carry it gets it in its next turn.
+            nudge    from the agent's supervision: it is to continue
+    wakes:  it is worth its own turn; else an agent whose hooks can carry it gets it in its next turn.
     priority: of a message; all others are normal.
     channel: the channel that a message was sent to, without its `#`; else None.
     event:   of a hook's text: its event, such as "PostToolUse"; else "".
@@ -60,7 +60,7 @@ def notice(text: str, *, wakes: bool = True) -> Injection:
 
 
 def nudge(text: str, source: str = "") -> Injection:
-    """Return a text that has the agent go on. source: "gate" for what a gate has printed."""
+    """Return a text that makes the agent continue. source: "gate" for what a gate has printed."""
     return Injection(secrets.token_hex(8), text, source, "nudge", time=time.time())
 
 

@@ -127,7 +127,7 @@ def deface(text: str) -> str:
 def directive_pattern(prefix: str = "@", decoration: re.Pattern[str] | None = None) -> re.Pattern[str]:
     """Return a pattern for the beginning of a line that reads as a directive, whatever its namespace.
 
-    prefix: the character that begins a directive for this agent; decoration: a pattern of what the agent puts
+    prefix: the character that starts a directive for this agent; decoration: a pattern of what the agent puts
     before it.
     """
     directive = rf"(?:{re.escape(prefix)}|@)[A-Za-z][\w-]*:"
@@ -176,13 +176,13 @@ def check(injection: Injection) -> str:
     size = len(injection.text.encode("utf-8", "surrogatepass"))
     if size > limit:
         raise MessageRefused(
-            f"the text has {size:,} bytes, and at most {limit:,} can be typed. "
+            f"the text has {size:,} bytes, and relay can type at most {limit:,}. "
             "Write it to a file and send the file's path."
         )
     # Trailing blanks and blank lines would only make the end hard to see.
     text = deface(sanitise(injection.text)).strip("\n").rstrip()
     if not text.strip():
-        raise MessageRefused("there is no text in it that can be typed.")
+        raise MessageRefused("it contains no text that relay can type.")
     return text
 
 
@@ -243,8 +243,8 @@ def lay_out(
     parts = [quote(part, directive) for line in lines for part in _split(line, room)]
     if len(parts) > MAX_PARTS:
         raise MessageRefused(
-            f"it would take {count(len(parts), 'line')}, and at most {MAX_PARTS:,} can be typed into "
-            "a program that takes one line at a time. Write it to a file and send the file's path."
+            f"it would take {count(len(parts), 'line')}, and relay types at most {MAX_PARTS:,} into "
+            "a program that reads one line at a time. Write it to a file and send the file's path."
         )
     if len(parts) == 1:
         return [f"[relay {mark}{label}] {parts[0]} {end}"]

@@ -86,7 +86,7 @@ class PromptComposer:
                 self._queue.discard(each, Outcome(Result.REJECTED, str(error)))
             return None
         except Exception:  # noqa: BLE001 (logged; who runs the rules tells the user)
-            _log.exception("what rules say to a prompt is not known; it is typed without")
+            _log.exception("the result of the prompt rules is unknown; the text is typed without them")
         finally:
             self.asking = False
         contexts = [each for answer in answers or () for each in answer]

@@ -106,7 +106,7 @@ class InjectionQueue:
     async def begin(self, injection: Injection, *, begins: bool) -> bool:
         """Take `injection` out, to be given now; False if it is not: gone, rejected, or refused for now.
 
-        begins: it begins a turn of its own. The caller holds `beginning`.
+        begins: it begins its own turn. The caller holds `beginning`.
         """
         if injection not in self._waiting:
             return False

@@ -17,7 +17,7 @@ from relay.message import Priority
 from relay.state.view import AgentView
 
 TYPED = frozenset({"closing", "task", "nudge"})
-"""Kinds of texts that are only ever typed: they are worth a turn of their own."""
+"""Kinds of texts that are only ever typed: they are worth their own turn."""
 
 _BETWEEN = "\n"  # the texts of one reply
 
@@ -56,7 +56,8 @@ class ReplyDelivery:
     async def take(self, room: int, *, extends: bool, messages: bool) -> list[Injection]:
         """Take what waits, in order, and fits in `room` bytes of UTF-8. The caller holds `beginning`.
 
-        extends:  the reply makes the agent go on with a turn that it would end: only for a text that wakes,
+        extends:  the reply makes the agent continue with a turn that it would end: only for a text that
+        wakes,
                   and not before an urgent one that no reply has room for, which has to be typed.
         messages: True if messages may ride on this reply, too.
 

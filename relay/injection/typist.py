@@ -175,7 +175,7 @@ class Typist:
             self._terminal.write(b"\r")
             if await self._until(partial(self._taken, held), SUBMIT_TIMEOUT):
                 return None
-        return "the program did not show that it took what was typed"
+        return "the program did not show that it accepted the typed text"
 
     def _asking(self) -> str | None:
         """Return why Enter must not be pressed now (it would answer or run something), or None."""

@@ -34,9 +34,9 @@ from relay.state.view import INPUT_BORDER, AgentView
 from relay.storage.progress import Progress
 
 PATIENCE = 5.0
-"""Seconds for the screen to show what became of the text."""
+"""Seconds for the screen to show the outcome of the text."""
 
-SUBMITTED = "an earlier session typed it, and ended; the next one pressed Enter"
+SUBMITTED = "an earlier session typed it and ended; the next one pressed Enter"
 """The detail of a text that stood alone in the input."""
 
 UNKNOWN = Outcome(Result.UNCERTAIN, "the session ended while it was being typed", "typed", "user")
@@ -63,7 +63,7 @@ class _Left:
     digest:    of the text as it was typed. end: its end, bare. lines: the program took lines.
     position:  in the ring, before it was typed.
     outcome:   as that session saw it, and may not have recorded it; None if it did not get to see one.
-    written:   the text was written. entered: so was Enter. touched: and something else, or by somebody else.
+    written:   the text was written. entered: so was Enter. touched: and something else, or by someone else.
     """
 
     mark: str
@@ -80,7 +80,7 @@ class _Left:
 
 
 class Unfinished:
-    """Keeps the last text that was typed, and finds out what became of one that an earlier session left.
+    """Keeps the last text that was typed, and finds out the outcome of one that an earlier session left.
 
     ids: of all that it left.
     """
@@ -109,7 +109,7 @@ class Unfinished:
         )
 
     def end(self, outcome: Outcome) -> None:
-        """Keep what became of it."""
+        """Keep its outcome."""
         self._progress.keep({**self._progress.kept, "outcome": asdict(outcome)})
 
     # In the session that follows.
@@ -124,7 +124,7 @@ class Unfinished:
 
     @property
     def mark(self) -> str:
-        """The mark of the text of which nobody knows yet what became of it; "" if there is none."""
+        """The mark of the text whose outcome is still unknown; "" if there is none."""
         return self._left.mark if self._left is not None else ""
 
     @property
@@ -134,7 +134,7 @@ class Unfinished:
 
     @property
     def known(self) -> bool:
-        """True if the earlier session has seen what became of it."""
+        """True if the earlier session has seen its outcome."""
         return self._left is not None and self._left.outcome is not None
 
     def close(self, outcome: Outcome) -> None:
@@ -173,7 +173,7 @@ class Unfinished:
         return left if left is not None and position > left.position else None
 
     def decide(self) -> Outcome | Step:
-        """Return what became of the text that was left, or what to do about it now."""
+        """Return the outcome of the text that was left, or what to do about it now."""
         left = self._left
         assert left is not None
         if left.outcome is not None:

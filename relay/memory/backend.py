@@ -66,18 +66,18 @@ _WORDS: dict[tuple[type, ...], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The memories that an agent of a team sees: its own, and those that its team shares."""
+    """The memories that an agent can see: its own, and those its team shares."""
 
     agent: str
     team: str
 
     @property
     def keys(self) -> tuple[str, str]:
-        """The team and the agent, in the form in which names are compared."""
+        """The team and the agent, normalised for comparison."""
         return names.key(self.team), names.key(self.agent)
 
     def sees(self, memory: Memory) -> bool:
-        """Return True if the agent may read `memory`, and forget it."""
+        """Return True if the agent may read and delete `memory`."""
         team, agent = self.keys
         return names.key(memory.team) == team and (memory.shared or names.key(memory.agent) == agent)
 
@@ -89,22 +89,22 @@ class IdTaken(MemoryStoreError):
 class MemoryBackend(Protocol):
     """A store of memories; all methods are called by one thread at a time.
 
-    A method that cannot do its work raises MemoryStoreError, whose text says what to do next.  A memory that
-    was added is there after any crash, whole; one that could not be added is not there at all.
+    A method that fails raises MemoryStoreError, whose text says what to do next.  An added memory survives
+    any crash, whole; one that could not be added leaves no trace.
     """
 
     def add(self, memory: Memory) -> Memory:
-        """Keep `memory` as it is, and return it. Raise IdTaken if another memory has its id.
+        """Store `memory` unchanged, and return it. Raise IdTaken if another memory has its id.
 
-        A text that its agent sees already is not kept twice: return the memory that has it, unchanged, but
-        shared from now on if it is the agent's own and `memory` is shared.  The same memory, added again, is
-        such a text.
+        Do not store a text twice if its agent already sees it: return the existing memory, unchanged, but
+        make it shared if it is the agent's own and `memory` is shared.  This includes adding the same memory
+        again.
         """
 
     def search(self, query: str, scope: Scope, limit: int) -> builtins.list[Memory]:
-        """Return at most `limit` memories that `scope` sees and that fit `query` best, best first.
+        """Return at most `limit` memories that `scope` sees and that match `query`, best first.
 
-        query: any text that is not empty. limit: at least 0.
+        query: any non-empty text. limit: at least 0.
         """
 
     def list(self, scope: Scope, limit: int | None) -> builtins.list[Memory]:
@@ -117,4 +117,4 @@ class MemoryBackend(Protocol):
         """Delete the memory with this id; return False if `scope` sees none."""
 
     def close(self) -> None:
-        """Release what the backend holds. Closing twice does no harm."""
+        """Release the backend's resources. Closing twice does no harm."""

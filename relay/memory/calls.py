@@ -32,8 +32,8 @@ def perform(backend: MemoryBackend, what: str, method: str, *arguments: object) 
     memories = [value] if method == "add" else [] if method == "delete" else value
     if not isinstance(memories, list) or not all(isinstance(each, Memory) for each in memories):
         raise MemoryStoreError(
-            f"the memory backend {what} is wrong: {method} returned {one_line(repr(value), 60)}; "
-            "see relay.memory.backend.MemoryBackend for what it has to return."
+            f"the memory backend {what} is faulty: {method} returned {one_line(repr(value), 60)}; "
+            "see relay.memory.backend.MemoryBackend for what it must return."
         )
     return bool(value) if method == "delete" else value
 
@@ -48,8 +48,8 @@ def failure(what: str, error: BaseException) -> str:
 def too_late(what: str, seconds: float) -> str:
     """Return what a call that took longer than `seconds` is told."""
     return (
-        f"the memory backend {what} did not answer within {seconds:g} s. Look at what it waits for, "
-        "or give it more time (timeout in the settings of memory)."
+        f"the memory backend {what} did not answer within {seconds:g} s. Check what it waits for, or allow "
+        "more time (`timeout` in the memory settings)."
     )
 
 

@@ -63,7 +63,7 @@ class MemoryConfig:
         number = isinstance(self.timeout, int | float) and not isinstance(self.timeout, bool)
         if not number or not 0 < self.timeout <= MAX_TIMEOUT:
             raise ConfigError(
-                f"memory: timeout is a number of seconds up to {MAX_TIMEOUT:g}, not {self.timeout!r}."
+                f"memory: timeout must be a number of seconds up to {MAX_TIMEOUT:g}, not {self.timeout!r}."
             )
         if not isinstance(self.config, Mapping):
             raise ConfigError(
@@ -79,7 +79,7 @@ class MemoryConfig:
         if self.backend != "custom":
             if self.factory is not None:
                 raise ConfigError(
-                    f"memory: factory belongs to the backend 'custom', not to {self.backend!r}."
+                    f"memory: factory belongs only to the backend 'custom', not to {self.backend!r}."
                 )
         elif self.factory is None:
             raise ConfigError(
@@ -87,10 +87,10 @@ class MemoryConfig:
             )
         elif isinstance(self.factory, str):
             if not _REFERENCE.fullmatch(self.factory):
-                raise ConfigError(f"memory: factory is 'package.module:name', not {self.factory!r}.")
+                raise ConfigError(f"memory: factory must be 'package.module:name', not {self.factory!r}.")
         elif not callable(self.factory):
             raise ConfigError(
-                f"memory: factory is a class, a function or 'package.module:name', not {self.factory!r}."
+                f"memory: factory must be a class, a function or 'package.module:name', not {self.factory!r}."
             )
 
     @classmethod
@@ -137,13 +137,13 @@ def load(
             continue
         if path != own and not trusted(path):
             notices.append(
-                f"{path}: [{TABLE}] not taken, since the file is not trusted; "
-                f"read it, then `relay trust {path}`."
+                f"{path}: [{TABLE}] ignored, because the file is not trusted. Read it, then run `relay trust "
+                f"{path}`."
             )
             continue
         try:
             return MemoryConfig.from_mapping(values[TABLE], str(path.parent)), notices
         except ConfigError as error:
             mistake = ConfigError(str(error), path, TomlLines(text).of((TABLE,)))
-            return mistake, [*notices, f"{mistake} The agent runs on without memory."]
+            return mistake, [*notices, f"{mistake} The agent keeps running without memory."]
     return None, notices

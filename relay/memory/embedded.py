@@ -86,7 +86,7 @@ class EmbeddedBackend:
     """
 
     def __init__(self, path: Path) -> None:
-        # A file that was moved away is opened anew: what is saved goes where others look.
+        # A file that was moved away is opened again: what is saved goes where others look.
         self._writer = Writer(_MemoryDatabase, path, reopen=True)
 
     def add(self, memory: Memory) -> Memory:
@@ -185,7 +185,7 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
     if isinstance(error, OSError):
         return (
             f"the memory store {path} cannot be opened: {error.strerror}. "
-            "Make its directory writable, or set RELAY_HOME to a directory of yours."
+            "Make its directory writable, or set RELAY_HOME to a directory you own."
         )
     if isinstance(error, WrongVersion):
         return (
@@ -194,22 +194,22 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
         )
     if "no such module: fts5" in str(error):
         return (
-            "the SQLite of this Python was built without FTS5, which the memory store needs. "
-            "Install relay with another Python, such as python.org's, your distribution's or uv's."
+            "this Python's SQLite lacks FTS5, which the memory store needs. Install relay with another "
+            "Python, such as python.org's, your distribution's or uv's."
         )
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the primary code (sqlite.org/rescode)
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             what = (
                 f"is damaged ({error}). Move it away, with its -wal and -shm files "
-                f"if there are any (mv {path} {path}.damaged), and a new one is made; "
-                f"`sqlite3 {path}.damaged .recover` may save what it held."
+                f"if there are any (mv {path} {path}.damaged), and relay creates a new one; `sqlite3 "
+                f"{path}.damaged .recover` may rescue its content."
             )
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            what = f"cannot be written ({error}); nothing was changed. Make room on its disk and try again."
+            what = f"cannot be written ({error}); nothing was changed. Free some disk space and try again."
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             what = (
                 f"cannot be written ({error}). "
-                "Make the file and its directory writable, or set RELAY_HOME to a directory of yours."
+                "Make the file and its directory writable, or set RELAY_HOME to a directory you own."
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             what = (

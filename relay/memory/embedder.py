@@ -99,7 +99,7 @@ def embedder_settings(table: object) -> EmbedderSettings:
     provider = found.get("provider", "ollama").lower()
     if provider not in PROVIDERS:
         raise ConfigError(
-            f"there is no embedder provider {found['provider']!r}. Use one of: {', '.join(PROVIDERS)}."
+            f"unknown embedder provider {found['provider']!r}. Use one of: {', '.join(PROVIDERS)}."
         )
     model = found.get("model", _DEFAULT_MODELS.get(provider))
     if model is None:

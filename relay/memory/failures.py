@@ -57,16 +57,16 @@ def _meaning(error: BaseException, where: str, collection: str, folder: Path | N
     if _DIMENSIONS.search(said):
         return wrong_dimension(collection, first)
     if isinstance(error, OSError) and folder is not None:
-        return f"the folder {folder} cannot be used ({first}). Make room, and make it writable."
+        return f"the folder {folder} cannot be used ({first}). Free some space, and make it writable."
     return f"{first}. Check the store at {where}, and the memory settings."
 
 
 def wrong_dimension(collection: str, detail: str) -> str:
     """Return what to do where a collection holds vectors of another dimension than the embedder's."""
     return (
-        f"the collection {collection!r} holds vectors of another model ({detail}). Set the embedder that it "
-        "was made with; or export the memories with that one (`relay memory export`), set collectionName to "
-        "a new name, and import them."
+        f"the collection {collection!r} holds vectors of another model ({detail}). Use the embedder that it "
+        "was created with; or export the memories with that one (`relay memory export`), set collectionName "
+        "to a new name, and import them."
     )
 
 

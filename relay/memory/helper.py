@@ -153,7 +153,7 @@ def opened(spec: HelperSpec) -> MemoryBackend:
             return open_mem0(spec.config, data)
         case "qdrant":
             return open_qdrant(spec.config, data)
-    raise MemoryStoreError(f"there is no memory backend {spec.backend!r} at {data}.")
+    raise MemoryStoreError(f"unknown memory backend {spec.backend!r} at {data}.")
 
 
 def _factory(spec: HelperSpec) -> Any:

@@ -1,4 +1,4 @@
-"""A custom backend in the session's own process: on a thread of its own, which nobody waits for long."""
+"""A custom backend in the session's own process: on its own thread, which nobody waits for long."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class InProcessBackend(DistantBackend):
                 raise MemoryStoreError("the memory backend was closed.")
             if (name := self._overdue()) is not None:
                 raise MemoryStoreError(
-                    f"the memory backend {WHAT} has not come back from {name} yet. "
-                    "Try again later, or restart the session."
+                    f"the memory backend {WHAT} has not returned from {name} yet. Try again later, or "
+                    "restart the session."
                 )
             self._start()
             self._jobs.put((future, method, arguments))
@@ -107,7 +107,8 @@ def made(factory: Callable[[Mapping[str, Any]], Any], config: Mapping[str, Any])
     methods = ("add", "search", "list", "everything", "delete", "close")
     if missing := [name for name in methods if not callable(getattr(backend, name, None))]:
         raise MemoryStoreError(
-            f"what the factory of memory returned ({type(backend).__name__}) has no {', '.join(missing)}; "
+            f"the object returned by the memory factory ({type(backend).__name__}) has no "
+            f"{', '.join(missing)}; "
             "see relay.memory.backend.MemoryBackend."
         )
     checked: MemoryBackend = backend

@@ -136,7 +136,7 @@ class Mem0Backend:
                 raise IdTaken(f"the id {memory.id} is taken. Save the memory again.")
             added = self._mem0.add(text, user_id=team, agent_id=agent, metadata=_fields(memory), infer=False)
             if not added.get("results"):
-                raise MemoryStoreError("mem0 kept nothing, and does not say why. Save the memory again.")
+                raise MemoryStoreError("mem0 stored nothing, and gave no reason. Save the memory again.")
         return memory
 
     def search(self, query: str, scope: Scope, limit: int) -> list[Memory]:

@@ -72,9 +72,10 @@ ALIASES = {
 _REFUSED = {
     **dict.fromkeys(
         ("llm", "reranker", "graph_store", "custom_instructions", "custom_fact_extraction_prompt"),
-        "relay keeps memories word for word, and lets mem0 ask no language model. Remove it.",
+        "relay stores memories word for word, and does not let mem0 call a language model. Remove it.",
     ),
-    "history_db_path": "relay lets mem0 keep no history, so that what is forgotten is gone. Remove it.",
+    "history_db_path": "relay does not let mem0 keep a history, so that deleted memories are gone. Remove "
+    "it.",
 }
 
 _URL_NAMES = {
@@ -204,7 +205,9 @@ def _pgvector_place(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if "url" in found:
         extra = sorted({"port", "user", "password", "dbname"} & set(found))
         if extra:
-            raise ConfigError(f"vectorStore (pgvector) has a 'url' and {extra[0]!r}. Put all into the url.")
+            raise ConfigError(
+                f"vectorStore (pgvector) has a 'url' and {extra[0]!r}. Put everything in the url."
+            )
         url = exact.pop("url")
         if "://" in url:
             _checked_url(url, ("postgresql", "postgres"), "postgresql://me@localhost:5432/memories")

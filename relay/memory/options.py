@@ -61,7 +61,7 @@ def options(
     return found
 
 
-_A: Mapping[type, str] = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table"}
+_A: Mapping[type, str] = {str: "a string", int: "a whole number", bool: "true or false", dict: "a table"}
 
 
 def _is(value: object, kind: type) -> bool:
@@ -79,7 +79,7 @@ def _flat(table: object, where: str) -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for key, value in table.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{where} has an option {key!r}. Names of options are texts.")
+            raise ConfigError(f"{where} has an option {key!r}. Option names must be strings.")
         if snake(key) == "config" and value is not None:
             pairs += _flat(value, f"config of {where}")
         elif snake(key) != "config":

@@ -38,7 +38,7 @@ def encode(memory: Memory) -> str:
         return json.dumps(record, sort_keys=True)
     except (TypeError, ValueError) as error:
         raise MemoryStoreError(
-            f"the metadata of the memory is not JSON: {error}. Use texts, numbers, lists and dictionaries."
+            f"the memory's metadata is not JSON: {error}. Use strings, numbers, lists and dicts."
         ) from None
 
 

@@ -47,7 +47,7 @@ _TRIES = 3
 """Helpers that a call may lose: one that ends as nobody needs it, one that is killed, and one more."""
 
 _LARGE_LOG = 1 << 20
-"""Bytes after which the helpers' log is begun anew."""
+"""Bytes after which the helpers' log is begun again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class RemoteBackend(DistantBackend):
             settings = json.dumps(dict(config.config), sort_keys=True)
         except (TypeError, ValueError) as error:
             raise MemoryStoreError(f"the settings of memory's config must be plain data: {error}.") from None
-        # What speaks another protocol, or runs in another Python, has a helper of its own.
+        # What speaks another protocol, or runs in another Python, has its own helper.
         parts = [
             PROTOCOL,
             sys.executable,
@@ -130,8 +130,7 @@ class RemoteBackend(DistantBackend):
                         raise MemoryStoreError(too_late(self._what, seconds)) from error
                     if not left:
                         raise MemoryStoreError(
-                            f"the process of the memory backend {self._what} ends again and again. "
-                            f"{self._log} may say why."
+                            f"the process of the memory backend {self._what} keeps crashing. See {self._log}."
                         ) from error
         raise AssertionError
 
@@ -198,14 +197,14 @@ class RemoteBackend(DistantBackend):
             if not select.select([report], [], [], START_SECONDS + self._timeout)[0]:
                 raise MemoryStoreError(
                     f"the memory backend {self._what} did not open within "
-                    f"{START_SECONDS + self._timeout:g} s. {self._log} may say why."
+                    f"{START_SECONDS + self._timeout:g} s. See {self._log}."
                 )
             said = report.readline()
         try:
             answer = json.loads(said)
         except ValueError:
             raise MemoryStoreError(
-                f"the process of the memory backend {self._what} ended as it started. {self._log} says why."
+                f"the process of the memory backend {self._what} ended as it started. See {self._log}."
             ) from None
         if "error" in answer:
             raise MemoryStoreError(answer["error"])

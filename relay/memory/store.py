@@ -89,7 +89,7 @@ class MemoryStore:
         found = sorted(each.id for each in self.list(None) if each.id.startswith(id))
         if len(found) > 1:
             several = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-            raise MemoryStoreError(f"'{id}' begins several ids: {several}. Give the whole id.")
+            raise MemoryStoreError(f"'{id}' matches several ids: {several}. Give the whole id.")
         return bool(found) and self._backend.delete(found[0], self._scope)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _checked(memory: Memory) -> Memory:
     """Return `memory` as it can be kept. Raise MemoryStoreError if it cannot."""
     text = storable(memory.text)
     if not text:
-        raise MemoryStoreError("there is nothing to remember: the text is empty. Say what to save.")
+        raise MemoryStoreError("the text is empty. Give a text to save.")
     try:
         metadata = storable(json.dumps(dict(memory.metadata), allow_nan=False, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -123,6 +123,6 @@ def _checked(memory: Memory) -> Memory:
     if (size := len((text + metadata).encode()) - len("{}")) > MAX_TEXT:
         raise MemoryStoreError(
             f"the text has {size:,} bytes, and a memory holds at most {MAX_TEXT:,}. "
-            "Save what matters of it, or the path of a file that has the rest."
+            "Save the important part, or the path of a file with the rest."
         )
     return replace(memory, text=text, metadata=json.loads(metadata))

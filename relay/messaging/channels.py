@@ -89,16 +89,16 @@ class ChannelRegistry:
                 if others:
                     return replace(each, members=others)
                 raise UnknownRecipient(
-                    f"nobody else is in #{each.name}. `relay join -n NAME {each.name}` has another hear it."
+                    f"nobody else is in #{each.name}. Add an agent with `relay join -n NAME {each.name}`."
                 )
         if (meant := names.suggest(channel, [each.name for each in channels])) is not None:
             advice = f"Did you mean #{meant}?"
         elif channels:
             advice = f"There {'is' if len(channels) == 1 else 'are'} {_listed(channels)}."
         else:
-            advice = "There is no channel yet."
+            advice = "There are no channels yet."
         raise UnknownRecipient(
-            f"nobody in team {team!a} is in #{channel}. {advice} `relay join {channel}` joins it.",
+            f"nobody in team {team!a} is in #{channel}. {advice} Join it with `relay join {channel}`.",
             None if meant is None else f"#{meant}",
         )
 

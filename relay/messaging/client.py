@@ -395,7 +395,7 @@ class MessagingClient:
             except* (NameInUse, LedgerGone):
                 raise
             except* RelayError as group:
-                # A connection that held for a while was a good one: begin anew.
+                # A connection that held for a while was a good one: start again.
                 failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
                 nodes = self._connector.turn(failures)
                 # A cluster that has lost a node goes on within seconds.

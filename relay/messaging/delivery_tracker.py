@@ -85,8 +85,8 @@ class DeliveryTracker:
             if len(fresh) > NAMED:
                 shown += f" and {count(len(fresh) - NAMED, 'other')}"
             reason = (
-                f"{first.sender}'s messages to {shown} are held: {first.detail}. `relay release --all` lets "
-                "what is held go on, `relay drop --held` gives it up; `relay messages --state held` lists it."
+                f"{first.sender}'s messages to {shown} are held: {first.detail}. `relay release --all` sends "
+                "them, `relay drop --held` drops them; `relay messages --state held` lists them."
             )
             self._bus.publish(MessagesHeld(reason))
             # The agent need not do anything, so this is no reason to wake it.
@@ -165,7 +165,7 @@ def _reason(message: Message) -> str:
     if not message.detail:
         return ""
     quoted = one_line(message.detail, QUOTED).replace('"', "'")
-    return f' The reason, as reported for {message.to}: "{quoted}"'
+    return f' Reason reported for {message.to}: "{quoted}"'
 
 
 def _ended(message: Message) -> bool:

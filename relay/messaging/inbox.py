@@ -104,13 +104,13 @@ class Inbox:
                 whole = envelope.sequence > max(turn, envelope.base)
                 if most and not over and self._db.rows(_COUNT, *pair[:2], owner, whole, most) == [(most,)]:
                     raise InboxFull(
-                        f"{most} messages wait for {message.to}; further ones stay with their senders."
+                        f"{most} messages are waiting for {message.to}; further ones stay with their senders."
                     )
                 known = turn > 1 or _knows(db, pair, envelope.origin)
                 if not (known and _has_room(db, pair, whole=whole)):
                     raise InboxFull(
-                        f"as much as may wait of one sender waits of {message.sender} for {message.to}; "
-                        "further messages stay with it."
+                        f"{message.sender} has reached the limit of waiting messages for {message.to}; "
+                        f"further messages stay with {message.sender}."
                     )
                 expires = None if envelope.ttl is None else now + envelope.ttl
                 new = replace(message, state=State.STORED, expires=expires)
@@ -120,7 +120,7 @@ class Inbox:
             else:
                 over = False  # it has its end, or will have it
             if forgotten:
-                detail = "it came again, and may have been given to its receiver long ago"
+                detail = "it came again, and its receiver may have received it long ago"
                 db.execute(f"UPDATE inbox SET state = 'uncertain', detail = ? WHERE {same}", (detail, *its))
                 advance(db, same, its, State.UNCERTAIN, detail)
             elif over:
@@ -164,7 +164,7 @@ class Inbox:
         """Note that typing message `id` into `name` begins. Raise MessageRefused if it waits no more."""
         mark = f"UPDATE inbox SET injecting = 1 WHERE {_ITS} AND state = 'stored'"
         if not self._db.write(mark, *keys(team, name), id):
-            raise MessageRefused("it was dropped, or has expired, before it could be typed.")
+            raise MessageRefused("it was dropped or has expired before it could be typed.")
 
     def settle(
         self,

@@ -134,9 +134,7 @@ class Ledger(LedgerDatabase):
     def find(self, prefix: str) -> LedgerEntry:
         """Return the message whose id is, or begins with, `prefix`. Raise LedgerError if that is not one."""
         if not is_id(prefix):
-            raise NoSuchMessage(
-                f"{prefix[:40]!a} is not the beginning of an id. `relay messages` shows them."
-            )
+            raise NoSuchMessage(f"{prefix[:40]!a} does not begin any id. `relay messages` lists the ids.")
         # A range, and not LIKE, which would read every row. Nothing in an id is greater than "z".
         begins = "id >= ?1 AND id < ?1 || '{'"
         rows = self.rows(
@@ -151,7 +149,9 @@ class Ledger(LedgerDatabase):
             )
         if len(rows) > 1 and rows[0][0] != prefix:
             ids = ", ".join(id for id, *_ in rows[:3]) + (", ..." if len(rows) > 3 else "")
-            raise LedgerError(f"several messages have ids that begin with {prefix!a}: {ids}. Say more of it.")
+            raise LedgerError(
+                f"several messages have ids that begin with {prefix!a}: {ids}. Give more of the id."
+            )
         *found, team = rows[0]
         return LedgerEntry(message_of(found), team)
 
@@ -174,11 +174,11 @@ class Ledger(LedgerDatabase):
                 f"message {message.id} was sent from another home; ask {message.sender} to send it again."
             )
         if message.state is State.HELD:
-            raise LedgerError(f"message {message.id} is held; `relay release` lets it go.")
+            raise LedgerError(f"message {message.id} is held; release it with `relay release`.")
         if to is None and message.state is State.STORED:
             raise LedgerError(
-                f"message {message.id} has arrived and waits until {message.to} is ready. "
-                "If it never will be, `relay drop` gives it up, and then it can be sent again."
+                f"message {message.id} has arrived and waits until {message.to} is ready. If that never "
+                "happens, drop it with `relay drop`, then send it again."
             )
         if to is None and not message.state.final:
             self.write("UPDATE outbox SET due = ? WHERE id = ?", self.now(), message.id)
@@ -204,7 +204,7 @@ class Ledger(LedgerDatabase):
         If it waits, it will not be typed; if it is settled, it is no longer listed.  If the broker or another
         home has it, it may still be typed there, and its state then says so.
 
-        by: who gives it up, for whoever reads its detail.
+        by: who drops it, for whoever reads its detail.
 
         Raise LedgerError, and change nothing, if it is being typed.
         """
@@ -223,8 +223,8 @@ class Ledger(LedgerDatabase):
                 advance(db, "id = ?", (message.id,), State.REJECTED, detail)
             elif self.rows("SELECT 1 FROM inbox WHERE id = ? AND state = 'stored'", message.id):
                 raise LedgerError(
-                    f"message {message.id} cannot be dropped any more: it is being typed into {message.to}. "
-                    "`relay messages` shows what becomes of it."
+                    f"message {message.id} can no longer be dropped: it is being typed into {message.to}. "
+                    "Follow it with `relay messages`."
                 )
             else:
                 if message.state is State.STORED:

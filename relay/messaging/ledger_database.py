@@ -72,8 +72,8 @@ class LedgerDatabase(Database):
         """Raise LedgerGone if the file was moved away, deleted, or replaced by another."""
         if self.was_moved():
             raise LedgerGone(
-                f"the message ledger {self.path} was moved away or deleted while it was in use. "
-                "What waited is in that file, if it still exists; sessions go on with a new one."
+                f"the message ledger {self.path} was moved away or deleted while in use. Waiting messages "
+                "are in that file, if it still exists; sessions continue with a new ledger."
             )
 
 

@@ -39,7 +39,7 @@ class NameOwners:
                 if is_run(former) and former != owner.id:
                     _give_up(db, its, name, former, self._db.now())
                     silent = "team = ? AND to_key = ? AND owner = ? AND state = 'stored'"
-                    why = f"it had arrived, and {name} has ended on its host without a word of it"
+                    why = f"it had arrived, and {name} has ended on its host without confirming it"
                     advance(db, silent, (*its, former), State.UNCERTAIN, why)
                     db.execute(f"DELETE FROM owners WHERE {_NAME} AND owner = ?", (*its, former))
             if begins and is_run(owner.id) and owner.id not in known:

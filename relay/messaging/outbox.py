@@ -115,8 +115,9 @@ class Outbox:
                     continue
                 if ended:
                     raise ReceiverEnded(
-                        f"{to} has ended, and nobody has its name now. `relay ps` shows who is there; what "
-                        f"is sent to an agent that was started with `relay wrap -n {to}` waits for the next."
+                        f"{to} has ended, and no agent has its name now. `relay ps` lists the agents; "
+                        f"messages to a name given with `relay wrap -n {to}` wait for the next agent of that "
+                        "name."
                     )
                 if guard is not None and (why := guard.suspicion(key)) is not None:
                     message = replace(message, state=State.HELD, detail=why)
@@ -273,7 +274,7 @@ class Outbox:
             return []
         with self._db.transaction() as db:
             if home is not None:
-                detail = f"{receiver} was on another host, and may have got it there"
+                detail = f"{receiver} was on another host, and may have received it there"
                 for id in self._db.rows(f"SELECT id {pending} AND home <> ?4", *pair, home):
                     advance(db, "id = ?", id, State.UNCERTAIN, detail)
             db.execute(
@@ -358,7 +359,7 @@ class Outbox:
         silent = f"{_ELSEWHERE} AND expires <= ?"
         if self._db.rows(f"SELECT 1 FROM outbox WHERE {silent} LIMIT 1", now - 2 * LAST_ASK):
             with self._db.transaction() as db:
-                detail = "it had arrived, and its receiver's host has said no more of it"
+                detail = "it had arrived, but its receiver's host did not report the outcome"
                 advance(db, silent, (now - 2 * LAST_ASK,), State.UNCERTAIN, detail)
         late = f"SELECT id, state FROM outbox WHERE {_PENDING} AND expires <= ? LIMIT ?"
         if not self._db.rows(late, now, 1):
@@ -488,8 +489,8 @@ def _check_room(db: sqlite3.Connection, who: tuple[str, ...], limits: Limits) ->
     waiting = sum(number for (number,) in found)
     if waiting >= limits.queue:
         raise MessageRefused(
-            f"{waiting} messages of this sender wait already, and no more are taken. "
-            "`relay messages` shows for whom; wait until they have arrived, or `relay drop` them."
+            f"{waiting} messages from this sender are already waiting, and no more are accepted. `relay "
+            "messages` lists them; wait until they arrive, or drop some with `relay drop`."
         )
 
 

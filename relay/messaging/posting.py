@@ -63,14 +63,14 @@ def post(
         sent = send([name for name in known if not names.same(name, sender) and there(name)], fanout=True)
         if not sent:
             raise UnknownRecipient(
-                f"nobody else is there in team {team!a}, and nothing was sent; `relay wrap` starts an agent."
+                f"team {team!a} has no other agents, so nothing was sent. Start one with `relay wrap`."
             )
         return sent
     if to.startswith("#"):
         channel = ledger.channels.audience(team, names.channel(to), sender)
         return send(channel.members, channel=channel.name, fanout=True)
     if names.same(to, sender):
-        raise MessageRefused(f"{to!a} is the sender itself; send to somebody else.")
+        raise MessageRefused(f"{to!a} is the sender. Name another agent.")
     if (spelled := ledger.registry.spelled(team, to)) is not None:
         return send([spelled])
     if names.is_valid(to) and there(to):
@@ -85,29 +85,29 @@ def post(
         shown = ", ".join(others[:10]) + (", ..." if len(others) > 10 else "")
         advice = f"There {'is' if len(others) == 1 else 'are'} {shown}."
     else:
-        advice = "Nobody is in it; `relay wrap` starts an agent."
-    raise UnknownRecipient(f"nobody in team {team!a} is called {to!a}. {advice}", suggestion)
+        advice = "The team has no agents. Start one with `relay wrap`."
+    raise UnknownRecipient(f"team {team!a} has no agent called {to!a}. {advice}", suggestion)
 
 
 def _check(outgoing: OutgoingMessage) -> None:
     """Raise MessageRefused for a message that no receiver would take, or it would be sent again and again."""
     if not outgoing.body.strip():
-        raise MessageRefused("the message is empty; write what should be said after the receiver's name.")
+        raise MessageRefused("the message is empty. Write its text after the receiver's name.")
     try:
         size = len(outgoing.body.encode())
     except UnicodeEncodeError:
-        raise MessageRefused("the message holds bytes that are not UTF-8; convert it first.") from None
+        raise MessageRefused("the message contains bytes that are not UTF-8. Convert it first.") from None
     if size > MAX_BODY:
         raise MessageRefused(
-            f"the message has {size} bytes, and {MAX_BODY} are allowed. "
+            f"the message has {size} bytes; the limit is {MAX_BODY}. "
             "Write it to a file and send that file's path, or send it in parts."
         )
     thread, reply_to, ttl = outgoing.thread, outgoing.reply_to, outgoing.ttl
     if thread is not None and (not thread.isprintable() or len(thread.encode(errors="replace")) > MAX_SHORT):
         raise MessageRefused(
-            f"a thread is one line of text, of at most {MAX_SHORT} bytes; choose a shorter word."
+            f"a thread must be one line of at most {MAX_SHORT} bytes. Choose a shorter word."
         )
     if reply_to is not None and not is_id(reply_to):
-        raise MessageRefused(f"{reply_to[:40]!a} is not a message's id. `relay messages` shows them.")
+        raise MessageRefused(f"{reply_to[:40]!a} is not a message id. `relay messages` lists the ids.")
     if ttl is not None and not 0 <= ttl <= MAX_TTL:
-        raise MessageRefused(f"a message expires after 0 (never) to {MAX_TTL:g} seconds, not {ttl:g}.")
+        raise MessageRefused(f"a message must expire after 0 (never) to {MAX_TTL:g} seconds, not {ttl:g}.")

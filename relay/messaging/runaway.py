@@ -47,7 +47,7 @@ class Limits:
 class Guard:
     """Judges what `sender` (keys: team, name) sends at one time, within the transaction that commits it.
 
-    depth:  how many messages led to it since the user last spoke.
+    depth:  how many messages led to it since the user's last input.
     fanout: it is one broadcast to many.
     """
 
@@ -72,9 +72,9 @@ class Guard:
         """Return why the message to `to` (a key) must be held, for the user; None if it may go."""
         limits = self.limits
         if self._found("outbox WHERE {} AND state = 'held' LIMIT 1", to):
-            return "earlier ones of this pair are held"
+            return "earlier messages of this pair are held"
         if limits.depth and self.depth > limits.depth:
-            return f"{self.depth} messages led to it since the user last spoke"
+            return f"{self.depth} messages led to it since the user's last input"
         released = max(self._found("releases WHERE {}", to), default=0)
         if limits.rate:
             lately = self._found(

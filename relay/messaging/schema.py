@@ -182,14 +182,15 @@ def explain(path: Path, error: Exception) -> LedgerError:
         return LedgerError(f"{path} was written by another version of relay. Upgrade relay, or move it away.")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     advice = {
-        sqlite3.SQLITE_FULL: "the disk is full, and nothing more is accepted. Make room; "
-        "what was accepted before is not lost.",
-        sqlite3.SQLITE_IOERR: "the disk fails or is full. Make room, or check it.",
-        sqlite3.SQLITE_BUSY: "another process keeps it locked. Try again; `fuser` on the file shows who.",
+        sqlite3.SQLITE_FULL: "the disk is full, and relay accepts no more messages. Free some space; "
+        "accepted messages are not lost.",
+        sqlite3.SQLITE_IOERR: "the disk is failing or full. Check it, or free some space.",
+        sqlite3.SQLITE_BUSY: "another process keeps it locked. Try again; `fuser` on the file shows the "
+        "process.",
         sqlite3.SQLITE_READONLY: "it is read-only. Make it writable, or set RELAY_HOME to another directory.",
         sqlite3.SQLITE_CANTOPEN: "it cannot be opened. Make its directory writable, or set RELAY_HOME.",
-        sqlite3.SQLITE_CORRUPT: "it is damaged. Move it away; relay then begins a new one.",
-        sqlite3.SQLITE_NOTADB: "it is not a ledger. Move it away; relay then begins a new one.",
+        sqlite3.SQLITE_CORRUPT: "it is damaged. Move it away, and relay creates a new one.",
+        sqlite3.SQLITE_NOTADB: "it is not a ledger. Move it away, and relay creates a new one.",
     }.get(code, f"{error}.")
     closed = isinstance(error, sqlite3.ProgrammingError)  # by a client that has ended; the next one opens it
     kind = LedgerAway if closed or code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else LedgerError

@@ -85,7 +85,7 @@ class AutoReader:
 
     @property
     def settling(self) -> bool:
-        """True while `tick` may return lines though nothing is fed: it must go on being called."""
+        """True while `tick` may return lines though nothing is fed: it must continue being called."""
         return self._reader.settling
 
     def look_due(self, now: float) -> float:
@@ -115,7 +115,7 @@ class AutoReader:
         return self._take(seven_bit(data), start, now if begun is None else begun, now)
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to go on from here, beside the screen."""
+        """Return JSON of what `restore` needs to continue from here, beside the screen."""
         return {
             "offset": self.offset,
             "held": self.held.decode("latin-1"),
@@ -126,7 +126,7 @@ class AutoReader:
         }
 
     def restore(self, size: tuple[int, int], screen: bytes, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint: `screen` (VirtualScreen.repaint) draws what was read, `state` is the rest.
+        """Continue from a checkpoint: `screen` is a VirtualScreen.repaint of what was read, `state` the rest.
 
         Call it before anything is fed.
         """
@@ -156,7 +156,7 @@ class AutoReader:
     def waiting(self, now: float, *, sure: bool = True) -> list[Line]:
         """Take an unfinished line for finished, as the program waits for input; return it, if any.
 
-        sure: the kernel says that it waits; else it is only silent, and may go on with a directive.
+        sure: the kernel says that it waits; else it is only silent, and may continue with a directive.
         """
         return self._reader.waiting(now, sure=sure)
 

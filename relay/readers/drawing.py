@@ -20,7 +20,7 @@ _OF_TOOLS = "⎿└╰↳✓⊶⊷x"
 class Drawing:
     """The styles of one agent; with the defaults, every row is the agent's own words.
 
-    block_end: how it draws a line `>>>`. settle: seconds in which it may draw a text anew.
+    block_end: how it draws a line `>>>`. settle: seconds in which it may draw a text again.
     """
 
     echo: RowStyle = field(default_factory=RowStyle)

@@ -96,7 +96,7 @@ class DrawnText:
         self._again: set[str] = set()  # keys of lines that were drawn before, in part, in rows above them
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to go on from here, beside the screen."""
+        """Return JSON of what `restore` needs to continue from here, beside the screen."""
         self._drain()
         return {
             "covered": self._pages.primary.covered if self._screen.alternate else None,
@@ -111,7 +111,7 @@ class DrawnText:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there. Call it before the screen is drawn: it draws what the alternate one covers."""
+        """Continue from there. Call it before the screen is drawn: it draws what the alternate one covers."""
         if state["covered"] is not None:
             columns, rows, drawn = self._pages.primary.covered = state["covered"]
             self._screen.resize(columns, rows)
@@ -170,14 +170,14 @@ class DrawnText:
     def resized(self, now: float) -> None:
         """Note that the screen has another size: the program may print its lines again.
 
-        The text on the alternate screen is cut off, not wrapped anew, until the program draws it again.
+        The text on the alternate screen is cut off, not wrapped again, until the program draws it again.
         """
         self._page.expect_reprint(now, REDRAW)
         self._stale = self.alternate
         self._unread = now if self.alternate else math.inf
 
     def drawn(self, data: bytes, now: float) -> None:
-        """Note whether `data`, which was fed, begins to draw a page anew after a resize, or goes on."""
+        """Note whether `data`, which was fed, begins to draw a page again after a resize, or continues."""
         if self._screen.synchronized:
             self._page.hold_reprint(now)
         if self._stale and _PLACES.search(data) is not None:

@@ -57,7 +57,7 @@ class LinesReader:
         self._pen = Pen()
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to go on from here."""
+        """Return JSON of what `restore` needs to continue from here."""
         return {
             "end": self._end,
             "partial": self._partial.decode("latin-1"),
@@ -91,7 +91,7 @@ class LinesReader:
         rest = self._unsettled(text)
         marker = re.escape(self._marker.decode("utf-8", "replace"))
         if not sure and re.match(rf"\W*?{marker}", rest):
-            return []  # a directive, which a program that is only silent may go on with
+            return []  # a directive, which a program that is only silent may continue with
         self.settled = text
         self._echo.prompts.learn(rest)
         hidden = self._pen.end_line()

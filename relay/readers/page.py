@@ -53,7 +53,7 @@ class PageLine:
     """A logical line in its place.
 
     emitted: the text that was emitted for it (without blanks), or None.
-    born:    the time at which something first stood there; changed: of its last change (seconds).
+    born:    the time when something first stood there; changed: of its last change (seconds).
     visible: it is on the screen, in the rows from `first` to `last`.
     footer_since: when the rule across the screen appeared that it is below (or is); infinity: none.
                   -infinity: it is below the cursor of a full-screen program.
@@ -134,7 +134,7 @@ class Page:
         self._reprint: _Reprint | None = None
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to go on from here."""
+        """Return JSON of what `restore` needs to continue from here."""
         lines = [[getattr(line, name) for name in PageLine.__slots__] for line in self._lines]
         reprint = None if self._reprint is None else self._reprint.state()
         return {"lines": lines, "history": list(self._history), "reprint": reprint}
@@ -194,7 +194,7 @@ class Page:
         self._reprint = None
 
     def look(self, lines: Sequence[LogicalLine], now: float, *, scrolls: bool) -> list[PageLine]:
-        """Take the screen as it is now; return the lines that scrolled away within it, in their order.
+        """Take the screen in its current form; return the lines that scrolled away within it, in their order.
 
         scrolls: lines may have left the screen elsewhere than off its top (a scroll region).
         """

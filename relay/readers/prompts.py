@@ -1,7 +1,7 @@
 """The prompt signs at which a program waits for input, such as `> `.
 
-A program that waits at one may go on in the same row.  Whether it was seen to wait there is a matter of time
-alone, so a sign that has been seen once is taken off every line that begins with it.
+A program that waits at one may continue in the same row.  Whether it was seen to wait there is a matter of
+time alone, so a sign that has been seen once is taken off every line that begins with it.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class ScreenReader:
                 line.emitted = line.key
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to go on from here."""
+        """Return JSON of what `restore` needs to continue from here."""
         clock = self._fed, self._ticked, self._resized
         form = self._emitter.gap, self._emitter.form
         unseen, text = astuple(self._unseen), self._text.state()
@@ -302,7 +302,7 @@ class ScreenReader:
 class _Form(NamedTuple):
     """An open `<<<` form.
 
-    since: seconds; an older rule that follows it is the frame of the input, below which it does not go on.
+    since: seconds; an older rule that follows it is the frame of the input, below which it does not continue.
     fence: the column of a code fence in it, or -1.
     """
 

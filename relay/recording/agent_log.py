@@ -1,4 +1,4 @@
-"""The log of what an agent said in one session: a journal of its own, beside the recording.
+"""The log of what an agent said in one session: its own journal, beside the recording.
 
     {"time": 1760000001.5, "event": "said", ..., "text": "two\\nlines", "place": ["terminal", 812, 1]}
 

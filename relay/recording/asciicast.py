@@ -245,13 +245,13 @@ class CastReader:
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
-            why = "this line is no JSON list. Record it again, or remove the line."
+            why = "this line is not a JSON list. Record it again, or remove the line."
         else:
             match event:
                 case [int() | float(), "r", str(data)]:
-                    why = f'{data!a} is no size like "80x24". Remove the line.'
+                    why = f'{data!a} is not a size like "80x24". Remove the line.'
                 case _:
-                    why = 'this is no event like [1.5, "o", "text"]. Record it again, or remove the line.'
+                    why = 'this is not an event like [1.5, "o", "text"]. Record it again, or remove the line.'
         return RecordingError(f"{self._cast.parts[self._part].path}:{number}: {why}")
 
 
@@ -307,12 +307,12 @@ def _header(path: Path, line: bytes) -> Header:
     try:
         header = json.loads(line)
     except (ValueError, RecursionError):
-        raise _no_recording(path, "is no JSON object") from None
+        raise _no_recording(path, "is not a JSON object") from None
     if not isinstance(header, dict) or "version" not in header:
         raise _no_recording(path, "has no version")
     if header["version"] != 2:
         raise RecordingError(
-            f"{path}:1: this is an asciicast of version {header['version']!a}, and relay reads version 2. "
+            f"{path}:1: this is asciicast version {header['version']!a}, and relay reads version 2. "
             "Convert it with: asciinema convert --output-format asciicast-v2 FILE NEW"
         )
     if not (_fits(header.get("width")) and _fits(header.get("height"))):

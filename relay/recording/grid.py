@@ -161,7 +161,7 @@ class Grid:
         self.read = base + end
 
     def resize(self, columns: int, height: int) -> None:
-        """Change the size; the text stays as it is, because programs draw anew."""
+        """Change the size; the text stays as it is, because programs draw again."""
         self.settle()
         self.columns, self.height = max(columns, 1), max(height, 1)
         self._margins = (0, self.height - 1)

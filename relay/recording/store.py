@@ -52,7 +52,7 @@ class StoredPart:
 
     @property
     def events(self) -> Path:
-        """The file with the journal's entries beside it, which may not exist."""
+        """The file with the journal's entries next to it, which may not exist."""
         return events_of(self.path)
 
     @property
@@ -164,7 +164,7 @@ def _stem(name: str, session: str, began: float) -> str:
 
 
 def events_of(cast: Path) -> Path:
-    """Return the path of the journal's entries beside the recording `cast`."""
+    """Return the path of the journal's entries next to the recording `cast`."""
     return cast.with_name(cast.name.removesuffix(CAST) + EVENTS)
 
 
@@ -231,14 +231,14 @@ def find(folder: Path, name: str, team: str | None = None, session: str | None =
     if own:
         known = ", ".join(each.first.session for each in own[-5:])
         raise RecordingError(
-            f"there is no recording of {own[-1].first.name} of the session {session!a}. "
+            f"{own[-1].first.name} has no recording of session {session!a}. "
             f"`relay replay` lists them: {known}."
         )
     meant = suggest(name, {each.first.name for each in recordings(folder, None, team)})
     hint = f"Did you mean {meant!a}? " if meant else ""
     raise RecordingError(
         f"there is no recording of {name!a}{'' if team is None else f' in the team {team!a}'}. {hint}"
-        "`relay replay` lists the recordings; the setting record says whether sessions are recorded."
+        "`relay replay` lists the recordings; the `record` setting decides whether sessions are recorded."
     )
 
 

@@ -9,7 +9,7 @@ FLOOD = 1 << 14
 """Bytes at once that are part of a flood."""
 
 FAST = 1 << 20
-"""Bytes left out between two calls of `has_slowed` (one second) of a flood that goes on."""
+"""Bytes left out between two calls of `has_slowed` (one second) of a flood that continues."""
 
 CALM = 0.2
 """Seconds without much output after which a flood is over."""

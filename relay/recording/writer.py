@@ -1,4 +1,4 @@
-"""Writes the recording of a session to the disk: asciicasts, and the journal's entries beside each.
+"""Writes the recording of a session to the disk: asciicasts, and the journal's entries next to each.
 
     {"time": 1760000001.5, "event": "notice", ..., "at": 1.5}    .events.jsonl: "at" is the recording's time
 
@@ -61,7 +61,7 @@ class RecordingFiles:
         self._notified = False
 
     def follow(self) -> None:
-        """Go on with the parts of an earlier session of the same agent."""
+        """Continue with the parts of an earlier session of the same agent."""
         self.follows = True
         header = self._header
         parts = store.of_session(self._folder, header.team, header.name, header.session)
@@ -128,8 +128,8 @@ class RecordingFiles:
             self._notified = True
             why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             text = (
-                f"the session is not recorded: {why.rstrip('.')} ({self._folder}). "
-                'It is, once there is room; record = "never" in relay.toml says that it need not be.'
+                f"the session is not being recorded: {why.rstrip('.')} ({self._folder}). Recording resumes "
+                'once there is space; record = "never" in relay.toml turns it off.'
             )
             self._bus.publish(Notify(text))
 

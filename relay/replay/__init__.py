@@ -2,7 +2,7 @@
 
     Cast (files, streamed) → SeekableScreen (at a time) ─┬→ Player → Canvas   the user's terminal
                                                          ├→ search                    when a text appeared
-    Timeline (journal entries beside it) ────────────────┴→ export                    one asciicast
+    Timeline (journal entries next to it) ────────────────┴→ export                    one asciicast
 
 A recording is what an agent wrote, and is not trusted: no byte of it reaches the user's terminal.  It is
 drawn on a virtual screen, whose text and colours are painted (`relay.terminal.render`).

@@ -74,7 +74,7 @@ class Player:
 
     @property
     def due(self) -> float | None:
-        """Seconds until the next event is due; None while nothing goes on."""
+        """Seconds until the next event is due; None while nothing continues."""
         if self.paused or self.seekable.upcoming is None:
             return None
         return max(0.0, (self._gap(self.seekable.upcoming) - self._waited) / self.speed)

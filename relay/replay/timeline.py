@@ -1,6 +1,6 @@
 """The time line of a recording: its markers, and the journal's entries of the session at their times.
 
-The entries are in the `.events.jsonl` file beside the asciicast, each with `at`, seconds of the recording.
+The entries are in the `.events.jsonl` file next to the asciicast, each with `at`, seconds of the recording.
 Which fields of an entry are shown, and in which order, is data below; of other events, all are.
 """
 
@@ -95,7 +95,7 @@ class Timeline:
 
 
 def read(cast: Cast) -> Timeline:
-    """Read the markers in each part of a recording and the journal's entries beside it, at most MOST."""
+    """Read the markers in each part of a recording and the journal's entries next to it, at most MOST."""
     return Timeline(list(islice(chain.from_iterable(map(_moments, cast.parts)), MOST)))
 
 

@@ -14,7 +14,7 @@ from relay.readers.auto import AutoReader
 from relay.recording.asciicast import Cast, gap_marker
 from relay.replay.seekable_screen import SeekableScreen
 
-_BEGINNING = "[... the beginning, which is no longer kept ...]"
+_BEGINNING = "[... beginning no longer kept ...]"
 
 
 def lines(cast: Cast) -> Iterator[str]:

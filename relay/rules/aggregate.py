@@ -37,7 +37,7 @@ class Fired:
 
     @property
     def going_on(self) -> list[HookResult]:
-        """The results with which the agent goes on after a Stop; none if one of the others ends the turn."""
+        """The results that make the agent continue after a Stop; none if another one ends the turn."""
         return [] if self.halts else [result for result in self.results if result.force_continue]
 
     def attached(self, kind: AttachmentType) -> list[tuple[str, str]]:
@@ -56,7 +56,7 @@ def aggregate(fired: Fired) -> dict[str, Any]:
     messages:            every attachment.
 
     UserPromptSubmit also has prevent_continuation: the turn stops. Stop also has force_continue: the agent
-    goes on with `follow_up_message`, as its next user turn, and with the contexts. Any other event has
+    continues with `follow_up_message`, as its next user turn, and with the contexts. Any other event has
     prevent_continuation, and action, reason and updated_input as in relay.hooks.result.Decision.
     """
     results = fired.results
@@ -87,7 +87,7 @@ def aggregate(fired: Fired) -> dict[str, Any]:
 def outcome(fired: Fired) -> Literal["allow", "block"]:
     """Return the outcome of the event. A tool call that needs the user's approval counts as blocked.
 
-    relay.rules.turn_end.stop_outcome has that of a Stop with which the agent goes on.
+    relay.rules.turn_end.stop_outcome has that of a Stop with which the agent continues.
     """
     if fired.event.name not in EVENTS or not EVENTS[fired.event.name].decides:
         return "allow"

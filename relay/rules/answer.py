@@ -94,12 +94,12 @@ def prompted(rule: Rule) -> RuleRun:
 def unasked(rule: Rule, why: str) -> RuleRun:
     """Return the answer of a rule that could not be asked at all.
 
-    It may guard a tool call, so that is denied; everything else goes on.
+    It may guard a tool call, so that is denied; everything else continues.
     """
     answer = _Answer(rule)
     answer.problems.append(why)
     if rule.event == "PreToolUse":
-        answer.block(f"{rule.name} could not be asked. {why}")
+        answer.block(f"{rule.name} could not run. {why}")
     return answer.run()
 
 
@@ -136,21 +136,21 @@ class _Answer:
         if output.exit_code == BLOCKS:
             reasons = [*filter(None, map(_reason, values or ())), _decoded(output.stderr).strip()]
             self.block(
-                reasons[0] or f"{self._rule.name} does not allow it (exit code 2), and does not say why."
+                reasons[0] or f"{self._rule.name} does not allow it (exit code 2), and gives no reason."
             )
         elif values == [] and output.cut and self._event == "PreToolUse":
             # A reason that quotes a tool's input is as long as the agent has made that.
-            self.block(f"What {self._rule.name} says of it is too long to be read.")
+            self.block(f"What {self._rule.name} says about it is too long to read.")
         for value in values or []:
             self._value(value, blocks=output.exit_code == BLOCKS)
         if output.exit_code not in (0, BLOCKS):
             error = one_line(_decoded(output.stderr), 200)
             why = f": {error}" if error else "."
-            self.problems.append(f"It ended with the exit code {output.exit_code}{why}")
+            self.problems.append(f"It ended with exit code {output.exit_code}{why}")
         elif values is None and output.exit_code == 0 and text and self._event in _TEXT_IS_CONTEXT:
             self.context(text)
             if output.cut:
-                self.problems.append(f"Of what it printed the first {KEEP:,} bytes count.")
+                self.problems.append(f"Only the first {KEEP:,} bytes of its output count.")
         if output.exit_code == 0 and not self.attachments and not self.problems:
             self._attach("hook_success", text if values is None else "")
 
@@ -162,12 +162,12 @@ class _Answer:
             found = parse_json(text)
         except (ValueError, RecursionError) as error:
             why = f"it is longer than {KEEP:,} bytes" if cut else str(error) or "it is nested too deeply"
-            self.problems.append(f"It printed something that begins as JSON and is none: {why}.")
+            self.problems.append(f"Its output starts like JSON but is not valid: {why}.")
             return []
         every = found if isinstance(found, list) else [found]
         values = [each for each in every if isinstance(each, dict)]
         if len(values) < len(every):
-            self.problems.append("A list that is printed holds attachments, which are objects, alone.")
+            self.problems.append("A printed list may contain only attachments, which are objects.")
         return values
 
     def _value(self, value: Mapping[str, Any], *, blocks: bool) -> None:
@@ -188,9 +188,11 @@ class _Answer:
             return
         if kind not in get_args(AttachmentType):
             allowed = ", ".join(get_args(AttachmentType))
-            self.problems.append(f"{_shown(kind)} is no type of attachment; there are {allowed}.")
+            self.problems.append(f"{_shown(kind)} is not a type of attachment; the types are {allowed}.")
         elif not isinstance(content, str | list | dict | None):
-            self.problems.append(f"Its content is {_shown(content)}; it can be a text, texts or an object.")
+            self.problems.append(
+                f"Its content is {_shown(content)}; it must be a string, a list of strings or an object."
+            )
         elif kind == "hook_success":
             self._attach("hook_success", content if isinstance(content, str) else "")
         else:
@@ -218,7 +220,7 @@ class _Answer:
         if fields.flag("force_continue"):
             self._force(fields.text("follow_up_message"), ends=ends)
         elif "follow_up_message" in fields:
-            self.problems.append("follow_up_message goes with force_continue: true.")
+            self.problems.append("follow_up_message needs force_continue: true.")
         if ends:
             self.stop(fields.text("stopReason"))
 
@@ -238,22 +240,22 @@ class _Answer:
             if self._event == "PreToolUse":
                 self._result(HookResult("allow", reason=reason))
         elif decision not in _BLOCKS:
-            self.problems.append(f"Its decision is {_shown(decision)}; it can be 'approve' or 'block'.")
+            self.problems.append(f"Its decision is {_shown(decision)}; it must be 'approve' or 'block'.")
         elif reason := _stripped(reason):
             self.block(reason, ends=ends)
         else:
-            self.problems.append("Its decision 'block' has no `reason`, and blocks nothing.")
+            self.problems.append("Its decision 'block' has no `reason`, so it blocks nothing.")
 
     def _permission(self, specific: _Fields) -> None:
         decision = specific.text("permissionDecision")
         reason = specific.text("permissionDecisionReason")
         match decision:
             case "deny":
-                self.block(_stripped(reason) or f"{self._rule.name} does not allow it, and does not say why.")
+                self.block(_stripped(reason) or f"{self._rule.name} does not allow it, and gives no reason.")
             case "ask" | "allow":
                 self._result(HookResult(decision, reason=reason))
             case str():
-                what = f"Its permissionDecision is {_shown(decision)}; it can be 'allow', 'deny' or 'ask'."
+                what = f"Its permissionDecision is {_shown(decision)}; it must be 'allow', 'deny' or 'ask'."
                 self.problems.append(what)
         changed = specific.mapping("updatedInput")
         if changed is not None and decision != "deny":
@@ -262,7 +264,7 @@ class _Answer:
     # Each of these adds an attachment, and the results that follow from it at this event.
 
     def context(self, text: str) -> None:
-        """Give `text` to the agent's model; at a Stop the agent goes on with it."""
+        """Give `text` to the agent's model; at a Stop the agent continues with it."""
         if not text.strip():
             return
         self._attach("hook_additional_context", text)
@@ -273,7 +275,7 @@ class _Answer:
         """Block as an attachment does; at a Stop show `reason` to the user, and let the turn end."""
         reason = _stripped(reason)
         if not reason:
-            self.problems.append("Its blockingError is empty, and blocks nothing.")
+            self.problems.append("Its blockingError is empty, so it blocks nothing.")
         elif self._event == "Stop":
             self._attach("hook_blocking_error", reason)
             self._result(HookResult(user_message=reason, user_message_level="error"))
@@ -281,7 +283,7 @@ class _Answer:
             self.block(reason)
 
     def block(self, reason: str, *, ends: bool = False) -> None:
-        """Refuse what happens. ends: the same answer ends the turn, which outranks going on with it."""
+        """Refuse what happens. ends: the same answer ends the turn, which outranks continuing with it."""
         self._attach("hook_blocking_error", reason)
         if not self._decides:
             self._result(HookResult(user_message=reason, user_message_level="warning"))
@@ -303,7 +305,7 @@ class _Answer:
 
     def _force(self, follow_up: str | None, *, ends: bool) -> None:
         if self._event != "Stop":
-            self.problems.append(f"Only a Stop has force_continue; this is {self._event}.")
+            self.problems.append(f"Only Stop has force_continue; this is {self._event}.")
         elif not ends:
             follow_up = _stripped(follow_up)
             self._attach("hook_stopped_continuation", follow_up)
@@ -361,7 +363,7 @@ class _Fields:
         value = self.get(key)
         every = value if isinstance(value, list) else [] if value is None else [value]
         if not all(isinstance(each, str) for each in every):
-            self._mistaken(key, value, "a text, or a list of texts")
+            self._mistaken(key, value, "a string, or a list of strings")
         return [each for each in every if isinstance(each, str)]
 
     def _checked(self, key: str, kind: type[_Kind], what: str) -> _Kind | None:
@@ -374,7 +376,7 @@ class _Fields:
     def _mistaken(self, key: str, value: object, what: str) -> None:
         if value is not None and key not in self._wrong:
             self._wrong.add(key)
-            self._problems.append(f"Its {key} is {_shown(value)}; it has to be {what}.")
+            self._problems.append(f"Its {key} is {_shown(value)}; it must be {what}.")
 
 
 def _spelled(kind: str, attachment: Mapping[str, Any]) -> dict[str, Any]:

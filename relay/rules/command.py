@@ -4,7 +4,7 @@
     run ── sh -c ───┼─ stdout ───→ kept, at most KEEP; the rest is thrown away
                     └─ stderr ───→ kept, at most KEEP; the rest is thrown away
 
-The command leads a session of its own, so that it has no controlling terminal.  At its timeout, or when `run`
+The command leads its own session, so that it has no controlling terminal.  At its timeout, or when `run`
 is cancelled, it is killed with all that it has started.  What it leaves running when it ends by itself runs
 on, as in a shell.
 
@@ -97,7 +97,7 @@ async def run(
             await asyncio.wait({out.over, err.over}, timeout=_GRACE)
     finally:
         if process.returncode is None:
-            try:  # on a thread, which goes on where the caller is cancelled
+            try:  # on a thread, which continues where the caller is cancelled
                 await asyncio.to_thread(process_tree.kill, process, mark)
             except RuntimeError:  # no thread can be started
                 process_tree.kill(process, mark)
@@ -106,7 +106,7 @@ async def run(
             each.close()
     kept = bytes(out.kept), bytes(err.kept), out.cut
     if not done:
-        problem = f"It took longer than {timeout:g} s, and was ended with all that it had started."
+        problem = f"It took longer than {timeout:g} s, and was killed with everything it had started."
         return CommandResult(None, *kept, clock() - began, problem)
     code = process.returncode
     return CommandResult(128 - code if code < 0 else code, *kept, clock() - began)
@@ -146,10 +146,10 @@ def _not_started(program: str, cwd: Path, error: Exception) -> CommandResult:
         case FileNotFoundError() | NotADirectoryError():
             return CommandResult(127, problem=f"There is no program {program}.")
         case PermissionError():
-            why = f"{program} may not be executed; `chmod +x` makes a script a program."
+            why = f"{program} is not executable; use `chmod +x` on a script."
             return CommandResult(126, problem=why)
         case OSError(errno=errno.ENOEXEC):
-            why = f"{program} is no program; does its first line say #!, and what runs it?"
+            why = f"{program} is not a program; does its first line begin with #! and name an interpreter?"
             return CommandResult(126, problem=why)
         case _:
             return CommandResult(problem=f"No process could be started for it: {error}.")

@@ -142,14 +142,14 @@ class Engine:
             return answer.prompted(rule)
         left = due - self._clock()
         if left <= 0:
-            why = f"It had no turn: the rules before it took the {self._deadline:g} s that an event has."
+            why = f"It did not run: the rules before it used up the event's {self._deadline:g} s."
             return answer.unasked(rule, why)
         try:
             stdin = payloads.of(rule.shape)
         except RecursionError:
-            return answer.unasked(rule, "What it is to read is nested too deeply to be written as JSON.")
+            return answer.unasked(rule, "Its input is nested too deeply for JSON.")
         except ValueError:
-            return answer.unasked(rule, "What it is to read holds a number that JSON does not have.")
+            return answer.unasked(rule, "Its input contains a number that JSON cannot express.")
         # Where a rule finds its scripts: beside its file in a project, else in the session's directory.
         project = rule.path.parent if rule.origin == "project" else self._directory
         output = await command.run(
@@ -174,7 +174,7 @@ class Engine:
 
     def _start(self, rule: Rule, payloads: _Payloads) -> None:
         if len(self._background) >= WAITING:
-            why = f"It was not started: {WAITING} rules in the background have not ended yet."
+            why = f"It was not started: {WAITING} rules in the background have not finished yet."
             self._report(RuleRun(rule, problem=why))
             return
         task = asyncio.ensure_future(self._behind(rule, payloads))

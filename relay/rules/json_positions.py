@@ -14,14 +14,14 @@ _DEPTH = 100  # lists and objects within one another; no file written by hand ha
 
 _PLAIN = {
     "Expecting value": (
-        "here should be a string in double quotes, a number, true, false, null, a list or an object"
+        "expected a string in double quotes, a number, true, false, null, a list or an object"
     ),
     "Unterminated string starting at": "the string that begins here has no end",
     "Invalid control character at": (
-        "a line break or another control character stands in a string; for a line break write \\n"
+        "a string contains a line break or another control character; for a line break write \\n"
     ),
     "Invalid \\escape": "a backslash in a string; write two",
-    "Invalid \\uXXXX escape": "after \\u four hexadecimal digits are missing",
+    "Invalid \\uXXXX escape": "\\u needs four hexadecimal digits",
 }
 """The messages of Python's JSON parser, in plain words."""
 
@@ -55,7 +55,7 @@ def parse(text: str) -> Node:
     parser = _Parser(text)
     node = parser.value(0)
     if parser.peek():
-        raise parser.wrong("there is more after the end")
+        raise parser.wrong("there is text after the end")
     return node
 
 
@@ -109,7 +109,7 @@ class _Parser:
             if mark == end:
                 return
             if self.peek() == end:
-                raise self.wrong(f"there is a ',' too many before '{end}'")
+                raise self.wrong(f"there is an extra ',' before '{end}'")
 
     def _simple(self) -> Any:
         try:
@@ -129,7 +129,7 @@ class _Parser:
     def wrong(self, what: str) -> JSONDecodeError:
         here = self._text[self._at : self._at + 2]
         if here in ("//", "/*") or here[:1] == "#":
-            what = "JSON has no comments, and one begins here; take it out"
+            what = "JSON has no comments; remove this one"
         elif here and here[0] in _QUOTES:
-            what = f'here is the quote {here[0]}; JSON has straight double quotes only: "'
+            what = f'JSON strings need straight double quotes (") instead of {here[0]}'
         return JSONDecodeError(what, self._text, self._at)

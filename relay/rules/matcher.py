@@ -115,12 +115,12 @@ def doubts(value: object, event: EventType) -> list[str]:
                 if field not in event.fields:
                     hint = did_you_mean(field, event.fields)
                     found.append(
-                        f"no agent is known to tell of {_shown(field)}, and an event without it does not "
-                        f"fit. {hint}Known are {', '.join(event.fields)}."
+                        f"no agent reports {_shown(field)}, so no event will match. {hint}The fields are "
+                        f"{', '.join(event.fields)}."
                     )
     for tool in tools:
         if isinstance(tool, str) and (name := in_other_case(tool)):
-            found.append(f"no tool is called {_shown(tool)}. Did you mean {_shown(name)}? Case counts.")
+            found.append(f"no tool is called {_shown(tool)}. Did you mean {_shown(name)}? Case matters.")
     return found
 
 
@@ -138,7 +138,7 @@ def _names(text: str) -> Test:
         return _searched(text, full=False)
     names = frozenset(_split(text))
     if not names:
-        raise BadMatcher(f"matcher {_shown(text)} names nothing, and would never match.")
+        raise BadMatcher(f"matcher {_shown(text)} names nothing, so it never matches.")
     return names.__contains__
 
 
@@ -156,12 +156,14 @@ def _whole(key: str, value: object) -> Test:
         )
     if len(value) > 1 and value.startswith("^"):
         if not value.endswith("$"):
-            raise BadMatcher(f"matcher {_shown(value)} begins with ^ as a regular expression; end it with $.")
+            raise BadMatcher(
+                f"matcher {_shown(value)} begins with ^ like a regular expression; end it with $."
+            )
         return _searched(value, full=True)
     if value == "*":
         return lambda text: True
     if key == _TOOL and "|" in value:
-        raise BadMatcher(f"matcher has {_shown(value)} for {_TOOL}; for one of several write ^(A|B)$.")
+        raise BadMatcher(f"matcher has {_shown(value)} for {_TOOL}; to match one of several, write ^(A|B)$.")
     if "*" not in value and "?" not in value:
         return value.__eq__
     # Of fnmatch's syntax `*` and `?` alone; its translation needs time in proportion to the text.
@@ -176,7 +178,7 @@ def _searched(text: str, *, full: bool) -> Test:
     try:
         pattern = regex.compile(text, regex.DOTALL if full else 0)
     except (regex.error, ValueError, OverflowError, RecursionError) as error:
-        raise BadMatcher(f"matcher {_shown(text)} is no regular expression: {error}.") from None
+        raise BadMatcher(f"matcher {_shown(text)} is not a regular expression: {error}.") from None
 
     search = pattern.fullmatch if full else pattern.search
 
@@ -193,7 +195,7 @@ def _searched(text: str, *, full: bool) -> Test:
 
 def _bounded(text: str) -> str:
     if len(text) > LONGEST:
-        raise Undecided(f"what is matched has {len(text)} characters, more than are looked at ({LONGEST}).")
+        raise Undecided(f"the text to match has {len(text)} characters; the limit is {LONGEST}.")
     return text
 
 

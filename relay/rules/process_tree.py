@@ -44,7 +44,7 @@ def _signal(send: Callable[[int, int], None], pid: int, number: signal.Signals) 
     try:
         send(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass  # it has ended, or has become somebody else (sudo)
+        pass  # it has ended, or has become someone else (sudo)
 
 
 def _tree(root: int, mark: str) -> set[int]:
@@ -68,7 +68,7 @@ def _tree(root: int, mark: str) -> set[int]:
             if int(session) == root or marked in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 found.append(pid)
         except (OSError, ValueError):
-            continue  # it has ended, or is somebody else's
+            continue  # it has ended, or is someone else's
     tree: set[int] = set()
     while found:
         pid = found.pop()

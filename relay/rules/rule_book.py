@@ -107,7 +107,7 @@ class RuleBook:
         except Undecided as error:
             if rule.id not in self._warned:
                 self._warned.add(rule.id)
-                tell(f"{rule.place}: {rule.event}: {error} The rule runs, since it may be meant.")
+                tell(f"{rule.place}: {rule.event}: {error} The rule runs, because it may be intended.")
             return True
 
     def public(self) -> dict[str, Any]:
@@ -167,14 +167,16 @@ class _Loading:
         try:
             content = _read(path, LARGEST + 1)
         except OSError as error:
-            text = f"cannot be read: {error.strerror}. Make it a file that you can read."
+            text = f"cannot be read: {error.strerror}. Make it readable."
             return [], [RuleWarning(path, text, unread=not isinstance(error, FileNotFoundError))]
         if origin != "project" or len(content) > LARGEST or Trust(self._home).covers(path, content):
             return parse(path, content, origin)
         command = f"`relay trust {shlex.quote(str(path))}` and `relay hooks reload`"
         if kept := self._kept(path, origin):
-            return kept, [RuleWarning(path, f"is not trusted as it is now. {_STAY} Read it, then {command}.")]
-        text = f"is not trusted, and none of its rules is in force. Read it, then {command}."
+            return kept, [
+                RuleWarning(path, f"is not trusted in its current form. {_STAY} Read it, then {command}.")
+            ]
+        text = f"is not trusted, so none of its rules applies. Read it, then {command}."
         return [], [RuleWarning(path, text)]
 
     def _kept(self, path: Path, origin: Origin) -> list[Rule]:
@@ -187,16 +189,16 @@ class _Loading:
         now = {rule.path for rule in self._rules}
         for path in dict.fromkeys(rule.path for rule in self._last if rule.path not in now):
             lost = count(sum(rule.path == path for rule in self._last), "rule")
-            why = "has no rules any more" if path in self._seen else "is not the nearest any more"
+            why = "no longer has rules" if path in self._seen else "is no longer the nearest"
             if not os.path.lexists(path):
                 why = "is gone"
-            text = f"{why}. No longer in force: {lost} that this session had loaded from it."
+            text = f"{why}. No longer active: {lost} that this session had loaded from it."
             self._warnings.append(RuleWarning(path, text))
         ids, problem = _off(self._home)
         return RuleBook(tuple(self._rules), (*self._warnings, *problem), ids)
 
 
-_STAY = "The rules that this session has loaded from it before stay in force."
+_STAY = "This session keeps the rules that it loaded from the file before."
 
 
 def disabled(home: Home) -> frozenset[str]:
@@ -214,7 +216,7 @@ def disabled(home: Home) -> frozenset[str]:
         return frozenset()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise HomeError(
-            f"{path} cannot be read, and every rule is on. Delete it, then disable rules anew."
+            f"{path} cannot be read, so every rule is on. Delete it, then disable rules again."
         ) from None
 
 

@@ -53,7 +53,7 @@ _FIELDS = ("type", "command", "prompt", "matcher", "timeout", "args", "async", "
 
 _REFUSED = {
     "if": "relay cannot check the condition of `if`. Write a matcher instead.",
-    "shell": "commands are run by sh, and `shell` cannot be chosen. Call the other shell in the command.",
+    "shell": "sh runs commands, and `shell` cannot change that. Call the other shell in the command.",
 }
 """Fields of Claude Code's that would change the meaning of a rule if they were ignored, and advice."""
 
@@ -92,15 +92,15 @@ class _File:
 
     def read(self, content: bytes) -> None:
         if len(content) > LARGEST:
-            what = f"it has more than {LARGEST >> 20} MB and is not read. Write fewer or shorter rules."
+            what = f"it has more than {LARGEST >> 20} MB, and relay ignores it. Write fewer or shorter rules."
             return self.warn(what, unread=True)
         try:
             root = json_positions.parse(content.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            what = f"it is not UTF-8 (byte {error.start + 1}) and is not read. Save it as UTF-8."
+            what = f"it is not UTF-8 (byte {error.start + 1}) so relay does not read it. Save it as UTF-8."
             return self.warn(what, unread=True)
         except json.JSONDecodeError as error:
-            what = f"it is not JSON: {error.msg} (column {error.colno}). Nothing of it is read."
+            what = f"it is not JSON: {error.msg} (column {error.colno}). relay ignores the whole file."
             return self.warn(what, error.lineno, unread=True)
         hooks = root.value.get("hooks") if isinstance(root.value, dict) else None
         if hooks is None or not isinstance(hooks.value, dict):
@@ -109,7 +109,7 @@ class _File:
         self.repeated(root)
         switch = root.value.get("disableAllHooks")
         if switch is not None and switch.value is True:
-            return self.warn("it says disableAllHooks, and none of its rules is in force.", switch.line)
+            return self.warn("it sets disableAllHooks, so none of its rules applies.", switch.line)
         self.repeated(hooks)
         for name, entries in hooks.value.items():
             if name in EVENTS:
@@ -121,13 +121,13 @@ class _File:
     def repeated(self, node: Node, event: str = "") -> None:
         for key in dict.fromkeys(node.repeated):
             self.warn(
-                f"{_quoted(key)} stands here more than once, and the last one counts.", node.line, event
+                f"{_quoted(key)} appears here more than once, and the last one counts.", node.line, event
             )
 
     def _unknown_event(self, name: str, line: int) -> None:
         allowed = f"The events are {', '.join(EVENTS)}."
         if name in _CLAUDES:
-            self.warn(f"relay runs no rules for this event of Claude Code's. Skipped. {allowed}", line, name)
+            self.warn(f"relay runs no rules for this Claude Code event. Skipped. {allowed}", line, name)
             return
         hint = did_you_mean(name, EVENTS)
         self.warn(f"there is no such event. Skipped. {hint}{allowed}", line, one_line(ascii(name), 60))
@@ -143,7 +143,7 @@ class _Section:
     def read(self, entries: Node) -> None:
         for entry in _listed(entries):
             if not isinstance(entry.value, dict):
-                self._warn(f"a rule is an object, not {_shown(entry)}. Skipped.", entry)
+                self._warn(f"a rule must be an object, not {_shown(entry)}. Skipped.", entry)
                 continue
             self.file.repeated(entry, self.event.name)
             hooks = None if "type" in entry.value else self._spelt(entry, "hooks")
@@ -158,18 +158,18 @@ class _Section:
     def _group(self, hooks: Node, matched: Node | None) -> None:
         if not isinstance(hooks.value, list | dict) or hooks.value == []:
             self._warn(
-                f"hooks is {_shown(hooks)}, and the group has no rules; write a list of them: "
+                f"hooks is {_shown(hooks)}, so the group has no rules; write a list of them: "
                 '[{"type": "command", "command": "..."}]. Skipped.',
                 hooks,
             )
             return
         for handler in _listed(hooks):
             if not isinstance(handler.value, dict):
-                self._warn(f"a handler is an object, not {_shown(handler)}. Skipped.", handler)
+                self._warn(f"a handler must be an object, not {_shown(handler)}. Skipped.", handler)
                 continue
             self.file.repeated(handler, self.event.name)
             if "matcher" in handler.value:
-                self._warn("the matcher within hooks has no effect: it belongs beside hooks.", handler)
+                self._warn("the matcher inside hooks has no effect: it belongs next to hooks.", handler)
             self._rule(handler, "group", matched)
 
     def _rule(self, node: Node, shape: Shape, matched: Node | None) -> None:
@@ -221,8 +221,8 @@ class _Section:
             raise _Skip(f"type is {_shown(given)}. {hint}{allowed}")
         if shape == "group" and given.value == "prompt":
             raise _Skip(
-                "a prompt in a group asks a model, which relay does not. For literal text write a flat rule, "
-                "without the hooks around it, of UserPromptSubmit."
+                "a prompt in a group calls a model, which relay does not do. For literal text, write a flat "
+                "rule for UserPromptSubmit, without the surrounding hooks."
             )
         for kind in self.event.kinds:
             if kind == given.value:
@@ -236,7 +236,7 @@ class _Section:
             return None
         if isinstance(matched.value, str) and matched.value and not self.event.matched:
             self._warn(
-                f"the matcher {_shown(matched)} has no effect: this event has nothing that it could match.",
+                f"the matcher {_shown(matched)} has no effect: this event has nothing to match.",
                 matched,
             )
         for doubt in doubts(matched.plain(), self.event):
@@ -248,7 +248,7 @@ class _Section:
         value: Node | None = node.value.get(key)
         if value is None and (other := _misspelt(node, key, _SURE)):
             value = node.value[other]
-            self._warn(f"{_quoted(other)} is taken for {_quoted(key)}; write it so.", value)
+            self._warn(f"{_quoted(other)} is read as {_quoted(key)}; write it that way.", value)
         return value
 
     def _useless(self, node: Node, known: Iterable[str], *, used: Iterable[Node | None]) -> None:
@@ -261,7 +261,7 @@ class _Section:
                 self._warn(f"{_quoted(key)} has no effect. Did you mean {_quoted(meant)}?", value)
             elif matched and key.partition(".")[0] in (matched, *_TOOL):
                 self._warn(
-                    f"{_quoted(key)} has no effect here: it belongs into the matcher, as in "
+                    f"{_quoted(key)} has no effect here: it belongs in the matcher, as in "
                     f'"matcher": {{"{matched}": "..."}}.',
                     value,
                 )
@@ -274,14 +274,14 @@ class _Section:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_TIMEOUT:
             self._warn(
                 f"timeout is {_shown(given)}; write seconds, more than 0 and at most {LONGEST_TIMEOUT:.0f}. "
-                f"{TIMEOUT:g} are taken.",
+                f"relay uses {TIMEOUT:g}.",
                 given,
             )
             return TIMEOUT
         if waited and value > DEADLINE:
             self._warn(
-                f"timeout is {value:g}, but all rules of an event together have {DEADLINE:g} seconds, and no "
-                f'more are taken. If nobody has to wait for the rule, write "async": true.',
+                f"timeout is {value:g}, but all rules of an event together have only {DEADLINE:g} seconds. "
+                'If nothing needs to wait for the rule, write "async": true.',
                 given,
             )
             return DEADLINE
@@ -291,7 +291,7 @@ class _Section:
         given = node.value.get(key)
         if given is None or isinstance(given.value, bool):
             return given is not None and given.value
-        self._warn(f"{key} is {_shown(given)}; write true or false. false is taken.", given)
+        self._warn(f"{key} is {_shown(given)}; write true or false. relay uses false.", given)
         return False
 
     def _name(self, node: Node) -> str:
@@ -311,7 +311,7 @@ def _text(node: Node, key: str) -> str:
     given = node.value.get(key)
     if given is None or given.value == "":
         meant = _misspelt(node, key)
-        hint = f" Did you mean it by {_quoted(meant)}?" if meant else ""
+        hint = f" Is {_quoted(meant)} a typo?" if meant else ""
         raise _Skip(f"the {key} is missing.{hint} Write it as {_quoted(key)}, a string.")
     if not isinstance(given.value, str) or not given.value.strip():
         raise _Skip(f"{key} is {_shown(given)}; write a string.")
@@ -334,14 +334,14 @@ def _args(node: Node) -> tuple[str, ...] | None:
 def _check(key: str, text: str, *, argument: bool) -> None:
     """Refuse a text that no program can be given."""
     if argument and "\0" in text:
-        raise _Skip(f"{key} holds a NUL character. Take it out.")
+        raise _Skip(f"{key} contains a NUL character. Remove it.")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise _Skip(f"{key} holds half a character ({error.object[error.start]!a}). Take it out.") from None
+        raise _Skip(f"{key} contains half a character ({error.object[error.start]!a}). Remove it.") from None
     if argument and size > _LONGEST_COMMAND:
         raise _Skip(
-            f"{key} has {size} bytes, and a program can be given {_LONGEST_COMMAND}. Make it a script."
+            f"{key} has {size} bytes, and the limit for a program is {_LONGEST_COMMAND}. Make it a script."
         )
 
 

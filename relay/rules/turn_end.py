@@ -1,4 +1,4 @@
-"""The end of a turn: the event for rules and handlers, and the decision whether the agent goes on.
+"""The end of a turn: the event for rules and handlers, and the decision whether the agent continues.
 
     Ending ─→ rules and handlers ─→ results ─→ decide_stop ─→ StopDecision
 
@@ -17,22 +17,22 @@ from relay.rules.aggregate import Fired, aggregate, outcome
 from relay.rules.event import EVENTS
 from relay.state.turn import Turn
 
-GO_ON = "Go on."  # what the agent reads where a handler or a rule wants it to go on and gives no text
+GO_ON = "Go on."  # what the agent reads where a handler or a rule wants it to continue and gives no text
 
 _CAPPED = (
-    "a handler of agent_end, or a rule, wants the agent to go on once more; it has done so {most} times in a "
-    "row, which is the most (continuations in relay.toml). It is left at its prompt."
+    "a handler of agent_end, or a rule, wants the agent to continue, but it has already done so {most} times "
+    "in a row, the maximum (continuations in relay.toml). relay leaves it at its prompt."
 )
 
 _RUNAWAY = (
-    "a handler of agent_end, or a rule, wants the agent to go on, but its messages of this turn are held as "
-    "those of a runaway (`relay messages --state held`). It is left at its prompt."
+    "a handler of agent_end, or a rule, wants the agent to continue, but relay holds its messages of this "
+    "turn as a runaway (`relay messages --state held`). relay leaves it at its prompt."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a turn, as far as the agent may go on with it.
+    """The end of a turn, as far as the agent may continue with it.
 
     continuations: how often in a row it did; most: how often it may.
     runaway:       messages that the agent sent in this turn are held by the runaway guard.
@@ -60,7 +60,7 @@ class Ending:
 
     @property
     def capped(self) -> bool:
-        """True if the agent may not go on until somebody submits a prompt."""
+        """True if the agent may not continue until someone submits a prompt."""
         return self.runaway or self.halted or self.continuations >= self.most
 
     @property
@@ -94,9 +94,9 @@ class StopDecision:
     """The decision that the answers to a Stop add up to.
 
     outcome: "end": nothing is wanted; "halt": a turn that was stopped ends, for `reason`; "refuse": the agent
-             would go on, and is `capped`; "go_on".
-    texts:   for the agent to go on with; also set where it may not.
-    forced:  the name of the handler or rule that wants it to go on without giving a text; "" otherwise.
+             would continue, and is `capped`; "go_on".
+    texts:   for the agent to continue with; also set where it may not.
+    forced:  the name of the handler or rule that wants it to continue without giving a text; "" otherwise.
     """
 
     outcome: Literal["end", "halt", "refuse", "go_on"]
@@ -105,7 +105,7 @@ class StopDecision:
     forced: str = ""
 
     def given(self, results: Sequence[HookResult]) -> list[HookResult]:
-        """Return `results`, with a text of relay's behind them if the agent goes on without one of theirs."""
+        """Return `results`, plus a text from relay if the agent continues without one of theirs."""
         return [*results, HookResult.inject(GO_ON, source=self.forced)] if self.forced else list(results)
 
 
@@ -123,7 +123,7 @@ def decide_stop(results: Sequence[HookResult], ending: Ending) -> StopDecision:
 
 
 def stop_outcome(fired: Fired, ending: Ending) -> str:
-    """Return the outcome of the rules of a Stop, and whether the agent goes on for the last time."""
+    """Return the outcome of the rules of a Stop, and whether the agent continues for the last time."""
     match decide_stop(fired.results, ending).outcome:
         case "go_on":
             return "continue_at_max_iter" if ending.at_max_iter else "continue"

@@ -1,4 +1,4 @@
-"""The session process of an agent, as its shim starts it: `python -P relay/session/__main__.py ORDERS`.
+"""An agent's session process, as its shim starts it: `python -P relay/session/__main__.py ORDERS`.
 
 ORDERS is the descriptor of a socket to the shim, which says everything else.
 """

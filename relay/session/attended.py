@@ -1,4 +1,4 @@
-"""The features that only a supervised session has: imported by none that is not."""
+"""Features of supervised sessions only: other sessions do not import them."""
 
 from __future__ import annotations
 

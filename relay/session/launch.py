@@ -42,7 +42,7 @@ LARGE_LOG = 8_000_000
 """Bytes of session.log from which a session begins another one; the one before is kept as session.log.1."""
 
 BRIDGED = ("aider", "claude", "codex", "gemini", "opencode", "pi", "qwen")
-"""Words in the names of programs with hooks or a record of their own; only they wait for profiles to load."""
+"""Words in the names of programs with hooks or their own record; only they wait for profiles to load."""
 
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
@@ -50,11 +50,11 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     env = dict(os.environ if env is None else env)
     if inside := env.get("RELAY_SESSION"):
         raise UsageError(
-            f"this terminal is already inside a relay session ({env.get('RELAY_NAME', inside)}): its agent's "
-            "words would be read twice. Start this one from a terminal outside of it."
+            f"this terminal is already inside a relay session ({env.get('RELAY_NAME', inside)}): relay would "
+            "read its agent's words twice. Start this agent from a terminal outside it."
         )
     if not options.command:
-        raise UsageError("there is no command to run. Try `relay wrap bash`.")
+        raise UsageError("no command was given. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
     if options.broker:
         from relay.transport.endpoint import endpoints

@@ -1,4 +1,4 @@
-"""The settings of memory for a command that is run in a folder: those that a session there would have."""
+"""The memory settings for a command in a folder: those that a session there would have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks the configuration of an agent before it starts: `python -P preflight.py [RULES]...`.
 
 An agent that draws the whole screen hides what its session says of the configuration, so `relay wrap` says it
-first. This runs in a process of its own, and prints the notices as a JSON list: the shim, a copy of the
+first. This runs in its own process, and prints the notices as a JSON list: the shim, a copy of the
 process of `relay wrap`, would keep what it loads. No configuration is executed.
 """
 

@@ -65,7 +65,7 @@ RETIREMENT = 2.0
 
 
 def main(started: Started) -> int:
-    """Run a session beside its agent; return the exit code of its process."""
+    """Run a session next to its agent; return the exit code of its process."""
 
     async def run() -> int:
         async with asyncio.TaskGroup() as group:
@@ -192,7 +192,7 @@ class Session:
         return 0
 
     async def _hear_out(self, code: int) -> asyncio.Task[None]:
-        """Act on the ended agent's last words, for a moment; return the task that goes on doing so."""
+        """Act on the ended agent's last words, for a moment; return the task that continues doing so."""
         # Wait for a slow terminal, as the agent itself would have; `relay stop` does not (ShimLink.finish).
         await self._shown.wait()
         work = self._act_on_last_words(asked=self._shutdown.asked)
@@ -213,7 +213,7 @@ class Session:
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
         if left := self._core.tasks.unfinished("@"):
-            text = f"{count(left, 'directive')} of {self._core.session.name}'s last words came to nothing."
+            text = f"{count(left, 'directive')} in {self._core.session.name}'s last words had no effect."
             self._bus.publish(Notify(text))
 
     async def _act_on_last_words(self, *, asked: bool) -> None:
@@ -242,7 +242,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     )
     terminal = AgentTerminal(started.shim, reader)
     turn, status = Turn(time.monotonic), StatusRecords()
-    never = "its input is not a terminal of its own, so nothing is typed into it" if started.piped else ""
+    never = "its input is not its own terminal, so relay does not type into it" if started.piped else ""
     evidence = KnownEvidence(turn.hooks, status, time.monotonic)
     view = AgentView(terminal, setup.profile, evidence, never=never)
     state = AgentState(view, bus)

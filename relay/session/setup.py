@@ -114,11 +114,11 @@ class Setup:
         rules = RuleBook.load(home, directory, [Path(path) for path in options.rules])
         notices += map(str, rules.warnings[:RULE_NOTICES])
         if (more := len(rules.warnings) - RULE_NOTICES) > 0:
-            notices.append(f"There are {more} more warnings about rules: relay hooks list")
+            notices.append(f"There are {more} more warnings about rules; list them with `relay hooks list`")
         try:
             prices = Prices.load(home)
         except RelayError as error:
-            notices.append(f"{error} Costs are not known.")
+            notices.append(f"{error} Costs are unknown.")
             prices = Prices("", {})
         text, notice = onboarding.read(home)
         if notice is not None:

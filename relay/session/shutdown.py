@@ -63,7 +63,7 @@ class Shutdown:
     async def request(self, request: Request) -> Answer:
         """Stop the agent. patience: the seconds that a healthy session needs for it at most."""
         if not (request.fields.get("again") and self.asked and not self.again):
-            self.stop(by_user=True)  # else an earlier session was asked, and this one goes on with it
+            self.stop(by_user=True)  # else an earlier session was asked, and this one continues with it
         return {"ok": True, "patience": self._patience()}
 
     @operation("restart")
@@ -73,9 +73,9 @@ class Shutdown:
         patience: as in `request`, with the start.
         """
         if self._piped:
-            raise UsageError("its input is a pipe or a file, which cannot be read a second time.")
+            raise UsageError("its input is a pipe or a file, which cannot be read twice.")
         if self.asked and not self.again:
-            raise UsageError("it is ending. Start it anew with `relay wrap` then.")
+            raise UsageError("it is ending. Then start it again with `relay wrap`.")
         self.restart("resume" if request.fields.get("resume") is True else "restart")
         if request.fields.get("now") is True:
             self._pty.hang_up(signal.SIGKILL)

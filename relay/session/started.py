@@ -31,11 +31,11 @@ class Started:
     bridge_dir:  the directory for the bridge's files, removed when the session ends.
     unbridged:   the variables of `env` that the bridge has changed, as they were before; None: not there.
     restarts:    the number of agents that were started here before this one.
-    run:         the id of the first of them: what was written to an agent without a name of its own is for
+    run:         the id of the first of them: what was written to an agent without its own name is for
                  these.
     kept:        the order that an earlier session had begun to carry out: how another agent is to follow
                  this one, or "stop"; "": none.
-    resumes:     this one goes on with an earlier conversation.
+    resumes:     this one continues with an earlier conversation.
     command:     what runs, without the flags of the bridge: as in `options`, or what resumes a conversation.
     told:        what the user was told about the configuration before the agent started.
     """
@@ -101,7 +101,7 @@ class Started:
 
     @property
     def resumed(self) -> bool:
-        """True if this session goes on where an earlier one of the same agent stopped."""
+        """True if this session continues where an earlier one of the same agent stopped."""
         return self.shim.hello.resumed
 
     def again(
@@ -110,7 +110,7 @@ class Started:
         """Return the order for another agent, with a session of another id.
 
         directory: the agent's. command: what runs; None: the same command. The bridge's files are written
-        anew. resumes: it goes on with a conversation.
+        again. resumes: it continues with a conversation.
         """
         id = os.urandom(8).hex()
         before = {**self.env, **self.unbridged, "RELAY_SESSION": id}

@@ -25,7 +25,7 @@ def adopt_orphans() -> None:
             own = dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]
             call_function(dlsym(own, "prctl"), (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
         except (ImportError, OSError):
-            pass  # a Python of its own: an orphan is init's, and not known for the agent's
+            pass  # its own Python: an orphan is init's, and not known for the agent's
 
 
 def release_stopped(pid: int, number: int, agent: int) -> None:

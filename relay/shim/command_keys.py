@@ -67,12 +67,12 @@ def help_text(name: str, prefix: str) -> bytes:
     rows = (
         f"relay: {name}",
         "",
-        f"{key} d   detach; the agent runs on",
+        f"{key} d   detach; the agent keeps running",
         f"{key} n   the next agent, by name",
         f"{key} p   the previous agent",
         f"{key} {key}   {key} itself, for the agent",
         "",
-        f"The second key has to follow within {ESCAPE_PATIENCE:g} s. Press any key to go on.",
+        f"Press the second key within {ESCAPE_PATIENCE:g} s. Press any key to continue.",
     )
     return b"\x1b[r\x1b[0m\x1b[H\x1b[2J" + "\r\n".join(rows).encode()
 

@@ -44,7 +44,7 @@ STOPPING = 40.0
 
 
 class ShimControl:
-    """Listens beside `path`, the session's socket.
+    """Listens next to `path`, the session's socket.
 
     may: returns why a process may not do that, or None. stop: ends the agent for good; True: at once.
     """
@@ -100,7 +100,7 @@ class ShimControl:
         operation = str(fields.get("op"))
         try:
             if operation not in {"status", "attach", "stop", "reload"}:
-                self._answer(channel, error=f"a shim knows no operation {operation!a}.", type="UsageError")
+                self._answer(channel, error=f"a shim has no operation {operation!a}.", type="UsageError")
             elif operation != "status" and (why := self._may(pid, operation)) is not None:
                 self._answer(channel, error=why, type="NotAllowed")
             elif operation == "attach":
@@ -136,21 +136,21 @@ class ShimControl:
     def _attach(self, channel: JsonChannel, fields: dict[str, Any], fds: list[int]) -> None:
         saved, name = fields.get("saved"), self._name
         if len(fds) != 2 or not isinstance(saved, list | None):
-            self._answer(channel, error="attaching needs the descriptors of a terminal.", type="UsageError")
+            self._answer(channel, error="attaching needs a terminal's file descriptors.", type="UsageError")
             return
         if self._terminals.attached and not fields.get("takeover"):
-            text = f"{name} is attached to another terminal. `relay attach --takeover {name}` takes it."
+            text = f"{name} is attached to another terminal. Take over with `relay attach --takeover {name}`."
             self._answer(channel, error=text, type="RelayError")
             return
         lent = Lent(*fds, interactive=bool(fields.get("interactive")), saved=saved)
         if self._terminals.take_over(TerminalClient(channel, owner=False), lent):
             self._open.pop(channel, None)
         else:
-            text = f"{name} is about to be started again. Try again."
+            text = f"{name} is about to restart. Try again in a moment."
             if self._session.about["kept"] in {"", "stop"}:
                 text = (
-                    f"{name} has no terminal any more: it has ended, or ignores that it was taken from it. "
-                    f"`relay stop {name}` ends what is left of it."
+                    f"{name} no longer has a terminal: it has ended, or ignores the hang-up. `relay stop "
+                    f"{name}` stops what is left of it."
                 )
             self._answer(channel, error=text, type="RelayError")
 

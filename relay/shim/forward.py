@@ -217,7 +217,7 @@ class Forwarder:
         self.held = False
 
     def pause(self) -> None:
-        """Go on serving the user, whose keys are for us, although the agent's terminal is over."""
+        """Continue serving the user, whose keys are for us, although the agent's terminal is over."""
         self.held = self._reserved = False
         self._draining = _Draining(paused=True)
         self._know(self.user.lent)

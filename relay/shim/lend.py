@@ -1,9 +1,9 @@
-"""A terminal that its owner has lent to a session: its descriptors, what it is shown, the keys typed on it.
+"""A terminal attached to a session: its descriptors, its output, the keys typed on it.
 
 The user's shell shares the open file description of its terminal with everything it started; O_NONBLOCK on it
-would hit them all.  So the terminal is opened anew by name where that works (O_NOCTTY: it must not become our
-controlling terminal).  Where it does not, the lent descriptor is used as it is, and written to in pieces on
-which poll(2) promises not to block.
+would hit them all.  So the terminal is opened again by name where that works (O_NOCTTY: it must not become
+our controlling terminal).  Where it does not, the lent descriptor is used as it is, and written to in pieces
+on which poll(2) promises not to block.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class UserTerminal:
 
 
 def _own(fd: int) -> tuple[int, bool]:
-    """Return (a descriptor of our own for `fd`, True if it has an open file description of its own)."""
+    """Return (our own descriptor for `fd`, True if it has an open file description of its own)."""
     if fd < 0:
         return -1, False
     if os.isatty(fd):

@@ -1,4 +1,4 @@
-"""The modes that a program may leave behind in a terminal, and how to undo those that nobody knows of."""
+"""The modes that a program may leave set in a terminal, and how to undo unknown ones."""
 
 from __future__ import annotations
 

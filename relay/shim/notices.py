@@ -1,6 +1,6 @@
-"""Notices for the user: shown where they spoil nothing, or kept until the terminal is given back.
+"""Notices for the user: shown where they disturb nothing, or kept until the terminal is free.
 
-A notice gets a line of its own, between two lines of a program that prints lines and reads lines.  It never
+A notice gets its own line, between two lines of a program that prints lines and reads lines.  It never
 stands on a row with a prompt or with something half typed, whose echo is output like any other, and never on
 a screen that the program draws.
 """

@@ -1,4 +1,4 @@
-"""The pause between two agents: what its user is told, and what their keys choose."""
+"""The pause between two runs of an agent: its message to the user, and the keys."""
 
 from __future__ import annotations
 

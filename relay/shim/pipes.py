@@ -128,7 +128,7 @@ class Pipes:
     """The pipes of one agent.
 
     ours:    our ends of them, by the agent's descriptor, as of `make`.
-    users:   the user's descriptors for them; one that is missing is nobody's. Ours to close.
+    users:   the user's descriptors for them; one that is missing belongs to nobody. Ours to close.
     drained: called once the agent's output is out, after `finish`.
     """
 

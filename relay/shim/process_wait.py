@@ -155,7 +155,7 @@ def _is_terminal(pid: int, descriptor: int, terminal: int) -> bool:
         device = os.stat(f"/proc/{pid}/fd/{descriptor}").st_rdev
     except FileNotFoundError:
         return False
-    return device in (terminal, os.makedev(5, 0))  # /dev/tty has a number of its own
+    return device in (terminal, os.makedev(5, 0))  # /dev/tty has its own number
 
 
 def _is_epoll(pid: int, descriptor: int) -> bool:

@@ -1,7 +1,7 @@
 """The pseudo-terminal, and the agent started in it as the foreground job of our own session.
 
 The caller is a session leader (setsid) without a controlling terminal.  It takes the new terminal as its
-controlling one and starts the agent in a process group of its own, as a shell starts a foreground job.  So
+controlling one and starts the agent in its own process group, as a shell starts a foreground job.  So
 the agent's group has a parent in its session, and the kernel lets Ctrl-Z stop it.  A child that becomes a
 session leader instead (pty.fork, ptyprocess, script) is an orphaned group, whose SIGTSTP the kernel discards
 (POSIX.1-2017, 2.4.3).
@@ -35,7 +35,7 @@ _IFLAG, _OFLAG, _CFLAG, _LFLAG, _ISPEED, _OSPEED, _CC = range(7)
 def resolve(command: str, env: Mapping[str, str]) -> str:
     """Return the path of `command` as execvp(3) finds it. Raise CommandNotFound or CommandNotExecutable."""
     if not command:
-        raise CommandNotFound("there is no command to run. Try `relay wrap bash`.")
+        raise CommandNotFound("no command was given. Try `relay wrap bash`.")
     candidates = [command]
     if "/" not in command:
         path = env.get("PATH") or os.defpath
@@ -50,7 +50,7 @@ def resolve(command: str, env: Mapping[str, str]) -> str:
             raise CommandNotExecutable(f"{command!a} is a directory. Name a program to run.")
     if exists:
         raise CommandNotExecutable(f"{exists!a} is not executable. Try `chmod +x {exists}`.")
-    where = "there is no such file" if "/" in command else "it is in no directory of PATH"
+    where = "no such file" if "/" in command else "it is not in PATH"
     raise CommandNotFound(f"command not found: {command!a}; {where}.")
 
 
@@ -189,7 +189,7 @@ class Pty:
     def groups(self) -> set[int]:
         """Return the living process groups of the agent's terminal session, which may outlive the agent.
 
-        A process that made a session of its own (setsid, as daemons do) is not among them.
+        A process that made its own session (setsid, as daemons do) is not among them.
         """
         groups: set[int] = set()
         try:

@@ -60,7 +60,7 @@ ACCEPTED:   bytes of orders to write that were taken; QUEUED: bytes that the age
 READ:       the position up to which the reader has read, and READ_OFFSET that in the output.
 AT:         the position of the record that is being dealt with, and one; 0: none is.
 READY:      the generation of the session that is able to work; READY_SINCE: monotonic nanoseconds.
-WAITED:     twice the position at which the program was last found to wait; odd if that was sure.
+WAITED:     twice the position where the program was last found to wait; odd if that was sure.
 """
 
 (
@@ -144,7 +144,7 @@ class _Unlimited:
         setrlimit(RLIMIT_FSIZE, self._limits)
         if isinstance(error, OSError):
             raise RelayError(
-                f"cannot reserve 8 MB of memory: {error.strerror}. Make room, or raise `ulimit -f`."
+                f"cannot reserve 8 MB of memory: {error.strerror}. Free some space, or raise `ulimit -f`."
             ) from None
 
 
@@ -205,7 +205,7 @@ class RingWriter:
         return self._head
 
     def restart(self) -> None:
-        """Begin anew, for another agent; nobody may be reading."""
+        """Start again, for another agent; nobody may be reading."""
         for word in range(HEAD, WAITED + 1):
             self.words[word] = 0
         self._head = self._tail = self.offset = 0

@@ -74,7 +74,7 @@ class RingReader:
         self._records = view[PAGE:]
         if self.words[MAGIC_WORD] != MAGIC or self.words[SIZE_WORD] != len(self._records):
             raise RelayError(
-                "the shim of this agent is of another version of relay, which this one cannot join."
+                "this agent's shim runs another version of relay, which this version cannot join."
             )
         self.size = len(self._records)
         self._next = self.words[TAIL]
@@ -149,7 +149,7 @@ class RingReader:
         self.words[ARMED] = 1
 
     def skip_to(self, position: int, offset: int) -> None:
-        """Go on at `position`, where the agent's output had `offset` bytes."""
+        """Continue at `position`, where the agent's output had `offset` bytes."""
         self._ahead.clear()
         self._next, self._offset = position, offset
 
@@ -167,7 +167,7 @@ class RingReader:
         self._map.close()
 
     def _take(self) -> Record | None:
-        """Copy the next record. One that is overwritten meanwhile is not whole: go on with the oldest."""
+        """Copy the next record. One that is overwritten meanwhile is not whole: continue with the oldest."""
         for _ in range(_TRIES):
             position = max(self._next, self.words[TAIL])
             if position >= self.words[HEAD]:

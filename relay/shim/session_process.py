@@ -1,7 +1,7 @@
 """The session process of one agent, as its shim keeps it: starts it, obeys its orders, replaces it.
 
 Everything that belongs to the agent is the shim's, so a session may be killed, crash, hang or be replaced at
-any moment.  The next one goes on where it stopped, in the ring.
+any moment.  The next one continues where it stopped, in the ring.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class SessionProcess:
         self._launcher.started(self.pid)
 
     def renew(self, hello: dict[str, Any]) -> None:
-        """Start a session beside another agent: the last one's are done. hello: tells of it."""
+        """Start a session next to another agent: the last one's are done. hello: describes it."""
         self._launcher.hello.update(hello)
         self._launcher.first = self.generation + 1
         self._deaths = _Deaths()
@@ -261,7 +261,7 @@ class SessionProcess:
             self.start()
 
     def give_up(self, why: str) -> None:
-        """Start no session any more; the agent goes on without."""
+        """Start no session any more; the agent continues without."""
         self.ended = why
         listener = self._fds.pop("listener", -1)
         if listener >= 0:

@@ -1,4 +1,4 @@
-"""The shim's main part: one loop that forwards, reaps, and keeps a session beside the agent.
+"""The shim's main part: one loop that forwards, reaps, and keeps a session next to the agent.
 
 client ⇄ TerminalServer ⇄ Forwarder ⇄ PTY ⇄ agent
                               │ ring
@@ -70,9 +70,9 @@ class _End:
 
 
 class AgentOrder:
-    """An order to start another agent, in a new terminal of its own, for the same users.
+    """An order to start another agent, in its own new terminal, for the same users.
 
-    argv, env, cwd: as of execve(2). hello: what its sessions are told of it first.
+    argv, env, cwd: as of execve(2). hello: what its sessions learn about it first.
     pipes:          its descriptors (0, 1, 2) that are pipes, not its terminal; their output goes to the ring.
     """
 
@@ -140,7 +140,7 @@ class Shim:
         self._end.pipes = Pipes(self.loop, self._ring, self._pty.pipes, users, self._drained)
 
     def keep_session(self, launch: Launch, hello: dict[str, Any], path: str, may: May) -> None:
-        """Start a session beside the agent, and keep one there. The first client was not disturbed until now.
+        """Start a session for the agent, and keep one running. The first client was not disturbed until now.
 
         path: of its control socket. may: as in ShimControl.
         """
@@ -162,7 +162,7 @@ class Shim:
         beside = self.terminals.session
         beside.answers = lambda: self._session is not None and self._session.ready
         beside.chosen, beside.deserted = self._session.chosen, self._stop_gently
-        text = f"{self._name} runs detached, and its session is not ready yet: `relay ps` shows when it is."
+        text = f"{self._name} is running detached; its session is not ready yet: `relay ps` shows when it is."
         self.loop.later(FIRST_SESSION, lambda: self._let_go(text))
         ShimControl(self.loop, self._session, self.terminals, path, may, self._stop).listen(self._name)
         self._session.start()
@@ -280,9 +280,7 @@ class Shim:
         self._end.goodbye = True
         if self._end.next is None:
             if self._end.kept and not answered:
-                self.terminals.notices.add(
-                    f"{self._name} is not started again: its session did not say how to."
-                )
+                self.terminals.notices.add(f"{self._name} is not restarted: its session did not say how.")
             self._let_go(f"{self._name} has ended with exit code {self._end.code}.", self._end.code)
             self.terminals.goodbye(self._end.code, answered=answered)
         else:
@@ -332,7 +330,7 @@ class Shim:
                 self._end.code = error.exit_code
             elif error.strerror:
                 why = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-            self.terminals.notices.add(f"{self._name} is not started again: {why}")
+            self.terminals.notices.add(f"{self._name} is not restarted: {why}")
             return False
         self._pty, self._end = pty, _End(supervised=self._end.supervised)
         self._ring.restart()
@@ -345,10 +343,10 @@ class Shim:
 
     def _session_failed(self, why: str) -> None:
         if self._end.code is None:
-            text = f"relay's session failed, and {self._name} runs on without it: {why}. "
-            text += f"session.log says why; `relay reload {self._name}` starts another one."
+            text = f"relay's session failed, and {self._name} keeps running without it: {why}. "
+            text += f"See session.log; `relay reload {self._name}` starts a new one."
         else:
-            text = f"relay's session failed after {self._name} had ended: {why}. session.log says why."
+            text = f"relay's session failed after {self._name} had ended: {why}. See session.log."
         self._let_go(text)
         self.terminals.notices.add(text)
 
@@ -391,7 +389,7 @@ class Shim:
     def _keep(self, kept: bool, ordered: str = "") -> None:
         """Wait, after the agent's end, for the session to say which agent follows; or do not.
 
-        ordered: what the next session has to go on with: how another agent is to follow, or "stop".
+        ordered: what the next session has to continue with: how another agent is to follow, or "stop".
         """
         self._end.kept = kept
         if self._session is not None:

@@ -1,10 +1,10 @@
-"""The users' terminals: serves the client that has lent one, with a session or without.
+"""The users' terminals: serves the attached client, with a session or without.
 
 A client is the process that `relay wrap` or `relay attach` leaves in the user's foreground
 (relay.terminal.client has the protocol).  One is served at a time; a new one takes over.
 
 The session draws: it is asked for a repaint, and for what puts the terminal right for the shell, and gets a
-moment for it.  Without an answer it goes on with what it has: the last output, and a reset of all modes.
+moment for it.  Without an answer it continues with what it has: the last output, and a reset of all modes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Parting:
 
 
 class SessionSide:
-    """The session beside the agent, as far as the terminals need it.
+    """The session next to the agent, as far as the terminals need it.
 
     answers:  returns True while it may answer.
     chosen:   called with the key that the user presses between two agents: r (restart) or q (quit).
@@ -107,7 +107,7 @@ class TerminalServer:
     """Serves one client at a time, and ends the agent if the terminal of its owner goes away.
 
     forwarder: between the lent terminal and the agent's.
-    session:   the session beside the agent.
+    session:   the session next to the agent.
     ended:     called when the agent's terminal is over.
     """
 
@@ -164,7 +164,9 @@ class TerminalServer:
         Close `lent` and return False if the agent has no terminal any more.
         """
         if self._client is not None:
-            text = f"another terminal has attached; `relay attach --takeover {self._name}` takes it back"
+            text = (
+                f"another terminal has attached; take over again with `relay attach --takeover {self._name}`"
+            )
             self._leave("detached", self._last_parting(), text, taken=True)
         if not self.forwarder.serves:
             lent.close()
@@ -270,7 +272,7 @@ class TerminalServer:
     def command(self, command: str) -> None:
         """Do what the user's keys say (relay.shim.command_keys).
 
-        The client is dismissed once the session has said where its shell goes on; the agent runs on.
+        The client is dismissed once the session has said where its shell continues; the agent runs on.
         """
         from relay.shim.command_keys import DETACH, HELP
 
@@ -504,7 +506,7 @@ class TerminalServer:
 
     def _dismiss_now(self, parting: _Parting | None = None) -> None:
         switch = self._client.switch if self._client is not None else ""
-        text = "" if switch else f"{self._name} runs on; `relay attach {self._name}` brings it back"
+        text = "" if switch else f"{self._name} keeps running; `relay attach {self._name}` brings it back"
         self._leave("detached", parting or self._last_parting(), text, switch=switch)
 
     def _leave(self, event: str, parting: _Parting, text: str = "", **fields: Any) -> None:

@@ -67,7 +67,7 @@ class AgentTerminal:
             self._printed = bytearray(b"\n".join(self._printed.split(b"\n")[:-rows]))
 
     def drawn(self, *, history: bool) -> bytes:
-        """Return bytes that draw the screen as it is now; what the agent writes next fits to them.
+        """Return bytes that draw the screen in its current form; what the agent writes next fits to them.
 
         history: first put the last lines into the terminal's own history.
         """
@@ -177,7 +177,7 @@ class AgentTerminal:
         return "" if self.screen is None else self.screen.title
 
     def repaint(self) -> bytes | None:
-        """Return bytes that draw the screen as it is now; None in the middle of an escape sequence."""
+        """Return bytes that draw the screen in its current form; None in the middle of an escape sequence."""
         if self.screen is None:
             return b""
         return self.screen.repaint() if self.screen.ground else None

@@ -1,4 +1,4 @@
-"""Continuations: turns that go on after the agent had ended them.
+"""Continuations: turns that continue after the agent had ended them.
 
 A hook's reply that was printed is not necessarily read: only the agent's next step proves that it was.
 """
@@ -15,7 +15,7 @@ from relay.storage.journal import Journal, preview
 from relay.terminal.events import Notify
 
 PROOF = 5.0
-"""Seconds after which an agent that still waits at its prompt has not read that it should go on."""
+"""Seconds after which an agent that still waits at its prompt has not read that it should continue."""
 
 
 class Continuations:
@@ -31,7 +31,7 @@ class Continuations:
         self._unproved: Settle | None = None
 
     def refuse(self, text: str, why: str) -> None:
-        """Record that the agent may not go on with `text`; show the user `why`, once in a row."""
+        """Record that the agent may not continue with `text`; show the user `why`, once in a row."""
         if not self._refused:
             self._refused = True
             self._journal.write("continuation_capped", most=self.most, text=preview(text))
@@ -43,7 +43,7 @@ class Continuations:
         self._turn.will_go_on(text)
 
     def by_reply(self, text: str, settle: Settle) -> Settle:
-        """Record that the reply to a hook makes the agent go on with `text`.
+        """Record that the reply to a hook makes the agent continue with `text`.
 
         Return the function to call with the fate of the reply. It calls `settle` once it is known whether
         the agent read the reply.

@@ -69,7 +69,7 @@ class HookState:
         self._set("ready" if error is None else "failed", error or "")
 
     def begins(self) -> None:
-        """Record that a turn begins or goes on: the agent asks nothing any more."""
+        """Record that a turn begins or continues: the agent asks nothing any more."""
         self._asking.clear()
         self.works()
 

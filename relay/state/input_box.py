@@ -1,4 +1,4 @@
-"""The input of an agent on its screen, found by its structure: a frame, a prompt mark, and what stands in it.
+"""An agent's input box on its screen, found by its structure: a frame, a prompt mark and its content.
 
 ╭───────────╮     ─────────────     > text
 │ > text    │     ❯ text              footer

@@ -1,4 +1,4 @@
-"""The question on an agent's screen: a menu of numbered options, or a line that asks for a word.
+"""The question on an agent's screen: a menu of numbered options, or a one-line question.
 
 Do you want to proceed?          lines
 ❯ 1. Yes                         options; the mark points at the selected one
@@ -91,10 +91,10 @@ class ScreenQuestion:
             raise UsageError(f"{choice!a} is not one of its options ({listed}). Use the number.")
         if len(found) > 1:
             raise UsageError(
-                f"{choice!a} may mean {_listed(found, ' or ')}. Use the number, or more of the text."
+                f"{choice!a} could be {_listed(found, ' or ')}. Use the number, or more of the text."
             )
         if _CHECKBOX.match(found[0].text):
-            raise UsageError("several options may be ticked there: answer it in its own terminal.")
+            raise UsageError("the question allows several choices: answer it in the agent's terminal.")
         return found[0]
 
     def _named(self, wanted: str, by: Callable[[Option, str], bool]) -> list[Option]:

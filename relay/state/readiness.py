@@ -60,7 +60,7 @@ CHOICE_ROWS = 3
 QUOTED = "dialog above the input"
 """The rule that holds typing back: a dialog, or its quotation, stands above what the agent has said last."""
 
-_SIGNS = {"prompting": "it shows a dialog", "working": "it shows that it works"}
+_SIGNS = {"prompting": "it shows a dialog", "working": "its screen shows that it is working"}
 
 
 class Readiness(StrEnum):
@@ -132,7 +132,7 @@ def judge(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
     if found := _danger(terminal, profile, shown):
         return found
     if terminal.unwritten:
-        return _working("it has not read what was typed before")
+        return _working("it has not read the previous input")
     if terminal.output_pending:
         return _working("it is printing")
     if found := _reported(terminal, shown) or _rules(terminal, profile, shown):
@@ -218,18 +218,18 @@ def _danger(terminal: TerminalSnapshot, profile: Profile, shown: Detection | Non
     tty = terminal.tty
     if profile.inject == "never":
         return _unsafe(
-            f"the profile {profile.name!r} says that nothing is typed into this program "
-            '(what is typed would be executed); set inject = "auto" in it to allow that'
+            f"the profile {profile.name!r} forbids typing into this program, which "
+            'would execute the text; set inject = "auto" there to allow it'
         )
     if not tty.foreground:
-        return _working("no program has the terminal's foreground yet")
+        return _working("no program is in the terminal's foreground yet")
     if tty.foreground != tty.agent_group:
-        return _unsafe("another program has the terminal's foreground")
+        return _unsafe("another program is in the terminal's foreground")
     if shown is not None and shown.state == "prompting":
         return _by(shown, Readiness.PROMPTING, _SIGNS["prompting"])
     if terminal.alternate and not profile.fullscreen and not (profile.states and shown):
         return (_drew(terminal) if profile.states else None) or _unsafe(
-            "it shows a full-screen interface that relay does not know"
+            "it shows an unknown full-screen interface"
         )
     if tty.canonical and not tty.echo:
         return _question("its terminal does not echo: it asks for a password")
@@ -297,9 +297,7 @@ def _reported(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | 
 def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict | None:
     """Return what the profile's state rules say; None if the rules for any program decide."""
     if shown is not None and shown.state == "working":
-        what = (
-            "what looks like a dialog stands above its input" if shown.rule == QUOTED else _SIGNS["working"]
-        )
+        what = "there seems to be a dialog above its input" if shown.rule == QUOTED else _SIGNS["working"]
         return _by(shown, Readiness.WORKING, what)
     if shown is not None and shown.state == "draft":
         return replace(_by(shown, Readiness.WORKING, "there is unsent text in its input"), draft=True)
@@ -316,20 +314,20 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
     if not profile.says_ready or (shown is None and assumed and terminal.tty.canonical):
         return None
     if shown is None:
-        return _working(f"nothing on its screen says what it does (no rule of {profile.name!r} holds)")
+        return _working(f"nothing on its screen shows its state (no rule of {profile.name!r} matches)")
     if terminal.tty.canonical:
-        return _working("its terminal takes lines: its own input is not there")
-    return _drew(terminal) or _by(shown, Readiness.READY, "it shows its input")
+        return _working("its terminal is in line mode, so its own input box is not active")
+    return _drew(terminal) or _by(shown, Readiness.READY, "its input box is visible")
 
 
 def _line_program(terminal: TerminalSnapshot) -> Verdict:
     if terminal.wait is Wait.BUSY:
-        return _working("it waits for something else than its terminal")
+        return _working("it is not waiting for its terminal")
     if terminal.wait is Wait.READ and not terminal.same:
-        return Verdict(Readiness.READY, "it sleeps in a read of its terminal")
+        return Verdict(Readiness.READY, "it is waiting to read its terminal")
     if terminal.quiet < QUIET:
         return _working(f"it printed within the last {QUIET} s", QUIET - terminal.quiet)
-    return Verdict(Readiness.READY, f"it has been quiet for {QUIET} s and its terminal takes lines")
+    return Verdict(Readiness.READY, f"it has been quiet for {QUIET} s and its terminal is in line mode")
 
 
 def _drew(terminal: TerminalSnapshot) -> Verdict | None:
@@ -341,11 +339,11 @@ def _screen_program(terminal: TerminalSnapshot, profile: Profile, shown: Detecti
     if found := _drew(terminal):
         return found
     if terminal.wait is Wait.BUSY:
-        return _working("it waits for something else than its terminal")
+        return _working("it is not waiting for its terminal")
     reports = any(evidence.state == "ready" for evidence in terminal.evidence)
     if not reports and shown is None and not _match(profile.prompts, terminal.unfinished):
-        return _unsafe("it shows no input that relay knows")
-    return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input")
+        return _unsafe("it shows no input box that relay knows")
+    return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input box")
 
 
 def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Verdict | None:
@@ -354,13 +352,13 @@ def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Ver
     if is_menu(terminal.rows):
         return _question("it shows a list to choose from")
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
-        return _question(f"{_show(line)} reads as a question (rule {rule})")
+        return _question(f"{_show(line)} looks like a question (rule {rule})")
     if terminal.tty.canonical:
         # Older lines have been answered, and other questions are part of the conversation.
         drawn = [row for row in terminal.rows if row.strip()]
         for row in drawn[-CHOICE_ROWS if line.strip() else -1 :]:
             if rule := _match(profile.decisions, row):
-                return _question(f"{_show(row)} reads as a dialog (rule {rule})")
+                return _question(f"{_show(row)} looks like a dialog (rule {rule})")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Signs on a screen that the agent asks something or works, whatever agent it is.
+"""Signs on any agent's screen that it has a question or is working.
 
 A sign holds *ready* back: typed text would answer the dialog, or would disturb the work. It may be an old
 one, or a quotation; only the agent's own record can tell.
@@ -154,7 +154,7 @@ def _is_key_of_list(rows: Sequence[_Row], y: int) -> bool:
 
 
 def _is_said(row: _Row, bullets: str) -> bool:
-    """Return True if `row` is no option of a dialog, and no part of a frame."""
+    """Return True if `row` is neither an option of a dialog nor part of a frame."""
     said = row.plain.lstrip()[:1]
     return bool(said) and (said in bullets or not (row.option or row.choice))
 

@@ -107,9 +107,9 @@ class AgentState:
     def reason(self) -> str:
         """The reason for the state at the last look, in words for the user."""
         if self._ended:
-            return "it has ended; what it said last is still acted on"
+            return "it has ended; relay is still acting on its last output"
         if self._suspended:
-            return "it was suspended with Ctrl-Z; `fg` in its terminal brings it back"
+            return "it was suspended with Ctrl-Z; continue it with `fg` in its terminal"
         return "" if self.verdict is None else self.verdict.reason
 
     def _enter(self, name: str, verdict: Verdict | None) -> None:

@@ -38,7 +38,7 @@ class Turn:
     active:        the hooks have reported a prompt, and not the end of its turn.
     began:         the time of that prompt; 0.0 before the first.
     messages:      the texts of the turn in order: {"role": "user" or "assistant", "content": TEXT}.
-    continuations: the number of times in a row that relay has made the agent go on after its turn.
+    continuations: the number of times in a row that relay has made the agent continue after its turn.
     runaway:       messages that the agent sent in it are held. Reset by the next prompt.
     halted:        why a rule or a handler stopped the turn: no tool may be called; "" if none did. Reset by
                    the next prompt.
@@ -64,7 +64,7 @@ class Turn:
     def take(self, event: NativeEvent) -> bool:
         """Record the event of a hook; return True if a new turn begins with it, not a continuation.
 
-        `stop` records nothing yet, since the agent may be made to go on: call `end` or `go_on`.
+        `stop` records nothing yet, since the agent may be made to continue: call `end` or `go_on`.
         """
         if event.agent_id and event.name not in _SHARED:
             return False  # a subagent's turn is a part of this one
@@ -111,7 +111,7 @@ class Turn:
         self.hooks.stands(error)
 
     def go_on(self, text: str) -> None:
-        """Record that the reply to a hook makes the agent go on with `text`."""
+        """Record that the reply to a hook makes the agent continue with `text`."""
         self.continuations += 1
         self._continued = text[-_COMPARED:]
         self._note("user", text)
@@ -119,7 +119,7 @@ class Turn:
         self.hooks.begins()
 
     def will_go_on(self, text: str) -> None:
-        """Record that relay will submit `text` as a prompt to make the agent go on."""
+        """Record that relay will submit `text` as a prompt to make the agent continue."""
         self.continuations += 1
         self._continued = text.strip().rpartition("\n")[2].strip()[-_COMPARED:]
 

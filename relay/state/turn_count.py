@@ -10,7 +10,7 @@ NOTE = "turn"
 
 
 class TurnCount:
-    """Counts the turns that TurnBegan tells of, but for those that it tells again.
+    """Counts the turns that TurnBegan reports, except those it repeats.
 
     That is where the screen has shown a turn before the agent's hooks begin to report, and where another
     session reads the ring again.
@@ -27,7 +27,7 @@ class TurnCount:
         self._keys_at = self._counted_to = -1
 
     def resume(self) -> None:
-        """Go on with the count of the sessions before this one."""
+        """Continue with the count of the sessions before this one."""
         places = [int(note["at"]) for note in self._progress.notes if note["note"] == NOTE]
         self.turns, self._counted_to = len(places), max(places, default=-1)
 

@@ -1,1 +1,1 @@
-"""Storage: SQLite, file locks, atomic files and the journal, for everything that is kept on disk."""
+"""Storage: SQLite, file locks, atomic files and the journal, for everything on disk."""

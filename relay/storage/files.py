@@ -1,4 +1,4 @@
-"""Private files (0600), written whole or not at all: a new file beside the old one takes its place."""
+"""Private files (0600), written whole or not at all: a new file next to the old one takes its place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_private(path: Path) -> None:
     new = _unguessable(path)
     os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     try:
-        with contextlib.suppress(FileExistsError):  # somebody was faster
+        with contextlib.suppress(FileExistsError):  # someone was faster
             os.link(new, path)
     finally:
         new.unlink()
@@ -78,5 +78,5 @@ def rewrite(path: Path, text: Callable[[], str]) -> None:
             write_private(path, new)
         except OSError as error:
             raise HomeError(
-                f"cannot write {path}: {error.strerror}. Make room or make it writable, then try again."
+                f"cannot write {path}: {error.strerror}. Free some space or make it writable, then try again."
             ) from None

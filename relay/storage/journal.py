@@ -1,4 +1,4 @@
-"""The journal: the events of the sessions of a home, one JSON object a line.
+"""The journal: the events of the sessions of a home, one JSON object per line.
 
 Every entry has `time` (seconds since the epoch), `event`, `session` and `name`; the rest depends on the
 event.  When the file exceeds MAX_BYTES it becomes `events.jsonl.1`, and so on for as many generations as are
@@ -91,7 +91,7 @@ class Journal:
         except OSError as error:
             if not self._failing:
                 self._failing = True
-                why = f"cannot write the journal {self.path}: {error.strerror}. Make room for it."
+                why = f"cannot write the journal {self.path}: {error.strerror}. Free some space."
                 self._publish(WritingFailed(why))
         else:
             self._failing = False

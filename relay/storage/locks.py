@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
-_POLL = 0.005  # seconds between two tries of a lock that somebody else holds
+_POLL = 0.005  # seconds between two tries of a lock that someone else holds
 
 
 def open_lock(path: StrPath) -> int:
@@ -25,7 +25,7 @@ def open_lock(path: StrPath) -> int:
     except OSError as error:
         raise HomeError(
             f"cannot open the lock file {os.fspath(path)}: {error.strerror}. "
-            "Make its directory writable, or set RELAY_HOME to a directory of yours."
+            "Make its directory writable, or set RELAY_HOME to a directory you own."
         ) from None
 
 
@@ -39,7 +39,7 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 
 def wait_lock(descriptor: int, seconds: float | None = None, *, shared: bool = False) -> bool:
-    """Take the lock within `seconds` (None: for ever), blocking the thread; return True if it was taken."""
+    """Take the lock within `seconds` (None: forever), blocking the thread; return True if it was taken."""
     if seconds is None:
         fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         return True
@@ -66,7 +66,7 @@ def is_held(path: StrPath) -> bool:
 class locked:
     """Hold the lock file `path` for a block. Raise HomeError if it is not free within `seconds`.
 
-    None waits for ever.
+    None waits forever.
     """
 
     def __init__(self, path: StrPath, seconds: float | None = None, *, shared: bool = False) -> None:
@@ -81,7 +81,7 @@ class locked:
             os.close(self._descriptor)
             raise HomeError(
                 f"another process has held {os.fspath(self._path)} for {self._seconds:.0f} s. "
-                "Try again; `fuser` on the file shows which process it is."
+                "Try again; `fuser` on the file shows the process."
             )
 
     def __exit__(self, *_: object) -> None:

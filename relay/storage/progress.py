@@ -1,4 +1,4 @@
-"""What the sessions of one agent have acted on: a file that outlives each of them, a JSON line an entry.
+"""What an agent's sessions have acted on: a file that outlives them, one JSON line per entry.
 
     {"place": "terminal:512", "digest": "9f...", "queue": "@relay"}     acting on a directive begins
     {"done": "terminal:512", "outcome": "failed"}                       it has ended
@@ -11,7 +11,7 @@ entry with a place may have "done": true.
 Beside it, in ID.kept, is a JSON object that replaces the one before: what matters if the session ends now.
 
 A killed process loses nothing that it has written.  The file is not synced: a machine that dies takes the
-agent with it, and nobody goes on.
+agent with it, and nobody continues.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Progress:
                 self._kept.unlink(missing_ok=True)
 
     def begin(self, place: Place, digest: str, queue: str, *, again: str | None = None) -> None:
-        """Note that acting on a directive begins; again: anew, an earlier session had begun at that place."""
+        """Note that acting on a directive begins; again: an earlier session had begun at that place."""
         entry = {"place": str(place), "digest": digest, "queue": queue}
         self._write(entry if again is None else {**entry, "again": again})
 
@@ -164,7 +164,7 @@ class Progress:
             os.pwrite(self._last, data, 0)
             os.ftruncate(self._last, len(data))
         except OSError as error:
-            _log.warning("what is being typed cannot be noted: %s", error)  # it is uncertain, then
+            _log.warning("cannot record what is being typed: %s", error)  # it is uncertain, then
 
     def close(self, *, remove: bool) -> None:
         """Close the files, and `remove` them when no session follows."""
@@ -218,7 +218,7 @@ class Progress:
                 self._size = os.fstat(self._fd).st_size
             self._size += os.write(self._fd, b"\n" + json.dumps(entry).encode())
         except OSError as error:
-            _log.warning("what was begun cannot be noted: %s", error)  # only a second fault would miss it
+            _log.warning("cannot record started work: %s", error)  # only a second fault would miss it
 
     def _open(self, path: Path, flags: int) -> int:
         path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -51,7 +51,7 @@ class Schema:
 
     version: PRAGMA user_version of a database with these tables; 0 is an empty file.
     tables:  statements that fill an empty database.
-    indexes: statements that make the indexes, which a migration drops and makes anew.
+    indexes: statements that make the indexes, which a migration drops and makes again.
     steps:   statements that turn the tables of a version into those of the next one, by version.
     """
 
@@ -198,7 +198,7 @@ class Database:
 
         Each is asked for when those before it have run, so that one may come while these wait for a lock.
         The changes of a job that raises are rolled back without effect on the others.  If the whole cannot be
-        committed (the disk is full), each job is run once more, in a transaction of its own: it must be safe
+        committed (the disk is full), each job is run once more, in its own transaction: it must be safe
         to run twice.
         """
         batch = _Batch()
@@ -215,7 +215,7 @@ class Database:
 
     @property
     def stuck(self) -> bool:
-        """True between two calls if a transaction could not even be rolled back: open the file anew."""
+        """True between two calls if a transaction could not even be rolled back: open the file again."""
         return self._connection.in_transaction
 
     def _attempt(
@@ -441,7 +441,7 @@ class Writer(Generic[D]):
     def __init__(self, database: type[D], path: Path, *, reopen: bool = False) -> None:
         """The first job opens the file. If that fails, it raises the error, and the next job tries again.
 
-        reopen: open the file at `path` anew if the first one was moved away.
+        reopen: open the file at `path` again if the first one was moved away.
         """
         self._kind = database
         self._path = path

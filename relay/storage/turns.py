@@ -1,9 +1,9 @@
-"""Turns: processes that write one SQLite file wait for one another in the order in which they came.
+"""Turns: processes that write the same SQLite file queue in order of arrival.
 
 SQLite itself has whoever finds the file locked sleep and try again, up to a tenth of a second later: among
-dozens of writers some come too late every time.  An flock(2) on a file beside it queues them in the kernel,
+dozens of writers some come too late every time.  An flock(2) on a file next to it queues them in the kernel,
 and wakes the next one at once.  It is a courtesy only: SQLite's own lock decides, and who has waited long
-enough for a turn goes on without one.
+enough for a turn continues without one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Turns:
         self._mine = self._waiter.wait(seconds)
 
     def leave(self) -> None:
-        """Let the next one go on. May be called without a turn."""
+        """Let the next one continue. May be called without a turn."""
         if self._mine:
             self._mine = False
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -64,7 +64,7 @@ class _Waiter:
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._state = threading.Condition()
         self._wanted = self._closed = False
-        self.waits = False  # it still blocks, also for one who has gone on without a turn
+        self.waits = False  # it still blocks, also for one who has continued without a turn
         self._has = False
         threading.Thread(target=self._work, name="relay-turns", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Accounts that are held: their limit is reached, or nobody is logged in. A file per account.
+"""Held accounts: their limit is reached, or nobody is logged in. One file per account.
 
     state/accounts/NAME.json
 

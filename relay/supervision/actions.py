@@ -1,4 +1,4 @@
-"""The answer to an incident of a running agent: which action, when, and what is remembered of it.
+"""The response to an incident of a running agent: which action, when, and what to remember.
 
     idle, prompt, error ─→ the policy's action ─→ its attempts ─→ `then`, once ─→ nothing more
 
@@ -38,8 +38,8 @@ ERRORS: Mapping[str, Action] = {
 }
 """The default actions for errors, by class; those of other classes have none."""
 
-IDLE_TEXT = "You have been idle. If your task is not done, go on with it. If you cannot, say what you need."
-GO_ON_TEXT = "Your last turn ended with an error ({}) that may be over. Go on where you stopped."
+IDLE_TEXT = "You have been idle. If your task is not done, continue it. If you cannot, say what you need."
+GO_ON_TEXT = "Your last turn ended with an error ({}) that may be over. Continue where you stopped."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ActionStep:
     """The action that follows an incident.
 
     at:     when, in seconds since the epoch. number, most: of the tries; 0 for an action that is done once.
-    text:   what a nudge types; "": the default. run: the command of a gate or of `run`.
+    text:   the text that a nudge types; "": the default. run: the command of a gate or of `run`.
     tries:  to be remembered.
     """
 
@@ -118,7 +118,7 @@ def decide(
 
 
 def _wait(incident: Incident, earlier: int, now: float, chance: Callable[[], float]) -> float:
-    """Return the seconds until the agent is asked to go on after an error that time mends."""
+    """Return the seconds until the agent is asked to continue after an error that time fixes."""
     if incident.reset_at is not None and incident.reset_at > now:
         least, most = RESET_MARGIN
         return incident.reset_at - now + least + (most - least) * chance()

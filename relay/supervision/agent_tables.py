@@ -1,4 +1,4 @@
-"""The tables within the table of an agent: actions, schedule, worktree, dependencies."""
+"""The tables inside an agent's table: actions, schedule, worktree, dependencies."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def as_toml(value: object) -> str:
 
 def _action_keys(event: str) -> dict[str, TableKey]:
     keys: dict[str, tuple[ValueKind, str]] = {
-        "action": (choice(ACTIONS[event]), "what is done; required"),
-        "text": (TEXT, "what a nudge types"),
+        "action": (choice(ACTIONS[event]), "the action; required"),
+        "text": (TEXT, "the text that a nudge types"),
         "run": (TEXT, "the command of `run` and `gate`, for `/bin/sh`"),
-        "attempts": (whole(least=1), "how often it is tried before `then`"),
-        "cooldown": (number("seconds"), "the time between two tries"),
-        "then": (choice(_LAST), "what is done once the attempts are used up"),
+        "attempts": (whole(least=1), "attempts before `then`"),
+        "cooldown": (number("seconds"), "the time between attempts"),
+        "then": (choice(_LAST), "the action after the last attempt"),
     }
     if event == "on_error":
-        keys["match"] = (_ERROR_CLASS, "the class of error; by default any")
+        keys["match"] = (_ERROR_CLASS, "the class of error; default: any")
     return keys_of(Action, keys)
 
 
@@ -145,15 +145,15 @@ SCHEDULE_KEYS = keys_of(
     {
         "every": (
             ValueKind('a duration like "1h30m", or seconds', _every),
-            "the time from one start to the next",
+            "the time between starts",
         ),
         "cron": (checked(check_cron, "a cron expression"), "five fields, like `0 9 * * 1-5`"),
         "timezone": (
             checked(zone_of, "a time zone"),
-            "that of `cron`, like `Europe/Berlin`; empty: the system's",
+            "the time zone of `cron`, like `Europe/Berlin`; empty: the system's",
         ),
-        "overlap": (choice(get_args(Overlap)), "`skip`: no start while the agent still runs"),
-        "catch_up": (FLAG, "whether a start that was missed is made up for, once"),
+        "overlap": (choice(get_args(Overlap)), "`skip`: do not start while the agent is still running"),
+        "catch_up": (FLAG, "whether to make up for a missed start, once"),
     },
 )
 
@@ -166,7 +166,7 @@ def _schedule(value: Any, spot: Spot) -> Schedule | None:
     if bool(given.get("every")) == bool(given.get("cron")):
         raise Invalid(f'{spot.name} needs either every or cron, like {{ every = "1h" }}.')
     if "timezone" in given and "cron" not in given:
-        raise Invalid(f"{spot.name}: timezone belongs to cron. Take it out.")
+        raise Invalid(f"{spot.name}: timezone works only with cron. Remove it.")
     return Schedule(**given)
 
 
@@ -184,9 +184,9 @@ def _template(*filled_in: str) -> Callable[[str], None]:
             raise ValueError(f"{text!a}: {error}. Write {{{{ for a brace.") from None
         for _, name, spec, conversion in parts:
             if name is not None and (name not in filled_in or spec or conversion):
-                raise ValueError(f"only {fields_shown} are filled in, not {{{name}}}.")
+                raise ValueError(f"only {fields_shown} are replaced, not {{{name}}}.")
         if not text.strip():
-            raise ValueError("it is empty. Take it out, or write a name.")
+            raise ValueError("it is empty. Remove it, or write a name.")
 
     return check
 
@@ -210,10 +210,10 @@ WORKTREE_KEYS = keys_of(
         ),
         "branch": (
             checked(_template("repo", "agent"), "a branch"),
-            "what is checked out; made from `base` if it does not exist",
+            "the branch to check out; created from `base` if missing",
         ),
-        "base": (TEXT, "where a new branch begins"),
-        "copy": (_INSIDE, "files that git does not keep, copied into it"),
+        "base": (TEXT, "where a new branch starts"),
+        "copy": (_INSIDE, "files that git does not track, copied into it"),
         "link": (_INSIDE, "files that git does not keep, shared with it by symbolic links"),
         "setup": (
             ValueKind(WORDS.form, lambda value, spot: tuple(WORDS.read(value, spot))),

@@ -1,4 +1,4 @@
-"""The kinds of values that only agents have: commands, files and folders, environments, channels."""
+"""The types of values that only agents have: commands, files and folders, environments, channels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _command(value: Any, spot: Spot) -> tuple[str, ...]:
     if not words or not words[0]:
         raise Invalid(f'{spot.name} names no program; write one, like "claude".')
     if any("\0" in word for word in words):
-        raise Invalid(f"{spot.name} has a NUL character. Take it out.")
+        raise Invalid(f"{spot.name} has a NUL character. Remove it.")
     return tuple(words)
 
 
@@ -63,7 +63,7 @@ FILE = ValueKind("a file", lambda value, spot: _path(value, spot, "file", Path.i
 def _task(text: str, spot: Spot) -> str:
     if len(text.encode()) > LONGEST_TASK:
         most = f"{LONGEST_TASK >> 10} KB"
-        raise Invalid(f"{spot.name} must be at most {most}. Have the agent read a file instead.")
+        raise Invalid(f"{spot.name} must be at most {most}. Let the agent read a file instead.")
     return text.strip()
 
 
@@ -90,7 +90,7 @@ def _variable(name: str) -> str | None:
     if not _VARIABLE.fullmatch(name):
         return f"{name!a} is not a variable's name; use letters, digits and '_'."
     if name.startswith("RELAY_"):
-        return f"{name} is set by relay itself. Take it out."
+        return f"{name} is set by relay itself. Remove it."
     return None
 
 

@@ -1,4 +1,4 @@
-"""Starting a fleet after a reboot: what a service manager is told to run, and what it says of it.
+"""Starting a fleet after a reboot: the service manager's configuration and status.
 
 systemd.py, launchd.py and crontab.py write it down, each in the manager's own format.
 """
@@ -164,7 +164,7 @@ def choose_name(manager: ServiceManager, team: str, fleet: Path) -> str:
         if not os.path.lexists(manager.path(name)):
             return name
     raise ServiceError(
-        f"{manager.path(name)} exists, and `relay service install` has not written it. Rename or remove it."
+        f"{manager.path(name)} exists, and was not written by `relay service install`. Rename or remove it."
     )
 
 

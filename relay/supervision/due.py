@@ -1,4 +1,4 @@
-"""The agents of a fleet that start without being asked: by the clock, or as there is room again."""
+"""The fleet agents that start by themselves: on a schedule, or when a place becomes free."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def enqueue(record: AgentRecord, agent: FleetAgent, now: float, *, scheduled: bo
     if record.phase in known and record.wanted == "up" and record.scheduled:
         return record
     about = {"cwd": str(agent.cwd), "command": agent.command, "fleet": agent.supervision.fleet}
-    why = "it waits for its schedule" if scheduled else "max_running agents run"
+    why = "it is waiting for its schedule" if scheduled else "max_running agents are running"
     queued = record.enter(Phase.QUEUED, now, why, **about)
     return replace(queued, wanted="up", by="up", supervised=True, scheduled=record.scheduled or now)

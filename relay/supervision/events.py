@@ -58,14 +58,14 @@ class Escalate(Event):
 
 @dataclass(frozen=True, slots=True)
 class Hold(Event):
-    """Give the agent nothing more until the user lets it go on. reason: "began 100 turns without you"."""
+    """Give the agent nothing more until it is released. reason: "started 100 turns without your input"."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class HoldOver(Event):
-    """The user has let the agent go on."""
+    """The user has let the agent continue."""
 
 
 @dataclass(frozen=True, slots=True)

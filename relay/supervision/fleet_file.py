@@ -76,7 +76,7 @@ def read(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}. Check the path.", path) from None
     if len(content) > LARGEST:
-        raise ConfigError(f"has more than {LARGEST >> 20} MB, and is no fleet file.", path)
+        raise ConfigError(f"has more than {LARGEST >> 20} MB, so it is not a fleet file.", path)
     return content
 
 
@@ -131,7 +131,7 @@ def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the keys of each agent, with those of [defaults]."""
     tables, usual = values.get("agents", {}), values.get("defaults", {})
     if not isinstance(tables, dict):
-        top.at("agents").wrong("agents are tables, such as [agents.Lead].")
+        top.at("agents").wrong("agents must be tables, such as [agents.Lead].")
         tables = {}
     spots = {name: top.at("agents", name) for name in tables}
     _check_names(spots)
@@ -147,7 +147,7 @@ def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         ordered({name: given.get("depends_on", {}) for name, given in agents.items()})
     except ValueError as error:
         first = str(error).partition(" ")[0]
-        spots[first].at("depends_on").wrong(f"none of these can start first: {error}. Take out a dependency.")
+        spots[first].at("depends_on").wrong(f"none of these can start first: {error}. Remove a dependency.")
     return agents
 
 
@@ -167,7 +167,8 @@ def _check_names(spots: Mapping[str, Spot]) -> None:
         if (other := seen.setdefault(names.key(name), name)) != name:
             line = spot.lines.of(spots[other].keys)
             spot.wrong(
-                f"{name!a} and {other!a} (line {line}) are the same name, as case does not count. Rename one."
+                f"{name!a} and {other!a} (line {line}) are the same name, because case is ignored. Rename "
+                "one."
             )
 
 
@@ -176,7 +177,7 @@ def _given(value: object, spot: Spot, agents: Mapping[str, Spot]) -> dict[str, A
     given = table(value, spot, schema.AGENT_KEYS, schema.elsewhere)
     if "task_file" in given:
         if "task" in given:
-            spot.at("task_file").wrong("there is a task and a task_file. Take out one of them.")
+            spot.at("task_file").wrong("it has both task and task_file. Remove one of them.")
         given["task"] = given.pop("task_file")
     env: dict[str, str] = {}
     for variables in (*given.pop("env_file", ()), given.get("env", {})):

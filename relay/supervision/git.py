@@ -113,7 +113,7 @@ class Repository:
             if "not a git repository" in str(error):
                 raise WorktreeError(
                     f"{directory} is not in a git repository, which a worktree needs. "
-                    "Start there where one is, or make one with `git init`."
+                    "Start in a repository, or create one with `git init`."
                 ) from None
             raise
         common, inside, bare = said.rsplit("\n", 2)

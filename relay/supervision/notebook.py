@@ -1,4 +1,4 @@
-"""What a feature remembers of an agent beyond its session, and beyond the agent's own life.
+"""A feature's notes about an agent, which outlive its session and the agent itself.
 
     state/supervision/TEAM/NAME.SECTION.json
 
@@ -43,7 +43,7 @@ class Notebook:
         return values
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Replace the notes. One that cannot be written is logged: the agent goes on without."""
+        """Replace the notes. One that cannot be written is logged: the agent continues without."""
         notes = {"run": self._run, **values}
         if notes == self._last:
             return
@@ -51,7 +51,7 @@ class Notebook:
         try:
             write_private(self._path, json.dumps(notes, ensure_ascii=False) + "\n")
         except OSError as error:
-            _log.warning("what supervision remembers cannot be noted in %s: %s", self._path, error)
+            _log.warning("cannot record the state of supervision in %s: %s", self._path, error)
 
     def remove(self) -> None:
         """Remove the notes."""

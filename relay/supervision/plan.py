@@ -1,4 +1,4 @@
-"""The steps that bring a fleet up: one for each agent that is wanted, in the order of dependencies.
+"""The steps that start a fleet: one per requested agent, in order of dependencies.
 
 Nothing here starts anything. Planning again, after something has changed, gives the next steps.
 """
@@ -72,7 +72,7 @@ def plan(
     known = {name: standings.get(name, Standing()) for name in fleet.agents}
     kinds = {name: _kind(fleet, name, known[name], explicit=name in named) for name in fleet.agents}
     reached = {
-        # Those that wait for one that starts anew wait for the end of this life.
+        # Those that wait for one that starts again wait for the end of this life.
         name: standing.reached
         if name not in chosen or kinds[name] != "start" or standing.tried
         else frozenset()

@@ -1,4 +1,4 @@
-"""The supervision of one agent: restarts, limits on what it spends, and the actions that answer its events.
+"""The supervision policy of one agent: restarts, limits, and actions for its events.
 
 The keys are those of an agent's table in the fleet file (docs/FLEET.md); `relay wrap --restart` sets some of
 them.
@@ -22,7 +22,7 @@ class Action:
     """The answer to an event.
 
     match:    the class of error that this action answers (`on_error` only); "": any.
-    text:     what a nudge types.
+    text:     the text that a nudge types.
     run:      the command of `run` and `gate`, for /bin/sh. If a gate exits with 0, the agent is
               done; otherwise the gate's output is the agent's next prompt.
     attempts: how often the action is tried before `then`. cooldown: seconds between two tries.
@@ -41,10 +41,10 @@ class Action:
 class Supervision:
     """The supervision of one agent. Times are in seconds; 0 means no limit for each `max_`.
 
-    success_exit_codes: exit codes that are no failure.
+    success_exit_codes: exit codes that are not failures.
     max_restarts:       restarts within restart_window before the agent counts as failed.
     backoff:            the wait before the first restart; doubled each time up to backoff_max, with jitter.
-    stable_after:       an agent that has run for this long, and finished a turn, starts the count anew.
+    stable_after:       an agent that has run for this long, and finished a turn, starts the count again.
     start_timeout:      the time to the first *ready*; a dialog stops the clock.
     account:            agents of one account share its limits and logins.
     idle_grace:         how long an agent with a task may be idle before on_idle.

@@ -1,4 +1,4 @@
-"""What is known of each agent while it does not run: a file per agent in the home's state.
+"""What relay knows about agents that are not running: one file per agent in the home's state.
 
     state/agents/TEAM/NAME.json
 

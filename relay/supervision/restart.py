@@ -1,4 +1,4 @@
-"""The decision about an agent that has ended: is it started again, when, and if not, why not.
+"""The decision about an ended agent: whether and when to restart it, or why not.
 
 Everything that counts is an argument, so the decision is a pure function: of the policy, the end, and what is
 remembered of earlier ends.
@@ -13,7 +13,7 @@ from relay.supervision.policy import Supervision
 from relay.supervision.states import PAUSED, Phase
 
 RESET_MARGIN = (60.0, 360.0)
-"""Seconds after the reset of a limit at which an agent goes on: agents of one account do not come at once."""
+"""Seconds from the reset of a limit until an agent continues: not all agents of an account start at once."""
 
 LIMIT_WAIT, LIMIT_WAIT_MAX, LIMIT_TRIES = 30.0, 900.0, 6
 """Seconds before the first try where a limit's reset is unknown, and before a later one at most (each waits
@@ -26,7 +26,7 @@ LIMITS = frozenset({"rate_limited", "overloaded", "network"})
 """Classes of failures that pass with time."""
 
 NEEDS_USER = frozenset({"unauthorized", "billing", "context_full"})
-"""Classes of failures that a restart does not mend."""
+"""Classes of failures that a restart does not fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def decide(
         return RestartDecision(Phase.DONE if success else Phase.FAILED, reason)
     if ended.failure in NEEDS_USER:
         why = f"{reason} ({words(ended.failure)})"
-        return RestartDecision(Phase.HELD, why, note="it waits for you", history=history)
+        return RestartDecision(Phase.HELD, why, note="it is waiting for you", history=history)
     if ended.failure in LIMITS:
         return _wait(ended, reason, history, now, chance)
     return _back_off(policy, ended, reason, history, now, chance)
@@ -117,10 +117,10 @@ def _wait(
     if ended.reset_at is not None and ended.reset_at > now:
         least, most = RESET_MARGIN
         at = ended.reset_at + least + (most - least) * chance()
-        note = f"waiting until the limit resets; going on in {span(at - now)}"
+        note = f"waiting until the limit resets; continuing in {span(at - now)}"
         return RestartDecision(Phase.WAITING, reason, at, note, replace(history, waits=0))
     if history.waits >= LIMIT_TRIES:
-        return RestartDecision(Phase.FAILED, f"{reason}; {LIMIT_TRIES} tries failed", history=history)
+        return RestartDecision(Phase.FAILED, f"{reason}; {LIMIT_TRIES} attempts failed", history=history)
     pause = min(LIMIT_WAIT * 2**history.waits, LIMIT_WAIT_MAX) * (1 + JITTER * chance())
     note = f"trying again in {span(pause)} ({history.waits + 1} of {LIMIT_TRIES})"
     return RestartDecision(

@@ -1,4 +1,4 @@
-"""Starts by the clock: every so often, or at the times of a cron expression."""
+"""Scheduled starts: at an interval, or at the times of a cron expression."""
 
 from __future__ import annotations
 

@@ -31,18 +31,16 @@ FLEET_KEYS = {
         "",
         "the team of all agents; by default the name of the file's folder",
     ),
-    "max_running": TableKey(whole(), "8", "agents that run at once; others wait until fewer do"),
-    "start_interval": TableKey(number("seconds"), "5", "the time between two starts, since logins race"),
+    "max_running": TableKey(whole(), "8", "agents that may run at once; others wait"),
+    "start_interval": TableKey(number("seconds"), "5", "the time between two starts, because logins race"),
     "spawn": TableKey(FLAG, "false", "its agents may start others"),
 }
 
 _BEFORE = {
     "run": TableKey(COMMAND, "", "the command; required"),
-    "task": TableKey(
-        TASK, '""', "the first prompt; given once, and not again when a conversation is resumed"
-    ),
+    "task": TableKey(TASK, '""', "the first prompt; not repeated when a conversation is resumed"),
     "task_file": TableKey(TASK_FILE, "", "a file with the task, instead of `task`"),
-    "cwd": TableKey(FOLDER, '"."', "the folder in which it runs"),
+    "cwd": TableKey(FOLDER, '"."', "the folder it runs in"),
     "env": TableKey(ENVIRONMENT, "{}", "environment variables"),
     "env_file": TableKey(
         several(ENV_FILE, "the path of a file, or a list", alone=True),
@@ -50,10 +48,14 @@ _BEFORE = {
         "files of lines `NAME=VALUE`; `env` wins",
     ),
     "channels": TableKey(
-        several(CHANNEL, "a list of channels"), "[]", 'the channels that it joins, like `"#ops"`'
+        several(CHANNEL, "a list of channels"), "[]", 'the channels it joins, like `"#ops"`'
     ),
-    "rules": TableKey(several(FILE, "a list of files"), "[]", "hooks.json files, as of `relay wrap --rules`"),
-    "autostart": TableKey(FLAG, "true", "`false`: it starts only when it is named, or another depends on it"),
+    "rules": TableKey(
+        several(FILE, "a list of files"), "[]", "hooks.json files, as with `relay wrap --rules`"
+    ),
+    "autostart": TableKey(
+        FLAG, "true", "`false`: it starts only when you name it or another agent depends on it"
+    ),
     "depends_on": TableKey(
         DEPENDS_ON,
         "{}",
@@ -66,49 +68,49 @@ SUPERVISION_KEYS = keys_of(
     {
         "restart": (
             choice(get_args(Restart)),
-            "when it is started again; agents quit on purpose, too",
+            "when to restart it; agents also quit on purpose",
         ),
-        "success_exit_codes": (EXIT_CODES, "exit codes that are no failure"),
-        "max_restarts": (whole(), "restarts within `restart_window`; one more exit, and it has failed"),
-        "restart_window": (number("seconds", least=1), "the time within which restarts are counted"),
+        "success_exit_codes": (EXIT_CODES, "exit codes that are not failures"),
+        "max_restarts": (whole(), "restarts allowed within `restart_window`; one more exit means failure"),
+        "restart_window": (number("seconds", least=1), "the period in which restarts count"),
         "backoff": (number("seconds"), "the wait before the first restart; doubled each time, with jitter"),
         "backoff_max": (number("seconds"), "the longest wait before a restart"),
         "stable_after": (
             number("seconds"),
-            "restarts are counted anew after this time and a finished turn",
+            "the restart count resets after this time and a finished turn",
         ),
         "start_timeout": (
             number("seconds", least=1),
-            "the time until it is first ready; a dialog stops the clock",
+            "the time allowed until it is first ready; a dialog stops the clock",
         ),
         "resume": (
             choice(get_args(Resume)),
-            "a restarted agent goes on with its conversation; `require`: or is held",
+            "a restarted agent continues its conversation; `require`: otherwise it is held",
         ),
-        "account": (TEXT, "whose limits and logins these are; agents of one account share them"),
+        "account": (TEXT, "the account for limits and logins; agents of one account share them"),
         "idle_grace": (
             number("seconds"),
             "how long an agent with a task may be idle before `on_idle`",
         ),
         "max_unattended_turns": (
             whole(),
-            "turns between two inputs of yours; then it is held",
+            "turns without your input; then it is held",
         ),
-        "max_cost": (number("US dollars"), "what it may cost; then it is held"),
+        "max_cost": (number("US dollars"), "the cost allowed; then it is held"),
         "max_tokens": (whole(most=10**15), "tokens of all kinds; then it is held"),
         "max_runtime": (number("seconds"), "how long it may run; then it is held"),
-        "on_idle": (action("on_idle"), "what follows when it is idle"),
-        "on_prompt": (action("on_prompt"), "what follows when it asks something; nothing approves it"),
-        "on_error": (several(action("on_error"), "a list of tables"), "what follows an error, by its class"),
+        "on_idle": (action("on_idle"), "the action when it is idle"),
+        "on_prompt": (action("on_prompt"), "the action when it has a question; nothing approves for you"),
+        "on_error": (several(action("on_error"), "a list of tables"), "the action after an error, by class"),
     },
 )
 
 _AFTER = {
-    "schedule": TableKey(SCHEDULE, "", "when the clock starts it"),
+    "schedule": TableKey(SCHEDULE, "", "when it starts on a schedule"),
     "worktree": TableKey(
         WORKTREE,
         "",
-        "a git worktree of its own; `false`: none, whatever [defaults] has",
+        "its own git worktree; `false`: none, even if [defaults] has one",
     ),
 }
 
@@ -132,5 +134,5 @@ def elsewhere(name: str) -> str:
     if name in AGENT_KEYS:
         return "It belongs below [defaults] or [agents.NAME]."
     if name in SETTINGS:
-        return "It is a setting, and belongs above the first table."
-    return "" if name not in TABLES else "Write it as a table of its own, not within another."
+        return "It is a setting: put it above the first table."
+    return "" if name not in TABLES else "Write it as its own table, not inside another."

@@ -1,4 +1,4 @@
-"""The decision whether an agent may start another one, and as what: the fleet file's, not the agent's.
+"""Whether an agent may start another one, and as what: the fleet file decides, not the agent.
 
 An agent chooses a name, a task, and which agent of the file the new one is like. Everything else is the
 file's: the command with all of its options, the environment, the rules, the bounds.
@@ -51,29 +51,29 @@ def permit(fleet: Fleet, request: SpawnRequest, facts: SpawnFacts) -> FleetAgent
     spawner = facts.spawner
     if not fleet.spawn:
         raise NotAllowed(
-            f"{fleet.path} does not allow agents to start others. Ask the user, who can set spawn = true "
-            "below [fleet]."
+            f"{fleet.path} does not allow agents to start others. Ask the user to set spawn = true below "
+            "[fleet]."
         )
     if spawner.parent:
         raise NotAllowed(
-            f"{spawner.parent} has started {spawner.name}, and such an agent starts no others. "
-            f"Ask {spawner.parent} to do it."
+            f"{spawner.parent} started {spawner.name}, and such an agent may not start others. Ask "
+            f"{spawner.parent} to do it."
         )
     if spawner.fleet != str(fleet.path) or fleet.find(spawner.name) is None:
-        raise NotAllowed(f"{spawner.name} is not an agent of {fleet.path}, and only these start others.")
+        raise NotAllowed(f"{spawner.name} is not an agent of {fleet.path}, and only those may start others.")
     names.validate(request.name)
     _check_name(fleet, request.name, facts)
     _check_task(request.task)
     model = _model(fleet, request.command)
     if fleet.max_running and facts.running >= fleet.max_running:
         raise NotAllowed(
-            f"{count(facts.running, 'agent')} of the fleet run, and max_running is {fleet.max_running}. "
-            "Release one of yours, or try again when one has ended."
+            f"{count(facts.running, 'agent')} of the fleet are running, and max_running is "
+            f"{fleet.max_running}. Release one of yours, or try again when one has ended."
         )
     if facts.recent >= MOST:
         raise NotAllowed(
             f"{spawner.name} has started {facts.recent} agents within the last hour, and may not start more. "
-            "Try again later, or give the work to an agent that runs."
+            "Try again later, or give the work to a running agent."
         )
     like = _likeness(model)
     supervision = replace(
@@ -93,27 +93,29 @@ def _check_name(fleet: Fleet, name: str, facts: SpawnFacts) -> None:
     own = record is not None and names.same(record.parent, spawner.name)
     if (agent := fleet.find(name)) is not None:
         raise NotAllowed(
-            f"{agent.name} is an agent of the fleet file, which the user starts. Choose another name."
+            f"{agent.name} is an agent in the fleet file, which the user starts. Choose another name."
         )
     if facts.taken and own:
         raise NotAllowed(
-            f"{name}, which you have started, still runs. Write to it, release it, or choose another name."
+            f"{name}, which you started, is still running. Write to it, release it, or choose another name."
         )
     if facts.taken or not (record is None or own):
-        raise NotAllowed(f"the name {name} is another agent's. Choose another name.")
+        raise NotAllowed(f"the name {name} belongs to another agent. Choose another name.")
     if record is not None and record.by == "stop":
         raise NotAllowed(
-            f"the user has stopped {name}, and only they start it again. Ask them, or choose another name."
+            f"the user stopped {name}, and only the user may start it again. Ask the user, or choose another "
+            "name."
         )
 
 
 def _check_task(task: str) -> None:
     if len(task.encode("utf-8", "surrogatepass")) > LONGEST_TASK:
         raise NotAllowed(
-            f"the task has more than {LONGEST_TASK >> 10} KB. Write it to a file, and name that in the task."
+            f"the task has more than {LONGEST_TASK >> 10} KB. Write it to a file, and name the file in the "
+            "task."
         )
     if "\0" in task:
-        raise NotAllowed("the task has a NUL character. Take it out.")
+        raise NotAllowed("the task has a NUL character. Remove it.")
 
 
 def _model(fleet: Fleet, command: str) -> FleetAgent:
@@ -126,13 +128,13 @@ def _model(fleet: Fleet, command: str) -> FleetAgent:
     shown = one_line(command, 40)
     if matches:
         raise NotAllowed(
-            f"several agents of the fleet file run {shown}, each in its own way. In place of {shown}, name "
-            f"the one that the new agent is to be like: {listed([agent.name for agent in matches])}."
+            f"several agents of the fleet file run {shown}, each in its own way. Instead of {shown}, name "
+            f"the agent to copy: {listed([agent.name for agent in matches])}."
         )
     programs = sorted({Path(agent.command[0]).name for agent in fleet.agents.values()})
     raise NotAllowed(
-        f"the fleet file runs no {shown}. Write the program that the new agent runs, without options "
-        f"({listed(programs)}), or the agent that it is to be like ({listed([*fleet.agents])})."
+        f"the fleet file has no agent that runs {shown}. Write the new agent's program, without options "
+        f"({listed(programs)}), or the agent to copy ({listed([*fleet.agents])})."
     )
 
 

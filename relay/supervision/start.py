@@ -1,4 +1,4 @@
-"""Starts an agent in the background, in a process of its own: `relay wrap -d`, as the user would.
+"""Starts an agent in the background, in its own process, with `relay wrap -d`.
 
 A new process, not a fork of this one: the shim is a copy of it for the agent's whole life, and stays small.
 """

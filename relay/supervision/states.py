@@ -21,7 +21,7 @@ class Phase(StrEnum):
     STOPPING = "stopping"  # it was asked to end
     BACKOFF = "backoff"  # it has failed, and is restarted after a pause
     WAITING = "waiting"  # a limit of its account holds until a known time
-    HELD = "held"  # only the user, or a cause that is gone, lets it go on
+    HELD = "held"  # only the user, or a cause that is gone, lets it continue
     DONE = "done"  # it has ended as it should
     FAILED = "failed"  # it has ended, and is not restarted
 

@@ -1,4 +1,4 @@
-"""The agent that follows one that has ended: with its conversation, where that is known and allowed."""
+"""The successor of an ended agent: with its conversation, if known and allowed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Succession:
     async def resumed(
         self, conversation: Conversation | None, *, asked: bool = False
     ) -> tuple[str, ...] | None:
-        """Return the command line that goes on with `conversation`; None if the next agent begins anew.
+        """Return the command line that continues with `conversation`; None if the next agent starts again.
 
         asked: the user wants it, whatever the policy says.
         """

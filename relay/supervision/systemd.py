@@ -2,7 +2,7 @@
 
     ~/.config/systemd/user/relay-NAME.service      [X-Relay] Fleet= has the path of its fleet file
 
-The unit starts the agents, and is then active without a process of its own. Stopping it ends no agent:
+The unit starts the agents, and is then active without its own process. Stopping it ends no agent:
 systemd stops every unit at a shutdown, too, and a fleet that was ended then would stay down after the reboot.
 """
 
@@ -33,7 +33,7 @@ _LAST = ("UnitFileState", "ActiveState", "Result", "ExecMainStatus", "ExecMainEx
 _UNIT = """\
 # Written by `relay service install`. `relay service remove` removes it.
 #
-# Stopping this unit ends no agent; `relay down` does. Agents that `relay stop` or `relay down` has ended are
+# Stopping this unit ends no agent; `relay down` does. Agents stopped with `relay stop` or `relay down` are
 # not started after a reboot.
 
 [Unit]
@@ -187,15 +187,15 @@ class SystemdUser:
         user = pwd.getpwuid(os.getuid()).pw_name
         match self.lingering():
             case True:
-                return "Lingering is on: agents start at boot, and go on when you log out."
+                return "Lingering is on: agents start at boot, and keep running when you log out."
             case False:
                 return (
-                    "Lingering is off: agents start when you log in, and end when you have logged out "
-                    f"everywhere. `loginctl enable-linger {user}` switches it on."
+                    "Lingering is off: agents start when you log in, and stop when you have logged out "
+                    f"everywhere. Turn it on with `loginctl enable-linger {user}`."
                 )
         return (
-            "It is not known whether lingering is on. Without it, agents start when you log in, and end when "
-            f"you have logged out everywhere. `loginctl enable-linger {user}` switches it on."
+            "It is not known whether lingering is on. Without it, agents start when you log in, and stop "
+            f"when you have logged out everywhere. Turn it on with `loginctl enable-linger {user}`."
         )
 
     def _call(self, *arguments: str) -> None:
@@ -205,7 +205,7 @@ class SystemdUser:
             raise ServiceError(f"`systemctl --user {arguments[0]}` failed: {_said(done)}.")
 
     def _run(self, *arguments: str, program: str = "systemctl") -> subprocess.CompletedProcess[str] | None:
-        """Return what became of a program of systemd; None if there is none, or it hangs."""
+        """Return the outcome of a program of systemd; None if there is none, or it hangs."""
         found = shutil.which(program, path=self._env.get("PATH"))
         if found is None:
             return None

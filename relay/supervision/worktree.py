@@ -1,9 +1,9 @@
-"""A git worktree for each agent, so that several of one repository do not write over one another's files.
+"""A git worktree for each agent, so that agents in one repository do not overwrite each other's files.
 
     prepare:   claim ─→ git worktree add ─→ copy, link ─→ setup ─→ Worktree
     clean_up:  is there work in it? ─→ git worktree remove
 
-A worktree is prepared once, and kept: the next start of its agent finds it as the agent has left it.  What a
+A worktree is prepared once, and kept: the next start of its agent finds it as the agent left it.  What a
 kill has interrupted is done again.  No work is ever deleted.
 """
 
@@ -71,7 +71,9 @@ def prepare(
     with _locked(
         site.claims.lock_of(site.path), 0, f"the worktree {site.path} is being prepared, or removed"
     ):
-        with _locked(site.claims.lock, PATIENCE, "another worktree of the repository is being made") as lock:
+        with _locked(
+            site.claims.lock, PATIENCE, "another worktree of the repository is being created"
+        ) as lock:
             claim, created = making.make(site.holding(lock), lasting)
         making.fill(site, claim, cancelled)
         found = site.repository.checkout(site.path)
@@ -95,7 +97,7 @@ def clean_up(
     site = Site.of(spec, agent, team, home, directory, env, lambda line: None)
     with (
         _locked(site.claims.lock_of(site.path), 0, f"the worktree {site.path} is being prepared, or removed"),
-        _locked(site.claims.lock, PATIENCE, "another worktree of the repository is being made") as lock,
+        _locked(site.claims.lock, PATIENCE, "another worktree of the repository is being created") as lock,
     ):
         return removal.clean_up(site.holding(lock))
 
@@ -106,7 +108,7 @@ def _locked(path: Path, seconds: float, what: str) -> Iterator[int]:
     descriptor = open_lock(path)
     try:
         if not wait_lock(descriptor, seconds):
-            raise WorktreeError(f"{what} by another process. Try again; `fuser {path}` shows which it is.")
+            raise WorktreeError(f"{what} by another process. Try again; `fuser {path}` shows which.")
         yield descriptor
     finally:
         os.close(descriptor)

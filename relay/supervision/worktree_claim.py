@@ -1,11 +1,11 @@
-"""The claim of an agent on its worktree, kept with the repository: every home of relay sees it.
+"""An agent's claim on its worktree, stored in the repository, where every relay home sees it.
 
     GIT_COMMON_DIR/relay/ID.json    whose it is, and how far it was prepared
     GIT_COMMON_DIR/relay/ID.lock    held while it is prepared or removed
     GIT_COMMON_DIR/relay/lock       held while git changes the list of worktrees
 
 A claim is *live* while the lock of its agent's name is held, from an agent's start to its end.  A file rather
-than a lock of its own, as an agent's worktree stays its own between two of its lives.
+than its own lock, as an agent's worktree stays its own between two of its lives.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Claims:
         except OSError as error:
             raise WorktreeError(
                 f"cannot write into the repository ({self._folder}: {error.strerror}). "
-                "A worktree needs that: check who owns it."
+                "A worktree needs write access there: check the owner."
             ) from None
 
     @property
@@ -127,7 +127,7 @@ class Claims:
         try:
             write_private(path, json.dumps(asdict(claim), indent=1) + "\n")
         except OSError as error:
-            raise WorktreeError(f"cannot write {path}: {error.strerror}. Make room for it.") from None
+            raise WorktreeError(f"cannot write {path}: {error.strerror}. Free some space.") from None
         return claim
 
     def remove(self, path: Path) -> None:

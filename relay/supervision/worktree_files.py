@@ -1,4 +1,4 @@
-"""What a new worktree lacks, as git does not keep it: copies of files of another one, or links to them."""
+"""Files that git does not track, for a new worktree: copies from another worktree, or links to it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refusal(name: str) -> str | None:
     if path.is_absolute() or name.startswith("~"):
         return "it is not relative to the repository"
     if ".." in path.parts:
-        return "it leads out of the repository with '..'"
+        return "it leaves the repository with '..'"
     if path.parts[0].casefold() == ".git":
         return "it is git's own"
     return None
@@ -62,20 +62,20 @@ def _place(
         raise WorktreeError(f"{name!a} in {key!r} of the worktree: {why}. Name a path inside the repository.")
     old, new = source / name, worktree / name
     if os.path.lexists(new):
-        progress(f"kept {name}, which is there")
+        progress(f"kept the existing {name}")
         return
     if not _inside(old, source):
         raise WorktreeError(
-            f"{name!a} in {key!r} of the worktree is a link that leads out of {source}. "
-            f"Name a path inside the repository, or make the link by `setup`."
+            f"{name!a} in {key!r} of the worktree is a link to outside {source}. Name a path inside the "
+            "repository, or create the link in `setup`."
         )
     if not old.exists():
-        raise WorktreeError(f"there is no {name} in {source} to {key}. Make it, or leave it out of {key!r}.")
+        raise WorktreeError(f"there is no {name} in {source} to {key}. Create it, or remove it from {key!r}.")
     if worktree.is_relative_to(old):
-        raise WorktreeError(f"{name!a} in {key!r} of the worktree holds the worktree itself. Leave it out.")
+        raise WorktreeError(f"{name!a} in {key!r} of the worktree contains the worktree itself. Remove it.")
     if not _inside(new.parent, worktree):
         raise WorktreeError(
-            f"{name!a} in {key!r} of the worktree: a link in {worktree} leads out of it. Leave it out."
+            f"{name!a} in {key!r} of the worktree: a link in {worktree} leads outside. Remove it."
         )
     try:
         new.parent.mkdir(parents=True, exist_ok=True)

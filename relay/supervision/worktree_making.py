@@ -1,4 +1,4 @@
-"""Making a worktree, and putting into it what the agent needs there."""
+"""Creating a worktree, with everything the agent needs in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make(site: Site, lasting: bool) -> tuple[WorktreeClaim, bool]:
                 f"the worktree {site.path} has {has}, not {site.branch}. "
                 "Choose another path, or check that branch out there."
             )
-        site.progress(f"the worktree {site.path} has {has}, as the agent has left it")
+        site.progress(f"the worktree {site.path} has {has}, as the agent left it")
     site.progress(f"using the worktree {site.path}")
     if claim is None or not own:
         made = claim is not None and claim.made
@@ -64,15 +64,15 @@ def _own(site: Site, lasting: bool) -> WorktreeClaim | None:
     other = f"{claim.owner.agent} (team {claim.owner.team})"
     if not claim.owner.has_ended(within=ENDING):
         raise WorktreeError(
-            f"the worktree {site.path} is in use by {other}. Give each agent a branch and a path of "
-            f"its own, or stop that one: `relay stop {claim.owner.agent}`."
+            f"the worktree {site.path} is in use by {other}. Give each agent its own branch and path, or "
+            f"stop that agent: `relay stop {claim.owner.agent}`."
         )
     if claim.lasting and lasting:
         raise WorktreeError(
-            f"the worktree {site.path} belongs to {other}. Give each agent a branch and a path of "
-            f"its own, or give that one up: `git worktree remove {site.path}`."
+            f"the worktree {site.path} belongs to {other}. Give each agent its own branch and path, or "
+            f"remove that worktree: `git worktree remove {site.path}`."
         )
-    site.progress(f"taking over the worktree {site.path} from {other}, which does not run")
+    site.progress(f"taking over the worktree {site.path} from {other}, which is not running")
     return claim
 
 
@@ -80,7 +80,7 @@ def _add(site: Site, claim: WorktreeClaim | None, lasting: bool) -> WorktreeClai
     """Make the worktree, and the branch if there is none."""
     if os.path.lexists(site.path) and not (site.path.is_dir() and not any(site.path.iterdir())):
         raise WorktreeError(
-            f"{site.path} exists, and is not a worktree of {site.repository.main}. "
+            f"{site.path} exists, but is not a worktree of {site.repository.main}. "
             "Move it away, or choose another path."
         )
     exists = _branch_exists(site)
@@ -92,7 +92,7 @@ def _add(site: Site, claim: WorktreeClaim | None, lasting: bool) -> WorktreeClai
     made = not exists or (claim is not None and claim.made and claim.branch == site.branch)
     noted = site.claims.note(WorktreeClaim(str(site.path), site.branch, site.owner, lasting, made=made))
     of = "" if exists else f", from {site.spec.base}"
-    site.progress(f"making the worktree {site.path} (branch {site.branch}{of})")
+    site.progress(f"creating the worktree {site.path} (branch {site.branch}{of})")
     try:
         site.git.run("worktree", "add", *arguments)
     except WorktreeError:
@@ -117,8 +117,8 @@ def _branch_exists(site: Site) -> bool:
         return True
     if alike := next((each for each in branches if names.same(each, site.branch)), ""):
         raise WorktreeError(
-            f"there is a branch {alike}, which many file systems do not tell from {site.branch}. "
-            f"Write it like that, or choose another name."
+            f"there is a branch {alike}, which many file systems cannot distinguish from {site.branch}. "
+            "Spell it that way, or choose another name."
         )
     return False
 
@@ -133,14 +133,14 @@ def _check_free(site: Site) -> None:
             if each.bare or same(each.path, site.repository.main):
                 advice = "or check another one out there"
             raise WorktreeError(
-                f"the branch {site.branch} is checked out in {each.path}{whose}, and git allows it in "
-                f"one worktree only. Choose another branch, {advice}."
+                f"the branch {site.branch} is checked out in {each.path}{whose}, and git allows it in only "
+                f"one worktree. Choose another branch, {advice}."
             )
 
 
 def _recover(site: Site, found: Checkout, branch: str) -> Checkout | None:
     """Finish what an interrupted `git worktree add` has begun; None: it is undone. No agent was there."""
-    site.progress(f"the making of {site.path} was interrupted, and goes on")
+    site.progress(f"continuing the interrupted creation of {site.path}")
     there = Git(site.path, site.git.env, site.git.locks)
     if found.locked is not None:
         site.git.run("worktree", "unlock", str(found.path))
@@ -162,18 +162,18 @@ def _recover(site: Site, found: Checkout, branch: str) -> Checkout | None:
 
 
 def _forget(site: Site, found: Checkout, claim: WorktreeClaim | None) -> None:
-    """Have git forget a worktree whose files somebody has removed."""
+    """Have git forget a worktree whose files someone has removed."""
     if claim is None:
         raise WorktreeError(
-            f"the files of the worktree {found.path} are gone, and git still lists it. "
-            f"Bring them back, or have git forget it: `git worktree remove {found.path}`."
+            f"the files of the worktree {found.path} are gone, but git still lists it. Restore them, or make "
+            f"git forget it: `git worktree remove {found.path}`."
         )
     if os.path.lexists(site.path):
         raise WorktreeError(
-            f"{site.path} has lost its .git file. This brings it back: "
+            f"{site.path} has lost its .git file. Restore it with "
             f"`git -C {site.repository.main} worktree repair`."
         )
-    site.progress(f"the worktree {found.path} was removed without git; it is made anew")
+    site.progress(f"the worktree {found.path} was removed without git; creating it again")
     site.git.run("worktree", "remove", str(found.path))
 
 

@@ -1,4 +1,4 @@
-"""Removing a worktree in which no work is left."""
+"""Removing a worktree without unsaved work."""
 
 from __future__ import annotations
 

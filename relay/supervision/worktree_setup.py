@@ -49,7 +49,9 @@ def run(
             log.replace(log.with_name(log.name + ".1"))
         file = os.open(log, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise WorktreeError(f"cannot write {log}: {error.strerror}. Make room or make it writable.") from None
+        raise WorktreeError(
+            f"cannot write {log}: {error.strerror}. Free some space, or make it writable."
+        ) from None
     try:
         for command in commands:
             progress(f"$ {command}")

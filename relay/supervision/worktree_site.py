@@ -1,4 +1,4 @@
-"""Where the worktree of an agent is, and what it is made from."""
+"""The place of an agent's worktree, and what it is created from."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Site:
             return top
         if self.repository.checkouts()[0].bare:
             raise WorktreeError(
-                f"{main} is a bare repository: there are no files to copy or link. Leave out `copy` and "
-                "`link`, or start from one of its worktrees."
+                f"{main} is a bare repository: there are no files to copy or link. Remove `copy` and `link`, "
+                "or start from one of its worktrees."
             )
         return main
 
@@ -86,8 +86,8 @@ class Site:
         if not self.git.succeeds(*given):
             if not self.git.succeeds("rev-parse", "--verify", "--quiet", "HEAD^{commit}") and base == "HEAD":
                 raise WorktreeError(
-                    f"{self.repository.main} has no commit yet from which a branch could start. "
-                    "Make the first one: `git commit`."
+                    f"{self.repository.main} has no commits yet to start a branch from. Create the first one "
+                    "with `git commit`."
                 )
             raise WorktreeError(f"there is no commit {base!a} in {self.repository.main}. Correct `base`.")
         return self.git.run(*given)

@@ -155,7 +155,7 @@ class Canvas:
         return bool(self.killed or poll.poll(0))
 
     def suspend(self) -> None:
-        """Stop this job as Ctrl-Z does, the terminal given back meanwhile; return when it goes on."""
+        """Stop this job as Ctrl-Z does, the terminal given back meanwhile; return when it continues."""
         self._give_back()
         jobs = (signal.SIGTSTP, signal.SIGCONT)
         handlers = {number: signal.signal(number, signal.SIG_DFL) for number in jobs}

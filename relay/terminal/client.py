@@ -103,7 +103,7 @@ class TerminalMode:
         """Set the modes, if the terminal is still there. SIGTTOU would stop a background job."""
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
-            # TCSADRAIN would wait for ever on a terminal stopped with Ctrl-S, and TCSAFLUSH would throw away
+            # TCSADRAIN would wait forever on a terminal stopped with Ctrl-S, and TCSAFLUSH would throw away
             # what was typed ahead.
             termios.tcsetattr(self.source, termios.TCSANOW, attributes)
         except termios.error:
@@ -211,7 +211,7 @@ class Client:
         if not (self.mode.interactive and self.mode.in_foreground()):
             return
         self.mode.lend()  # first: who has read the line sees nothing of what they type
-        self._say("what you type now goes nowhere; press Enter to go on.\r")
+        self._say("what you type now goes nowhere; press Enter to continue.\r")
         try:
             while not self._signals:
                 if select.select([self.mode.source], [], [], FOREGROUND_LOOK / 1000)[0]:

@@ -1,4 +1,4 @@
-"""Events at the two terminals of a session: the agent's, and the one that the user lends."""
+"""Events at the two terminals of a session: the agent's and the user's."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class TerminalLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class DetachRequested(Event):
-    """The user has pressed the keys that detach, or is to be let go: where does their shell go on?"""
+    """The user has pressed the keys that detach, or is to be let go: where does their shell continue?"""
 
 
 @dataclass(frozen=True, slots=True)

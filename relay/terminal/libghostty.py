@@ -183,7 +183,7 @@ def load() -> ctypes.CDLL:
     if path is None:
         raise ScreenUnavailable(
             "the installed pyghostty has no shared library. "
-            "Install it anew: pip install --force-reinstall pyghostty==0.1.3"
+            "Reinstall it: pip install --force-reinstall pyghostty==0.1.3"
         )
     try:
         lib = ctypes.CDLL(path)
@@ -194,6 +194,6 @@ def load() -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise ScreenUnavailable(
             f"the library {path} cannot be used on this system ({error}). "
-            "Full-screen programs are forwarded, but what they say is not read."
+            "relay forwards full-screen programs, but cannot read them."
         ) from None
     return lib

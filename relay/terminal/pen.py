@@ -1,4 +1,4 @@
-"""Tells text that nobody can see: concealed, or in the colour of its background.
+"""Detects invisible text: concealed, or in the colour of its background.
 
 A Pen follows the changes of rendition (SGR: ECMA-48, 8.3.117; colours: xterm ctlseqs, ITU-T T.416) in a
 program's output, across lines.  Most output needs one search: it neither conceals nor sets a background.
@@ -76,7 +76,7 @@ class Pen:
         self._open = b""  # a sequence that the end of a line has broken
 
     def state(self) -> list[bool | int | None]:
-        """Return JSON of what `restore` needs to go on from here."""
+        """Return JSON of what `restore` needs to continue from here."""
         return [self.hidden, *self._rendition]
 
     def restore(self, state: list[bool | int | None]) -> None:

@@ -5,7 +5,7 @@
                                                └→ repaint  bytes that redraw it on another terminal
 
 Where the library does not exist (musl, old glibc, old macOS) opening one raises ScreenUnavailable, and relay
-goes on with the lines reader alone.
+continues with the lines reader alone.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class VirtualScreen:
         return drained
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size; soft-wrapped lines of the primary screen are wrapped anew."""
+        """Change the size; soft-wrapped lines of the primary screen are wrapped again."""
         if self.failed is not None or self._terminal is None:
             return
         size = _bounded(columns, rows)
@@ -363,7 +363,7 @@ class VirtualScreen:
             self._on_reply(ctypes.string_at(data, size))
 
     def _bound_scrollback(self) -> None:
-        """Let the library keep what may have to be drained, and nothing until somebody collects."""
+        """Let the library keep what may have to be drained, and nothing until someone collects."""
         lines = _SCROLLBACK_LINES if self._take is not None else 0
         self._set(vt.OPT_SCROLLBACK_MAX_LINES, c_size_t(lines))
         size = max(_SCROLLBACK_BYTES, self.columns * _SCROLLBACK_COLUMN)
@@ -431,7 +431,7 @@ class VirtualScreen:
     def _hidden(self, selection: vt.Selection, count: int) -> list[int]:
         """Return which of the `count` rows of `selection` are hidden, in part or whole, counted from 0."""
         drawn = self._format_rows(selection, False, count, vt.VT)
-        # The library writes each attribute as a sequence of its own.
+        # The library writes each attribute as its own sequence.
         if "\x1b[8m" not in drawn and "\x1b[48;" not in drawn:
             return []
         pen, found = Pen(), []
@@ -514,7 +514,7 @@ def _bounded(columns: int, rows: int) -> tuple[int, int]:
 
 def _check_open(result: int) -> None:
     if result != 0:
-        raise ScreenUnavailable(f"the virtual screen cannot be opened (libghostty-vt answered {result}).")
+        raise ScreenUnavailable(f"the virtual screen cannot be opened (libghostty-vt returned {result}).")
 
 
 def _fill(call: Callable[..., int], size: int) -> bytes:

@@ -129,7 +129,7 @@ class StatusRecords:
         return tuple(self._records.values())
 
     def prompt_started(self) -> None:
-        """Drop the working and blocked records: a shell prompts anew (OSC 133 A), the program has ended."""
+        """Drop the working and blocked records: a shell prompts again (OSC 133 A), the program has ended."""
         for id in [id for id, record in self._records.items() if record.state in {"working", "blocked"}]:
             del self._records[id]
 

@@ -1,4 +1,4 @@
-"""The state of a terminal at one moment: its line discipline, and whose it is."""
+"""A snapshot of a terminal: its line discipline and its foreground process."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Picture:
             while rows and not rows[-1]:
                 rows.pop()
             self._above += rows
-        self._above.append("[relay: the agent has ended; the next one follows]")
+        self._above.append("[relay: the agent has ended; its next run follows]")
         self._screen, self._session, self.code = None, "", None
 
     def _draw_anew(self, columns: int, rows: int, drawing: bytes, missed: int) -> None:
@@ -144,7 +144,7 @@ class Picture:
 
     def _miss(self, size: int) -> None:
         if size:
-            self._above.append(f"[relay: {count(size, 'byte')} of output went by unseen]")
+            self._above.append(f"[relay: {count(size, 'byte')} of output skipped]")
 
 
 class Viewer:

@@ -16,8 +16,9 @@ _SALT = 12  # bytes, as mosquitto_passwd takes
 _ROUNDS = 101  # mosquitto_passwd's own count; our passwords are 192 random bits, and need no more
 
 _MADE = (
-    "# Written by `relay broker acl`; run it again for more agents.\n"
-    "# Each agent publishes under its own name alone, and hears its own inbox and its team's presence.\n"
+    "# Written by `relay broker acl`; run it again to add agents.\n"
+    "# Each agent publishes only under its own name, and receives only its own inbox and its team's "
+    "presence.\n"
 )
 
 
@@ -49,7 +50,7 @@ def nats(agents: Iterable[Credentials]) -> str:
 def mosquitto(agents: Iterable[Credentials]) -> str:
     """Return Mosquitto's `acl_file` (mosquitto.conf(5)).
 
-    It has no `pattern` line for everybody: a user (%u there) has a slash in it, and is two levels of a topic.
+    It has no `pattern` line for everyone: a user (%u there) has a slash in it, and is two levels of a topic.
     """
     blocks = [_MADE]
     for agent in agents:

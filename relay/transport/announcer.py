@@ -1,6 +1,6 @@
-"""The announcements of an agent to its team: it is online, it leaves, it claims its name.
+"""An agent's announcements to its team: online, leaving, claiming its name.
 
-Each connection has a boot id of its own; its announcement holds until a later connection of the same session
+Each connection has its own boot id; its announcement holds until a later connection of the same session
 announces something else, or the broker publishes its will.
 """
 
@@ -77,7 +77,7 @@ class Announcer:
         if heard.boot == self._boot and heard.online:
             return
         if self._held and heard.online and not retained and heard.session < self.session:
-            raise ConnectionLost(f"another session calls itself {self.name}; claiming the name again.")
+            raise ConnectionLost(f"another session uses the name {self.name}; claiming it again.")
         self.again()  # an earlier connection's will came late, or the other must give way
 
     async def run(self, transport: MqttTransport, announced: Callable[[], Awaitable[None]]) -> None:

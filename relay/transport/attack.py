@@ -1,4 +1,4 @@
-"""Attacks of one agent on another over a real broker, which must stop them.
+"""Attacks by one agent on another over a real broker, which must stop them.
 
 Each attack uses one agent's own credentials against another's mail or presence, and is judged by its effect:
 a broker's acknowledgement says nothing (nats-server acknowledges a forbidden publish, Mosquitto grants any
@@ -47,7 +47,7 @@ class Attack:
         """Try everything; return a row for each key of ADVICE ("team": if they are of different ones)."""
         own = await self._own()
         if own.status is not Finding.HOLDS:
-            why = f"{self._who}: what they must be able to do fails already."
+            why = f"{self._who}: even what they must be able to do fails."
             others = [key for key in ADVICE if key not in {"own", "team"}]
             return [own, *(ProbeResult(key, Finding.UNPROVED, why) for key in others)]
         team, name, inbox = self._victim.team, self._victim.name, self._own_inbox
@@ -84,13 +84,15 @@ class Attack:
                     for topic in (inbox, topics.presence(sender.team, sender.name)):
                         await mouth.publish(topic, token := _token())
                         if not await ear.hears(token, _MAIL_SECONDS):
-                            what = f"{receiver.user} does not hear what {sender.user} publishes to {topic}."
+                            what = (
+                                f"{receiver.user} does not receive what {sender.user} publishes to {topic}."
+                            )
                             return ProbeResult("own", Finding.BROKEN, f"{what} {ADVICE['own']}")
             except ConnectionLost:
                 raise
             except BrokerError as error:
                 return ProbeResult("own", Finding.BROKEN, f"{receiver.user}: {error}")
-        able = "each publishes under its own name, and hears its inbox and team."
+        able = "each publishes under its own name, and receives its inbox and its team's presence."
         return ProbeResult("own", Finding.HOLDS, able)
 
     async def _forge(self, key: str, *forged: str) -> ProbeResult:
@@ -131,10 +133,10 @@ class Attack:
             await asyncio.gather(*(ear.settled() for ear in ears))
             for ear, each in zip(ears, filters, strict=True):
                 if token in ear.heard:
-                    return self._broken(key, f"it heard the other by {each}")
+                    return self._broken(key, f"it received the other's messages by {each}")
                 if internal := [topic for topic in ear.topics if topic.startswith(("$", "_"))]:
-                    return self._broken("internals", f"it heard {internal[0]} by {each}")
-        return self._held(key, "it subscribed, and heard nothing")
+                    return self._broken("internals", f"it received {internal[0]} by {each}")
+        return self._held(key, "it subscribed, but received nothing")
 
     async def _session(self) -> ProbeResult:
         """Have mail kept in a mailbox of the victim's, and try to wipe it with what the attacker can know."""
@@ -143,13 +145,14 @@ class Attack:
         try:
             if not await self._survives(mailbox):
                 why = (
-                    "the broker keeps no mail for who is away. relay publishes it again, which takes longer."
+                    "the broker keeps no messages for absent agents. relay publishes them again, which takes "
+                    "longer."
                 )
                 return ProbeResult("session", Finding.UNPROVED, why)
             if not await self._survives(mailbox, user, name, f"relay-{name}", f"relay-{user}"):
-                return self._broken("session", "it wiped it with a client id that anybody can guess")
+                return self._broken("session", "it wiped it with a guessable client id")
             if not await self._survives(mailbox, mailbox.client_id):
-                secret = "the client id is a secret of 128 bits; with the very id it would have wiped it"
+                secret = "the client id is a 128-bit secret; with that exact id it would have wiped it"
                 return self._held("session", secret)
             return self._held("session", "even with the other's client id it could not wipe it")
         finally:
@@ -253,7 +256,7 @@ class _Ear:
             return
         await self.transport.publish(self.own, fence := _token())
         if not await self.hears(fence) and not self.deaf:
-            raise BrokerError(f"what was published to {self.own} did not arrive there. Try again.")
+            raise BrokerError(f"a message published to {self.own} did not arrive. Try again.")
         await asyncio.sleep(SETTLE_SECONDS)
 
 

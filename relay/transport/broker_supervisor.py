@@ -1,7 +1,7 @@
-"""The small process above nats-server: starts it, watches it, ends it when it is not needed.
+"""The small process above nats-server: starts it, watches it, and stops it when unused.
 
 Run with `python -I -S`, it imports nothing but a few modules of the standard library and relay's own that do
-the same; it lives as long as the broker, in a session of its own, and outlives whoever started it.
+the same; it lives as long as the broker, in its own session, and outlives whoever started it.
 
     BINARY CONFIG LINGER ALIVE REPORT
 
@@ -39,7 +39,7 @@ PROGRAM = (
 """What Python runs; its first argument is the directory of the package relay."""
 
 KEEP = "keep"
-"""The name of a file beside the configuration: if it exists, the broker was started by hand and stays."""
+"""The name of a file next to the configuration: if it exists, the broker was started by hand and stays."""
 
 READY = b"Server is ready"
 RELOADED = b"Reloaded server configuration"

@@ -1,4 +1,4 @@
-"""Watches the embedded broker: it is ended, and so replaced, if it does not answer or outgrows its bounds.
+"""Watches the embedded broker: stops it, so that it is replaced, if it does not answer or grows too large.
 
 Every few seconds it does what an agent does: it logs in over MQTT, subscribes, and gets what it publishes.
 It runs in the broker's supervisor and imports nothing but the standard library.
@@ -22,7 +22,7 @@ TOPIC = "relay/watch"
 """The topic to which the watch publishes, for itself."""
 
 REPLACED = "replaced.json"
-"""The name of a file beside the configuration that says when a broker was replaced last, and why."""
+"""The name of a file next to the configuration that says when a broker was replaced last, and why."""
 
 INTERVAL = 3.0
 """Seconds from one look to the next."""
@@ -41,7 +41,7 @@ MAX_MEMORY = 1 << 30
 """Bytes of memory that it may take; 600 sessions that get 25 MB each bring it to half of that."""
 
 MAX_LOG = 8 << 20
-"""Bytes of broker.log, after which it begins anew: a client's faults are written to it."""
+"""Bytes of broker.log, after which it starts again: a client's faults are written to it."""
 
 
 class Replacement(NamedTuple):
@@ -132,12 +132,12 @@ def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> N
         connection.sendall(packets.connect(f"relay-watch-{token.hex()}", *login))
         welcome = packets.read(broker)
         if welcome.kind != packets.CONNACK or welcome.body[1:] != b"\0":
-            raise ValueError("it refuses a login")
+            raise ValueError("it refuses logins")
         connection.sendall(packets.subscribe(TOPIC) + packets.publish(TOPIC, token))
         deadline = time.monotonic() + timeout
         while (packet := packets.read(broker)).kind != packets.PUBLISH or token not in packet.body:
             if time.monotonic() > deadline:
-                raise TimeoutError("what is published does not arrive")
+                raise TimeoutError("published messages do not arrive")
         connection.sendall(packets.DISCONNECT)
 
 

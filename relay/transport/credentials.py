@@ -98,7 +98,7 @@ class CredentialStore:
         self._path(team, name).unlink(missing_ok=True)
 
     def all(self, team: str | None = None) -> Iterator[Credentials]:
-        """Yield the credentials of everybody (in `team`), in a stable order."""
+        """Yield the credentials of everyone (in `team`), in a stable order."""
         for path in sorted(self._directory.glob("*.json" if team is None else f"{level(team)}.*.json")):
             yield _read(path)
 
@@ -110,7 +110,7 @@ class CredentialStore:
             pass  # another process was faster
         except OSError as error:
             raise BrokerError(
-                f"cannot write credentials to {path}: {error.strerror}. Make room, or make it writable."
+                f"cannot write credentials to {path}: {error.strerror}. Free some space, or make it writable."
             ) from None
 
     def _path(self, team: str, name: str) -> Path:

@@ -44,9 +44,7 @@ class Endpoint:
             or parts.path not in {"", "/"}
         ):
             shown = ascii(url.rpartition("@")[2])
-            raise BrokerError(
-                f"{shown} is not a broker's URL; write it like mqtts://user:password@host:8883."
-            )
+            raise BrokerError(f"{shown} is not a broker URL; write it like mqtts://user:password@host:8883.")
         return cls(
             kind="external",
             host=parts.hostname,

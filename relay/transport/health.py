@@ -1,6 +1,6 @@
 """Whether a broker works: the steps of an agent that joins and hears itself, each a row of `relay doctor`.
 
-Several addresses have to lead to one bus: what is published at the first arrives at each other.
+Several addresses have to lead to one bus: messages published at the first arrive at all the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ARRIVE_SECONDS = 5.0
 
 _STEPS = ("reach", "login", "subscribe", "passes")
 _STUCK = (
-    "If it is a broker, it hangs, its store is full or broken, or its cluster has no majority: look at its "
+    "If it is a broker, it hangs, its storage is full or broken, or its cluster has no majority: check its "
     "log and its disk."
 )
 
@@ -50,7 +50,7 @@ async def examine(endpoint: Endpoint, visitor: Visitor) -> list[ProbeResult]:
     except _Failed as failed:
         found.append(ProbeResult(failed.key, Finding.BROKEN, failed.detail))
     known = {row.key for row in found}
-    why = "what comes before it fails."
+    why = "an earlier check fails."
     return found + [ProbeResult(key, Finding.UNPROVED, why) for key in _STEPS if key not in known]
 
 
@@ -61,7 +61,7 @@ async def one_bus(working: Sequence[tuple[Endpoint, Visitor]], count: int) -> Pr
     """
     if count == 1:
         status = Finding.HOLDS if working else Finding.UNPROVED
-        return ProbeResult("cluster", status, "there is one address.")
+        return ProbeResult("cluster", status, "there is only one address.")
     if len(working) < 2:
         return ProbeResult("cluster", Finding.UNPROVED, f"a message passes at {len(working)} of {count}.")
     first, *others = working
@@ -69,15 +69,15 @@ async def one_bus(working: Sequence[tuple[Endpoint, Visitor]], count: int) -> Pr
         try:
             async with _visit(*first) as mouth, _visit(endpoint, visitor) as ear:
                 if visitor.inbox != first[1].inbox or not await _passes(mouth, ear, visitor.inbox):
-                    how = f"what is published at {first[0].url} does not arrive at {endpoint.url}"
-                    what = "they are different brokers, and agents on one do not hear those on the other."
-                    return ProbeResult("cluster", Finding.BROKEN, f"{how}: {what} Name those of one only.")
+                    how = f"messages published at {first[0].url} do not arrive at {endpoint.url}"
+                    what = "they are different brokers, so agents on one receive nothing from the other."
+                    return ProbeResult("cluster", Finding.BROKEN, f"{how}: {what} List the URLs of only one.")
         except BrokerError as error:
             return ProbeResult("cluster", Finding.UNPROVED, str(error))
     if len(working) < count:
-        why = f"the {len(working)} that work do. Of the others the rows above say what is wrong."
+        why = f"the {len(working)} that work do. The rows above show what is wrong with the others."
         return ProbeResult("cluster", Finding.UNPROVED, why)
-    return ProbeResult("cluster", Finding.HOLDS, "what is published at the first arrives at each other.")
+    return ProbeResult("cluster", Finding.HOLDS, "messages published at the first arrive at all the others.")
 
 
 class _Failed(Exception):
@@ -90,7 +90,7 @@ class _Failed(Exception):
 async def _steps(endpoint: Endpoint, visitor: Visitor) -> AsyncIterator[tuple[str, str]]:
     """Yield the steps that were taken, and what was seen. Raise _Failed."""
     await _reach(endpoint)
-    yield "reach", "something listens."
+    yield "reach", "something is listening."
     transport = MqttTransport(endpoint, visitor.login)
     try:
         await transport.connect()
@@ -101,19 +101,19 @@ async def _steps(endpoint: Endpoint, visitor: Visitor) -> AsyncIterator[tuple[st
             raise _Failed("tls", str(error)) from None
         raise _Failed("login", f"{error} {_STUCK}") from None
     with contextlib.closing(transport):
-        yield "login", "it answers to the login, and accepts it."
+        yield "login", "it answers and accepts the login."
         try:
             await transport.subscribe(topics.inbox_filter(visitor.team, visitor.name), 1, insist=True)
         except BrokerError as error:
             raise _Failed("subscribe", str(error)) from None
-        yield "subscribe", "an agent may hear its inbox."
+        yield "subscribe", "an agent may subscribe to its inbox."
         try:
             if not await _passes(transport, transport, visitor.inbox):
-                why = f"it takes a message, and does not bring it within {ARRIVE_SECONDS:.0f} s."
+                why = f"it accepts a message, but does not deliver it within {ARRIVE_SECONDS:.0f} s."
                 raise _Failed("passes", f"{why} Check its access list. {_STUCK}")
         except BrokerError as error:
             raise _Failed("passes", f"{error} {_STUCK}") from None
-        yield "passes", "what is published is acknowledged, and arrives."
+        yield "passes", "published messages are acknowledged and arrive."
 
 
 async def _reach(endpoint: Endpoint) -> None:
@@ -121,11 +121,11 @@ async def _reach(endpoint: Endpoint) -> None:
         async with asyncio.timeout(mqtt.CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     except TimeoutError:
-        why = "the host does not answer. It is off, cut off, or a firewall keeps packets."
+        why = "the host does not answer. It is off or disconnected, or a firewall drops packets."
         raise _Failed("reach", f"no connection to the broker at {endpoint.url}: {why}") from None
     except OSError as error:
         why = f"no connection to the broker at {endpoint.url} ({error.strerror or error})."
-        raise _Failed("reach", f"{why} Check host and port, and that it runs.") from None
+        raise _Failed("reach", f"{why} Check the host and port, and that the broker is running.") from None
     writer.transport.abort()
 
 

@@ -43,7 +43,7 @@ IN_FLIGHT = 64
 """Publishes that await the broker's acknowledgement at one time."""
 
 _ASK_AGAIN = 0.3  # seconds
-_TOO_EARLY = "it closed the connection before the login was through"
+_TOO_EARLY = "it closed the connection during the login"
 
 # aiomqtt writes each lost connection to its logger, which the messaging client reports in its own words.
 # Disabled, it does not even make the record of each packet, a tenth of what a packet costs.
@@ -134,7 +134,7 @@ class MqttTransport:
 
     async def connect(self) -> None:
         """Connect and log in. Raise LoginRefused if the broker does not know the login."""
-        # In a task of its own: a cancelled connect would go on in its thread and log in unattended.
+        # In its own task: a cancelled connect would continue in its thread and log in unattended.
         connecting = asyncio.create_task(self._client.__aenter__())
         try:
             await asyncio.shield(connecting)
@@ -163,7 +163,7 @@ class MqttTransport:
             if not insist or self._loop.time() > until:
                 raise BrokerError(
                     f"the broker at {self.endpoint.url} does not allow {topic!r}. Check its access list; "
-                    "of a cluster, that most of its nodes run."
+                    "for a cluster, also check that most nodes are running."
                 )
             await asyncio.sleep(_ASK_AGAIN)
 
@@ -238,7 +238,7 @@ class MqttTransport:
                     del self._limits[limit]
         except TimeoutError:
             raise ConnectionLost(
-                f"the broker at {self.endpoint.url} does not answer to a {what}; connecting again."
+                f"the broker at {self.endpoint.url} does not answer a {what}; reconnecting."
             ) from None
         except aiomqtt.MqttError as error:
             raise ConnectionLost(self._explain(error)) from None
@@ -299,11 +299,10 @@ class MqttTransport:
     def _refusal(self, error: MqttConnectError) -> str:
         url = self.endpoint.url
         if self._user is None or self.endpoint.user is not None or self.endpoint.kind == "embedded":
-            return f"the broker at {url} refuses the login ({error}). Check user and password."
+            return f"the broker at {url} refuses the login ({error}). Check the user and password."
         return (
-            f"the broker at {url} refuses the login of {self._user} ({error}). `relay broker acl` "
-            "writes the list of its users, and `relay broker credentials export|import` takes a login to "
-            "another host."
+            f"the broker at {url} refuses the login of {self._user} ({error}). `relay broker acl` writes its "
+            "list of users, and `relay broker credentials export|import` copies a login to another host."
         )
 
     def _explain(self, error: Exception) -> str:
@@ -311,17 +310,17 @@ class MqttTransport:
         text = str(error)
         if text == _TOO_EARLY:
             return (
-                f"what listens at {url} does not answer like an MQTT broker ({text}). Check host and port; "
-                "a broker that is just starting does so, too."
+                f"the program at {url} does not answer like an MQTT broker ({text}). Check the host and "
+                "port, or try again if the broker is just starting."
             )
         if "timed out" in text:
             return (
-                f"what listens at {url} does not answer like an MQTT broker within "
-                f"{self._login_seconds:.0f} s. Check host and port."
+                f"the program at {url} does not answer like an MQTT broker within "
+                f"{self._login_seconds:.0f} s. Check the host and port."
             )
         if refused := re.search(r"certificate verify failed: .+?(?=\.? \(_ssl)", text):
             return (
-                f"the certificate of the broker at {url} is not accepted ({refused[0]}). It has to be valid "
-                "for that host; for a private authority, name its certificate in SSL_CERT_FILE."
+                f"the certificate of the broker at {url} was rejected ({refused[0]}). It must be valid for "
+                "that host; for a private authority, set SSL_CERT_FILE to its certificate."
             )
         return f"no connection to the broker at {url} ({text})."

@@ -1,4 +1,4 @@
-"""Claims to a name: one messaging client has it, in this home and, with an external broker, in any.
+"""Claims to a name: only one messaging client has it, in this home or, with an external broker, in any.
 
 In a home it is a lock, RUN/couriers/TEAM/NAME.lock, which ends with its holder.  Between homes there are only
 messages on the name's presence topic (`contend`):
@@ -8,8 +8,8 @@ messages on the name's presence topic (`contend`):
         ╰─── nobody objects in time: it announces itself, and has the name
 
 Two newcomers hear each other's claims, and one of them gives way.  Two holders (a cut link can make them)
-hear each other's announcements; the one with the greater session id claims the name anew, and is refused.  A
-claim has a connection of its own: that of the mailbox would end the connection of the agent's other home.
+hear each other's announcements; the one with the greater session id claims the name again, and is refused.  A
+claim has its own connection: that of the mailbox would end the connection of the agent's other home.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ECHO_SECONDS = 10.0
 """Seconds within which the broker brings a newcomer its own claim; if not, the connection is of no use."""
 
 QUIET_SECONDS = 0.3
-"""Seconds for which a newcomer listens if the broker knows of no holder, besides the time in which its claim
+"""Seconds for which a newcomer listens if the broker knows of no holder, besides the time when its claim
 came back: enough for another newcomer's answer over a link like its own.  If that is slower, it hears the
 announcement instead."""
 
@@ -44,7 +44,7 @@ OBJECTION_SECONDS = 10.0
 passages: a second on a link with 200 ms of latency on which TCP must repeat a packet.  The broker notices a
 host that is gone only after one and a half times the keepalive (MQTT 3.1.1 section 3.1.2.10)."""
 
-_LOCK_SECONDS = 0.2  # somebody may be looking (`is_present`), which takes the lock for a moment
+_LOCK_SECONDS = 0.2  # someone may be looking (`is_present`), which takes the lock for a moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def claim_name(home: Home, team: str, name: str) -> Iterator[None]:
     descriptor = open_lock(path)
     try:
         if not wait_lock(descriptor, _LOCK_SECONDS):
-            raise NameInUse(f"{name!a} is on the bus already, in team {team!a}. Choose another name.")
+            raise NameInUse(f"{name!a} is already on the bus, in team {team!a}. Choose another name.")
         yield
     finally:
         os.close(descriptor)
@@ -124,7 +124,7 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
                     listening.reschedule(echoed + (quiet if holder is None else OBJECTION_SECONDS))
     except TimeoutError:
         if echoed is None:
-            raise ConnectionLost("the broker does not bring what it was given; connecting again.") from None
+            raise ConnectionLost("the broker does not deliver messages; reconnecting.") from None
     await transport.publish(topic, announcement, retain=True)
 
 
@@ -148,8 +148,8 @@ def decode(payload: bytes, topic_level: str) -> NameClaim | None:
 def _in_use(team: str, name: str, host: str) -> NameInUse:
     where = f"on host {host!a}" if host else "on another host"
     return NameInUse(
-        f"{name!a} is on the bus already, {where}, in team {team!a}. "
-        "Choose another name with -n, or end the session there."
+        f"{name!a} is already on the bus, {where}, in team {team!a}. "
+        "Choose another name with -n, or stop the session there."
     )
 
 

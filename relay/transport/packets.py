@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 packets by hand: for what no client library allows, and where loading one takes too long."""
+"""Hand-made MQTT 3.1.1 packets, where no client library works or loading one takes too long."""
 
 from __future__ import annotations
 

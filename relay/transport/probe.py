@@ -1,4 +1,4 @@
-"""`relay doctor --broker`: tries out what a broker lets one agent do to another."""
+"""`relay doctor --broker`: tests what a broker lets one agent do to another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from relay.transport.raw_login import raw_login
 NATS_PORT = 4222
 """The default port on which nats-server listens for NATS clients."""
 
-_SHARED = "all log in as the user in the URL, so each can act as any other. Give every agent its own user."
+_SHARED = (
+    "all log in as the user in the URL, so each can impersonate the others. Give every agent its own user."
+)
 _FAILS = "the broker does not work."
 
 
@@ -49,7 +51,9 @@ async def probe(
     found.append(await one_bus(working, len(endpoints)))
     if not any(row.key == "team" for row in found):
         found.append(
-            ProbeResult("team", Finding.UNPROVED, "all these agents are of one team; name one of another.")
+            ProbeResult(
+                "team", Finding.UNPROVED, "all these agents are in one team; add one of another team."
+            )
         )
     worst = [Finding.BROKEN, Finding.UNPROVED, Finding.HOLDS]
     rows = []
@@ -62,7 +66,7 @@ async def probe(
 async def _node(endpoint: Endpoint, agents: Sequence[Credentials], native: int) -> list[ProbeResult]:
     """Return the rows of one address, some of them several times."""
     if endpoint.user is None and len(agents) < 2:
-        raise BrokerError("it takes two agents to see what one may do to the other. Name two.")
+        raise BrokerError("this test needs two agents. Name two.")
     visitors = _visitors(endpoint, agents)
     found = [row for rows in [await examine(endpoint, each) for each in visitors] for row in rows]
     broken = {row.key for row in found if row.status is Finding.BROKEN}
@@ -115,26 +119,26 @@ def _visitors(endpoint: Endpoint, agents: Sequence[Credentials]) -> list[Visitor
 async def _anonymous(endpoint: Endpoint) -> ProbeResult:
     for what, user, password in (
         ("without user and password", None, None),
-        ("with a user that nobody has", f"nobody-{secrets.token_hex(4)}", secrets.token_hex(8)),
+        ("with an unknown user", f"nobody-{secrets.token_hex(4)}", secrets.token_hex(8)),
     ):
         async with raw_login(endpoint, Login(anybody(), user=user, password=password)) as welcome:
             if welcome:
                 advice = "In Mosquitto: allow_anonymous false, and a password_file."
                 return ProbeResult("anonymous", Finding.BROKEN, f"a login {what} is accepted. {advice}")
     return ProbeResult(
-        "anonymous", Finding.HOLDS, "logins without a user and with an unknown one are refused."
+        "anonymous", Finding.HOLDS, "logins without a user or with an unknown user are refused."
     )
 
 
 def _encrypted(endpoint: Endpoint) -> ProbeResult:
     if endpoint.tls:
-        return ProbeResult("tls", Finding.HOLDS, "TLS, and the certificate was verified for this host.")
+        return ProbeResult("tls", Finding.HOLDS, "TLS, with a certificate verified for this host.")
     loopback = endpoint.host == "localhost"
     with contextlib.suppress(ValueError):  # a host's name
         loopback = loopback or ipaddress.ip_address(endpoint.host).is_loopback
     if loopback:
-        return ProbeResult("tls", Finding.HOLDS, "it never leaves this machine (loopback).")
-    return ProbeResult("tls", Finding.BROKEN, "passwords and messages travel in the clear. Use mqtts://.")
+        return ProbeResult("tls", Finding.HOLDS, "traffic never leaves this machine (loopback).")
+    return ProbeResult("tls", Finding.BROKEN, "passwords and messages are sent unencrypted. Use mqtts://.")
 
 
 async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> ProbeResult:
@@ -154,7 +158,7 @@ async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) 
             return ProbeResult(
                 "native",
                 Finding.BROKEN,
-                f"port {port} lets {who} in, past the rights on topics. "
+                f"port {port} lets {who} in, bypassing the topic rights. "
                 'Give every user allowed_connection_types: ["MQTT"].',
             )
     return ProbeResult("native", Finding.HOLDS, f"port {port} refuses them all.")

@@ -27,13 +27,13 @@ class ProbeResult:
 
 CLAIMS = {
     "reach": "it can be reached",
-    "login": "it answers to a login, and accepts it",
-    "subscribe": "it grants what an agent has to hear",
+    "login": "it answers and accepts a login",
+    "subscribe": "it lets an agent subscribe to its topics",
     "passes": "a message passes",
-    "cluster": "all addresses lead to one bus",
+    "cluster": "all addresses lead to the same bus",
     "own": "agents can do what they must",
     "anonymous": "nobody gets in without credentials",
-    "tls": "what travels is encrypted, and the broker is who it says it is",
+    "tls": "traffic is encrypted, and the broker's identity is verified",
     "publish": "nobody publishes as another",
     "inbox": "nobody reads another's inbox",
     "wildcard": "nobody reads everybody's mail by wildcards",
@@ -42,7 +42,7 @@ CLAIMS = {
     "session": "nobody takes or wipes another's mailbox",
     "team": "nobody sees another team or writes to it",
     "internals": "nobody reads the broker's own topics",
-    "native": "the credentials open no port for NATS clients",
+    "native": "the credentials do not work on a port for NATS clients",
 }
 """The claims by their keys, in the order of the rows."""
 
@@ -52,8 +52,8 @@ ADVICE = {
     "inbox": "Let a user read relay/v1/TEAM/agents/NAME/inbox/+ of its own NAME only.",
     "wildcard": "Let a user read relay/v1/TEAM/agents/NAME/inbox/+ of its own NAME only.",
     "presence": "Let a user write to relay/v1/TEAM/presence/NAME under its own NAME only.",
-    "will": "The broker has to check wills as it checks what is published.",
-    "session": "The broker has to keep the sessions of users apart.",
+    "will": "The broker must check wills like other published messages.",
+    "session": "The broker must keep the sessions of different users apart.",
     "team": "Let a user read and write below relay/v1/TEAM of its own team only.",
     "internals": "Let nobody read $SYS/# and other topics that begin with $.",
 }

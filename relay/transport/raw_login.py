@@ -1,4 +1,4 @@
-"""A login at an MQTT broker by hand, for tests of a broker that no client library allows.
+"""A hand-made login at an MQTT broker, for tests that no client library allows.
 
 A will that is not retained, a connection that breaks at once, another agent's client id, no user at all.
 """
@@ -37,7 +37,7 @@ async def raw_login(
             async with asyncio.timeout(CONNECT_SECONDS):
                 answer = await reader.readexactly(4)
         except TimeoutError:  # an OSError, too, which would be taken for a refusal
-            raise ConnectionLost(f"the broker at {endpoint.url} does not answer to a login.") from None
+            raise ConnectionLost(f"the broker at {endpoint.url} does not answer a login.") from None
         except (asyncio.IncompleteReadError, OSError):
             answer = b""  # some close the connection instead of an answer
         yield len(answer) == 4 and answer[0] == packets.CONNACK and answer[3] == 0

@@ -5,7 +5,7 @@
 
 A topic carries its publisher's name in its last level, so that a broker's access list can enforce it.
 Levels hold names in the form in which they are compared; a `.` is written `~` (which no name contains),
-because nats-server reads a dot as a level separator of its own.
+because nats-server reads a dot as its own level separator.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def test_settings_that_cannot_be_read_are_claudes_to_complain_of(
 
 def test_settings_that_disable_hooks_are_noted(place: Place) -> None:
     prepared = place.prepare("claude", "claude", "--settings", '{"disableAllHooks": true}')
-    assert "disables all hooks" in prepared.note
+    assert "disable all hooks" in prepared.note
 
 
 # codex
@@ -273,14 +273,14 @@ def test_qwen_is_read_from_its_screen_where_it_would_take_no_more_hooks(place: P
     put(place.person / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
     assert place.prepare("qwen", "qwen").kind == "qwen"
     put(place.project / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
-    with pytest.raises(ConfigError, match="takes no more hooks"):
+    with pytest.raises(ConfigError, match="accepts no further hooks"):
         place.prepare("qwen", "qwen")
 
 
 def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(place: Place) -> None:
     """A folder below /tmp is one that others can write to."""
     prepared = place.prepare("gemini", "gemini", "mcp", "list")
-    assert "belongs to root" in prepared.note
+    assert "root owns" in prepared.note
     assert (prepared.command, prepared.kind, prepared.record) == (["gemini", "mcp", "list"], "", None)
     assert not place.run.exists()
 

@@ -147,7 +147,7 @@ UNREADABLE = {
     "no object": b'["stdout", "{}"]\n',
     "a string": b'"stdout"\n',
     "nested too deeply": b'{"x": ' + b"[" * 100_000 + b"\n",
-    "a failure": line({"error": "the session failed at that", "type": "RelayError"}),
+    "a failure": line({"error": "the session failed to do that", "type": "RelayError"}),
 }
 
 

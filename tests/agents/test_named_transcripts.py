@@ -131,7 +131,7 @@ def test_gemini_is_given_the_id_of_its_session(run: Prepare, tmp_path: Path) -> 
     done = run("gemini", "-m", "flash", "hello")
     program, flag, id, *rest = done.command
     assert (program, flag, rest) == ("gemini", "--session-id", ["-m", "flash", "hello"])
-    assert (done.kind, "only from a folder that belongs to root" in done.note) == ("", True)
+    assert (done.kind, "only from a folder that root owns" in done.note) == ("", True)
     assert done.record is not None
     gemini_home(tmp_path, "11111111-other", id[:8] + "-1c9d-4f02-9a0e-other", id)
     assert [Path(path).read_text().count(id) > 0 for path in done.record.find()] == [True]
@@ -218,7 +218,7 @@ def test_a_log_of_aider_that_a_file_could_forge_is_not_read(tmp_path: Path) -> N
     )
     reader = reader_of(path, "aider")
     assert texts(reader) == []
-    assert "does not tell files in the chat from answers" in str(reader.problem)
+    assert "does not distinguish files in the chat from answers" in str(reader.problem)
     with path.open("a") as log:
         log.write("\nLLM RESPONSE 2026-11-23T15:45:09\nASSISTANT @relay:Bob said\n")
     assert texts(reader) == []
@@ -254,10 +254,10 @@ def test_a_log_of_the_users_own_stays(
     """aider takes one only; and theirs may be one that several aiders share."""
     if file:
         (tmp_path / file).write_text(content)
-    with pytest.raises(ConfigError, match="read from its screen"):
+    with pytest.raises(ConfigError, match="reads its screen"):
         run("aider", *words)
 
 
 def test_a_log_of_the_users_own_in_the_environment_stays(run: Prepare) -> None:
-    with pytest.raises(ConfigError, match="read from its screen"):
+    with pytest.raises(ConfigError, match="reads its screen"):
         run("aider", AIDER_LLM_HISTORY_FILE="x")

@@ -47,7 +47,7 @@ def test_the_version_in_what_a_program_prints(printed: str, found: str) -> None:
 
 def test_what_is_said_of_a_version() -> None:
     assert unchecked("claude", "2.1.330", ["2.1.197"]) == (
-        "claude 2.1.330 was not checked; rules are for 2.1.197."
+        "claude 2.1.330 was not checked; its rules are for 2.1.197."
     )
     assert "for 1.0, 1.1." in unchecked("claude", "1.2", ["1.0", "1.1"])
     assert unchecked("claude", "2.1.197", ["2.1.197"]) == unchecked("claude", "", ["2.1.197"]) == ""
@@ -126,7 +126,7 @@ def test_a_session_asks_once_its_agent_has_started(relay: Relay) -> None:
     assert json.loads(relay("explain", "Ann", "--json").stdout)["version"] is None
     assert not asked.exists()
     claude.print(DIALOG)
-    wait_until(lambda: "claude 999.0.1 was not checked; rules are for" in relay("explain", "Ann").stdout)
+    wait_until(lambda: "claude 999.0.1 was not checked; its rules are for" in relay("explain", "Ann").stdout)
     assert json.loads(relay("explain", "Ann", "--json").stdout)["version"] == "999.0.1"
     assert asked.read_text() == "asked\n"
     relay("reload", "Ann")

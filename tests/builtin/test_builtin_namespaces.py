@@ -36,7 +36,7 @@ def test_a_message_to_somebody_offline_waits_and_the_sender_knows(house: House):
     outcome, services = house.say("@relay:Carol hello")
     assert services.sent == [("Carol", "hello")]
     assert texts(outcome.results) == [
-        "Carol is offline. The message is kept and will be delivered when Carol is back."
+        "Carol is offline. The message waits, and is delivered when Carol is back."
     ]
 
 
@@ -65,8 +65,8 @@ def injected(house: House, said: str) -> str:
 
 def test_memory_save_search_list_forget(house: House):
     """R48"""
-    assert injected(house, "@memory:list") == "Nothing is remembered yet."
-    assert injected(house, "@memory:search tea") == "No memory fits 'tea'."
+    assert injected(house, "@memory:list") == "There are no memories yet."
+    assert injected(house, "@memory:search tea") == "No memory matches 'tea'."
     saved = injected(house, "@memory:save User prefers dark mode")
     id = saved.removeprefix("Saved to memory as ").removesuffix(".")
     assert injected(house, "@memory:Search dark theme") == (
@@ -87,7 +87,7 @@ def test_memory_save_search_list_forget(house: House):
         ("@memory:search", "@memory:search: it needs a text"),
         ("@memory:forget", "@memory:forget: it needs an id"),
         ("@memory:forget zzzz", "@memory:forget: there is no memory 'zzzz'; @memory:list shows the ids."),
-        ("@memory:sav text", "@memory:sav: there is no such action. Did you mean @memory:save?"),
+        ("@memory:sav text", "@memory:sav: unknown action. Did you mean @memory:save?"),
     ],
 )
 def test_a_wrong_memory_directive_is_answered(house: House, said, told):

@@ -49,7 +49,7 @@ def _checked(relay: Relay, name: str = "claude") -> tuple[str, ...]:
 def test_a_newer_file_is_shown_tried_taken_and_taken_back(relay: Relay, newer: Path) -> None:
     shipped = _checked(relay)
     done = relay("agents", "update", newer)
-    assert '+checked = ["999.0.1", ' in done.stdout and "Taken: claude." in done.stdout
+    assert '+checked = ["999.0.1", ' in done.stdout and "Installed: claude." in done.stdout
     number = len(list((SHIPPED / "screens" / "claude").iterdir()))
     assert f"{number} recorded screens of {number} as good as before" in done.stdout
     assert _checked(relay) == ("999.0.1", *shipped)
@@ -57,14 +57,14 @@ def test_a_newer_file_is_shown_tried_taken_and_taken_back(relay: Relay, newer: P
     assert path.stat().st_mode & 0o777 == 0o600
     (row,) = [each for each in json.loads(relay("agents", "--json").stdout) if each["name"] == "claude"]
     assert row["path"] == str(path)
-    assert "nothing is new" in relay("agents", "update", newer).stdout
+    assert "nothing new" in relay("agents", "update", newer).stdout
     assert "As shipped: claude." in relay("agents", "reset").stdout
     assert _checked(relay) == shipped and not path.exists()
     assert "nothing was updated" in relay("agents", "reset").stdout
 
 
 def test_the_patterns_of_this_relay_are_nothing_new(relay: Relay) -> None:
-    assert "Taken" not in relay("agents", "update", SHIPPED).stdout
+    assert "Installed" not in relay("agents", "update", SHIPPED).stdout
 
 
 def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, newer: Path) -> None:
@@ -81,9 +81,9 @@ def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, new
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("reader = ", "reeder = ", "toml:7: the key 'reeder' is not known"),
+        ("reader = ", "reeder = ", "toml:7: the key 'reeder' is unknown"),
         ("'^│? Do you want to '", "'('", "is not a regular expression"),
-        ('name = "claude"\n', "", "it has no key name"),
+        ('name = "claude"\n', "", "it has no `name` key"),
         ('name = "claude"\n', 'name = "clod"\n', "they must agree"),
         ('class = "billing"', 'class = "broke"', "it must be one of rate_limited"),
         ("(?P<reset>", "(", "has no group (?P<reset>...)"),
@@ -110,9 +110,9 @@ def test_what_would_type_into_work_or_a_dialog_is_refused_whatever_the_user_says
 ) -> None:
     _edit(newer, "claude", more=READY)
     refused = relay("agents", "update", "--yes", newer, check=False)
-    assert refused.returncode == 1 and "Nothing is taken" in refused.stderr
-    assert "it was working; said to be working, now ready" in refused.stdout
-    assert "the rule 'hasty' says that it is ready" in refused.stdout
+    assert refused.returncode == 1 and "Nothing was installed" in refused.stderr
+    assert "recorded as working; detected as working before, as ready now" in refused.stdout
+    assert "the rule 'hasty' detects that it is ready" in refused.stdout
     assert not updates.in_force(Home.from_env(relay.environment))
 
 
@@ -121,7 +121,9 @@ def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
     screen.parent.mkdir(parents=True)
     shutil.copy(next((SHIPPED / "screens" / "claude").glob("ready-*.txt")), screen)
     refused = relay("agents", "update", newer, check=False)
-    assert "claude/prompting-other-new.txt: it was prompting" in refused.stdout and refused.returncode == 1
+    assert (
+        "claude/prompting-other-new.txt: recorded as prompting" in refused.stdout and refused.returncode == 1
+    )
     screen.write_bytes(b"\xff")
     assert "cannot read this screen" in relay("agents", "update", newer, check=False).stderr
 
@@ -133,18 +135,18 @@ def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
             "claude",
             "'^│? Do you want to '",
             "'^│? ?Do you want to '",
-            "'permission dialog', by which a dialog is",
+            "'permission dialog', which recognises a dialog",
         ),
         (
             "claude",
             'name = "plan approval"',
             'name = "plans"',
-            "'plan approval', by which a dialog is known, is g",
+            "'plan approval', which recognises a dialog, is g",
         ),
-        ("claude", 'glyphs = "❯>"', 'glyphs = "❯>$"', "its input is known by something else"),
-        ("shell", 'inject = "never"', 'inject = "auto"', 'inject was "never" and is "auto"'),
-        ("claude", '["claude"]', '["claude", "bash"]', "it is for other programs"),
-        ("claude", '"--resume", "{id}"', '"--yolo", "{id}"', "conversations are resumed with other words"),
+        ("claude", 'glyphs = "❯>"', 'glyphs = "❯>$"', "it recognises the input box differently"),
+        ("shell", 'inject = "never"', 'inject = "auto"', 'inject changes from "never" to "auto"'),
+        ("claude", '["claude"]', '["claude", "bash"]', "it applies to other programs"),
+        ("claude", '"--resume", "{id}"', '"--yolo", "{id}"', "it resumes conversations with other arguments"),
     ],
 )
 def test_how_dialogs_are_known_changes_only_with_the_users_word(
@@ -154,7 +156,7 @@ def test_how_dialogs_are_known_changes_only_with_the_users_word(
     asked = relay("agents", "update", path, check=False)
     assert said in asked.stdout and asked.returncode == 1 and "--yes" in asked.stderr
     assert not updates.in_force(Home.from_env(relay.environment))
-    assert "Taken" in relay("agents", "update", "--yes", path).stdout
+    assert "Installed" in relay("agents", "update", "--yes", path).stdout
 
 
 def test_a_new_agent_is_taken_with_the_users_word(relay: Relay, tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_an_update_is_out_of_force_once_relay_ships_another_file(
     text = path.read_text("utf-8")
     path.write_text(f"{text.rstrip()[:-8]}00000000\n", "utf-8")
     assert "999.0.1" not in _checked(relay)
-    assert "The update of claude is not in force" in relay("agents").stdout
+    assert "The update of claude is not in use" in relay("agents").stdout
     relay("agents", "update", newer)
     assert "999.0.1" in _checked(relay)
     relay("agents", "reset", "claude")

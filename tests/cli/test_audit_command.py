@@ -90,7 +90,7 @@ def test_what_is_shown_is_chosen(relay: Relay, options: tuple[str, ...], ids: li
 def test_the_latest_are_shown_and_the_rest_is_counted(relay: Relay) -> None:
     _write(relay, *(Entry(f"h{number}", "hook", "ruff", result="injected") for number in range(60)))
     shown = relay("audit")
-    assert len(shown.stdout.splitlines()) == 50 and "(10 earlier injections left out" in shown.stderr
+    assert len(shown.stdout.splitlines()) == 50 and "(10 earlier injections omitted" in shown.stderr
     assert len(relay("audit", "--all").stdout.splitlines()) == len(_ids(relay)) == 60
 
 

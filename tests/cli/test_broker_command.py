@@ -26,7 +26,7 @@ def test_it_starts_shows_and_stops(relay: Relay) -> None:
     assert shown["running"] is True
     assert shown["url"] == f"mqtt://127.0.0.1:{shown['port']}"
     assert f"(pid {shown['pid']})" in relay("broker", "status").stdout
-    assert "has ended" in relay("broker", "stop").stdout
+    assert "has stopped" in relay("broker", "stop").stdout
     assert "No broker was running" in relay("broker", "stop").stdout
     assert status(relay) == nothing
 
@@ -34,7 +34,7 @@ def test_it_starts_shows_and_stops(relay: Relay) -> None:
 def test_stopping_it_under_a_session_says_that_another_is_started(relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Bob", "cat")
     wait_until(lambda: '"bus": "connected"' in relay("ps", "--json").stdout)
-    assert "the next one that needs it starts another" in relay("broker", "stop").stdout
+    assert "The next session that needs a broker starts another" in relay("broker", "stop").stdout
 
 
 def test_it_runs_in_the_foreground(relay: Relay) -> None:
@@ -133,7 +133,7 @@ def test_a_file_that_holds_no_credentials_is_refused(relay: Relay, tmp_path: Pat
     file.write_text(text)
     done = relay("broker", "credentials", "import", file, check=False)
     assert done.returncode == 1
-    assert "holds no credentials" in done.stderr
+    assert "contains no credentials" in done.stderr
 
 
 def test_a_directory_that_cannot_be_written_is_said(relay: Relay, tmp_path: Path) -> None:

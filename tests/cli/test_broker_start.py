@@ -11,7 +11,7 @@ def test_another_port_than_the_running_brokers_is_refused(relay: Relay) -> None:
     relay("broker", "start")
     refused = relay("broker", "start", "--port", "1", check=False)
     assert refused.returncode == 1
-    assert "a broker runs already, at mqtt://127.0.0.1:" in refused.stderr
+    assert "a broker is already running at mqtt://127.0.0.1:" in refused.stderr
     assert "relay broker stop" in refused.stderr
 
 

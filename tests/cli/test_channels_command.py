@@ -15,7 +15,7 @@ AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}
 
 
 def test_a_person_joins_has_agents_join_and_leaves(relay: Relay) -> None:
-    assert relay("channels").stdout.startswith("There is no channel.")
+    assert relay("channels").stdout.startswith("There are no channels.")
     assert relay("join", "ops").stdout == "You are in #ops now.\n"
     assert relay("join", "#OPS").stdout == "You are in #ops already.\n"
     assert relay("join", "-n", "Bob", "#ops").stdout == "Bob is in #ops now.\n"
@@ -34,7 +34,7 @@ def test_a_name_that_nobody_has_yet_may_join_and_it_is_said(home: Path, relay: R
     assert relay("join", "-n", "bob", "ops").stderr == ""
     said = relay("join", "-n", "Bbo", "ops")
     assert said.stdout == "Bbo is in #ops now.\n"
-    assert said.stderr == "Nobody called Bbo was ever in team default; did you mean Bob?\n"
+    assert said.stderr == "No agent called Bbo was ever in team default; did you mean Bob?\n"
     assert json.loads(relay("channels", "--json").stdout)[0]["members"] == ["Bbo", "Bob"]
 
 
@@ -86,4 +86,4 @@ def test_an_agent_cannot_change_what_another_hears(
 ) -> None:
     refused = relay(command, *option, "ops", env=AGENT, check=False)
     assert refused.returncode == 1
-    assert "an agent joins and leaves channels for itself only" in refused.stderr
+    assert "an agent can only join and leave channels itself" in refused.stderr

@@ -81,7 +81,7 @@ def test_what_is_wrong_is_said_with_what_to_do(relay: Relay) -> None:
     assert found["ledger"][0] == "FAIL"
     assert found["settings"][0] == "warn"
     assert "idle_seconds" in found["settings"][1]
-    assert found["sessions"] == ("warn", "1 socket of ended sessions. `relay ps` removes them.")
+    assert found["sessions"] == ("warn", "1 socket left by ended sessions. `relay ps` removes them.")
     done = relay("doctor", check=False)
     assert done.returncode == 1
     assert "3 of " in done.stdout
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_said_with_what_to_do(relay: Relay) -> None:
 
 @pytest.mark.parametrize(
     ("version", "result", "says"),
-    [(2, "ok", "brought up to date when it is used"), (99, "FAIL", "Upgrade relay, or move it away.")],
+    [(2, "ok", "is upgraded when first used"), (99, "FAIL", "Upgrade relay, or move it away.")],
 )
 def test_a_ledger_of_another_version_is_looked_at_and_left_as_it_is(
     relay: Relay, version: int, result: str, says: str
@@ -178,11 +178,11 @@ def test_a_broker_that_is_away_is_said(relay: Relay) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("--as", "Alice"), 2, "it needs --broker"),
+        (("--as", "Alice"), 2, "--as needs --broker"),
         (("--broker", "mqtt://127.0.0.1:1"), 2, "--as Alice --as Bob"),
         (("--broker", "mqtt://127.0.0.1:1", "--as", "Alice", "--as", "Bob"), 1, "no credentials of 'Alice'"),
         (("--broker", "mqtt://127.0.0.1:1", "--as", "a/b/c", "--as", "Bob"), 2, "is not a valid team"),
-        (("--broker", "localhost"), 1, "is not a broker's URL"),
+        (("--broker", "localhost"), 1, "is not a broker URL"),
     ],
 )
 def test_a_wrong_command_line_is_said(relay: Relay, arguments: tuple[str, ...], code: int, says: str) -> None:

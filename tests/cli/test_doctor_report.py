@@ -52,7 +52,7 @@ def test_it_tells_what_helps(relay: Relay, home: Path) -> None:
             "time": 1_760_000_002,
             "event": "notice",
             "level": "info",
-            "text": "relay made a mistake, and goes on: x",
+            "text": "internal error in relay, which keeps running: x",
         },
         {"time": 1_760_000_003, "event": "phase", "phase": "up"},
     )

@@ -94,7 +94,7 @@ def test_a_folder_of_another_user_is_refused(
     os.chown(home / "run", SOMEBODY, SOMEBODY)
     done = relay(*command, check=False)
     assert done.returncode == 1
-    assert f"{home}/run belongs to another user. Set RELAY_HOME to a directory of yours." in done.stderr
+    assert f"{home}/run belongs to another user. Set RELAY_HOME to a directory you own." in done.stderr
     assert [each.close() for each in strangers] == ["", ""]
 
 
@@ -114,7 +114,7 @@ def test_a_link_of_another_user_is_refused(relay: Relay, home: Path, tmp_path: P
 def test_nothing_is_sent_to_a_socket_of_another_user(
     sessions_of: Path, strangers: list[Stranger], suffix: str
 ) -> None:
-    with pytest.raises(HomeError, match="another user listens"):
+    with pytest.raises(HomeError, match="another user is listening"):
         sessions.call(sessions_of / f"bob{suffix}", {"op": "info"})
     assert [each.close() for each in strangers] == ["", ""]
 
@@ -131,7 +131,7 @@ def test_attach_hands_no_terminal_to_another_user(
         spawned = pexpect.spawn(
             sys.executable, ["-m", "relay", *arguments], env=relay.environment, encoding="utf-8", timeout=60
         )
-        spawned.expect("another user listens")
+        spawned.expect("another user is listening")
         spawned.expect(pexpect.EOF)
     assert [each.close() for each in strangers] == ["", ""]
 
@@ -154,7 +154,7 @@ def test_who_listens_is_looked_at_by_any_user(home: Path, monkeypatch: pytest.Mo
         listener.bind(str(found.run / "socket"))
         listener.listen()
         monkeypatch.setattr(os, "getuid", lambda: SOMEBODY)
-        with pytest.raises(HomeError, match="another user listens"):
+        with pytest.raises(HomeError, match="another user is listening"):
             connect(channel, found.run / "socket")
     with pytest.raises(HomeError, match="belongs to another user"):
         sessions.live(found)

@@ -60,7 +60,7 @@ def session(home: Path, name: str, answers: dict[str, dict[str, Any]]) -> Iterat
                     return
                 if request["op"] != "info":
                     asked.append(request["op"])
-                unknown = {"error": "a session knows no such operation.", "type": "UsageError"}
+                unknown = {"error": "a session has no such operation.", "type": "UsageError"}
                 answer = {"info": info} if request["op"] == "info" else answers.get(request["op"], unknown)
                 connection.sendall(json.dumps(answer).encode() + b"\n")
 
@@ -104,7 +104,7 @@ def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: 
 
 def test_without_files_nothing_is_in_force(relay: Relay) -> None:
     file = relay.home / "config" / "hooks.json"
-    text = f"No rules are in force. They are written into {file}, or a project's hooks.json.\n"
+    text = f"No rules apply here. Write them in {file}, or in a project's hooks.json.\n"
     assert relay("hooks", "list").stdout == text
     assert listed(relay) == {"rules": [], "warnings": []}
 
@@ -124,10 +124,10 @@ def test_list_of_a_session_is_what_that_session_says(relay: Relay, home: Path) -
     with session(home, "Alice", {"rules": told}):
         assert listed(relay, "alice") == told
         nothing, warning = relay("hooks", "list", "Alice").stdout.splitlines()
-        assert nothing.startswith("No rules are in force. ")
+        assert nothing.startswith("No rules apply here. ")
         assert warning == "Warning: hooks.json: ␛ is wrong"
         result = relay("hooks", "list", "Alice", "--rules", "x.json", check=False)
-    assert (result.returncode, "say either NAME or --rules" in result.stderr) == (2, True)
+    assert (result.returncode, "give either NAME or --rules" in result.stderr) == (2, True)
 
 
 # trying
@@ -231,7 +231,7 @@ def test_an_event_is_taken_as_an_agent_tells_it(
 
 def test_an_event_that_an_agent_does_not_have_is_said(relay: Relay) -> None:
     result = relay("hooks", "test", "PostToolUseFailure", "--agent", "gemini", input="{}", check=False)
-    assert (result.returncode, "gemini does not tell of PostToolUseFailure" in result.stderr) == (2, True)
+    assert (result.returncode, "gemini does not report PostToolUseFailure" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("event", ["preToolUse", "pre_tool_use", "pretooluse", "PRE-TOOL-USE"])
@@ -273,10 +273,10 @@ def test_warnings_and_secrets(relay: Relay, tmp_path: Path) -> None:
         ("PreToolUze", "{}", "there is no event 'PreToolUze'. Did you mean PreToolUse? The events are"),
         ("Stop", "", "standard input is empty. Give the event as a JSON object"),
         ("Stop", " \n", "standard input is empty"),
-        ("Stop", "{", "standard input is no JSON"),
-        ("Stop", "[" * 100_000, "standard input is no JSON"),
-        ("Stop", "\udcff", "standard input is no JSON"),
-        ("Stop", "[]", "standard input is JSON, but no object"),
+        ("Stop", "{", "standard input is not JSON"),
+        ("Stop", "[" * 100_000, "standard input is not JSON"),
+        ("Stop", "\udcff", "standard input is not JSON"),
+        ("Stop", "[]", "standard input is JSON, but not an object"),
         (
             "Stop",
             '{"hook_event_name": "PreToolUse"}',
@@ -344,7 +344,7 @@ def test_on_a_terminal_it_says_what_is_wanted(relay: Relay) -> None:
         os.close(ours)
         os.close(theirs)
     assert run.returncode == 2
-    assert "there is no event to read. Give the event as a JSON object on standard input" in run.stderr
+    assert "no event was given. Give the event as a JSON object on standard input" in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -372,10 +372,8 @@ def test_a_context_that_a_session_refuses_is_said(
 ) -> None:
     path = rules(tmp_path / "h.json", "UserPromptSubmit", {"type": "prompt", "prompt": "x" * size})
     said = tried(relay, "UserPromptSubmit", {"prompt": "x"}, "--rules", path)["warnings"]
-    text = (
-        f"{path}:1: prompt: its context has 10,241 bytes; a session refuses more than 10,240. Write it to a "
-    )
-    assert said == ([text + "file, and have the context name that."] if refused else [])
+    text = f"{path}:1: prompt: its context has 10,241 bytes, and a session accepts at most 10,240. "
+    assert said == ([text + "Write it to a file, and name the file in the context."] if refused else [])
 
 
 # switching and reloading
@@ -422,13 +420,13 @@ def test_a_rule_is_named_by_the_start_of_its_id_and_by_its_place(
         return result.stdout + result.stderr
 
     assert off(other[:6]) == f"{other} (SessionEnd, x) is off.\n"
-    assert f"is the start of several ids: {first}, {second}. Write more of the id." in off(first[:6])
+    assert f"matches several ids: {first}, {second}. Give more of the id." in off(first[:6])
     assert "there is no rule" in off(other[:3])
     assert off("hooks.json:3") == f"{second} (Stop, x) is off.\n"
     for place in (f"{own}:2", "config/hooks.json:2"):
         assert off(place) == f"{first} (Stop, x) is off.\n"
     assert off("../" * 99 + f"{named}:2".lstrip("/")) == f"{other} (SessionEnd, x) is off.\n"
-    assert f"'hooks.json:2' is in several files: {own}, {named}. Write more of the path." in off(
+    assert f"'hooks.json:2' matches several files: {own}, {named}. Give more of the path." in off(
         "hooks.json:2"
     )
     assert "there is no rule 'hooks.json:9'" in off("hooks.json:9")
@@ -447,7 +445,7 @@ def test_a_rule_that_is_not_there_is_said(relay: Relay, home: Path) -> None:
     rules(home / "config" / "hooks.json", "Stop", GUARD | {"name": "guard"})
     result = relay("hooks", "disable", "gard", check=False)
     assert result.returncode == 1
-    assert "there is no rule 'gard'. Did you mean guard? `relay hooks list` shows them." in result.stderr
+    assert "there is no rule 'gard'. Did you mean guard? `relay hooks list` lists them." in result.stderr
     assert listed(relay)["rules"][0]["enabled"]
 
 
@@ -460,7 +458,7 @@ def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, hom
     }
     with session(home, "Alice", answers) as alice, session(home, "Bob", {}):
         # A rule that only a session knows, since it was started with --rules.
-        older = "relay: Bob goes on with the rules that it had: a session knows no such operation.\n"
+        older = "relay: Bob keeps its previous rules: a session has no such operation.\n"
         result = relay("hooks", "disable", "theirs", check=False)
         assert result.stdout == "0123abcd (Stop, theirs) is off.\nAlice has 0 rules.\n"
         assert (result.returncode, result.stderr) == (1, older)
@@ -526,8 +524,11 @@ def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay
     assert relay("hooks", "enable", "other").stdout.splitlines()[1:] == ["Alice has 2 rules."]
     lines = relay("hooks", "reload").stdout.splitlines()
     assert lines[0] == "Alice has 2 rules."
-    assert f"{project}: is not trusted as it is now. The rules that this session has loaded" in lines[1]
-    assert f"{named}:1: it is not JSON" in lines[2] and lines[2].endswith("stay in force.")
+    assert (
+        f"{project}: is not trusted in its current form. This session keeps the rules that it loaded"
+        in lines[1]
+    )
+    assert f"{named}:1: it is not JSON" in lines[2] and lines[2].endswith("from the file before.")
     told = listed(relay, "Alice")
     assert [rule["name"] for rule in told["rules"]] == ["guard", "other"]
     assert len(told["warnings"]) == 2
@@ -540,7 +541,7 @@ def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home
     wait_until(lambda: "more" in relay("explain", "Alice", check=False).stdout)
     said = [line for line in relay("explain", "Alice").stdout.splitlines() if "Not shown to you yet" in line]
     assert sum("relay does not run rules of the type 'http'" in line for line in said) == 3
-    assert said[-1].endswith("There are 2 more warnings about rules: relay hooks list")
+    assert said[-1].endswith("There are 2 more warnings about rules; list them with `relay hooks list`")
 
 
 def test_what_was_wrong_before_a_reload_is_not_explained_any_more(relay: Relay, tmp_path: Path) -> None:

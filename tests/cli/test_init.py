@@ -40,7 +40,7 @@ def test_it_writes_a_fleet_of_what_is_installed(
         f"Wrote {folder}/relay.config.py",
         f"Wrote {folder}/hooks.json",
         "",
-        "Next, edit them as you like. Then have relay use them:",
+        "Next, edit them as you like. Then let relay use them:",
         f"  cd '{folder}' && relay trust",
     ]
     path = folder / "relay.toml"
@@ -108,9 +108,9 @@ def test_no_file_is_overwritten(relay: Relay, tmp_path: Path, installed: dict[st
     (tmp_path / "hooks.json").symlink_to(tmp_path / "nowhere.json")
     result = relay("init", cwd=tmp_path, env=installed)
     assert result.stdout.splitlines()[:3] == [
-        "Left as it was: relay.toml",
+        "Left unchanged: relay.toml",
         "Wrote relay.config.py",
-        "Left as it was: hooks.json",
+        "Left unchanged: hooks.json",
     ]
     assert result.stdout.endswith("\n  relay trust\n")
     assert (tmp_path / "relay.toml").read_text() == "# mine\n"

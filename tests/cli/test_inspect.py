@@ -47,7 +47,7 @@ def test_for_people_it_prints_one_line_each(relay: Relay, tmp_path: Path) -> Non
     assert [line for line in lines if ": " not in line[:24]] == [
         "    0.500  @relay:Bob hi",
         "    0.500  @memory:save a<U+202E>b",
-        "    0.500  @relay:Al x  (never closed)",
+        "    0.500  @relay:Al x  (never ended)",
         "3 directives (profile generic)",
     ]
 
@@ -77,7 +77,7 @@ def test_the_profile_of_an_agent_decides(relay: Relay, tmp_path: Path) -> None:
     assert [one["target"] for one in inspect(relay, path, "--agent", "bang")] == ["Ann"]
     header = {"version": 2, "width": 60, "height": 12, "command": "/usr/bin/bang --fast"}
     assert [one["target"] for one in inspect(relay, cast(path, *events, header=header))] == ["Ann"]
-    assert "there is no agent profile 'nope'" in relay("inspect", "--agent", "nope", path, check=False).stderr
+    assert "unknown agent profile 'nope'" in relay("inspect", "--agent", "nope", path, check=False).stderr
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_the_profile_of_an_agent_decides(relay: Relay, tmp_path: Path) -> None:
         (b"[]\n", ":1: this is not a recording"),
         (b'{"version": 2}\n', ":1: this is not a recording"),
         (b'{"version": 2, "width": 0, "height": 5}\n', ":1: this is not a recording"),
-        (b'{"version": 3, "term": {"cols": 80, "rows": 24}}\n', ":1: this is an asciicast of version 3"),
+        (b'{"version": 3, "term": {"cols": 80, "rows": 24}}\n', ":1: this is asciicast version 3"),
         (
             b'{"version": 2, "width": 9, "height": 9}\noops\n[0.2, "o", "b"]\n',
-            ":2: this line is no JSON list",
+            ":2: this line is not a JSON list",
         ),
-        (b'{"version": 2, "width": 9, "height": 9}\n["x"]\n', ":2: this is no event"),
-        (b'{"version": 2, "width": 9, "height": 9}\n[1, "r", "wide"]\n', ":2: 'wide' is no size"),
+        (b'{"version": 2, "width": 9, "height": 9}\n["x"]\n', ":2: this is not an event"),
+        (b'{"version": 2, "width": 9, "height": 9}\n[1, "r", "wide"]\n', ":2: 'wide' is not a size"),
     ],
 )
 def test_what_is_no_recording_is_told_with_its_line(

@@ -40,7 +40,7 @@ def test_what_it_said_is_shown_in_order_and_safe_to_show(relay: Relay) -> None:
     run = relay("logs", "-n", "2", "Alice")
     assert (run.stdout.splitlines(), run.stderr) == (
         ["r<U+202E>eversed", "last"],
-        "(3 earlier lines left out; --all shows all.)\n",
+        "(3 earlier lines omitted; --all shows all.)\n",
     )
     first, *_ = map(json.loads, relay("logs", "--json", "Alice").stdout.splitlines())
     assert first["text"] == "one" and isinstance(first["time"], float)
@@ -126,7 +126,7 @@ def test_without_recordings_there_is_none(relay: Relay) -> None:
     wait_until(lambda: ps(relay)[0]["last_line"] == "hello")
     run = relay("logs", "Alice", check=False)
     assert run.returncode == 1
-    assert "there is no log of Alice: the setting record is 'never'" in run.stderr
+    assert "there is no log of Alice: the `record` setting is 'never'" in run.stderr
     assert "`relay peek Alice`" in run.stderr
     assert not list(relay.home.rglob("*.log.jsonl"))
 
@@ -165,4 +165,4 @@ def test_an_untrusted_project_does_not_show_its_agents(relay: Relay, tmp_path: P
     says(bob, "Bob's words")
     agent = Agent(relay, tmp_path, "relay peek Bob")
     assert (agent.code, agent.out) == (1, "")
-    assert "an agent may not ask for 'peek'" in agent.err
+    assert "an agent may not request 'peek'" in agent.err

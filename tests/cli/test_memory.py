@@ -18,7 +18,7 @@ def saved(relay: Relay, *arguments: str, env: dict[str, str] | None = None) -> d
 
 def test_save_search_list_and_forget(relay: Relay) -> None:
     """R48."""
-    assert relay("memory", "list").stdout.startswith("Nothing is remembered yet")
+    assert relay("memory", "list").stdout.startswith("There are no memories yet")
     said = relay("memory", "save", "User", "prefers", "dark", "mode").stdout
     id = said.removeprefix("Saved as ").removesuffix(".\n")
     found = relay("memory", "search", "preference").stdout
@@ -26,7 +26,7 @@ def test_save_search_list_and_forget(relay: Relay) -> None:
     assert found.endswith("\n    User prefers dark mode\n")
     assert relay("memory", "list").stdout == found.replace("\n    ", "  ")
     assert relay("memory", "forget", id).stdout == "Forgotten.\n"
-    assert relay("memory", "search", "preference").stdout == "No memory has any of these words.\n"
+    assert relay("memory", "search", "preference").stdout == "No memory contains any of these words.\n"
 
 
 def test_json_shapes(relay: Relay) -> None:
@@ -79,7 +79,7 @@ def test_what_others_saved_cannot_act_on_the_terminal(relay: Relay) -> None:
     ("arguments", "code", "said"),
     [
         (("forget", "zzzz"), 1, "there is no memory 'zzzz'. `relay memory list` shows the ids."),
-        (("save", ""), 1, "nothing to remember"),
+        (("save", ""), 1, "the text is empty"),
         (("save", "x" * 65_537), 1, "at most 65,536"),
         (("list", "--name", "no/good"), 2, "not a valid name"),
         (("list", "--limit", "many"), 2, "invalid int value"),

@@ -58,9 +58,9 @@ def test_memories_move_to_another_backend_as_they_are(relay: Relay, home: Path) 
     (home / "relay.toml").write_text(backend(home))
     relay("trust", "relay.toml")
     assert texts(relay, "--name", "Alice") == []
-    assert relay("memory", "import", "-", input=exported).stdout == "3 imported, 0 already there.\n"
+    assert relay("memory", "import", "-", input=exported).stdout == "3 imported, 0 already present.\n"
     assert relay("memory", "export").stdout == exported
-    assert relay("memory", "import", "-", input=exported).stdout == "0 imported, 3 already there.\n"
+    assert relay("memory", "import", "-", input=exported).stdout == "0 imported, 3 already present.\n"
     assert relay("memory", "forget", lines[0]["id"], "--name", "Alice").stdout == "Forgotten.\n"
     assert relay("memory", "export", "--embedded").stdout == exported, "what was exported stays"
     said = json.loads(relay("memory", "import", "--json", "-", input=exported).stdout)
@@ -111,13 +111,13 @@ def test_a_file_that_is_no_export_imports_nothing(relay: Relay, lines: str, said
 def test_an_agent_moves_nothing(relay: Relay, action: tuple[str, ...]) -> None:
     refused = relay("memory", *action, env=AGENT, check=False)
     assert refused.returncode == 1
-    assert "an agent has its own memories only" in refused.stderr
+    assert "an agent can use only its own memories" in refused.stderr
 
 
 def test_a_project_chooses_no_backend_until_it_is_trusted(relay: Relay, home: Path) -> None:
     (home / "relay.toml").write_text(backend(home))
     result = relay("memory", "save", "hello")
-    assert "[memory] not taken, since the file is not trusted" in result.stderr
+    assert "[memory] ignored, because the file is not trusted" in result.stderr
     assert not (home / "notes.db").exists()
     assert relay("memory", "list", "--embedded").stderr == ""
     (home / "relay.config.py").write_text(

@@ -52,7 +52,9 @@ def test_an_agent_sees_its_own(relay: Relay, ledger: Ledger) -> None:
     inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Dan", "RELAY_TEAM": "other"}
     with ledger:
         assert bodies(relay, env=inside) == ["third"]
-        assert "own messages only" in relay("messages", "--team", "default", env=inside, check=False).stderr
+        assert (
+            "only its own messages" in relay("messages", "--team", "default", env=inside, check=False).stderr
+        )
 
 
 def test_what_others_wrote_does_not_act_on_the_terminal(relay: Relay, ledger: Ledger) -> None:
@@ -96,7 +98,7 @@ def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> Non
     done = relay("messages")
     assert len(done.stdout.splitlines()) == 50
     assert done.stdout.splitlines()[-1].endswith("body 60")
-    assert done.stderr == "(10 earlier messages left out; --all shows all.)\n"
+    assert done.stderr == "(10 earlier messages omitted; --all shows all.)\n"
     for wrong in ("0", "-3"):
         assert relay("messages", f"--limit={wrong}", check=False).returncode == 2
     assert relay("messages", "-n", "1").stdout.endswith("body 60\n")
@@ -109,7 +111,7 @@ def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> Non
 def test_nothing_is_said_as_such(relay: Relay) -> None:
     done = relay("messages")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "No messages." in done.stderr
+    assert "There are no messages." in done.stderr
     assert json.loads(relay("messages", "--json").stdout) == []
 
 

@@ -33,4 +33,4 @@ def test_only_colours_come_with_it(relay: Relay) -> None:
 def test_a_name_that_nobody_has_is_told(relay: Relay) -> None:
     run = relay("peek", "Nobody", check=False)
     assert (run.returncode, run.stdout) == (1, "")
-    assert "no session is called 'Nobody'" in run.stderr
+    assert "there is no session called 'Nobody'" in run.stderr

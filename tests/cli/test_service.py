@@ -86,8 +86,8 @@ def test_installing_and_removing(relay: Relay, systemd: Systemd, project: Path) 
     assert said == (
         f"Installed {unit}\n"
         f"It starts the agents of {project}/relay.toml after a reboot. `relay up` starts them now.\n"
-        "Lingering is off: agents start when you log in, and end when you have logged out everywhere. "
-        f"`loginctl enable-linger {user}` switches it on.\n"
+        "Lingering is off: agents start when you log in, and stop when you have logged out everywhere. Turn "
+        f"it on with `loginctl enable-linger {user}`.\n"
     )
     assert systemd.files() == ["default.target.wants/relay-web.service", "relay-web.service"]
     assert systemd.calls()[-3:-1] == [
@@ -101,7 +101,7 @@ def test_installing_and_removing(relay: Relay, systemd: Systemd, project: Path) 
     assert len(systemd.files()) == 2
 
     said = relay("service", "remove", cwd=project).stdout
-    assert said == f"Removed {unit}. Agents that run go on.\n"
+    assert said == f"Removed {unit}. Running agents keep running.\n"
     assert systemd.files() == []
     assert "systemctl --user stop relay-web.service" in systemd.calls()
     done = relay("service", "remove", cwd=project, check=False)
@@ -136,7 +136,7 @@ def test_each_fleet_file_has_its_own_unit(relay: Relay, systemd: Systemd, projec
 
 def test_the_status(relay: Relay, systemd: Systemd, project: Path) -> None:
     assert relay("service", "status").stdout == (
-        "No fleet is started after a reboot. `relay service install` arranges that.\n"
+        "No fleet starts after a reboot. Set one up with `relay service install`.\n"
     )
     relay("service", "install", cwd=project)
     assert status(relay) == {
@@ -289,7 +289,7 @@ def test_after_a_reboot_the_fleet_is_back(relay: Relay, systemd: Systemd, projec
     assert states(relay).keys() == {"A"}
     assert rows["A"]["agent_pid"] != before
     again = start_unit(systemd.folder / "relay-web.service")
-    assert "A runs already." in again.stdout
+    assert "A is already running." in again.stdout
     relay("up", cwd=project)
     assert states(relay).keys() == {"A", "C"}, "`relay up` starts what only `relay down` has ended"
 

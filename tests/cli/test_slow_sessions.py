@@ -122,7 +122,7 @@ def test_a_session_that_ends_while_it_is_waited_for_is_gone(
     relay: Relay, starting: Claim, at_the_second_look: Callable[[Callable[[], object]], None]
 ) -> None:
     at_the_second_look(lambda: os.close(starting.fd))
-    with pytest.raises(NoSuchSession, match="no session is called 'Late'"):
+    with pytest.raises(NoSuchSession, match="there is no session called 'Late'"):
         sessions.find(Home.from_env(relay.environment), "Late")
     starting.fd = os.open(os.devnull, os.O_RDONLY)  # for `release`
 

@@ -54,10 +54,10 @@ def test_what_is_like_no_command_suggests_none(word: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ("--json ps", "options follow their command: `relay ps --json`."),
-        ("-t web ps --watch", "options follow their command: `relay ps -t web --watch`."),
-        ("--name 'a b' events", "options follow their command: `relay events --name 'a b'`."),
-        ("--json", "there is no option '--json' here. Options follow their command."),
+        ("--json ps", "options go after the command: `relay ps --json`."),
+        ("-t web ps --watch", "options go after the command: `relay ps -t web --watch`."),
+        ("--name 'a b' events", "options go after the command: `relay events --name 'a b'`."),
+        ("--json", "unknown option '--json'. Options go after the command."),
     ],
 )
 def test_where_an_option_goes_is_told(argv: str, words: str) -> None:
@@ -82,8 +82,8 @@ def test_a_command_line_in_quotes_is_found_out(relay: Relay) -> None:
     run = relay("wrap", "-d", "cat -u", check=False)
     assert run.returncode == 127
     assert run.stderr == (
-        "relay: command not found: 'cat -u'; it is in no directory of PATH. "
-        "Leave out the quotes around it: `relay wrap cat -u`.\n"
+        "relay: command not found: 'cat -u'; it is not in PATH. "
+        "Remove the quotes around it: `relay wrap cat -u`.\n"
     )
     assert "quotes" not in relay("wrap", "-d", "no-such-program x", check=False).stderr
     assert "quotes" not in relay("wrap", "-d", "no-such-program", check=False).stderr
@@ -92,10 +92,14 @@ def test_a_command_line_in_quotes_is_found_out(relay: Relay) -> None:
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
-        ("claude -n Zoe", "-n Zoe goes to claude. To name it in relay: `relay wrap -n Zoe claude`."),
+        (
+            "claude -n Zoe",
+            "-n Zoe is passed to claude. To name the agent in relay: `relay wrap -n Zoe claude`.",
+        ),
         (
             "/opt/claude --continue --name Zoe x",
-            "--name Zoe goes to claude. To name it in relay: `relay wrap -n Zoe /opt/claude --continue x`.",
+            "--name Zoe is passed to claude. To name the agent in relay: `relay wrap -n Zoe /opt/claude "
+            "--continue x`.",
         ),
         ("-n Ann claude -n Zoe", ""),
         ("claude -p -- -n Zoe", ""),

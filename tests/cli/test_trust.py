@@ -21,7 +21,7 @@ def test_trust_shows_the_file_and_trusts_it(relay: Relay, home: Path, tmp_path: 
     assert "   1  x = 1\n" in result.stdout
     assert "   2  y = '<U+202E>␛[2J'" in result.stdout
     assert f"Trusted {path} (2 lines, sha256 " in result.stdout
-    assert "Modules that it imports are not covered." in result.stdout
+    assert "This does not cover the modules it imports." in result.stdout
     assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).file is not None
 
 
@@ -43,7 +43,7 @@ def test_a_projects_rules_are_trusted_with_its_handlers(relay: Relay, tmp_path: 
     """R12"""
     (tmp_path / ".git").mkdir()
     (tmp_path / "hooks.json").write_text('{"hooks": {"Stop": {"type": "command", "command": "x"}}}')
-    assert "Programs that they start are not covered." in relay("trust", cwd=tmp_path).stdout
+    assert "This does not cover the programs they start." in relay("trust", cwd=tmp_path).stdout
     (tmp_path / "relay.config.py").write_text("")
     both = relay("trust", cwd=tmp_path).stdout
     assert f"Trusted {tmp_path / 'relay.config.py'}" in both and f"Trusted {tmp_path / 'hooks.json'}" in both
@@ -62,7 +62,7 @@ def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tm
         (warning,) = [line for line in told.splitlines() if line.startswith("Warning: ")]
         assert warning in relay("hooks", "list", cwd=tmp_path).stdout.splitlines()
         assert ("Its rules take effect" in told) == runs
-        assert ("It has no rules that could run." in told) != runs
+        assert ("None of its rules can run." in told) != runs
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tm
         ("relay.config.py", "x = 1\ndef f(:\n", "{path}:2: this is not Python: invalid syntax."),
         ("relay.config.py", "x = '\0'", "this is not Python: "),
         ("relay.toml", "idle_seconds = 5\n[agents.A]\nrun = ", "{path}:3: not valid TOML: "),
-        ("relay.toml", "idle_second = 5", "{path}:1: there is no setting 'idle_second'."),
-        ("relay.toml", "[agents.A]\nrun = 'x'\nrestrat = 'no'", "{path}:3: there is no key 'restrat' here."),
+        ("relay.toml", "idle_second = 5", "{path}:1: unknown setting 'idle_second'."),
+        ("relay.toml", "[agents.A]\nrun = 'x'\nrestrat = 'no'", "{path}:3: unknown key 'restrat'."),
         ("other.toml", "[agents.A]\n[agents.B]\n", "{path} has 2 mistakes:\n  {path}:1: A has no command."),
     ],
 )

@@ -49,14 +49,14 @@ def test_up_and_down(relay: Relay, project: Path) -> None:
     (project / "lead").mkdir()
     write(relay, project, TWO)
     said = relay("up", "--wait", cwd=project).stdout
-    assert said.index("db runs detached") < said.index("Lead runs detached")
+    assert said.index("db is running detached") < said.index("Lead is running detached")
     found = states(relay)
     assert found.keys() == {"db", "Lead"}
     assert {row["wanted"] for row in found.values()} == {"up"}
     wait_until(
         lambda: (project / "lead" / "where").read_text().splitlines() == [str(project / "lead"), "blue"]
     )
-    assert relay("up", cwd=project).stdout == "db runs already.\nLead runs already.\n"
+    assert relay("up", cwd=project).stdout == "db is already running.\nLead is already running.\n"
     assert states(relay).keys() == {"db", "Lead"}
     assert relay("down", cwd=project).stdout == "Lead has ended.\ndb has ended.\n"
     assert states(relay) == {}
@@ -86,7 +86,8 @@ def test_a_stop_is_sticky(relay: Relay, project: Path) -> None:
     relay("up", cwd=project)
     relay("stop", "A")
     assert (
-        relay("up", cwd=project).stdout == "A was stopped by you; `relay up A` starts it.\nB runs already.\n"
+        relay("up", cwd=project).stdout == "A was stopped by you; `relay up A` starts it.\nB is already "
+        "running.\n"
     )
     assert states(relay).keys() == {"B"}
     relay("up", "A", cwd=project)
@@ -236,7 +237,7 @@ def test_the_first_prompt(relay: Relay, project: Path) -> None:
 def test_an_agent_with_a_schedule_waits_for_it(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\nschedule = { every = "1h" }\n[agents.B]\nrun = "cat"\n')
     said = relay("up", cwd=project).stdout
-    assert "A is started by its schedule; `relay up A` starts it now.\n" in said
+    assert "A starts on its schedule; `relay up A` starts it now.\n" in said
     assert states(relay).keys() == {"B"}
     assert states(relay, "-a")["A"]["state"] == "queued"
     relay("up", "A", cwd=project)
@@ -245,7 +246,7 @@ def test_an_agent_with_a_schedule_waits_for_it(relay: Relay, project: Path) -> N
 
 def test_max_running(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n', most=1)
-    assert "B waits: max_running agents run.\n" in relay("up", cwd=project).stdout
+    assert "B waits: max_running agents are running.\n" in relay("up", cwd=project).stdout
     assert states(relay).keys() == {"A"}
     assert states(relay, "-a")["B"]["state"] == "queued"
     relay("down", "B", cwd=project)
@@ -273,7 +274,7 @@ def test_worktrees(relay: Relay, project: Path) -> None:
     assert "no such tool" in done.stderr
     (Path(rows["B"]["cwd"]) / "work").write_text("not committed\n")
     said = relay("down", cwd=project).stdout
-    assert "A: no worktree is left; its work is in HEAD.\n" in said
+    assert "A: its worktree is removed; its work is in HEAD.\n" in said
     assert "B: its worktree" in said
     ended = {each["name"]: each for each in json.loads(relay("down", "--json", cwd=project).stdout)}
     assert {each["outcome"] for each in ended.values()} == {"not running"}

@@ -74,11 +74,11 @@ def test_an_event_handler_may_take_the_fields_of_its_event(function, result):
 @pytest.mark.parametrize(
     ("function", "main", "said"),
     [
-        (lambda a, b, c, d: None, ("target", "message", "ctx"), "'d' of <lambda> can get nothing"),
+        (lambda a, b, c, d: None, ("target", "message", "ctx"), "'d' of <lambda> has no value to receive"),
         (
             lambda sendr, body: None,
             ("event", "ctx"),
-            "'sendr' .* Name the parameters from: event, ctx, sender",
+            "'sendr' .* Use parameter names from: event, ctx, sender",
         ),
         (lambda *, other: other, (), "'other'"),
         ("text", ("event", "ctx"), "must be a function, not 'text'"),

@@ -79,7 +79,7 @@ def test_a_projects_file_runs_only_once_trusted_and_unchanged(person: Home, tmp_
     path = write(tmp_path / "my project" / "relay.config.py")
     choice = choose(person, path.parent)
     assert choice.file is None
-    assert "is not trusted and does not run" in choice.notice
+    assert "is not trusted, so it does not run" in choice.notice
     assert f"relay trust '{path}'" in choice.notice
     Trust(person).grant(path, path.read_bytes())
     assert choose(person, path.parent).file.source == GOOD.encode()
@@ -201,7 +201,7 @@ def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tm
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("x = (\n", 1, "this is not Python: '(' was never closed. Mend the line."),
+        ("x = (\n", 1, "this is not Python: '(' was never closed. Fix the line."),
         ("a = 1\ndef f(:\n", 2, "this is not Python: invalid syntax"),
         ("\x00", None, "null bytes"),
         (
@@ -212,13 +212,13 @@ def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tm
         ("import no_such_module_anywhere.sub\n", 1, "-m pip install no_such_module_anywhere"),
         ("from relay import patern\n", 1, "cannot import name 'patern'"),
         ("def f():\n  return 1 / 0\nf()\n", 2, "loading failed with ZeroDivisionError: division by zero."),
-        ("import sys\nsys.exit(1)\n", 2, "calls sys.exit while it is loaded"),
+        ("import sys\nsys.exit(1)\n", 2, "calls sys.exit while loading"),
         ("from relay import pattern\n@pattern('de ploy')\ndef f(): ...\n", 2, "'de ploy' is not a pattern"),
         ("from relay import on\n@on('sesion_start')\ndef f(): ...\n", 2, "Did you mean 'session_start'?"),
         (
             "from relay import on\n@on('idle')\ndef f(a, b, c): ...\n",
             2,
-            "'c' of f can get nothing",
+            "'c' of f has no value to receive",
         ),
         ("x = 1\nconfig = {'patterns': {}}\n", 2, "write config = RelayConfig(patterns=..."),
         (
@@ -295,17 +295,17 @@ def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tm
         (
             RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'custom', 'factory': 'package'})\n",
             2,
-            "factory is 'package.module:name', not 'package'",
+            "factory must be 'package.module:name', not 'package'",
         ),
         (
             RELAY_CONFIG + "config = RelayConfig(memory={'backend': 'mem0', 'factory': dict})\n",
             2,
-            "factory belongs to the backend 'custom'",
+            "factory belongs only to the backend 'custom'",
         ),
         (
             RELAY_CONFIG + "config = RelayConfig(memory={'timeout': 0})\n",
             2,
-            "timeout is a number of seconds up to 600, not 0",
+            "timeout must be a number of seconds up to 600, not 0",
         ),
         (
             RELAY_CONFIG + "config = RelayConfig(memory={'autoSave': True, 'auto_save': False})\n",
@@ -341,7 +341,7 @@ def test_a_file_that_fails_halfway_registers_nothing(house: House, person: Home,
 
 
 def test_a_file_that_never_ends_loading_is_given_up(house: House, person: Home, tmp_path: Path):
-    with pytest.raises(ConfigError, match=r":[23]: loading did not end within 0\.2 s"):
+    with pytest.raises(ConfigError, match=r":[23]: loading did not finish within 0\.2 s"):
         load(house, tmp_path, "x = 1\nwhile True:\n    pass\n", timeout=0.2)
 
 

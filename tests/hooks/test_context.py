@@ -141,7 +141,7 @@ def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
     services = house.run(scene)
     assert seen == [
         ("injected", "3"),
-        "priority is 'urgent', 'normal' or 'low', not 'soon'",
+        "priority must be 'urgent', 'normal' or 'low', not 'soon'",
         *("reply_to (the id of a message)", "thread", "expires"),
     ]
     assert services.options == [

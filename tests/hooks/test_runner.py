@@ -233,7 +233,7 @@ def test_a_handler_that_hangs_is_given_up(house: House, function):
     assert outcome.errors == (f"@deploy:x: its handler did not answer within {SHORT:g} s.",)
     (problem,) = services.problems
     assert problem.kind == "timed_out"
-    assert f"did not end within {SHORT:g} s" in str(problem)
+    assert f"did not finish within {SHORT:g} s" in str(problem)
 
 
 async def busy_async():
@@ -310,7 +310,7 @@ def test_a_handler_that_is_still_stuck_is_not_called_again(house: House):
     async def scene(runner, ctx, services):
         for _ in range(3):
             outcome = await runner.dispatch(directive("@deploy:x y"), ctx)
-        assert outcome.errors == ("@deploy:x: the handler is still stuck in an earlier call.",)
+        assert outcome.errors == ("@deploy:x: the handler is still busy with an earlier call.",)
         release.set()
 
     services = house.run(scene, timeout=SHORT)

@@ -23,7 +23,7 @@ def test_a_name_that_lives_on_another_host_is_refused_until_that_dies(
     bob = Peer(net.hosts[1], "Bob", broker).connected()
     alice.sees(bob)
     second = Peer(net.hosts[2], "Bob", broker)
-    assert "'Bob' is on the bus already, on host 'host-2'" in second.expect("refused")["text"]
+    assert "'Bob' is already on the bus, on host 'host-2'" in second.expect("refused")["text"]
     alice.send(bob, ["for the first"])
     bob.receives(alice, ["for the first"])
     alice.learns(bob, 1)
@@ -71,7 +71,7 @@ def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     # The first may have got it.
     alice.expect("outcome", lambda event: event["body"] == "to whom" and event["state"] == "uncertain")
     net.heal()
-    assert "'Bob' is on the bus already, on host 'host-3'" in first.expect("refused")["text"]
+    assert "'Bob' is already on the bus, on host 'host-3'" in first.expect("refused")["text"]
     alice.send(second, ["three"])
     second.receives(alice, ["two", "three"])
     alice.learns(second, 3)

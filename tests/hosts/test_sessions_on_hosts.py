@@ -56,7 +56,7 @@ def test_a_second_session_of_a_name_on_another_host_is_refused(network: Networks
     broker.start()
     connected(wrap(net.hosts[0], "Bob", broker))
     other = wrap(net.hosts[1], "Bob", broker)
-    other.told("'Bob' is on the bus already, on host 'host-1'")
+    other.told("'Bob' is already on the bus, on host 'host-1'")
     other.say("@memory:save the agent lives on")
     other.hears("Saved to memory")
 
@@ -69,7 +69,7 @@ def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, 
     broker.start()
     first = connected(wrap(net.hosts[0], "Bob", broker))
     other = wrap(net.hosts[1], "Bob", broker)
-    other.told("'Bob' is on the bus already")
+    other.told("'Bob' is already on the bus")
     net.hosts[0].relay("stop", "Bob")
     assert first.ended()
     connected(other)

@@ -361,7 +361,7 @@ def test_rules_are_asked_once_and_the_agent_looked_at_afterwards(tmp_path: Path)
             agent.on_prompt = on_prompt
             agent.submit("one", id="one")
             await agent.until(lambda: asked)
-            assert agent.injector.obstacle == "its rules for prompts are being run"
+            assert agent.injector.obstacle == "its prompt rules are running"
             agent.press(b"half a line")
             answer.set()
             await agent.until(lambda: not agent.injector._composer.asking)

@@ -152,6 +152,6 @@ def test_a_megabyte_is_rejected_with_a_reason_and_the_next_message_arrives(tmp_p
             agent.submit("x" * (1 << 20))
             agent.submit("after")
             assert await agent.ended(2) == ["rejected", "injected"]
-            assert "at most 65,536 can be typed" in agent.outcomes[0][1].detail
+            assert "relay can type at most 65,536" in agent.outcomes[0][1].detail
 
     asyncio.run(main())

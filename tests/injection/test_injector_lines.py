@@ -89,7 +89,7 @@ def test_nothing_is_typed_into_a_question(tmp_path: Path, question: str) -> None
             agent.submit("first")
             agent.submit("second")
             await agent.shows(question)
-            await agent.verdict("prompting", "reads as a question")
+            await agent.verdict("prompting", "looks like a question")
             assert len(agent.outcomes) == 1
             agent.press(b"me\r")
             agent.rest()
@@ -143,7 +143,7 @@ def test_a_silent_program_that_does_not_read_is_working(tmp_path: Path) -> None:
         async with running(fake("busy"), tmp_path) as agent:
             await agent.shows("thinking")
             agent.submit("hello")
-            await agent.verdict("working", "it waits for something else than its terminal")
+            await agent.verdict("working", "it is not waiting for its terminal")
             os.kill(agent.pid, signal.SIGUSR1)
             await agent.verdict("prompting")
             agent.press(b"n\r")

@@ -240,7 +240,7 @@ def test_a_program_that_reads_nothing_hangs_nobody(tmp_path: Path) -> None:
             agent.submit("next", id="next")
             assert await agent.ended() == ["uncertain"]
             assert agent.unwritten() > 0
-            assert agent.injector.obstacle == "it has not read what was typed before"
+            assert agent.injector.obstacle == "it has not read the previous input"
             agent.close()
             assert await agent.ended(2) == ["uncertain", "untyped"]
             assert agent.typing == ["large"]

@@ -80,7 +80,7 @@ def test_nothing_is_typed_while_something_is_given_to_a_hook(tmp_path: Path) -> 
             taken = await agent.injector.take(ROOM)
             agent.submit("second", id="second")
             await agent.verdict("ready")
-            assert agent.injector.obstacle == "a text is being given to it through its own hooks"
+            assert agent.injector.obstacle == "a text is being delivered through its own hooks"
             agent.injector.delivered(*taken, Outcome(Result.UNCERTAIN, "who knows"))
             assert await agent.ended(2) == ["uncertain", "injected"]
             assert [outcome.route for _, outcome in agent.outcomes] == ["native", "typed"]

@@ -60,7 +60,8 @@ def test_the_limit_is_in_bytes_of_utf8_and_nothing_is_cut(character: str, kind: 
     assert check(Injection("id", fits, "lint", kind)) == fits
     for more in ("x", character):
         with pytest.raises(
-            MessageRefused, match=f"has {10_240 + len(more.encode()):,} bytes, and at most 10,240"
+            MessageRefused,
+            match=f"has {10_240 + len(more.encode()):,} bytes, and relay can type at most 10,240",
         ):
             check(Injection("id", fits + more, "lint", kind))
 

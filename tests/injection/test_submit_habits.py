@@ -163,7 +163,7 @@ def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, brid
             await agent.verdict("ready")
             agent.submit("for later", id="later", wakes=False)
             if bridged:
-                assert "no reason to wake it" in (agent.injector.obstacle or "")
+                assert "does not justify a turn" in (agent.injector.obstacle or "")
             agent.submit("now", id="now")
             await agent.until(lambda: len(agent.outcomes) == (1 if bridged else 2))
             assert agent.typing == (["now"] if bridged else ["later", "now"])

@@ -92,15 +92,15 @@ def test_the_place_of_a_store(store: dict[str, Any], expected: dict[str, Any]) -
     [
         ({"vectorstore": {}}, r"no option 'vectorstore'. Did you mean 'vector_store'\?"),
         ({"embeder": {}}, r"Did you mean 'embedder'\?"),
-        ({"llm": {"provider": "openai"}}, "'llm': relay keeps memories word for word.*Remove it"),
-        ({"historyDbPath": "x"}, "keep no history"),
+        ({"llm": {"provider": "openai"}}, "'llm': relay stores memories word for word.*Remove it"),
+        ({"historyDbPath": "x"}, "does not let mem0 keep a history"),
         ({"vectorStore": {"provider": "qdrnt"}}, r"no vector store 'qdrnt'. Did you mean 'qdrant'\?"),
         ({"vectorStore": {"provider": "pinecone"}}, "no vector store 'pinecone'.*custom backend"),
         ({"vectorStore": {"provider": 3}}, "no vector store 3"),
         ({"vectorStore": "qdrant"}, "must be a table"),
         ({"vectorStore": {"ur": "x"}}, r"no option 'ur'. Did you mean 'url'\?"),
-        ({"vectorStore": {"url": 6333}}, "'url' of .* is 6333, and must be a text"),
-        ({"vectorStore": {"url": ""}}, "must be a text"),
+        ({"vectorStore": {"url": 6333}}, "'url' of .* is 6333, and must be a string"),
+        ({"vectorStore": {"url": ""}}, "must be a string"),
         ({"vectorStore": {"host": "h", "port": "6333"}}, "must be a whole number"),
         ({"vectorStore": {"onDisk": 1}}, "must be true or false"),
         ({"vectorStore": {"port": 6333}}, "'port' without 'host'"),
@@ -119,7 +119,7 @@ def test_the_place_of_a_store(store: dict[str, Any], expected: dict[str, Any]) -
             {"vectorStore": {"provider": "pgvector", "url": "postgresql://h/d", "user": "u"}},
             "'url' and 'user'",
         ),
-        ({"embedder": {"provider": "olama"}}, "no embedder provider 'olama'.*ollama"),
+        ({"embedder": {"provider": "olama"}}, "unknown embedder provider 'olama'.*ollama"),
         ({"embedder": {"provider": "huggingface"}}, "names no model"),
         ({"embedder": {"provider": "fastembed", "model": "m", "url": "http://h"}}, "without a server"),
         ({"embedder": {"mdl": "x"}}, r"Did you mean 'model'\?"),
@@ -245,7 +245,7 @@ def test_what_is_embedded_is_never_empty_nor_longer_than_models_take(text: str) 
 
 
 def test_metadata_that_is_not_json_is_told() -> None:
-    with pytest.raises(MemoryStoreError, match=r"is not JSON.*Use texts"):
+    with pytest.raises(MemoryStoreError, match=r"is not JSON.*Use strings"):
         encode(Memory("aaaa", "text", "Alice", "home", False, 1.0, {"a": {1, 2}}))
 
 

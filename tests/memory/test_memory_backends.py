@@ -177,7 +177,7 @@ def test_a_call_that_a_dying_helper_took_with_it_is_made_again(open_remote: Open
     store = open_remote()
     assert store.search("die once") == []
     assert len(pids(tmp_path)) == 2
-    with pytest.raises(MemoryStoreError, match=r"custom ends again and again. .*memory-helper\.log"):
+    with pytest.raises(MemoryStoreError, match=r"custom keeps crashing. .*memory-helper\.log"):
         store.search("die")
     assert store.list() == []
 
@@ -186,7 +186,7 @@ def test_a_call_that_a_dying_helper_took_with_it_is_made_again(open_remote: Open
     ("query", "said"),
     [
         ("raise", r"the memory backend custom failed: ValueError: no such.* thing\.$"),
-        ("nonsense", r"custom is wrong: search returned \['nonsense'\]"),
+        ("nonsense", r"custom is faulty: search returned \['nonsense'\]"),
     ],
 )
 def test_what_goes_wrong_in_a_backend_is_told(open_remote: Open, home: Home, query: str, said: str) -> None:
@@ -250,7 +250,7 @@ def test_a_backend_in_the_session_is_called_on_one_thread_and_left_when_it_hangs
             store.search("refuse")
         with pytest.raises(MemoryStoreError, match=r"did not answer within 0\.5 s"):
             store.search("hang")
-        with pytest.raises(MemoryStoreError, match=r"has not come back from search"):
+        with pytest.raises(MemoryStoreError, match=r"has not returned from search"):
             store.save("while it hangs")
         Stuck.go.set()
         wait_until(lambda: _works(store))

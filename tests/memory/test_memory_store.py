@@ -228,7 +228,7 @@ def test_an_ambiguous_beginning_forgets_nothing(tmp_path: Path, open_store: Open
             "UPDATE memory SET id = ? WHERE id = ?", [("bbbb", saved[0].id), ("bbbbc", saved[1].id)]
         )
     connection.close()
-    with pytest.raises(MemoryStoreError, match="begins several ids: bbbb, bbbbc"):
+    with pytest.raises(MemoryStoreError, match="matches several ids: bbbb, bbbbc"):
         store.forget("bbb")
     assert store.forget("bbbb")  # a whole id is itself, though it begins another
     assert texts(store.list()) == ["two"]
@@ -286,7 +286,7 @@ def test_a_file_of_the_first_relay_is_brought_up_to_date(tmp_path: Path, open_st
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
 def test_nothing_cannot_be_remembered(open_store: Open, text: str) -> None:
-    with pytest.raises(MemoryStoreError, match="nothing to remember"):
+    with pytest.raises(MemoryStoreError, match="the text is empty"):
         open_store().save(text)
 
 

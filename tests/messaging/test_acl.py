@@ -300,7 +300,7 @@ def test_a_broker_that_does_not_answer_a_login_has_refused_nothing(monkeypatch: 
         endpoint = Endpoint.of(f"mqtt://127.0.0.1:{mute.getsockname()[1]}")
 
         async def scenario() -> None:
-            with pytest.raises(BrokerError, match="does not answer to a login"):
+            with pytest.raises(BrokerError, match="does not answer a login"):
                 async with raw_login.raw_login(endpoint, Login("nobody")):
                     pass
 

@@ -72,7 +72,7 @@ def test_a_sender_needs_not_be_in_it_and_never_hears_itself(tmp_path: Path) -> N
 def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         channels = ledger.channels
-        with pytest.raises(UnknownRecipient, match=r"no channel yet. `relay join ops` joins it"):
+        with pytest.raises(UnknownRecipient, match=r"no channels yet. Join it with `relay join ops`"):
             channels.audience(TEAM, "ops", "Alice")
         channels.join(TEAM, "ops", "Alice")
         with pytest.raises(UnknownRecipient, match=r"nobody else is in #ops. `relay join -n NAME ops`"):

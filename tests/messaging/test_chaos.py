@@ -170,7 +170,9 @@ def test_every_step_that_changes_something_has_a_point(tmp_path: Path) -> None:
 def test_who_is_killed_at_a_step_loses_and_doubles_nothing(stage: Stage, point: Point, when: When) -> None:
     """R88: only what was being typed is uncertain; everything else arrives once, in order."""
     if point.name == ("_launch" if stage.far else "_reload"):
-        pytest.skip("the broker of two homes runs already, and that of one home knows everybody at its start")
+        pytest.skip(
+            "the broker of two homes is already running, and that of one home knows everybody at its start"
+        )
     stage.kills(point, when)
     stage.heal()
     first, *others = stage.ends()

@@ -108,7 +108,7 @@ def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(
 
     async def scenario() -> None:
         async with held_by(home, "holder"), connected(home) as transport:
-            with pytest.raises(NameInUse, match=r"'Bob' is on the bus already, on host 'at-holder'"):
+            with pytest.raises(NameInUse, match=r"'Bob' is already on the bus, on host 'at-holder'"):
                 await win(transport, "a")
             found = await kept(home)
             assert found is not None

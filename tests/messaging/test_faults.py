@@ -83,7 +83,7 @@ def test_a_copy_that_comes_when_the_first_is_forgotten_is_uncertain(ends: Ends) 
     ends.here.outbox.receipt(TEAM, receipt)
     (entry,) = ends.here.messages()
     assert entry.message.state is State.UNCERTAIN
-    assert "may have been given" in (entry.message.detail or "")
+    assert "may have received it" in (entry.message.detail or "")
 
 
 def test_a_message_that_was_long_away_is_no_copy(ends: Ends) -> None:
@@ -150,7 +150,9 @@ def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends
     """R88: nothing is accepted by half, not even a broadcast, and all goes on when there is room."""
     accepted = [message.id for message in send(ends.here, TEAM, "Alice", ["Bob"], "before")]
     fill(ends.here)
-    with pytest.raises(LedgerError, match=r"the disk is full, and nothing more is accepted. Make room"):
+    with pytest.raises(
+        LedgerError, match=r"the disk is full, and relay accepts no more messages. Free some space"
+    ):
         while True:
             sent = send(ends.here, TEAM, "Alice", ["Bob", "Carol", "Dan"], "x" * 1000)
             accepted += [message.id for message in sent]
@@ -203,10 +205,10 @@ def test_a_damaged_ledger_is_said_and_a_new_one_begun(tmp_path: Path) -> None:
             send(ledger, TEAM, "Alice", ["Bob"], "x" * 1000)
     whole = path.read_bytes()
     path.write_bytes(b"\0" * 4096 + whole[4096:])
-    with pytest.raises(LedgerError, match=r"it is not a ledger\. Move it away; relay then begins a new one"):
+    with pytest.raises(LedgerError, match=r"it is not a ledger\. Move it away, and relay creates a new one"):
         Ledger(path)
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
-    damaged = pytest.raises(LedgerError, match=r"it is damaged\. Move it away; relay then begins a new one")
+    damaged = pytest.raises(LedgerError, match=r"it is damaged\. Move it away, and relay creates a new one")
     with damaged, Ledger(path) as ledger:
         ledger.messages()
     path.rename(tmp_path / "damaged.db")

@@ -81,7 +81,7 @@ def test_a_broker_that_works_one_that_hangs_and_one_that_is_away_are_told_apart(
         server.kill()
         found = rows(url)
         assert broken(found) == {"reach"}
-        assert "that it runs" in found["reach"].detail
+        assert "is running" in found["reach"].detail
     finally:
         server.kill()
 
@@ -122,7 +122,7 @@ def test_a_broker_whose_store_is_full_is_said(nats: Nats, monkeypatch: pytest.Mo
     found = rows(address(nats.url("Alice")))
     assert found["reach"].status is Finding.HOLDS
     assert broken(found) & {"login", "subscribe", "passes"}, found
-    assert "store is full" in " ".join(found[key].detail for key in broken(found))
+    assert "storage is full" in " ".join(found[key].detail for key in broken(found))
 
 
 async def fill(nats: Nats) -> None:

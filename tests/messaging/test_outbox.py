@@ -339,7 +339,7 @@ def test_a_full_queue_refuses_more_and_says_what_to_do(ledger: Ledger) -> None:
     limits = Limits(queue=3, rate=0)
     for number in range(3):
         post(ledger, TEAM, "Alice", "Bob", str(number), limits=limits)
-    with pytest.raises(MessageRefused, match="3 messages of this sender wait already"):
+    with pytest.raises(MessageRefused, match="3 messages from this sender are already waiting"):
         post(ledger, TEAM, "Alice", "Bob", "one too many", limits=limits)
     assert len(ledger.messages()) == 3
     post(ledger, TEAM, "Bob", "Alice", "another sender", limits=limits)

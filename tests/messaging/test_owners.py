@@ -135,7 +135,7 @@ def test_a_run_that_another_follows_without_a_word_leaves_nothing_stored_for_eve
         ledger.outbox.receipt(TEAM, each)
     assert ends(ledger) == {"one": ("stored", None)}
     take(ledger, SECOND)
-    why = "it had arrived, and claude has ended on its host without a word of it"
+    why = "it had arrived, and claude has ended on its host without confirming it"
     assert ends(ledger) == {"one": ("uncertain", why)}
     end_gone(far.owners, lambda team, name: False)
     assert far.inbox.left_receipts(TEAM) == ["claude"]
@@ -256,9 +256,9 @@ def test_who_has_ended_is_sent_nothing(ledger: Ledger) -> None:
     ledger.owners.end(TEAM, "claude", FIRST.id)
     with pytest.raises(ReceiverEnded, match=r"claude has ended.*`relay wrap -n claude`"):
         post(ledger, TEAM, "Alice", "Claude", "hello")
-    with pytest.raises(UnknownRecipient, match="Nobody is in it"):
+    with pytest.raises(UnknownRecipient, match="The team has no agents"):
         post(ledger, TEAM, "Alice", "claud", "hello", there=lambda name: False)
-    with pytest.raises(UnknownRecipient, match="nobody else is there"):
+    with pytest.raises(UnknownRecipient, match="has no other agents"):
         post(ledger, TEAM, "Alice", "*", "hello")
     assert ledger.messages() == []
     take(ledger, HERE)

@@ -69,7 +69,7 @@ def test_the_end_of_a_run_on_another_host_is_heard(home: Home, far: Home) -> Non
             await belongs(home, FIRST, ended=True)
             with pytest.raises(ReceiverEnded):
                 await alice.send("claude", "three")
-            with pytest.raises(UnknownRecipient, match="nobody else is there"):
+            with pytest.raises(UnknownRecipient, match="has no other agents"):
                 await alice.send("*", "four")
             assert "claude" not in {each.name for each in await alice.client.roster()}
             async with running(agent(home, far, SECOND)) as second:

@@ -33,9 +33,7 @@ def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
     """U2: and waits for nobody."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.registry.register("default", "Away")
-        with pytest.raises(
-            UnknownRecipient, match="nobody else is there in team 'default', and nothing was sent"
-        ):
+        with pytest.raises(UnknownRecipient, match="team 'default' has no other agents, so nothing was sent"):
             post(ledger, "default", "you", "*", "hello", there=lambda name: False)
         assert ledger.messages() == []
 
@@ -92,5 +90,5 @@ def test_what_is_held_waits_too(tmp_path: Path) -> None:
         limits = Limits(rate=1, queue=3)
         for _ in range(3):
             post(ledger, "default", "Alice", "Bob", "hello", limits=limits)
-        with pytest.raises(MessageRefused, match="3 messages of this sender wait already"):
+        with pytest.raises(MessageRefused, match="3 messages from this sender are already waiting"):
             post(ledger, "default", "Alice", "Bob", "hello", limits=limits)

@@ -38,7 +38,7 @@ def test_a_pair_that_sends_too_fast_is_held(ledger: Ledger, clock: Clock) -> Non
     held = ledger.messages(to="Bob")[-2:]
     assert [entry.message.detail for entry in held] == [
         "3 messages of this pair within 60 s",
-        "earlier ones of this pair are held",
+        "earlier messages of this pair are held",
     ]
 
 
@@ -74,7 +74,7 @@ def test_a_long_chain_of_replies_is_held(ledger: Ledger) -> None:
     limits = Limits(depth=3)
     states = [send(ledger, "reply", limits, depth=depth)[0] for depth in (0, 3, 4)]
     assert [message.state for message in states] == [State.QUEUED, State.QUEUED, State.HELD]
-    assert states[-1].detail == "4 messages led to it since the user last spoke"
+    assert states[-1].detail == "4 messages led to it since the user's last input"
 
 
 def test_a_storm_of_broadcasts_is_held(ledger: Ledger, clock: Clock) -> None:

@@ -57,7 +57,7 @@ def ledger_of(house: House) -> Path:
 
 
 def is_noted(house: House, body: str) -> bool:
-    """Whether the ledger has it that this message is being given to its receiver."""
+    """Whether the ledger has it that this message is being delivered to its receiver."""
     with closing(sqlite3.connect(f"file:{ledger_of(house)}?mode=ro", uri=True)) as db:
         rows = db.execute("SELECT 1 FROM inbox WHERE body = ? AND injecting", (body,))
         return rows.fetchone() is not None
@@ -164,7 +164,7 @@ def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> Non
         alice.send(body)
         if working:
             finish(alice)
-        house.wait(lambda: until(alice), f"{body!r} is being given")
+        house.wait(lambda: until(alice), f"{body!r} is being delivered")
         kill(alice)
         return alice
 

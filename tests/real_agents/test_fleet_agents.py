@@ -195,7 +195,7 @@ def test_a_gate_fails_twice_and_passes(house: House, agent: Agent) -> None:
     assert [TASK in texts[0], "bug 1 of 2" in texts[1], "bug 2 of 2" in texts[2], len(texts)] == [
         True
     ] * 3 + [3]
-    assert fleet.state("Alice") == "done (has passed its gate)"
+    assert fleet.state("Alice") == "done (passed its gate)"
     assert escalations(alice) == [] and fleet.next() == ""
     assert "Alice" in fleet.up() and fleet.record("Alice")["phase"] != "off"
 

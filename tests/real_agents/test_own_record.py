@@ -68,7 +68,7 @@ def test_directives_are_taken_from_its_own_record(house: House, agent: Agent) ->
         body.replace("\u200d", "") if agent.name == "gemini" else body for body in SAID
     ]  # it drops joiners
     assert said(house) == [*exact, "said last"]
-    assert recorded(alice) == "it tells what the agent says"
+    assert recorded(alice) == "it reports the agent's words"
     alice.say("again please")
     house.wait(lambda: len(said(house)) > len(SAID) + 1, "the same is heard again")
     alice.becomes("ready")
@@ -106,7 +106,7 @@ def test_a_resumed_conversation_says_nothing_again(house: House, agent: Agent) -
     alice = house.wrap(agent, "Alice", *rules, arguments=("--session-id", id))
     alice.say("begin now")
     house.wait(lambda: said(house) == ["first"], "the first is heard")
-    assert recorded(alice) == "it tells what the agent says"
+    assert recorded(alice) == "it reports the agent's words"
     alice.becomes("ready")
     house.relay("stop", "Alice")
     again = house.wrap(agent, "Alice", *rules, arguments=("--resume", id))
@@ -114,7 +114,7 @@ def test_a_resumed_conversation_says_nothing_again(house: House, agent: Agent) -
     house.wait(lambda: "second" in said(house), "what it says now is heard")
     again.becomes("ready")
     assert said(house) == ["first", "second"]
-    assert recorded(again) == "it tells what the agent says"
+    assert recorded(again) == "it reports the agent's words"
 
 
 def test_two_agents_in_one_folder_act_on_their_own_words(house: House, agent: Agent) -> None:

@@ -70,7 +70,7 @@ def test_a_fork_and_a_step_back_repeat_nothing(house: House, agent: Agent) -> No
     alice.type("\x15")
     say(alice, "third thing", "at last")
     assert said(house) == ["before it", "after it", "at last"]
-    assert "they tell what it does and what it says" in bridge(alice)
+    assert "they report its state and its words" in bridge(alice)
 
 
 @pytest.mark.parametrize("how", ["--session", "--fork"])
@@ -133,7 +133,7 @@ def test_the_users_own_extensions_are_loaded_beside_ours(
     assert list(alice.work.glob("mine-*"))
     assert "MINE-7 says so" in alice.model.heard("result")
     assert not (alice.work / "forbidden").exists()
-    assert "they tell what it does and what it says" in bridge(alice)
+    assert "they report its state and its words" in bridge(alice)
     assert not alice.shows("Failed to load|Error")
 
 
@@ -147,4 +147,4 @@ def test_without_the_extension_its_screen_is_read_and_that_is_said(house: House,
     say(alice, "first thing", "before it")
     say(alice, "second thing", "after it")
     assert said(house) == ["before it", "after it"]
-    assert "the screen tells what it does" in bridge(alice)
+    assert "relay reads the screen instead" in bridge(alice)

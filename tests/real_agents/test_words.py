@@ -82,5 +82,5 @@ def test_without_its_plugin_its_screen_is_read(house: House, agent: Agent) -> No
     alice.becomes("ready")
     assert [row["body"] for row in house.messages("you")] == ["from the screen"]
     bridge = alice.explain()["bridge"]
-    assert "silent so far: the screen tells what it does" in bridge
+    assert "silent so far: relay reads the screen instead" in bridge
     assert "--pure" in bridge

@@ -93,8 +93,8 @@ def test_a_line_without_an_end_is_not_read_into_memory(
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"", "no JSON object"),
-        (b"[" * 100_000, "no JSON object"),
+        (b"", "not a JSON object"),
+        (b"[" * 100_000, "not a JSON object"),
         (b"[]", "no version"),
         (b'{"version": 3, "term": {"cols": 80}}', "asciinema convert"),
         (b'{"version": 2, "width": 80}', "no width and height"),

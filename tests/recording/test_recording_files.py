@@ -67,7 +67,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(cut: int, tmp_path: Path) -> N
     recorded = Cast(path, strict=True)
     assert (len(list(recorded)), recorded.skipped) == (1, 0)
     path.write_bytes(whole.replace(b"[0.5", b"{0.5") + b'[1, "o", ""]\n')
-    with pytest.raises(RecordingError, match=":2: this line is no JSON list"):
+    with pytest.raises(RecordingError, match=":2: this line is not a JSON list"):
         list(Cast(path, strict=True))
 
 

@@ -85,8 +85,8 @@ def test_a_name_is_its_latest_session_and_session_names_another(relay: Relay, tm
     ("arguments", "why"),
     [
         (("none.cast",), "No such file"),
-        (("x", "--speed", "0"), "no speed"),
-        (("x", "--speed", "nan"), "no speed"),
+        (("x", "--speed", "0"), "not a valid speed"),
+        (("x", "--speed", "nan"), "not a valid speed"),
         (("x", "--at", "-1"), "not a valid time"),
         (("x", "--idle", "soon"), "not a valid time"),
     ],
@@ -123,7 +123,7 @@ def test_a_missing_beginning_is_said_in_the_text(relay: Relay) -> None:
     session(relay.home, "Alice", *said("b"), part=2)
     session(relay.home, "Alice", *said("c"), part=3)
     assert relay("replay", "Alice").stdout.splitlines() == [
-        "[... the beginning, which is no longer kept ...]",
+        "[... beginning no longer kept ...]",
         "b",
         "c",
     ]
@@ -308,7 +308,7 @@ def test_an_agent_replays_its_own_recordings_only(relay: Relay, tmp_path: Path) 
     assert [each["name"] for each in json.loads(relay("replay", "--json", env=agent).stdout)] == ["Bob"]
     for arguments in (("Alice",), ("Bob", "-t", "other"), (path,), ("-t", "other")):
         run = relay("replay", *arguments, env=agent, check=False)
-        assert run.returncode == 1 and "own recordings only" in run.stderr, arguments
+        assert run.returncode == 1 and "only its own recordings" in run.stderr, arguments
         assert "hers" not in run.stdout
     link = tmp_path / "mine.cast"
     link.symlink_to(path)

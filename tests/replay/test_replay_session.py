@@ -38,5 +38,5 @@ def test_a_real_session_is_replayed_with_what_happened_beside_it(relay: Relay) -
     wait_until(lambda: not json.loads(relay("replay", "--json").stdout)[1]["running"])
     shown = relay("replay", "Alice").stdout
     assert '"name": "Alice"' in shown and '"name": "Bob"' not in shown
-    assert "own recordings only" in shown and "his own" not in shown
+    assert "only its own recordings" in shown and "his own" not in shown
     assert "session_end" in relay("replay", "Alice", "--events").stdout

@@ -70,7 +70,7 @@ def test_a_projects_rules_need_trust(person: Home, project: Path) -> None:
         book = RuleBook.load(person, project)
         assert book.rules == ()
         (warning,) = book.warnings
-        assert str(warning).startswith(f"{path}: is not trusted, and none of its rules is in force.")
+        assert str(warning).startswith(f"{path}: is not trusted, so none of its rules applies.")
         assert f"`relay trust {path}`" in str(warning)
         trust(person, path)
         assert RuleBook.load(person, project).warnings == ()
@@ -231,7 +231,7 @@ def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
     person.disabled_rules.write_text(content, "latin-1")
     book = RuleBook.load(person, project)
     assert chosen(book) == ["guard"]
-    assert f"{person.disabled_rules} cannot be read, and every rule is on" in str(book.warnings)
+    assert f"{person.disabled_rules} cannot be read, so every rule is on" in str(book.warnings)
     with pytest.raises(HomeError, match="Delete it"):
         switch(person, ["x"], off=True)
 
@@ -242,7 +242,7 @@ def reloaded(person: Home, project: Path, last: RuleBook, *named: Path) -> tuple
     return commands(book), " ".join(str(warning) for warning in book.warnings)
 
 
-STAY = "The rules that this session has loaded from it before stay in force."
+STAY = "This session keeps the rules that it loaded from the file before."
 
 
 def test_a_projects_rules_stay_in_force_when_their_file_is_trusted_no_more(
@@ -256,7 +256,7 @@ def test_a_projects_rules_stay_in_force_when_their_file_is_trusted_no_more(
     now, said = reloaded(person, project, last)
     assert now == ["guard"]
     assert said == (
-        f"{path}: is not trusted as it is now. {STAY} "
+        f"{path}: is not trusted in its current form. {STAY} "
         f"Read it, then `relay trust {path}` and `relay hooks reload`."
     )
     again = RuleBook.load(person, project, last=last)
@@ -275,7 +275,7 @@ def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(person: Home, pro
     trust(person, nearer)
     now, said = reloaded(person, project / "a", last)
     assert now == ["theirs"]
-    assert f"{project / 'hooks.json'}: is not the nearest any more. No longer in force: 1 rule" in said
+    assert f"{project / 'hooks.json'}: is no longer the nearest. No longer active: 1 rule" in said
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_the_rules_of_a_file_that_was_emptied_are_gone_and_that_is_said(
     path.write_text(content)
     now, said = reloaded(person, project, last)
     assert now == []
-    text = "has no rules any more. No longer in force: 2 rules that this session had loaded from it."
+    text = "no longer has rules. No longer active: 2 rules that this session had loaded from it."
     assert f"{path}: {text}" in said
 
 
@@ -341,7 +341,7 @@ def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
     path.unlink()
     now, said = reloaded(person, project, last, *named)
     assert now == []
-    assert f"{path}: is gone. No longer in force: 1 rule that this session had loaded from it." in said
+    assert f"{path}: is gone. No longer active: 1 rule that this session had loaded from it." in said
     assert "is gone" not in reloaded(person, project, RuleBook(), *named)[1]
 
 
@@ -370,8 +370,8 @@ def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(person: 
     for _ in range(2):
         assert [rule.command for rule in book.select(event, told.append)] == ["guard"]
     (text,) = told
-    assert text.startswith(f"{path}:1: PreToolUse: what is matched has 2097152 characters")
-    assert text.endswith("The rule runs, since it may be meant.")
+    assert text.startswith(f"{path}:1: PreToolUse: the text to match has 2097152 characters")
+    assert text.endswith("The rule runs, because it may be intended.")
 
 
 def test_a_book_as_json(person: Home, project: Path) -> None:

@@ -206,7 +206,7 @@ def test_a_rule_that_forks_and_hangs_is_ended_as_a_tree(tmp_path: Path) -> None:
     async def end(task: asyncio.Task[CommandResult]) -> None:
         out = await task
         assert out.exit_code is None
-        assert "with all that it had started" in out.problem
+        assert "with everything it had started" in out.problem
 
     asyncio.run(_tree(tmp_path, end, timeout=4))
 

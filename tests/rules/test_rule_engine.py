@@ -273,7 +273,7 @@ def test_the_rules_of_an_event_share_its_time(tmp_path: Path) -> None:
     fired = fire(tmp_path, rules, call("ls"), clock=lambda: next(seconds))
     assert [bool(ran.problem) for ran in fired.ran] == [False, True, True]
     assert "0.1 s" in fired.ran[1].problem
-    assert "no turn" in fired.ran[2].problem
+    assert "did not run" in fired.ran[2].problem
     assert decide(fired.results).action == "deny"
 
 

@@ -159,7 +159,7 @@ def test_types_that_relay_does_not_run_are_known_and_skipped(kind: str, shape: s
 def test_a_prompt_in_a_group_asks_a_model_and_is_skipped() -> None:
     """R16, R22: it is no literal text there."""
     warning = refused(hooks("UserPromptSubmit", {"hooks": [{"type": "prompt", "prompt": "Is this fine?"}]}))
-    assert "a prompt in a group asks a model" in warning
+    assert "a prompt in a group calls a model" in warning
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_a_prompt_in_a_group_asks_a_model_and_is_skipped() -> None:
     [
         ("preToolUse", "Did you mean PreToolUse? The events are UserPromptSubmit, SessionStart,"),
         ("Nonsense", "there is no such event. Skipped. The events are"),
-        ("SubagentStop", "relay runs no rules for this event of Claude Code's"),
-        ("PermissionRequest", "relay runs no rules for this event of Claude Code's"),
-        ("PostCompact", "relay runs no rules for this event of Claude Code's"),
+        ("SubagentStop", "relay runs no rules for this Claude Code event"),
+        ("PermissionRequest", "relay runs no rules for this Claude Code event"),
+        ("PostCompact", "relay runs no rules for this Claude Code event"),
     ],
 )
 def test_an_event_without_rules_is_named_with_those_that_have(event: str, said: str) -> None:
@@ -184,27 +184,27 @@ def test_an_event_without_rules_is_named_with_those_that_have(event: str, said: 
     ("rule", "said"),
     [
         ({"type": "command"}, 'the command is missing. Write it as "command"'),
-        ({"type": "command", "comand": "ls"}, 'Did you mean it by "comand"?'),
+        ({"type": "command", "comand": "ls"}, 'Is "comand" a typo?'),
         ({"type": "command", "command": ""}, "the command is missing"),
         ({"type": "command", "command": "  "}, "command is"),
         ({"type": "command", "command": ["ls"]}, 'command is ["ls"]; write a string.'),
-        ({"type": "command", "command": "a\0b"}, "holds a NUL character"),
-        ({"type": "command", "command": "a\ud800b"}, "holds half a character"),
+        ({"type": "command", "command": "a\0b"}, "contains a NUL character"),
+        ({"type": "command", "command": "a\ud800b"}, "contains half a character"),
         ({"type": "command", "command": "x" * (1 << 17)}, "Make it a script."),
         ({"type": "command", "command": "x", "args": "-x"}, "write a list of strings"),
         ({"type": "command", "command": "x", "args": [1]}, "write a list of strings"),
-        ({"type": "command", "command": "x", "args": ["\0"]}, "args holds a NUL"),
+        ({"type": "command", "command": "x", "args": ["\0"]}, "args contains a NUL"),
         ({"type": "command", "command": "x", "if": "Bash(git *)"}, "cannot check the condition of `if`"),
-        ({"type": "command", "command": "x", "shell": "powershell"}, "`shell` cannot be chosen"),
+        ({"type": "command", "command": "x", "shell": "powershell"}, "`shell` cannot change that"),
         ({"command": "ls"}, "the rule has no type. Allowed for PreToolUse: command."),
         ({"type": "comand", "command": "ls"}, "Did you mean command?"),
         ({"type": 3, "command": "ls"}, "type is 3."),
         ({"type": None, "command": "ls"}, "type is null."),
-        (GUARD | {"matcher": "("}, "is no regular expression"),
+        (GUARD | {"matcher": "("}, "is not a regular expression"),
         (GUARD | {"matcher": 3}, "matcher is 3;"),
         (GUARD | {"matcher": ["Bash"]}, 'matcher is ["Bash"]; write a string'),
-        ("ls", 'a rule is an object, not "ls"'),
-        ({"hooks": ["ls"]}, 'a handler is an object, not "ls"'),
+        ("ls", 'a rule must be an object, not "ls"'),
+        ({"hooks": ["ls"]}, 'a handler must be an object, not "ls"'),
     ],
 )
 def test_a_rule_with_a_mistake_is_left_out_and_the_others_are_in_force(rule: object, said: str) -> None:
@@ -223,7 +223,7 @@ def test_a_timeout_that_is_none_is_said_and_sixty_seconds_are_taken(timeout: str
     """R13"""
     (rule,), (warning,) = read(json.dumps(hooks("Stop", GUARD | {"timeout": "T"})).replace('"T"', timeout))
     assert rule.timeout == 60
-    assert "60 are taken." in warning
+    assert "relay uses 60." in warning
 
 
 @pytest.mark.parametrize(
@@ -247,17 +247,17 @@ MATCHED = GUARD | {"matcher": "Bash"}
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (GUARD | {"mather": "Bash"}, '"mather" is taken for "matcher"; write it so.'),
-        (GUARD | {"Matcher": "Bash"}, '"Matcher" is taken for "matcher"'),
-        ({"matchers": "Bash", "hooks": [GUARD]}, '"matchers" is taken for "matcher"'),
-        ({"matcher": "Bash", "hook": [GUARD]}, '"hook" is taken for "hooks"'),
-        ({"matcher": "Bash", "Hooks": GUARD}, '"Hooks" is taken for "hooks"'),
+        (GUARD | {"mather": "Bash"}, '"mather" is read as "matcher"; write it that way.'),
+        (GUARD | {"Matcher": "Bash"}, '"Matcher" is read as "matcher"'),
+        ({"matchers": "Bash", "hooks": [GUARD]}, '"matchers" is read as "matcher"'),
+        ({"matcher": "Bash", "hook": [GUARD]}, '"hook" is read as "hooks"'),
+        ({"matcher": "Bash", "Hooks": GUARD}, '"Hooks" is read as "hooks"'),
         (MATCHED | {"timout": 5}, '"timout" has no effect. Did you mean "timeout"?'),
         (MATCHED | {"timeout_ms": 5}, '"timeout_ms" has no effect. Did you mean "timeout"?'),
         (MATCHED | {"mather": "Read"}, '"mather" has no effect. Did you mean "matcher"?'),
         (MATCHED | {"hook": []}, '"hook" has no effect. Did you mean "hooks"?'),
         (MATCHED | {"assync": True}, '"assync" has no effect. Did you mean "async"?'),
-        (MATCHED | {"tool_input": {}}, '"tool_input" has no effect here: it belongs into the matcher'),
+        (MATCHED | {"tool_input": {}}, '"tool_input" has no effect here: it belongs in the matcher'),
         ({"matcher": "Bash", "hooks": [GUARD | {"mather": "Read"}]}, '"mather" has no effect'),
         ({"matcher": "Bash", "hooks": [GUARD | {"tool": "Read"}]}, '"tool" has no effect here'),
         ({"matcher": "Bash", "hooks": [GUARD], "matchr": "Read"}, '"matchr" has no effect'),
@@ -274,7 +274,7 @@ def test_a_tool_beside_the_matcher_is_said() -> None:
     """R17"""
     for key in ("tool", "tool_name"):
         _, (warning,) = read(hooks("PreToolUse", GUARD | {key: "Bash"}))
-        assert 'belongs into the matcher, as in "matcher": {"tool_name": "..."}.' in warning
+        assert 'belongs in the matcher, as in "matcher": {"tool_name": "..."}.' in warning
 
 
 def test_a_misspelt_type_is_said() -> None:
@@ -294,22 +294,22 @@ def test_keys_that_are_like_none_are_let_be(key: str) -> None:
 def test_a_group_without_rules_is_said(value: object) -> None:
     """R17"""
     warning = refused(hooks("PreToolUse", {"matcher": "Bash", "hooks": value}))
-    assert f"hooks is {json.dumps(value)}, and the group has no rules; write a list of them" in warning
+    assert f"hooks is {json.dumps(value)}, so the group has no rules; write a list of them" in warning
 
 
 @pytest.mark.parametrize(
     ("matcher", "said"),
     [
-        ("bash", 'no tool is called "bash". Did you mean "Bash"? Case counts.'),
+        ("bash", 'no tool is called "bash". Did you mean "Bash"? Case matters.'),
         ("Edit|WRITE", 'no tool is called "WRITE". Did you mean "Write"?'),
         ({"tool_name": "webfetch"}, 'no tool is called "webfetch". Did you mean "WebFetch"?'),
         (
             {"tool": "Bash"},
-            'no agent is known to tell of "tool", and an event without it does not fit. Did you',
+            'no agent reports "tool", so no event will match. Did you',
         ),
-        ({"Tool_Name": "Bash"}, "Did you mean tool_name? Known are tool_name, tool_input,"),
-        ({"command": "*rm*"}, 'no agent is known to tell of "command"'),
-        ({"error": "x"}, 'no agent is known to tell of "error"'),
+        ({"Tool_Name": "Bash"}, "Did you mean tool_name? The fields are tool_name, tool_input,"),
+        ({"command": "*rm*"}, 'no agent reports "command"'),
+        ({"error": "x"}, 'no agent reports "error"'),
     ],
 )
 def test_a_matcher_that_fits_nothing_is_said(matcher: object, said: str) -> None:
@@ -338,7 +338,7 @@ def test_a_timeout_beyond_what_an_event_has_is_said() -> None:
     """R13: of a rule that is waited for."""
     (rule,), (warning,) = read(hooks("Stop", GUARD | {"timeout": 300}))
     assert rule.timeout == DEADLINE
-    assert "timeout is 300, but all rules of an event together have 85 seconds" in warning
+    assert "timeout is 300, but all rules of an event together have only 85 seconds" in warning
     assert only(hooks("Stop", GUARD | {"timeout": 300, "async": True})).timeout == 300
     assert only(hooks("Stop", GUARD | {"timeout": DEADLINE})).timeout == DEADLINE
 
@@ -350,7 +350,7 @@ def test_a_matcher_without_effect_is_said_and_the_rule_is_in_force() -> None:
     assert 'the matcher "Bash" has no effect' in warning
     (rule,), (warning,) = read(hooks("PreToolUse", {"hooks": [GUARD | {"matcher": "Bash"}]}))
     assert str(rule.matcher) == "*"
-    assert "it belongs beside hooks" in warning
+    assert "it belongs next to hooks" in warning
 
 
 def test_a_rule_keeps_its_id_wherever_it_stands() -> None:
@@ -401,34 +401,34 @@ def test_a_program_with_arguments_is_called_after_its_script() -> None:
     ("content", "place", "said"),
     [
         ("", ":1", "it is not JSON: it ends too early (column 1)"),
-        ("nonsense", ":1", "here should be a string in double quotes, a number, true, false, null, a list"),
+        ("nonsense", ":1", "expected a string in double quotes, a number, true, false, null, a list"),
         ('{"hooks": True}', ":1", "null, a list or an object (column 11)"),
         (
             '{\n // mine\n "hooks": {}}',
             ":2",
-            "JSON has no comments, and one begins here; take it out (column 2)",
+            "JSON has no comments; remove this one (column 2)",
         ),
         ('{"hooks": {} /* mine */}', ":1", "JSON has no comments"),
         ('{"hooks": {}\n# mine\n}', ":2", "JSON has no comments"),
-        ("{\u201chooks\u201d: {}}", ":1", "the quote \u201c; JSON has straight double quotes only"),
+        ("{\u201chooks\u201d: {}}", ":1", 'JSON strings need straight double quotes (") instead of \u201c'),
         (
             '{"hooks": {"Stop": \u201ex\u201c}}',
             ":1",
-            "the quote \u201e; JSON has straight double quotes only",
+            'JSON strings need straight double quotes (") instead of \u201e',
         ),
         ('{"hooks": {\n"Stop', ":2", "the string that begins here has no end (column 1)"),
         ('{"hooks": "\\x"}', ":1", "a backslash in a string; write two (column 12)"),
-        ('{"hooks": "\\u12"}', ":1", "after \\u four hexadecimal digits are missing"),
-        ('{"hooks": {\n"Stop": [1,]}}', ":2", "there is a ',' too many before ']' (column 12)"),
+        ('{"hooks": "\\u12"}', ":1", "\\u needs four hexadecimal digits"),
+        ('{"hooks": {\n"Stop": [1,]}}', ":2", "there is an extra ',' before ']' (column 12)"),
         ('{"hooks": {\n "Stop": []', ":2", "a ',' or '}' is missing"),
-        ("{'hooks': 1}", ":1", "the quote '; JSON has straight double quotes only"),
+        ("{'hooks': 1}", ":1", "JSON strings need straight double quotes (\") instead of '"),
         ("{hooks: 1}", ":1", "a name in double quotes is missing"),
         ('{"hooks" {}}', ":1", "a ':' is missing after the name"),
-        ('{"hooks": {}} x', ":1", "there is more after the end"),
+        ('{"hooks": {}} x', ":1", "there is text after the end"),
         (
             '{"hooks": "a\0b"}',
             ":1",
-            "another control character stands in a string; for a line break write \\n",
+            "a string contains a line break or another control character; for a line break write \\n",
         ),
         ("[" * 5000, ":1", "nested too deeply"),
         ('{"hooks": {"Stop": ' + "[" * 5000, ":1", "nested too deeply"),
@@ -439,7 +439,7 @@ def test_a_program_with_arguments_is_called_after_its_script() -> None:
         ('{\n"hooks": []}', ":2", "it has no rules"),
         ('{"hooks": null}', ":1", "it has no rules"),
         ('{"PreToolUse": []}', ":1", 'it has no rules: write {"hooks": {"PreToolUse": [...]}}'),
-        ('{"disableAllHooks": true, "hooks": {"Stop": []}}', ":1", "none of its rules is in force"),
+        ('{"disableAllHooks": true, "hooks": {"Stop": []}}', ":1", "none of its rules applies"),
     ],
 )
 def test_a_file_that_cannot_be_read_gives_one_warning(content: str | bytes, place: str, said: str) -> None:
@@ -456,8 +456,8 @@ def test_keys_that_stand_twice_are_said_and_the_last_one_counts() -> None:
         '"SessionEnd": [{"type": "command", "command": "one", "command": "two"}]}}'
     )
     assert [rule.command for rule in rules] == ["two"]
-    assert '"Stop" stands here more than once' in warnings[0]
-    assert '"command" stands here more than once' in warnings[2]
+    assert '"Stop" appears here more than once' in warnings[0]
+    assert '"command" appears here more than once' in warnings[2]
 
 
 def test_a_byte_order_mark_is_passed_over() -> None:

@@ -225,7 +225,7 @@ def test_a_regex_lets_other_threads_run() -> None:
 def test_a_text_that_is_too_long_is_undecided(pattern: str) -> None:
     """R20: a guard must not be got around with a long command."""
     value = {"tool_input.command": pattern}
-    with pytest.raises(Undecided, match="more than are looked at"):
+    with pytest.raises(Undecided, match="the limit is"):
         fits(value, tool_input={"command": "x" * LONGEST + " rm -rf /"})
     assert fits(value, tool_input={"command": "x" * (LONGEST - 10) + " rm -rf /"})
 

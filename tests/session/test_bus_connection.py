@@ -140,7 +140,7 @@ def test_who_asks_for_the_client_before_there_is_one_waits_for_the_first_try(tmp
         bus.add(connection)
         running = asyncio.ensure_future(connection.run())
         asking = asyncio.ensure_future(current_client(bus))
-        with pytest.raises(RelayError, match="not on the bus now"):
+        with pytest.raises(RelayError, match="not on the bus"):
             await current_client(bus, wait=False)
         assert not asking.done()
         may_open.set()
@@ -168,7 +168,7 @@ def test_whatever_ends_the_bus_is_told_once_and_the_bus_is_had_again(
     assert len(scene.told) == 1 and scene.told[0].startswith(f"{end} ")
     assert scene.problems == ["", str(end), "", str(end), "", str(end), ""]
     assert scene.pauses[0] == pause
-    assert scene.shown == ["connected to mqtt://here; messages travel again."]
+    assert scene.shown == ["connected to mqtt://here; messages are delivered again."]
 
 
 def test_a_fault_of_our_own_is_logged_told_and_tried_again(
@@ -189,7 +189,7 @@ def test_a_client_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
     away = BrokerError("no broker.")
     scene = Scene(tmp_path, [None], unopened=[away, away, LedgerError("locked."), away]).play()
     assert scene.told == [
-        "no broker. The agent runs on without messages.",
+        "no broker. The agent keeps running without messages.",
         "locked. Messages wait until then.",
     ]
     assert scene.pauses == [3, 6, LEDGER_RETRY, 12]
@@ -199,7 +199,7 @@ def test_a_client_that_cannot_join_its_channels_is_closed(tmp_path: Path) -> Non
     """Else the next one would find its name taken by the first."""
     scene = Scene(tmp_path, [LedgerError("the disk is full."), None], channels=("ops",)).play()
     assert [line.closed for line in scene.opened] == [True, False]
-    assert scene.told == ["the disk is full. The agent runs on without messages."]
+    assert scene.told == ["the disk is full. The agent keeps running without messages."]
 
 
 def test_a_client_that_ends_is_not_used_any_more(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_client_that_ends_is_not_used_any_more(tmp_path: Path) -> None:
     async def then() -> None:
         assert await scene.problem() == ""
         scene.opened[0].ended = True  # it closes, which takes a moment
-        assert await scene.problem() == "this session is not on the bus now."
+        assert await scene.problem() == "this session is not on the bus."
 
     scene.play(then)
 
@@ -219,7 +219,7 @@ def test_trouble_with_the_ledger_is_told_while_connected(tmp_path: Path) -> None
             scene.opened[0].report(text)
         assert scene.shown == ["the disk is full.", "somebody sends too much."]
         scene.opened[0].report("connected to mqtt://here")
-        assert scene.shown[2:] == ["connected to mqtt://here; messages travel again."]
+        assert scene.shown[2:] == ["connected to mqtt://here; messages are delivered again."]
         assert scene.told == []  # the journal has every status
 
     scene = Scene(tmp_path, [None])
@@ -251,7 +251,7 @@ def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
         assert scene.shown == ["connection refused.", "the login is refused."]
         line.connected = True
         line.report("connected to mqtt://here")
-        assert scene.shown.pop() == "connected to mqtt://here; messages travel again."
+        assert scene.shown.pop() == "connected to mqtt://here; messages are delivered again."
         await off("connection refused.")
         assert scene.shown[2:] == ["connection refused."]
 

@@ -63,7 +63,7 @@ def test_last_words_that_are_cut_off_are_told(relay: Relay) -> None:
     alice.say("@relay:Bob one")
     wait_until(lambda: alice.events("directive"))
     alice.exit()
-    alice.told("1 directive of Alice's last words came to nothing")
+    alice.told("1 directive in Alice's last words had no effect")
 
 
 WRITER = """
@@ -148,21 +148,21 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
     expected |= {"heard": 4, "begun": 4, "passed_over": 1, "committed": 2}
     wait_until(lambda: steps(relay).items() >= expected.items(), message=lambda: str(steps(relay)))
     shown = relay("explain", "Alice").stdout
-    assert "directives: 4 heard, 4 given to handlers, 1 failed; 2 in the ledger." in shown
-    assert "1 directive behind a sign, as in a quote, and not acted on: `relay events --name Alice`." in shown
+    assert "directives: 4 read, 4 passed to handlers, 1 failed; 2 in the ledger." in shown
+    assert "1 directive behind a sign, as in a quotation, ignored: `relay events --name Alice`." in shown
 
 
 def test_a_directive_behind_a_sign_is_told(relay: Relay) -> None:
     """S9: a quote is no directive; what an unknown prompt makes look like one is not dropped in silence."""
     alice = Puppet(relay, "Alice").wrap()
     alice.say("> @relay:Bob one\n> @relay:Bob two\n+ @unknown:Bob three\n`@relay:Bob` is how to write\n")
-    alice.told("a directive behind '>' was taken for a quote, and not acted on")
+    alice.told("a directive behind '>' was ignored as a quotation")
     wait_until(lambda: steps(relay)["passed_over"] == 2)
     assert [e["text"] for e in alice.events("directive_passed_over")] == [
         "> @relay:Bob one",
         "> @relay:Bob two",
     ]
-    assert len([e for e in alice.events("notice") if "quote" in e["text"]]) == 1
+    assert len([e for e in alice.events("notice") if "quotation" in e["text"]]) == 1
 
 
 def gaps(relay: Relay) -> list[str]:
@@ -192,12 +192,12 @@ def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
     (folder / "go").touch()
     wait_until((folder / "printed").exists, timeout=60)
     os.kill(before["pid"], signal.SIGCONT)
-    assert "ask Alice to repeat" in alice.told("some of Alice's output was missed")
+    assert "ask Alice to repeat" in alice.told("relay missed some of Alice's output")
     first, *_ = wait_until(lambda: alice.events("output_missed"))
     missed = steps(relay)["missed"]
     assert 0 < first["bytes"] <= missed
     assert f"{missed} bytes of output missed" in relay("explain", "Alice").stdout
-    assert len([e for e in alice.events("notice") if "was missed" in e["text"]]) == 1
+    assert len([e for e in alice.events("notice") if "relay missed" in e["text"]]) == 1
     wait_until(lambda: gaps(relay))
 
 
@@ -214,7 +214,7 @@ def test_what_was_skipped_after_two_deaths_is_told_and_a_gap_in_the_recording(re
     )
     alice = Puppet(relay, "Alice").wrap(env=patch)
     alice.say("poison\n")
-    alice.told("ended two sessions")
+    alice.told("crashed two sessions")
     alice.say("on we go\n")
     wait_until(lambda: alice.events("output_missed"), message=alice.log)
     assert steps(relay)["missed"] == len("poison\r\n\r\n")

@@ -45,8 +45,8 @@ CODEX_SHOWN = [
     "purchase more credits or try again in 2 hours.",
 ]
 FAILED = Verdict(Readiness.FAILED, "it shows an error", rule="error", lines=("■ it went wrong", "› "))
-READY = Verdict(Readiness.READY, "it shows its input", rule="empty input")
-WORKING = Verdict(Readiness.WORKING, "it shows that it works", rule="spinner")
+READY = Verdict(Readiness.READY, "its input box is visible", rule="empty input")
+WORKING = Verdict(Readiness.WORKING, "its screen shows that it is working", rule="spinner")
 DIALOG = Verdict(Readiness.PROMPTING, "it shows a dialog", kind=PromptKind.OTHER, rule="dialog")
 BY_HOOK = Failure("rate_limited", LIMIT, EIGHT, "hook")
 

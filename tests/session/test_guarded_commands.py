@@ -74,12 +74,12 @@ REFUSED = {
     "reload --all": MAY_NOT,
     "send --from Bob Mallory forged": ITSELF,
     "messages --team other": ITSELF,
-    "retry {id}": "cannot be changed by an agent",
-    "retry --to Mallory {id}": "cannot be changed by an agent",
-    "drop {id}": "cannot be changed by an agent",
-    "drop --held": "an agent drops its own",
-    "release {id}": "an agent cannot release them",
-    "release --all": "an agent cannot release them",
+    "retry {id}": "an agent cannot change another agent's message",
+    "retry --to Mallory {id}": "an agent cannot change another agent's message",
+    "drop {id}": "an agent cannot change another agent's message",
+    "drop --held": "An agent can drop only its own",
+    "release {id}": "An agent cannot release them",
+    "release --all": "An agent cannot release them",
     "join --name Bob team": ITSELF,
     "leave --name Bob team": ITSELF,
     "channels --team other": ITSELF,
@@ -153,7 +153,7 @@ def test_a_daemon_of_an_agent_is_refused_what_is_the_persons(
         text = " ".join(text.split())
         assert (command, code != 0, words in text) == (command, True, True), text
         assert re.search(r"This descends from \S+ \(pid \d+\), which belongs to Mallory", text), text
-        assert "start that outside first" in text, text
+        assert "start that server outside first" in text, text
     refused = {entry["operation"].split()[0] for entry in events(relay) if entry["event"] == "refused"}
     assert refused == {command.split()[0] for command in commands} | {"view"}
     assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}

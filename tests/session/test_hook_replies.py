@@ -361,7 +361,7 @@ def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytes
         session.answers.set()
         await session.called("SessionStart", source="startup")
         session.rules.fault = True
-        assert "could not be asked" in await session.called("PreToolUse", tool_name="Bash")
+        assert "could not run" in await session.called("PreToolUse", tool_name="Bash")
         assert not await session.called("PostToolUse", tool_name="Bash")
 
     played(tmp_path, play)

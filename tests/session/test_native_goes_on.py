@@ -31,7 +31,7 @@ def test_an_agent_does_not_go_on_for_what_can_wait(relay: Relay, transcript: Tra
     claude = begun(Claude(relay).wrap(), **path)
     transcript.say("@memory:save it")
     claude.fire("PreCompact", trigger="auto", **path)  # its reply holds no context
-    wait_until(lambda: "no reason to wake it" in relay("explain", claude.name).stdout)
+    wait_until(lambda: "does not justify a turn" in relay("explain", claude.name).stdout)
     (stopped,) = claude.fire("Stop", last_assistant_message="@memory:save it", **path)
     assert not stopped["stdout"]
     (submitted,) = claude.fire("UserPromptSubmit", prompt="next", **path)

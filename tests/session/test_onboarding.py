@@ -46,9 +46,9 @@ def test_it_says_which_channels_one_hears(own: Home) -> None:
             template, name="Alice", team="default", others=others, channels=channels, prefix="@"
         )
 
-    assert ". You hear #ops, #dev; such a name is a receiver, too.\n" in told("ops", "dev")
+    assert ". You are in #ops, #dev; you can also send to a channel.\n" in told("ops", "dev")
     many = told(*(f"channel-{number}-" + "x" * 50 for number in range(9)))
-    assert " and 6 more; such" in many and len(many) <= onboarding.LIMIT
+    assert " and 6 more; you" in many and len(many) <= onboarding.LIMIT
     assert "hear" not in told()
 
 

@@ -108,12 +108,12 @@ def test_a_hostile_file_and_its_diff_run_no_handler(relay: Relay, draws: bool) -
     assert deployed(folder) == ["test last"]
     assert found["heard"] == 2 and found["hidden"] == 5 and found["diff"] == 6, found
     shown = relay("explain", "Alice").stdout
-    assert "5 directives that nobody can see, and not acted on: `relay events --name Alice`." in shown
-    assert "6 directives in lines of a diff, and not acted on: `relay events --name Alice`." in shown
+    assert "5 directives in invisible text, ignored: `relay events --name Alice`." in shown
+    assert "6 directives in the lines of a diff, ignored: `relay events --name Alice`." in shown
     passed = [(e["why"], e["text"]) for e in events(relay) if e["event"] == "directive_passed_over"]
     assert ("hidden", "@deploy:prod in-its-background") in passed
     assert ("diff", "+@deploy:prod added-too") in passed and ("diff", "-  @deploy:prod removed") in passed
-    notices = [e["text"] for e in events(relay) if e["event"] == "notice" and "not acted on" in e["text"]]
+    notices = [e["text"] for e in events(relay) if e["event"] == "notice" and "was ignored" in e["text"]]
     assert len(notices) == 2  # the first of each kind
 
 
@@ -129,7 +129,7 @@ def test_directives_of_a_terminal_may_be_relays_own_or_none(relay: Relay, draws:
     found = shows(relay, folder, "Bob", "cat README", draws=draws)
     assert deployed(folder) == [] and found["heard"] == 0 and found["not_heeded"] == 4
     assert messages(relay, "--from", "Bob") == []
-    what = "4 directives not acted on, by `directives` in relay.toml: `relay events --name Bob`."
+    what = "4 directives ignored because of `directives` in relay.toml: `relay events --name Bob`."
     assert what in relay("explain", "Bob").stdout
     settings(relay, "")
     shows(relay, folder, "Carol", "cat README", draws=draws)

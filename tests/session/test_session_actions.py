@@ -114,7 +114,7 @@ def test_an_agent_that_has_failed_and_ended_is_named(relay: Relay) -> None:
     wait_until(lambda: ps(relay) == [])
     said = relay("next", "--print", check=False).stderr
     assert said == (
-        "Alice failed (was idle). `relay logs Alice` shows its output.\nNo agent that runs needs you.\n"
+        "Alice failed (was idle). `relay logs Alice` shows its output.\nNo running agent needs you.\n"
     )
 
 
@@ -142,7 +142,7 @@ def test_an_idle_agent_with_a_task_is_escalated_once(relay: Relay) -> None:
 def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
     cared_for(relay, restart="always", on_idle=on_idle("gate", run="true"))
     ended = phase(relay, "done")
-    assert (ended["reason"], ended["wanted"]) == ("has passed its gate", "up")
+    assert (ended["reason"], ended["wanted"]) == ("passed its gate", "up")
     wait_until(lambda: ps(relay) == [])
 
 
@@ -308,8 +308,10 @@ def test_an_agent_is_held_after_so_many_turns_without_the_user(relay: Relay) -> 
         relay, restart="on-failure", max_unattended_turns=2, on_idle=on_idle("nudge", attempts=9, text="On.")
     )
     row = wait_until(lambda: (row := entry(relay))["state"] == "held" and row, message=alice.log)
-    assert row["reason"] == "began 2 turns without you"
-    assert "relay release --agent Alice" in escalated(alice, "began 2 turns without you, and is held")
+    assert row["reason"] == "started 2 turns without your input"
+    assert "relay release --agent Alice" in escalated(
+        alice, "started 2 turns without your input, and is held"
+    )
     assert len(alice.texts()) == 2
     relay("send", "Alice", "wait for it")
     wait_until(lambda: "it is held" in (explained(relay)["obstacle"] or ""))

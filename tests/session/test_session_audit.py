@@ -156,7 +156,7 @@ def test_a_failure_is_told_with_what_the_person_was_told_before(tmp_path: Path) 
     desk.ended(Injection("m", "hi", "Bob"), Outcome(Result.REJECTED, "dropped"))  # its sender is told
     assert desk.told == [
         ("3 findings (injection failed): too large", "error", "ruff (/x/hooks.json:12)"),
-        ("its text was not given to the agent (injection failed): too large", "error", "ruff"),
+        ("its text was not delivered to the agent (injection failed): too large", "error", "ruff"),
     ]
 
 
@@ -254,7 +254,7 @@ def test_an_agent_sees_what_was_given_to_itself_only(relay: Relay, tmp_path: Pat
     entry(relay, "for Bob only")
     own = Agent(relay, tmp_path, LISTENING + "relay audit --json; relay audit --to Bob")
     assert "for Bob" not in own.out and "[]" in own.out
-    assert own.code == 1 and "sees only what was given to itself" in own.err + own.out
+    assert own.code == 1 and "sees only its own injections" in own.err + own.out
 
 
 TWO = """

@@ -35,7 +35,7 @@ def test_more_than_the_budget_is_told_once_a_turn() -> None:
     assert budget.spend("x" * 4000, "ruff") is None and not budget.exceeded
     assert [budget.spend("x", "mypy") for _ in range(3)] == [
         "hooks have injected about 1,001 tokens in this turn, more than 1,000 (injection_budget in "
-        "relay.toml); the last was mypy. The agent gets them all the same.",
+        "relay.toml); the last was mypy. The agent still receives them.",
         None,
         None,
     ]

@@ -82,7 +82,7 @@ def test_an_agents_own_shell_joins_for_it_and_for_no_other(relay: Relay, tmp_pat
     relay("wrap", "-d", "-n", "Bob", "sh", script)
     wait_until((tmp_path / "done").exists)
     assert (tmp_path / "joined").read_text() == "Bob is in #ops now.\n"
-    assert "an agent joins and leaves channels for itself only" in (tmp_path / "refused").read_text()
+    assert "an agent can only join and leave channels itself" in (tmp_path / "refused").read_text()
     assert members(relay) == {"ops": ["Bob"]}
     alice.say("@relay:#ops hello")
     wait_until(lambda: [row["state"] for row in messages(relay, "--to", "Bob")] == ["injected"])

@@ -73,7 +73,7 @@ def test_a_name_in_use_is_refused(relay: Relay) -> None:
         (("-t", "../up", "cat"), 2, "'../up' is not a valid team"),
         (("no-such-command-anywhere",), 127, "no-such-command-anywhere"),
         (("/etc/passwd",), 126, "/etc/passwd"),
-        ((), 2, "there is no command to run"),
+        ((), 2, "no command was given"),
         (("--nonsense", "cat"), 2, "wrap has no option '--nonsense'"),
     ],
 )
@@ -91,7 +91,7 @@ def test_of_two_teams_one_must_be_named(relay: Relay) -> None:
         Puppet(relay, "Bob", team=team).wrap()
     done = relay("stop", "Bob", check=False)
     assert done.returncode == 1
-    assert "sessions called 'Bob' run in several teams (blue, red). Say which with --team." in done.stderr
+    assert "sessions called 'Bob' run in several teams (blue, red). Choose one with --team." in done.stderr
     assert relay("stop", "-t", "red", "bob", "Bob").stdout == "Bob has ended.\n"
     assert [row["team"] for row in ps(relay)] == ["blue"]
 
@@ -141,7 +141,7 @@ def test_ps_and_explain_say_who_is_on_the_bus_and_what_waits_or_is_held(relay: R
     explained = relay("explain", "Alice").stdout
     assert "2 messages of its own held: " in explained and "`relay release --from Alice`" in explained
     explained = relay("explain", "Bob").stdout
-    assert "1 message stored for it until it is ready: `relay messages --to Bob --state stored`" in explained
+    assert "1 message waiting until it is ready: `relay messages --to Bob --state stored`" in explained
     assert "1 text waiting to be typed: " in explained
     relay("drop", messages(relay, "--state", "stored")[0]["id"])
 
@@ -154,7 +154,8 @@ def test_ps_and_explain_say_who_is_on_the_bus_and_what_waits_or_is_held(relay: R
     wait_until(lambda: len(ps(relay)) == 1)
     done = relay("explain", "Bob", check=False)
     assert (
-        "no session is called 'Bob'. `relay ps` lists those that run. 2 messages for it wait" in done.stderr
+        "there is no session called 'Bob'. `relay ps` lists the running ones. 2 messages for it "
+        "wait" in done.stderr
     )
     assert "`relay messages --to Bob`" in done.stderr
     assert "messages" not in relay("explain", "Nobody", check=False).stderr

@@ -22,7 +22,7 @@ def test_an_untrusted_file_does_not_run_and_one_line_says_so(relay: Relay) -> No
     """R57."""
     folder = project(relay, GREETING, trust=False)
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    notice = alice.told("is not trusted and does not run")
+    notice = alice.told("is not trusted, so it does not run")
     assert f"`relay trust {folder}/relay.config.py`" in notice
     assert "\n" not in notice
     alice.say("@memory:save the session runs")
@@ -35,7 +35,7 @@ def test_an_untrusted_file_does_not_run_and_one_line_says_so(relay: Relay) -> No
 def test_naming_a_file_grants_it_no_trust(relay: Relay) -> None:
     file = project(relay, GREETING, trust=False) / "relay.config.py"
     alice = Puppet(relay, "Alice").wrap(options=("--config", file))
-    alice.told("is not trusted and does not run")
+    alice.told("is not trusted, so it does not run")
     relay("trust", file)
     Puppet(relay, "Bob").wrap(options=("--config", file)).hears("The configuration runs.")
 
@@ -52,7 +52,7 @@ def test_the_persons_own_file_needs_no_trust(relay: Relay) -> None:
     [
         ("import os\ndef f(:\n", 2, "this is not Python"),
         ("\nimport no_such_module\n", 2, "there is no module 'no_such_module'"),
-        ("from relay import no_such_name\n", 1, "Check the name that is imported"),
+        ("from relay import no_such_name\n", 1, "Check the imported name"),
         ("config = 3\n", 1, "write config = RelayConfig("),
         (
             "from relay import RelayConfig\n\nconfig = RelayConfig(patterns=[])\n",
@@ -137,10 +137,10 @@ Runner._timeout = property(lambda self: seconds.get(), lambda self, value: None)
         ),
         ("exit", "exited", "called sys.exit(3)", "its handler tried to exit"),
         ("print", "printed", "printed 'hello from a handler'", None),
-        ("nonsense", "bad_result", "returned 42", "its handler answered nonsense"),
-        ("hang", "timed_out", "did not end within 0.3 s", "its handler did not answer within 0.3 s"),
+        ("nonsense", "bad_result", "returned 42", "its handler returned something invalid"),
+        ("hang", "timed_out", "did not finish within 0.3 s", "its handler did not answer within 0.3 s"),
         ("block", "blocked", "blocked the event loop", "its handler did not answer within 0.3 s"),
-        ("sleep", "timed_out", "did not end within 0.3 s", "its handler did not answer within 0.3 s"),
+        ("sleep", "timed_out", "did not finish within 0.3 s", "its handler did not answer within 0.3 s"),
     ],
 )
 def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
@@ -172,7 +172,7 @@ def test_editing_the_file_is_said_once_and_changes_nothing(relay: Relay) -> None
         GREETING.replace("session_start", "idle").replace("runs", "changed")
     )
     notice = alice.told("has changed; this session keeps the version it started with")
-    assert "`relay trust` it, and `relay reload` takes it up" in notice
+    assert "read it, then run `relay trust` and `relay reload`" in notice
     count = alice.heard.count("The configuration runs.")
     alice.say("something")
     wait_until(lambda: alice.heard.count("The configuration runs.") > count)

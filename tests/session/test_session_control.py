@@ -126,7 +126,7 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
         return warning, answer
 
     warning, answer = asyncio.run(run())
-    assert warning.startswith("the control socket takes nobody for now")
+    assert warning.startswith("the control socket accepts no connections for now")
     assert answer == b'{"said": "late"}\n'
 
 

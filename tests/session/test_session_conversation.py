@@ -235,7 +235,7 @@ def test_a_record_that_relay_has_named_tells_it_until_it_is_lost(tmp_path: Path)
         assert heard.found == [known] == await heard.asked()
         later = Heard(tmp_path, resumed=True)
         assert await later.asked() == [known]
-        later.bus.publish(RecordLost("it has nothing of what the agent does"))
+        later.bus.publish(RecordLost("it contains nothing of what the agent does"))
         assert later.found == [None] and await later.asked() == []
         assert await Heard(tmp_path, resumed=True).asked() == []
 

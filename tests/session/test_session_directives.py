@@ -89,7 +89,7 @@ def test_the_built_in_namespaces(relay: Relay) -> None:
     alice.say(f"@memory:forget {id}")
     alice.hears(f"Forgot {id}")
     alice.say("@memory:list")
-    alice.hears("Nothing is remembered yet.")
+    alice.hears("There are no memories yet.")
 
 
 def test_what_is_meant_literally_is_not_acted_on_and_reaches_handlers_unescaped(relay: Relay) -> None:
@@ -173,12 +173,12 @@ def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
     for said, answer in (
         ("@relay:Bobyb hello", "Did you mean Bobby?"),
         ("@relay:Zoe hello", "nobody in team 'default' is called 'Zoe'. There is Bobby."),
-        ("@relay:Alice hello", "is the sender itself"),
+        ("@relay:Alice hello", "is the sender."),
         ("@relay:Bobby", "it needs a text after it"),
-        ("@relay:#general hello", "There is no channel yet"),
+        ("@relay:#general hello", "There are no channels yet"),
         ("@memory:sav it", "Did you mean @memory:save?"),
         ("@relay:Bobby " + "x" * 70_000, "65536 are allowed"),
-        ("@relay:Bobby <<<\nno end", "no >>> line was seen"),
+        ("@relay:Bobby <<<\nno end", "there was no >>> line"),
     ):
         alice.say(said)
         alice.hears(answer)

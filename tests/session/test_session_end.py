@@ -113,9 +113,9 @@ def test_stopping_everything_and_nothing(relay: Relay) -> None:
     for wrong in (("stop",), ("stop", "--all", "Alice")):
         done = relay(*wrong, check=False)
         assert done.returncode == 2
-        assert "name the sessions to stop, or say --all" in done.stderr
+        assert "name the sessions to stop, or use --all" in done.stderr
     done = relay("stop", "Alise", check=False)
-    assert (done.returncode, "no session is called 'Alise'" in done.stderr) == (1, True)
+    assert (done.returncode, "there is no session called 'Alise'" in done.stderr) == (1, True)
 
 
 def test_handlers_hear_of_an_agent_that_ended_by_itself(relay: Relay) -> None:
@@ -155,7 +155,7 @@ def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
     env = {"PYTHONWARNINGS": "always::ResourceWarning"}
     alice = Puppet(relay, "Alice").wrap(env=env)
     alice.say("@memory:save a\n@relay:Alice b")
-    alice.hears("is the sender itself")
+    alice.hears("is the sender.")
     relay("stop", "Alice")
     assert (relay.home / "state" / "session.log").read_text() == ""
 

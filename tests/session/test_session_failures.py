@@ -87,7 +87,7 @@ def test_a_hook_that_reports_a_failure(relay: Relay) -> None:
     expected = {"class": "rate_limited", "text": LIMIT, "reset_at": failed["reset_at"], "source": "hook"}
     assert explained(relay, "Ann") == expected
     said = relay("explain", "Ann", env={"TZ": "America/New_York"}).stdout
-    assert f'Its last failure is rate_limited, as its hook said: "{LIMIT}". The limit resets on ' in said
+    assert f'Its last failure is rate_limited, from its hook: "{LIMIT}". The limit resets on ' in said
     assert ", 20:00 E" in said
     claude.fire("UserPromptSubmit", prompt="again")
     claude.fire("Stop", last_assistant_message="Done.")

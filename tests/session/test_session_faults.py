@@ -92,7 +92,7 @@ def test_a_broker_that_hangs_delays_nothing(relay: Relay) -> None:
         with Ledger(Home.from_env(relay.environment).ledger) as ledger:
             ledger.registry.register("default", "Bob")
         alice.say("@relay:Bob hello\n@relay:Alice wrong")
-        alice.hears("is the sender itself")
+        alice.hears("is the sender.")
         assert "offline" not in alice.heard  # nobody knows
         runs_on_and_ends(alice)
 
@@ -112,7 +112,7 @@ def test_an_url_that_names_no_broker(relay: Relay, url: str) -> None:
     assert url in done.stderr and "Traceback" not in done.stderr
     settings(relay, f"broker = {json.dumps(url)}\n")
     alice = Puppet(relay, "Alice").wrap()
-    assert url in alice.told("The agent runs on without messages.")
+    assert url in alice.told("The agent keeps running without messages.")
     alice.say("@relay:Bob hello\n@memory:save the agent runs on")
     alice.hears(url)
     alice.hears("Saved to memory")
@@ -121,8 +121,8 @@ def test_an_url_that_names_no_broker(relay: Relay, url: str) -> None:
 @pytest.mark.parametrize(
     ("file", "words"),
     [
-        ("ledger.db", "The agent runs on without messages."),
-        ("memory.db", "The agent runs on without memory."),
+        ("ledger.db", "The agent keeps running without messages."),
+        ("memory.db", "The agent keeps running without memory."),
     ],
 )
 def test_a_store_that_cannot_be_opened(relay: Relay, file: str, words: str) -> None:
@@ -159,7 +159,7 @@ def test_a_home_that_cannot_be_used_is_said_before_anything_starts(relay: Relay)
     done = relay("wrap", "touch", relay.home / "started", check=False)
     assert done.returncode == 1
     assert f"cannot use the directory {relay.home}/state" in done.stderr
-    assert "set RELAY_HOME to a directory of yours" in done.stderr
+    assert "set RELAY_HOME to a directory you own" in done.stderr
     assert not (relay.home / "started").exists()
 
 
@@ -176,7 +176,7 @@ def test_a_full_disk_stops_no_agent(relay: Relay) -> None:
     wait_until(lambda: (alice.folder / "heard").exists())
     for number in range(20):
         alice.say(f"@memory:save note {number} " + "x" * 400)
-    alice.hears("Make room")
+    alice.hears("Free some space")
     alice.say("@relay:Bob hello")
     alice.hears("the message ledger")
     assert [row["name"] for row in ps(relay)] == ["Alice"]

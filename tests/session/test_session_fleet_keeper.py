@@ -38,7 +38,7 @@ def test_there_is_room_again(relay: Relay, project: Path) -> None:
     relay("up", cwd=project)
     assert states(relay).keys() == {"A", "B"}
     queued = states(relay, "-a")["C"]
-    assert (queued["state"], queued["reason"]) == ("queued", "max_running agents run")
+    assert (queued["state"], queued["reason"]) == ("queued", "max_running agents are running")
     os.kill(states(relay)["A"]["agent_pid"], signal.SIGKILL)
     wait_until(lambda: states(relay).keys() == {"B", "C"})
 

@@ -51,7 +51,7 @@ def test_an_agent_may_not_stop_sessions(relay: Relay, tmp_path: Path, line: str)
     Puppet(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, line)
     assert agent.code == 1
-    assert "an agent may not ask for 'stop'. The user can" in agent.out + agent.err
+    assert "an agent may not request 'stop'. The user can" in agent.out + agent.err
     assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
     assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "stop"]
 
@@ -61,7 +61,7 @@ def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None
     Puppet(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, "relay reload Bob")
     assert agent.code == 1
-    assert "an agent may not ask for 'reload'. The user can" in agent.out + agent.err
+    assert "an agent may not request 'reload'. The user can" in agent.out + agent.err
     assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "reload"]
 
 
@@ -70,7 +70,7 @@ def test_hiding_the_environment_does_not_help(relay: Relay, tmp_path: Path) -> N
     Puppet(relay, "Bob").wrap()
     hidden = f"env -i PATH=$PATH HOME=$HOME RELAY_HOME=$RELAY_HOME {sys.executable} -m relay stop Bob"
     agent = Agent(relay, tmp_path, hidden)
-    assert "an agent may not ask for 'stop'" in agent.out + agent.err
+    assert "an agent may not request 'stop'" in agent.out + agent.err
     assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
 
 
@@ -86,7 +86,7 @@ def test_an_agent_may_not_attach(relay: Relay, tmp_path: Path, hidden: str) -> N
     agent = Agent(relay, tmp_path, f"{hidden}{sys.executable} -c {shlex.quote(code)}")
     assert agent.code == 1
     words = (
-        "an agent may not ask for 'attach'" if hidden else "this terminal is inside a relay session (Mallory)"
+        "an agent may not request 'attach'" if hidden else "this terminal is inside a relay session (Mallory)"
     )
     assert words in " ".join(agent.out.split())
     if hidden:
@@ -112,7 +112,7 @@ def test_an_agent_may_not_retry_or_drop_what_others_sent(relay: Relay, tmp_path:
         (message,) = post(ledger, "default", "you", "Bob", "from the user")
         agent = Agent(relay, tmp_path, f"relay {command} {message.id}")
         assert agent.code == 1
-        assert "a message of somebody else cannot be changed by an agent" in agent.err
+        assert "an agent cannot change another agent's message" in agent.err
         assert [entry.message.state in {"queued", "sent"} for entry in ledger.messages()] == [True]
     (entry,) = [e for e in events(relay) if e["event"] == "refused"]
     assert (entry["operation"], entry["name"]) == (command, "Mallory")
@@ -156,12 +156,12 @@ def test_an_agent_acts_as_itself_whatever_its_environment_says(
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("send --from Bob Bob forged", "an agent sends as itself only"),
-        ("send --from you Bob forged", "an agent sends as itself only"),
-        ("send --team other Bob forged", "an agent sends as itself only"),
-        ("memory list --name Bob", "an agent has its own memories only"),
-        ("messages --team other", "an agent sees its own messages only"),
-        ("events --name Bob", "an agent sees its own events only"),
+        ("send --from Bob Bob forged", "an agent can send only as itself"),
+        ("send --from you Bob forged", "an agent can send only as itself"),
+        ("send --team other Bob forged", "an agent can send only as itself"),
+        ("memory list --name Bob", "an agent can use only its own memories"),
+        ("messages --team other", "an agent sees only its own messages"),
+        ("events --name Bob", "an agent sees only its own events"),
     ],
 )
 def test_an_agent_may_not_act_as_another(

@@ -55,7 +55,7 @@ def test_a_backend_that_cannot_be_opened_is_told_once_and_the_session_goes_on(
     own.parent.mkdir(exist_ok=True)
     own.write_text('[memory]\nbackend = "custom"\nfactory = "nowhere.to_be:found"\n')
     alice = Puppet(relay, "Alice").wrap()
-    assert "The agent runs on without memory." in alice.told("there is no 'nowhere.to_be:found'")
+    assert "The agent keeps running without memory." in alice.told("there is no 'nowhere.to_be:found'")
     alice.say("@memory:list")
     alice.hears("> @memory:list: memory: there is no 'nowhere.to_be:found'")
     assert [row["name"] for row in ps(relay)] == ["Alice"]
@@ -67,7 +67,7 @@ def test_a_mistake_in_the_settings_keeps_the_session_from_saving_elsewhere(relay
     own.write_text('[memory]\nbackend = "mem"\n')
     alice = Puppet(relay, "Alice").wrap()
     assert "relay.toml:1: memory: there is no backend 'mem'" in alice.told(
-        "The agent runs on without memory."
+        "The agent keeps running without memory."
     )
     alice.say("@memory:save hello")
     alice.hears("there is no backend 'mem'")

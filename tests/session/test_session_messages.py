@@ -93,7 +93,7 @@ def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay
     bob = Puppet(relay, "Bob").wrap()
     relay("stop", "Bob")
     alice = Puppet(relay, "Alice").wrap("--ready", "@relay:Bob first\n@relay:bob second\n")
-    alice.hears("Bob is offline. The message is kept and will be delivered when Bob is back.")
+    alice.hears("Bob is offline. The message waits, and is delivered when Bob is back.")
     relay("send", "Bob", "from a person")
     assert set(states(relay)) <= {"queued", "sent"}
     (bob.folder / "strings").unlink()
@@ -107,7 +107,7 @@ def test_a_person_sends_and_waits_and_is_answered(relay: Relay) -> None:
     """`send`, `send --wait`, and an agent that writes to the user."""
     bob = Puppet(relay, "Bob").wrap()
     done = relay("send", "--wait", "20", "Bob", "are", "you", "there?")
-    assert "was given to Bob." in done.stdout
+    assert "was delivered to Bob." in done.stdout
     bob.hears_exactly(("the user", "are you there?"))
     bob.say("@relay:you I am")
     wait_until(lambda: [m["body"] for m in messages(relay, "--to", "you")] == ["I am"])
@@ -118,7 +118,7 @@ def test_a_person_sends_and_waits_and_is_answered(relay: Relay) -> None:
     [
         (("Bbo", "hello"), "Did you mean Bob?"),
         (("Bob", ""), "the message is empty"),
-        (("Bob", "x" * 65_537), "the message has 65537 bytes, and 65536 are allowed"),
+        (("Bob", "x" * 65_537), "the message has 65537 bytes; the limit is 65536"),
     ],
 )
 def test_what_cannot_be_sent_is_said(relay: Relay, arguments: tuple[str, ...], words: str) -> None:
@@ -235,7 +235,7 @@ def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: R
     tui = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
     relay("wrap", "-d", "-n", "Bob", sys.executable, tui, "paste", env={"AGENT_LOG": str(log)})
     done = relay("send", "--wait", "20", "Bob", "-", input="first line\n/second line\n")
-    assert "was given to Bob." in done.stdout
+    assert "was delivered to Bob." in done.stdout
     (submitted,) = [json.loads(line)["submitted"] for line in log.read_text().splitlines()]
     assert re.fullmatch(
         r"\[relay (\w{8}) from the user\]\nfirst line\n/second line\n\[/relay \1\]", submitted
@@ -252,8 +252,8 @@ def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> 
     wait_until(lambda: ps(relay)[0]["state"] == "unsafe")
     told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
     assert told == [
-        "a message from you waits, and so do those after it: the profile 'shell' says that nothing is typed "
-        'into this program (what is typed would be executed); set inject = "auto" in it to allow that.'
+        "a message from you is waiting, and so are those after it: the profile 'shell' forbids typing "
+        'into this program, which would execute the text; set inject = "auto" there to allow it.'
     ]
 
 
@@ -276,8 +276,8 @@ def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(rela
     relay("send", "Bob", "hello")
     told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
     assert told == [
-        "a message from you waits, and so do those after it: what looks like a dialog stands above "
-        "its input: 'Install? [Y/n]' (rule 'dialog above the input')."
+        "a message from you is waiting, and so are those after it: there seems to be a dialog above its "
+        "input: 'Install? [Y/n]' (rule 'dialog above the input')."
     ]
     assert states(relay) == ["stored"]
 
@@ -321,7 +321,7 @@ def test_a_message_has_one_id_wherever_it_is_shown(relay: Relay) -> None:
         json.loads(line)["event"] for line in relay("events", "--json", "--id", shown).stdout.splitlines()
     }
     assert {"message_received", "injection"} <= kinds
-    assert f"message {shown} was given to Bob already" in relay("retry", shown, check=False).stderr
+    assert f"message {shown} was already delivered to Bob" in relay("retry", shown, check=False).stderr
     assert f"{shown} (injected) is no longer listed" in relay("drop", shown).stdout
 
 
@@ -336,7 +336,7 @@ def test_a_message_that_waits_is_explained_by_its_id(relay: Relay) -> None:
     answer = json.loads(relay("explain", "--json", row["id"]).stdout)
     assert (answer["message"]["id"], answer["state"]) == (row["id"], "prompting")
     assert "no message has an id that begins with '00000000'" in relay("drop", "00000000", check=False).stderr
-    assert "no session is called '00000000'" in relay("explain", "00000000", check=False).stderr
+    assert "there is no session called '00000000'" in relay("explain", "00000000", check=False).stderr
 
 
 def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:

@@ -253,7 +253,7 @@ def test_explain_says_whether_its_hooks_speak(relay: Relay) -> None:
     claude = Claude(relay).wrap()
     assert "silent so far" in relay("explain", claude.name).stdout
     claude.fire("SessionStart", source="startup")
-    assert "they tell what it does and what it says" in relay("explain", claude.name).stdout
+    assert "they report its state and its words" in relay("explain", claude.name).stdout
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -290,7 +290,7 @@ def test_initial_context_comes_with_the_start_or_with_the_first_prompt(relay: Re
     claude = Claude(relay).wrap(cwd=project(relay, config))
     (started,) = claude.fire("SessionStart", source="startup")
     if "You are on call." not in context(started):
-        wait_until(lambda: "no reason to wake it" in relay("explain", claude.name).stdout)
+        wait_until(lambda: "does not justify a turn" in relay("explain", claude.name).stdout)
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
     assert (context(started) + context(submitted)).count("You are on call.") == 1
 
@@ -361,4 +361,4 @@ def test_hooks_that_fall_silent_give_the_screen_its_say_again(relay: Relay) -> N
     claude.print("@memory:save drawn\n")
     wait_until(lambda: [e["body"] for e in claude.events("directive")] == ["drawn"])
     claude.fire("UserPromptSubmit", prompt="again")
-    assert "they tell what it does and what it says" in relay("explain", claude.name).stdout
+    assert "they report its state and its words" in relay("explain", claude.name).stdout

@@ -55,7 +55,7 @@ def test_a_new_run_never_gets_mail_of_the_last_one_whose_senders_are_told(relay:
     refused = relay("send", RUN, "too late", check=False)
     assert refused.returncode == 1 and f"{RUN} has ended" in refused.stderr
     alice.say(f"@relay:{RUN} too late, too")
-    alice.hears("and nobody has its name now")
+    alice.hears("and no agent has its name now")
     assert len(messages(relay)) == 2
     second = run(relay)
     relay("send", "--wait", "60", RUN, "for the second")
@@ -154,7 +154,7 @@ def test_an_agent_with_a_name_of_its_own_finds_its_mail_in_its_folder_only(relay
     relay("send", "Bob", "queued for one")
     (bob.folder / "strings").unlink()
     bob = Puppet(relay, "Bob").wrap(cwd=folders[1])
-    bob.told(f"2 messages for the agent of this name in {folders[0]} wait for that one")
+    bob.told(f"2 messages for the agent of this name in {folders[0]} are waiting for that agent")
     relay("send", "--wait", "60", "Bob", "for two")
     bob.hears_exactly(("the user", "for two"))
     assert [row["state"] for row in messages(relay)] == ["stored", "queued", "injected"]
@@ -187,11 +187,11 @@ def test_a_broadcast_goes_to_who_is_there_and_says_to_how_many(relay: Relay) -> 
     bob.exit()
     gone(relay, "Bob")
     alice.say("@broadcast:* is anybody there?")
-    alice.hears("nobody else is there in team 'default', and nothing was sent")
+    alice.hears("team 'default' has no other agents, so nothing was sent")
     alice.exit()
     gone(relay, "Alice")
     refused = relay("send", "*", "hello?", check=False)
-    assert refused.returncode == 1 and "nobody else is there" in refused.stderr
+    assert refused.returncode == 1 and "has no other agents" in refused.stderr
     assert {row["state"] for row in messages(relay)} == {"injected"}
 
 

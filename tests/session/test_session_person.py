@@ -109,7 +109,7 @@ def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Termi
 def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
     _, person = attached("Alice", cwd=folder)
-    person.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted and does not run\.[^\r\n]*\r\n")
+    person.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted, so it does not run\.[^\r\n]*\r\n")
 
 
 def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
@@ -151,7 +151,7 @@ def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Termi
         puppet, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     )
     person.expect_exact(b"cannot write the journal")
-    without = [b"The agent runs on without messages.", b"The agent runs on without memory."]
+    without = [b"The agent keeps running without messages.", b"The agent keeps running without memory."]
     while without:
         without.pop(person.expect_exact(without))
     wait_until((puppet.folder / "strings").exists)

@@ -90,7 +90,7 @@ def test_what_does_not_arrive_is_told_and_more_of_it_is_gathered() -> None:
     told.receipts.settled(replace(message(), state=State.INJECTED))
     told.receipts.settled(replace(message("Carol"), state=State.UNCERTAIN))
     ids = [each.id for each in sent]
-    reason = 'The reason, as reported for Bob: "its receiver did not come in time"'
+    reason = 'Reason reported for Bob: "its receiver did not come in time"'
     assert told.texts()[0] == f"Your message to Bob ({ids[0]}) is expired. {reason}"
     assert len(told.texts()) == 2
     assert told.receipts.depth(told.agent[0]) == 0 and told.agent[0].wakes
@@ -134,7 +134,7 @@ def test_what_is_held_is_told_once_for_each_receiver_until_one_goes_through() ->
     assert len(told.person) == 2 and "`relay release --all`" in told.person[0]
     assert not any(injection.wakes for injection in told.agent)
     told.receipts.settled(replace(to_carol, state=State.EXPIRED, detail="dropped by the user"))
-    assert told.texts()[2].endswith('is expired. The reason, as reported for Carol: "dropped by the user"')
+    assert told.texts()[2].endswith('is expired. Reason reported for Carol: "dropped by the user"')
     assert not told.agent[2].wakes
     told.receipts.sent([held("Carol")])
     told.receipts.sent([message("Bob", State.QUEUED)])
@@ -184,9 +184,9 @@ def test_each_step_is_printed_and_a_wait_that_is_over_says_so(relay: Relay) -> N
     assert "Not there after 1 s." in done.stderr
     bob.say("\nNo answer; going on.")
     done = relay("send", "--wait", "20", "Bob", "again")
-    assert "was given to Bob." in done.stdout.splitlines()[-1] and done.stderr == ""
+    assert "was delivered to Bob." in done.stdout.splitlines()[-1] and done.stderr == ""
     done = relay("send", "--wait", "20", "Bob", "\u200b", check=False)
-    assert (done.returncode, "could not be given to Bob" in done.stdout) == (1, True)
+    assert (done.returncode, "could not be delivered to Bob" in done.stdout) == (1, True)
 
 
 def test_a_handler_waits_for_what_becomes_of_its_message(relay: Relay) -> None:
@@ -249,7 +249,7 @@ def test_a_message_that_did_not_arrive_goes_to_another(relay: Relay) -> None:
     (lost,) = messages(relay)
     done = relay("retry", lost["id"], "--to", "Robbert", check=False)
     assert (done.returncode, "Did you mean Robert?" in done.stderr) == (1, True)
-    assert "is sent again to Robert as" in relay("retry", lost["id"], "--to", "robert").stdout
+    assert "was sent again to Robert as" in relay("retry", lost["id"], "--to", "robert").stdout
     robert.hears("read this")
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["expired", "injected"])
     (bob.folder / "strings").unlink()

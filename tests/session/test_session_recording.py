@@ -344,7 +344,7 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path) -> None:
         session.say("hello")
 
     session = run(work, tmp_path)
-    assert len(session.told) == 1 and "the session is not recorded" in session.told[0]
+    assert len(session.told) == 1 and "the session is not being recorded" in session.told[0]
 
 
 def test_old_recordings_go_when_a_session_starts(tmp_path: Path) -> None:

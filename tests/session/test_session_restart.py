@@ -40,7 +40,7 @@ def test_restart(relay: Relay) -> None:
         bob.hears(f"turn {turn}")
         printed = relay("restart", "Alice").stdout
         after = restarted(relay, before)
-        assert f"Alice runs again (pid {after['agent_pid']})." in printed
+        assert f"Alice is running again (pid {after['agent_pid']})." in printed
         assert after["agent_pid"] != before["agent_pid"]
         assert (after["terminal_pid"], after["name"]) == (before["terminal_pid"], "Alice")
         assert after["id"] != before["id"]
@@ -142,7 +142,7 @@ def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> 
     done = relay("restart", "Alice", check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "relay: Alice: it has ended, and does not start again. session.log may say why.\n",
+        "relay: Alice: it has ended and was not restarted. See session.log.\n",
     )
     assert ps(relay) == []
 
@@ -197,5 +197,5 @@ def test_an_agent_may_not_restart_anybody(relay: Relay, tmp_path: Path, command:
     Puppet(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, LISTENING + command)
     assert agent.code == 1
-    assert "an agent may not ask for 'restart'. The user can" in agent.out + agent.err
+    assert "an agent may not request 'restart'. The user can" in agent.out + agent.err
     assert {row["restarts"] for row in ps(relay)} == {0}

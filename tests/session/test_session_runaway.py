@@ -37,7 +37,9 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
     assert [message["depth"] for message in messages(relay)] == [1, 2, 3, 4, 5, 6, 7]
     assert [message["reply_to"] for message in messages(relay)][1:] == [m["id"] for m in messages(relay)][:-1]
     assert len({message["thread"] for message in messages(relay)[1:]}) == 1
-    alice.hears("messages to Bob are held: 7 messages led to it since the user last spoke. The user decides.")
+    alice.hears(
+        "messages to Bob are held: 7 messages led to it since the user's last input. The user decides."
+    )
     alice.told("Alice's messages to Bob are held")
     assert "`relay release --all`" in alice.told("`relay drop --held`")
 
@@ -115,7 +117,9 @@ def test_no_more_is_taken_than_may_wait_and_the_agent_is_told(relay: Relay) -> N
     relay("stop", "Bob")
     alice = Puppet(relay, "Alice").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(4)))
-    wait_until(lambda: alice.heard.count("2 messages of this sender wait already") == 2, message=alice.log)
+    wait_until(
+        lambda: alice.heard.count("2 messages from this sender are already waiting") == 2, message=alice.log
+    )
     assert [message["body"] for message in messages(relay)] == ["number 0", "number 1"]
 
 
@@ -126,4 +130,4 @@ def test_only_the_person_releases(relay: Relay) -> None:
         assert (done.returncode, "wait for the user" in done.stderr) == (1, True)
     assert "Nothing is held." in relay("release", "--all").stdout
     assert "Nothing is held." in relay("drop", "--held").stdout
-    assert "say --all" in relay("release", check=False).stderr
+    assert "or --all" in relay("release", check=False).stderr

@@ -37,10 +37,14 @@ def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> No
         (
             '\nidle_seconds = "soon"\n',
             ":2:",
-            "idle_seconds is a number of seconds from 0 to 3600, like 30, not 'soon'",
+            "idle_seconds must be a number of seconds from 0 to 3600, like 30, not 'soon'",
         ),
-        ("stop_seconds = 9e8\n", ":1:", "stop_seconds is a number of seconds from 0 to 60, like 5, not 9"),
-        ("prefix = 'ab'\n", ":1:", "prefix is one punctuation character"),
+        (
+            "stop_seconds = 9e8\n",
+            ":1:",
+            "stop_seconds must be a number of seconds from 0 to 60, like 5, not 9",
+        ),
+        ("prefix = 'ab'\n", ":1:", "prefix must be one punctuation character"),
         ("inject = 'sometimes'\n", ":1:", "inject is 'auto', 'always' or 'never'"),
     ],
     ids=["syntax", "name", "type", "most", "prefix", "choice"],
@@ -59,7 +63,7 @@ def test_a_mistake_is_said_with_its_line_and_the_session_runs(
     alice = Puppet(relay, "Alice").wrap(cwd=cwd)
     notice = alice.told(words)
     assert notice.startswith(f"{path}{place} ")
-    assert notice.endswith("Nothing of that file is taken.")
+    assert notice.endswith("relay ignores the whole file.")
     alice.say("@memory:save the session runs")
     alice.hears("Saved to memory")
 
@@ -67,7 +71,7 @@ def test_a_mistake_is_said_with_its_line_and_the_session_runs(
 def test_a_mistake_in_the_project_leaves_the_persons_settings_in_force(relay: Relay) -> None:
     settings(relay, 'prefix = "+"\n')
     alice = Puppet(relay, "Alice").wrap(cwd=folder_with(relay, "prefix = \n"))
-    alice.told("Nothing of that file is taken.")
+    alice.told("relay ignores the whole file.")
     alice.say("+memory:save with a plus")
     alice.hears("Saved to memory")
 
@@ -75,7 +79,7 @@ def test_a_mistake_in_the_project_leaves_the_persons_settings_in_force(relay: Re
 def test_an_untrusted_project_sets_names_and_timings_only(relay: Relay) -> None:
     folder = folder_with(relay, 'prefix = "%"\ninject = "always"\nbroker = "mqtt://127.0.0.1:1"\n')
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    notice = alice.told("not taken, since the file is not trusted")
+    notice = alice.told("ignored, because the file is not trusted")
     assert notice.startswith(f"{folder}/relay.toml: broker, inject not taken")
     assert f"`relay trust {folder}/relay.toml`" in notice
     alice.say("%memory:save the prefix is taken")
@@ -92,7 +96,7 @@ def test_a_trusted_project_sets_everything_until_it_changes(relay: Relay) -> Non
     with open(folder / "relay.toml", "a") as file:
         file.write("# changed\n")
     bob = Puppet(relay, "Bob").wrap(cwd=folder)
-    bob.told("inject not taken, since the file is not trusted")
+    bob.told("inject ignored, because the file is not trusted")
     wait_until(lambda: bob.state() == "ready")
 
 
@@ -100,4 +104,4 @@ def test_always_types_into_shells_too(relay: Relay) -> None:
     settings(relay, 'inject = "always"\nstop_seconds = 0.1\n')
     relay("wrap", "-d", "-n", "Bob", "sh")
     done = relay("send", "--wait", "20", "Bob", "hello")
-    assert "was given to Bob." in done.stdout
+    assert "was delivered to Bob." in done.stdout

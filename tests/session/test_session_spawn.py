@@ -106,9 +106,9 @@ def test_an_agent_starts_another_one(fleet: Fleet) -> None:
 def test_its_own_session_may_not_where_the_file_does_not_say_so(fleet: Fleet) -> None:
     fleet.up(spawn=False)
     fleet.refused(
-        "@relay:spawn Tester Worker", "this agent may not start or end others. Ask the user: spawn ="
+        "@relay:spawn Tester Worker", "this agent may not start or stop others. Ask the user to set spawn ="
     )
-    fleet.refused("@relay:release Worker", "this agent may not start or end others")
+    fleet.refused("@relay:release Worker", "this agent may not start or stop others")
     assert states(fleet.relay).keys() == {"Lead"}
 
 
@@ -128,14 +128,14 @@ def test_the_file_is_asked_again_each_time(fleet: Fleet) -> None:
     [
         (
             "Tester sh -c reboot",
-            "the fleet file runs no sh. Write the program that the new agent runs, without",
+            "the fleet file has no agent that runs sh. Write the new agent's program, without",
         ),
-        ("Tester --by Worker", "the fleet file runs no --by"),
+        ("Tester --by Worker", "the fleet file has no agent that runs --by"),
         ("--by=Lead Worker", "'--by=Lead' is not a valid name"),
         ("-fother Worker", "'-fother' is not a valid name"),
-        ("Worker Worker", "Worker is an agent of the fleet file, which the user starts"),
+        ("Worker Worker", "Worker is an agent in the fleet file, which the user starts"),
         ("Spawn Worker", "the name 'Spawn' is reserved"),
-        ("Bob Worker", "the name Bob is another agent's"),
+        ("Bob Worker", "the name Bob belongs to another agent"),
         ("Tester", "write the new agent's name, what it runs, and its task: NAME COMMAND TASK"),
     ],
 )
@@ -159,10 +159,10 @@ def test_no_more_run_than_max_running(fleet: Fleet) -> None:
     fleet.up(most=2)
     fleet.spawn()
     fleet.refused(
-        "@relay:spawn Second Worker", "2 agents of the fleet run, and max_running is 2. Release one"
+        "@relay:spawn Second Worker", "2 agents of the fleet are running, and max_running is 2. Release one"
     )
     said = fleet.relay("up", "Worker", cwd=fleet.folder).stdout
-    assert said == "Worker waits: max_running agents run.\n"
+    assert said == "Worker waits: max_running agents are running.\n"
     fleet.lead.say("@relay:release Tester")
     fleet.lead.hears("Tester has ended.")
     wait_until(lambda: states(fleet.relay).keys() == {"Lead"})
@@ -185,7 +185,7 @@ def test_the_parent_is_told_once_how_it_has_ended(fleet: Fleet) -> None:
     fleet.spawn("Next Worker")
     fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "anything else?")
     (told,) = fleet.ended()
-    assert told.startswith("Tester, which you have started, has ended: it exited with 3; restarted once")
+    assert told.startswith("Tester, which you started, has ended: it exited with 3; restarted once")
 
 
 def test_it_is_told_by_the_next_session_and_to_the_next_life(fleet: Fleet) -> None:
@@ -198,7 +198,7 @@ def test_it_is_told_by_the_next_session_and_to_the_next_life(fleet: Fleet) -> No
     wait_until(lambda: record(fleet.relay, "Tester", "web")["phase"] == "done")
     os.kill(row["pid"], signal.SIGKILL)
     wait_until(fleet.ended)
-    assert fleet.ended() == ["Tester, which you have started, has ended: it exited with 0."]
+    assert fleet.ended() == ["Tester, which you started, has ended: it exited with 0."]
 
 
 def test_a_parent_that_has_gone_is_told_when_it_is_back(fleet: Fleet) -> None:
@@ -221,8 +221,8 @@ def test_one_that_was_killed_is_told_as_well(fleet: Fleet) -> None:
     wait_until(fleet.ended)
     (told,) = fleet.ended()
     assert told == (
-        "Tester, which you have started, has ended: its processes were killed, as by a crash or a reboot. "
-        "You can start it again."
+        "Tester, which you started, has ended: its processes were killed, for example by a crash or a "
+        "reboot. You can start it again."
     )
     fleet.spawn()
 
@@ -242,8 +242,8 @@ def test_only_its_parent_releases_it(fleet: Fleet) -> None:
     """And a release is as a stop: it does not come back."""
     fleet.up(worker='restart = "always"', more='[agents.Ann]\nrun = "cat"\n')
     fleet.spawn()
-    fleet.refused("@relay:release Ann", "Ann is not an agent that you have started. Those are Tester.")
-    fleet.refused("@relay:release Lead", "Lead is not an agent that you have started")
+    fleet.refused("@relay:release Ann", "Ann is not an agent you started. Those are Tester.")
+    fleet.refused("@relay:release Lead", "Lead is not an agent you started")
     fleet.lead.say("@relay:release tester")
     fleet.lead.hears("Tester has ended.")
     assert states(fleet.relay).keys() == {"Lead", "Ann"}
@@ -258,8 +258,10 @@ def test_one_that_the_user_has_stopped_stays_stopped(fleet: Fleet) -> None:
     fleet.spawn()
     fleet.relay("stop", "Tester")
     wait_until(fleet.ended)
-    assert fleet.ended() == ["Tester, which you have started, has ended: the user has stopped it."]
-    fleet.refused("@relay:spawn Tester Worker", "the user has stopped Tester, and only they start it again")
+    assert fleet.ended() == ["Tester, which you started, has ended: the user has stopped it."]
+    fleet.refused(
+        "@relay:spawn Tester Worker", "the user stopped Tester, and only the user may start it again"
+    )
     fleet.lead.say("@relay:release Tester")  # nor does that make it the agent's to start
     fleet.lead.hears("Tester had ended before.")
     (fleet.lead.folder / "heard").write_text("")
@@ -270,7 +272,7 @@ def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     fleet.worker.say("@relay:spawn Third Worker")
-    fleet.worker.hears("this agent may not start or end others")
+    fleet.worker.hears("this agent may not start or stop others")
     done = fleet.relay(
         "spawn",
         "--by",
@@ -284,7 +286,7 @@ def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
         cwd=fleet.folder,
         check=False,
     )
-    assert "Lead has started Tester, and such an agent starts no others." in done.stderr
+    assert "Lead started Tester, and such an agent may not start others." in done.stderr
     assert states(fleet.relay).keys() == {"Lead", "Tester"}
 
 
@@ -354,15 +356,15 @@ def test_by_command(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("line", "spawn", "why"),
     [
-        ("relay spawn Tester Worker", False, "this agent may not start or end others. Ask the user"),
-        ("relay spawn Tester nothing", True, "the fleet file runs no nothing"),
+        ("relay spawn Tester Worker", False, "this agent may not start or stop others. Ask the user"),
+        ("relay spawn Tester nothing", True, "the fleet file has no agent that runs nothing"),
         ("relay spawn --by Shell -t web -f relay.toml Tester Worker", True, "an agent starts others with"),
         ("relay release --by Shell -t web Worker", True, "held messages wait for the user"),
-        ("relay release Worker", False, "held messages wait for the user; an agent cannot release them."),
+        ("relay release Worker", False, "held messages wait for the user. An agent cannot release them."),
         (
             "relay release Worker",
             True,
-            "Worker is not an agent that you have started. You have started none.",
+            "Worker is not an agent you started. You have started no agents.",
         ),
     ],
 )
@@ -376,7 +378,7 @@ def test_commands_that_are_refused(fleet: Fleet, line: str, spawn: bool, why: st
 def test_a_user_is_told_what_to_use(relay: Relay) -> None:
     done = relay("spawn", "Tester", "cat", check=False)
     assert done.returncode == 2
-    assert "`relay wrap -d -n NAME COMMAND` starts one for you" in done.stderr
+    assert "use `relay wrap -d -n NAME COMMAND`" in done.stderr
 
 
 def test_it_asks_its_own_session_whatever_its_environment_says(fleet: Fleet) -> None:

@@ -103,7 +103,7 @@ def test_the_user_is_told_once_of_an_agent_that_is_held_in_the_pause(relay: Rela
     alice = supervised(relay, resume="require")
     entry(relay)
     alice.exit(1)
-    told = alice.told("no conversation to resume is known")
+    told = alice.told("there is no known conversation to resume")
     assert told.startswith("Alice exited with 1, and is held") and "`relay restart Alice`" in told
     pid = entry(relay)["pid"]
     relay("reload", "Alice")
@@ -242,8 +242,8 @@ def test_an_unsupervised_agent_leaves_its_exit_code(relay: Relay) -> None:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        ("sometimes", "--restart is one of no, on-failure, always, not 'sometimes'."),
-        ("always --pipe", "--restart and --pipe exclude each other: a pipe cannot be read a second time."),
+        ("sometimes", "--restart must be one of no, on-failure, always, not 'sometimes'."),
+        ("always --pipe", "--restart and --pipe cannot be combined: a pipe cannot be read twice."),
     ],
 )
 def test_mistakes(relay: Relay, policy: str, said: str) -> None:

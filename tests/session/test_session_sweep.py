@@ -208,7 +208,7 @@ class Life:
         kinds = [e["event"] for e in journal]
         assert kinds.count("session_start") <= 1
         assert {e["code"] for e in journal if e["event"] == "session_end"} == {7}
-        skipped = any("ended two sessions" in text for text in told)
+        skipped = any("crashed two sessions" in text for text in told)
         assert skipped <= self._may_skip()
         # What it said: exactly once, in order.
         sent = [message.body for message in self._messages(self._name, "Bob")]

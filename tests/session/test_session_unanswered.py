@@ -236,7 +236,7 @@ def test_an_answer_whose_session_dies_is_given_once_at_most(relay: Relay, when: 
     failed = relay("answer", "Bob", "y", check=False)
     assert died.exists()
     assert failed.returncode == 1
-    assert "It may have done what was asked, or not: `relay answer Bob` shows" in failed.stderr
+    assert "It may or may not have done what you asked: `relay answer Bob` shows" in failed.stderr
     if when == "after":
         bob.hears("y\n")
     wait_until(lambda: bob.state() == ("prompting" if when == "before" else "ready"))

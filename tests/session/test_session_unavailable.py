@@ -120,7 +120,7 @@ def test_an_agent_whose_sessions_failed_is_stopped_politely(relay: Relay) -> Non
     program = f"trap 'echo bye > {said}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", program, env=relay.environment | patch)
     wait_until(lambda: shim_says(relay, "Alice")["failed"])
-    assert "runs on without a session" in relay("explain", "Alice", check=False).stderr
+    assert "keeps running without a session" in relay("explain", "Alice", check=False).stderr
     assert _stop(relay, "Alice", patience=600).stdout == "Alice has ended.\n"
     assert said.read_text() == "bye\n"
 

@@ -172,7 +172,7 @@ def test_a_limit_is_waited_for_and_one_nudge_follows(tmp_path: Path) -> None:
     assert alice.typed() == []
     alice.clock.passes(1)
     assert alice.typed() == [
-        "Your last turn ended with an error (usage limit) that may be over. Go on where you stopped."
+        "Your last turn ended with an error (usage limit) that may be over. Continue where you stopped."
     ]
     assert alice.phases() == [Phase.UP]
     alice.clock.passes(1e6)
@@ -252,7 +252,7 @@ def test_an_unknown_error_is_left_to_the_idle_action(tmp_path: Path) -> None:
 
 def test_nothing_is_done_while_it_is_held(tmp_path: Path) -> None:
     alice = Cared(tmp_path, on_idle=Action("nudge", text="on"))
-    alice.publish(Incident("error", "network"), Hold("began 100 turns without you"))
+    alice.publish(Incident("error", "network"), Hold("started 100 turns without your input"))
     alice.publish(IDLE, Incident("error", "network"), AccountFreed())
     alice.clock.passes(1e5)
     assert alice.typed() == []

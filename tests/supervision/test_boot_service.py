@@ -189,5 +189,5 @@ def test_two_fleets_of_one_name_have_two_services(tmp_path: Path) -> None:
     for path in folder.iterdir():
         path.write_text("[Service]\nExecStart=/bin/true\n")
     assert manager.installed() == []
-    with pytest.raises(ServiceError, match="has not written it"):
+    with pytest.raises(ServiceError, match="was not written by"):
         choose_name(manager, "web", Path("/b/web/relay.toml"))

@@ -144,7 +144,7 @@ def test_turns_without_the_user_are_counted(tmp_path: Path) -> None:
     assert not world.of(Hold)
     world, _ = bounded(tmp_path, max_unattended_turns=3)  # the next session
     world.bus.publish(TurnBegan())
-    assert world.of(Hold) == [Hold("began 3 turns without you")]
+    assert world.of(Hold) == [Hold("started 3 turns without your input")]
 
 
 def test_prompts_count_where_turns_are_not_known(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_prompts_count_where_turns_are_not_known(tmp_path: Path) -> None:
         world.bus.publish(event)
     assert not world.of(Hold)
     world.bus.publish(OTHER)
-    assert world.of(Hold) == [Hold("began 2 turns without you")]
+    assert world.of(Hold) == [Hold("started 2 turns without your input")]
 
 
 def test_no_bound_is_no_bound(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_time_without_the_user_is_bounded(tmp_path: Path) -> None:
     world.clock.passes(999)
     assert not world.of(Hold)
     world.clock.passes(1)
-    assert world.of(Hold) == [Hold("ran for 17 min without you")]
+    assert world.of(Hold) == [Hold("ran for 17 min without your input")]
     world.bus.publish(HoldOver())
     world.clock.passes(999)
     assert len(world.of(Hold)) == 1
@@ -321,7 +321,7 @@ def test_silence_at_work_is_escalated_once_and_nothing_else(tmp_path: Path) -> N
     assert not world.of(Escalate)
     world.clock.passes(1)
     (told,) = world.of(Escalate)
-    assert told.what == "Alice has been working for 15 min without any output."
+    assert told.what == "Alice has been working for 15 min without output."
     world.clock.passes(1e6)
     assert [type(each) for each in world.seen] == [StateChanged, Escalate]
 
@@ -373,7 +373,7 @@ def test_a_turn_ends_once_its_state_has_settled(tmp_path: Path, events: list[Any
 @pytest.mark.parametrize("known", [True, False])
 def test_a_program_that_shows_no_work_has_turns_too(tmp_path: Path, known: bool) -> None:
     world = outcomes(tmp_path, known=known)
-    judged = StateJudged(Verdict(Readiness.READY, "it sleeps in a read of its terminal"))
+    judged = StateJudged(Verdict(Readiness.READY, "it is waiting to read its terminal"))
     for event in (judged, OTHER, judged, judged):
         world.bus.publish(event)
     world.clock.passes(SETTLES)

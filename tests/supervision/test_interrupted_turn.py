@@ -63,7 +63,7 @@ class Life(World):
 def test_an_unfinished_turn_is_gone_on_with(tmp_path: Path, events: Any, nudged: bool) -> None:
     Life(tmp_path, resumes=False).lives(*events)
     found = Life(tmp_path, "s2").nudges()
-    assert [(each.injection.kind, "Go on" in each.injection.text) for each in found] == [
+    assert [(each.injection.kind, "Continue" in each.injection.text) for each in found] == [
         ("nudge", True)
     ] * nudged
 

@@ -77,7 +77,7 @@ TWO: dict[str, dict[str, Condition]] = {"Lead": {}, "Ann": {}}
         (fleet(CHAIN), {"db": READY}, (), "db:running Lead:start Ann:wait(Lead=started)"),
         (fleet(CHAIN, manual=("db",)), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
         (fleet(CHAIN, manual=("db",)), {}, ("Ann",), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        # but not those that have come to the condition, nor for one that runs already
+        # but not those that have come to the condition, nor for one that is already running
         (fleet({"Lead": {"init": "done"}, "init": {}}, manual=("init",)), {"init": DONE}, (), "Lead:start"),
         (fleet(CHAIN, manual=("db",)), {"Lead": UP}, ("Ann",), "Ann:start"),
         # of one that starts anew, this life counts

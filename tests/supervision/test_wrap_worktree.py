@@ -28,7 +28,7 @@ def test_the_agent_runs_in_its_worktree(relay: Relay, repo: Repo) -> None:
     worktree = repo.path.parent / "app-worktrees" / "team-fix"
     assert run.stdout.split() == [str(worktree), str(worktree), "team/fix"]
     assert run.returncode == 3
-    assert f"relay: making the worktree {worktree} (branch team/fix, from HEAD)" in run.stderr
+    assert f"relay: creating the worktree {worktree} (branch team/fix, from HEAD)" in run.stderr
     again = relay("wrap", "--worktree=team/fix", "pwd", env=repo.env, cwd=repo.path)  # by another name
     assert again.stdout.strip() == str(worktree)
 

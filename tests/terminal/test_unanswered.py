@@ -94,4 +94,4 @@ def test_a_terminal_is_put_right_though_nobody_knows_what_was_set(wrap: Open, re
         outer.type("\x1dd")
         assert outer.end() == 0
         assert outer.restored()
-        assert _lines(outer)[-1] == "relay: Wild runs on; `relay attach Wild` brings it back"
+        assert _lines(outer)[-1] == "relay: Wild keeps running; `relay attach Wild` brings it back"

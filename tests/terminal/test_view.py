@@ -348,7 +348,7 @@ def test_a_viewer_sees_the_agent_that_follows(wrap: Open, view: Open, relay: Rel
     for each in (viewer, stopped):
         each.wait_for("2 got hello")
         assert not each.screen.alternate and not each.shows("full")
-        end = each.output.index(b"[relay: the agent has ended; the next one follows]")
+        end = each.output.index(b"[relay: the agent has ended; its next run follows]")
         assert each.output.rindex(b"40", 0, end) < end < each.output.index(b"life 2")
         assert b"Alice has ended" not in each.output
     owner.type("end\r")
@@ -491,7 +491,7 @@ def test_an_agent_may_not_view(relay: Relay, terminal: Open) -> None:
     command = f"{sys.executable} ask.py; {view} 2> refused; mv refused done; cat"
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", command)
     wait_until((relay.home / "done").exists)
-    assert "an agent may not ask for 'view'" in (relay.home / "answer").read_text()
+    assert "an agent may not request 'view'" in (relay.home / "answer").read_text()
     assert "inside a relay session" in (relay.home / "done").read_text()
 
 
@@ -500,7 +500,7 @@ def test_viewing_needs_a_terminal_and_an_agent(relay: Relay, view: Open) -> None
     assert "not allowed with" in relay("attach", "--view", "--takeover", "Nobody", check=False).stderr
     viewer = view("Nobody")
     assert viewer.end() == 1
-    assert b"no session is called 'Nobody'" in viewer.output
+    assert b"there is no session called 'Nobody'" in viewer.output
     assert viewer.modes() == viewer.before
 
 

@@ -49,7 +49,7 @@ def test_a_detached_session_is_in_ps_when_wrap_returns(relay: Relay, tmp_path: P
     run = relay("wrap", "-d", "-n", "Alice", "cat", cwd=tmp_path)
     rows = json.loads(relay("ps", "--json").stdout)
     assert [(row["name"], row["cwd"]) for row in rows] == [("Alice", str(tmp_path))]
-    assert f"Alice runs detached (pid {rows[0]['agent_pid']})." in run.stderr
+    assert f"Alice is running detached (pid {rows[0]['agent_pid']})." in run.stderr
     assert run.stdout == ""
 
 
@@ -152,7 +152,7 @@ def test_another_terminal_takes_over(wrap: Open, terminal: Open, relay: Relay) -
     assert refused.end() == 1
     assert b"relay attach --takeover Draw" in refused.output
     second = _attach(terminal, "Draw", "--takeover")
-    first.see("press Enter to go on")
+    first.see("press Enter to continue")
     assert b"another terminal has attached" in first.output
     first.type("rm -rf everything")  # it was meant for the agent
     first.type("\r")
@@ -211,7 +211,7 @@ def test_detaching_spoils_nothing_of_what_was_drawn(wrap: Open, relay: Relay) ->
         "top",
         ">",
         "foot",
-        "relay: Drawn runs on; `relay attach Drawn` brings it back",
+        "relay: Drawn keeps running; `relay attach Drawn` brings it back",
     ]
 
 
@@ -245,7 +245,7 @@ def test_attaching_needs_a_terminal_and_a_session(relay: Relay, terminal: Open) 
     assert "needs a terminal" in relay("attach", "Nobody", check=False).stderr
     outer = _attach(terminal, "Nobody")
     assert outer.end() == 1
-    assert b"no session is called 'Nobody'" in outer.output
+    assert b"there is no session called 'Nobody'" in outer.output
     assert outer.modes() == outer.before
 
 

@@ -192,8 +192,8 @@ def test_exit_codes_are_the_agents(command: str, code: int, shared: Relay, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "there is no command to run"),
-        ("--", "there is no command to run"),
+        ("", "no command was given"),
+        ("--", "no command was given"),
         ("-n", "-n needs a NAME"),
         ("--wrong true", "no option '--wrong'"),
         ("-n 'two words' true", "not a valid name"),

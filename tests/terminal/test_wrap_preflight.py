@@ -29,9 +29,9 @@ def claude(home: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("relay.config.py", "import relay\n", "relay.config.py is not trusted and does not run."),
+        ("relay.config.py", "import relay\n", "relay.config.py is not trusted, so it does not run."),
         ("relay.toml", "idle_seconds = \n", "relay.toml:1: "),
-        ("relay.toml", 'broker = "mqtt://elsewhere"\n', "broker not taken, since the file is not trusted"),
+        ("relay.toml", 'broker = "mqtt://elsewhere"\n', "broker ignored, because the file is not trusted"),
         ("hooks.json", json.dumps({"hooks": {}}), "hooks.json"),
     ],
 )
