@@ -80,10 +80,11 @@ def post(
     body: str,
     *,
     limits: Limits | None = None,
-    there: Callable[[str], bool] = lambda name: True,
+    there: Callable[[str], bool] | None = None,
     **more: Any,
 ) -> list[Message]:
-    """Accept a message as an agent or a person would send it."""
+    """Accept a message as an agent or a person would send it. there: default: who is known is."""
+    there = there or (lambda name: ledger.registry.spelled(team, name) is not None)
     return posting.post(ledger, team, sender, OutgoingMessage(to, body, **more), limits, there=there)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -144,25 +142,6 @@ def test_prose_keeps_every_character(text: str) -> None:
 @given(st.lists(st.sampled_from(["word", "two words", "  block", "    deeper", ""]), max_size=12))
 def test_paragraphs_lose_no_word(lines: list[str]) -> None:
     assert " ".join(text for _, text in paragraphs("\n".join(lines))).split() == " ".join(lines).split()
-
-
-def documented_json() -> Iterator[tuple[str, set[str]]]:
-    page = (PAGE.parent / "JSON.md").read_text(encoding="utf-8")
-    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
-        cells = re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
-        if cells and section.startswith("relay "):
-            command = section.partition("\n")[0].removeprefix("relay ")
-            yield command, set(re.findall(r"`(\w+)`", " ".join(cells)))
-
-
-def test_the_keys_of_json_are_documented(shared: Relay) -> None:
-    """Each table has the keys that the command prints, no more and no less."""
-    shared("wrap", "-d", "-n", "Alice", "sh", "-c", "while read -r line; do :; done")
-    shared("send", "--wait", "50", "Alice", "hello")
-    for command, keys in documented_json():
-        found = json.loads(shared(*command.split(), "--json", check=command != "doctor").stdout)
-        assert found, command
-        assert set(found[0] if isinstance(found, list) else found) == keys, command
 
 
 def test_the_synopsis_shows_what_excludes_each_other() -> None:

@@ -16,7 +16,7 @@ from relay.cli.arguments import add_json
 from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.control.sessions import live
-from relay.errors import WorktreeError
+from relay.errors import NoSuchSession, WorktreeError
 from relay.home import Home
 from relay.names import key
 from relay.supervision import fleet_file
@@ -42,10 +42,7 @@ def run(args: argparse.Namespace) -> int:
     with Outcomes(args) as report:
         for name in _order(fleet, _spawned(fleet, records) & running, args.names):
             with report.attempt(name, name=name, team=fleet.team):
-                if key(name) in running:
-                    session = stop.chosen(home, name, fleet.team, now=args.now)
-                    stop.end(home, [session], report, now=args.now)
-                else:
+                if not (key(name) in running and _stop(home, name, fleet.team, report, now=args.now)):
                     report.done(f"{name} is not running.", name=name, team=fleet.team, outcome="not running")
             # An agent that was stopped before stays stopped: that is the user's last word about it alone.
             record = records.get(fleet.team, name)
@@ -55,6 +52,16 @@ def run(args: argparse.Namespace) -> int:
             if agent is not None and agent.worktree is not None and agent.worktree.cleanup == "merged":
                 _clean_up(home, fleet.team, agent, agent.worktree, report)
     return 1 if report.failed else 0
+
+
+def _stop(home: Home, name: str, team: str, report: Outcomes, *, now: bool) -> bool:
+    """Stop an agent; return False if it has ended by itself meanwhile."""
+    try:
+        session = stop.chosen(home, name, team, now=now)
+    except NoSuchSession:
+        return False
+    stop.end(home, [session], report, now=now)
+    return True
 
 
 def _spawned(fleet: Fleet, records: Records) -> set[str]:

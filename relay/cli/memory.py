@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
                 if newest and not args.json:
                     print_table((*_label(memory), one_line(memory.text, None)) for memory in newest)
                     return 0
-                shown = "Nothing is remembered yet. `relay memory save TEXT` remembers a text."
+                shown = "There are no memories yet. Save one with `relay memory save TEXT`."
                 public = list(map(asdict, newest))
             case "forget":
                 if not store.forget(args.id):

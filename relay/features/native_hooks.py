@@ -30,6 +30,7 @@ from relay.state.turn import Turn
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
 from relay.terminal.events import Notify
+from relay.text import count
 
 POLL = 0.1
 """Seconds between two reads of the record while the agent works."""
@@ -225,6 +226,6 @@ class NativeHooks:
         else:
             said = "they report its state; relay reads its words from the screen"
         if times := self._turn.continuations:
-            said += f"; relay has made it continue {times} of at most {self._most} times"
+            said += f"; relay has made it continue {count(times, 'time')} of at most {self._most}"
         problem = self._record.problem if self._record is not None else None
         return "; ".join(part for part in (said, self._note, problem) if part)

@@ -205,7 +205,7 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
                 f"{path}.damaged .recover` may rescue its content."
             )
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            what = f"cannot be written ({error}); nothing was changed. Free some disk space and try again."
+            what = f"cannot be written ({error}); nothing was changed. Free some space and try again."
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             what = (
                 f"cannot be written ({error}). "

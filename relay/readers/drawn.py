@@ -66,11 +66,12 @@ _REGION = re.compile(rb"\x1b\[([0-9;]*)r")
 
 
 class _Pages:
-    """The pages of the primary and of the alternate screen."""
+    """The pages of the primary and of the alternate screen. shown: the one that is on the screen."""
 
     def __init__(self) -> None:
         self.primary = Page(scrolls_back=False)
         self.alternate = Page(scrolls_back=True)
+        self.shown = self.primary
 
 
 class DrawnText:
@@ -85,7 +86,6 @@ class DrawnText:
         self._marker = marker
         self._drawing = drawing
         self._pages = _Pages()
-        self._page = self._pages.primary
         self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
         self._drained = Drained([])  # what scrolled off since the last look, as `state` has found it
         self._stale = False  # the alternate screen was resized, and the program has not drawn it again
@@ -118,7 +118,7 @@ class DrawnText:
             self._screen.feed(drawn.encode("latin-1") + b"\x1b[?1049h")
         for page, saved in zip((self._pages.primary, self._pages.alternate), state["pages"], strict=True):
             page.restore(saved)
-        self._page = self._pages.alternate if state["alternate"] else self._pages.primary
+        self._pages.shown = self._pages.alternate if state["alternate"] else self._pages.primary
         self._carry, drained = ([_row(*row) for row in rows] for rows in state["rows"])
         self._drained = Drained(drained, state["lost"])
         self._stale, self._region, self.scrolls = state["flags"]
@@ -136,7 +136,7 @@ class DrawnText:
     @property
     def lines(self) -> list[PageLine]:
         """The lines on the screen, top to bottom."""
-        return self._page.visible
+        return self._pages.shown.visible
 
     @property
     def covered(self) -> list[PageLine]:
@@ -146,7 +146,7 @@ class DrawnText:
     @property
     def alternate(self) -> bool:
         """True while the page is that of the alternate screen."""
-        return self._page is self._pages.alternate
+        return self._pages.shown is self._pages.alternate
 
     @property
     def stale(self) -> bool:
@@ -172,23 +172,23 @@ class DrawnText:
 
         The text on the alternate screen is cut off, not wrapped again, until the program draws it again.
         """
-        self._page.expect_reprint(now, REDRAW)
+        self._pages.shown.expect_reprint(now, REDRAW)
         self._stale = self.alternate
         self._unread = now if self.alternate else math.inf
 
     def drawn(self, data: bytes, now: float) -> None:
         """Note whether `data`, which was fed, begins to draw a page again after a resize, or continues."""
         if self._screen.synchronized:
-            self._page.hold_reprint(now)
+            self._pages.shown.hold_reprint(now)
         if self._stale and _PLACES.search(data) is not None:
             self._stale = False
-            self._page.expect_reprint(now)
+            self._pages.shown.expect_reprint(now)
 
     def wipe(self, now: float) -> None:
         """Note that the program is about to clear the screen: no line that begins above it has an end."""
         if not self.alternate:
             self._carry.clear()
-        self._page.wipe(now)
+        self._pages.shown.wipe(now)
 
     def cover(self) -> None:
         """Note that the program may be about to cover the primary screen with the alternate one."""
@@ -199,17 +199,17 @@ class DrawnText:
     def restart(self) -> None:
         """Forget the primary screen: output was skipped."""
         self._carry.clear()
-        self._page = self._pages.primary = Page(scrolls_back=False)
+        self._pages.shown = self._pages.primary = Page(scrolls_back=False)
 
     def turn(self, now: float) -> list[PageLine]:
         """Follow the program to the other screen; return the lines of the alternate one that it has left."""
         if self._screen.alternate == self.alternate:
             return []
-        left = self._page.visible if self.alternate else []  # which will not change any more
-        self._page = self._pages.primary if self.alternate else self._pages.alternate
+        left = self._pages.shown.visible if self.alternate else []  # which will not change any more
+        self._pages.shown = self._pages.primary if self.alternate else self._pages.alternate
         if self.alternate:
-            self._page.wipe(now)
-        self._page.expect_reprint(now)
+            self._pages.shown.wipe(now)
+        self._pages.shown.expect_reprint(now)
         return left
 
     def look(self, changed: float) -> tuple[list[PageLine], bool]:
@@ -226,7 +226,7 @@ class DrawnText:
             rows, torn = without_scroll_bar([clip(row, columns) for row in screen.rows()], columns)
             self._unread = min(self._unread, changed) if torn else math.inf
             if self.unread(changed):
-                self._page.hold_reprint(changed)
+                self._pages.shown.hold_reprint(changed)
                 return [], drained.lost
             lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
             gone = self._pages.alternate.look(lines, changed, scrolls=True)
@@ -292,7 +292,7 @@ class DrawnText:
 
     def settled(self, now: float) -> list[PageLine]:
         """Return the lines that have stood unchanged for long enough and not been emitted."""
-        lines = self._page.visible
+        lines = self._pages.shown.visible
         if self.unread(now) or not any(line.pending for line in lines):
             return []
         printing = set(map(id, self.complete()))

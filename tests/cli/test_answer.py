@@ -97,11 +97,12 @@ def test_the_choice_is_made_and_noted(relay: Relay) -> None:
         ("yes, and", 2, "Yes, and don't ask again"),
         ("Type", 4, "Type something."),
     ]
-    for choice, number, text in choices:
+    for turn, (choice, number, text) in enumerate(choices, 1):
         done = alice.answer(choice)
         assert done.returncode == 0, done
         assert "Do you want to proceed?" in done.stdout
         assert done.stdout.endswith(f"\nPressed Enter on {number}: {text.rstrip('.')}.\n")
+        wait_until(lambda turn=turn: len(alice.took) == turn)
         assert alice.took[-1] == {"chose": number, "text": ""}
         entry = entries(relay)[-1]
         assert entry["asked"] == ["touch made.txt", "Do you want to proceed?"]
@@ -115,6 +116,7 @@ def test_the_choice_is_made_and_noted(relay: Relay) -> None:
         0,
         "Typed 'none of both' and Enter for 4: Type something.",
     )
+    wait_until(lambda: len(alice.took) > len(choices))
     assert alice.took[-1] == {"chose": 4, "text": "none of both"}
 
 

@@ -76,7 +76,7 @@ def test_an_import_that_stops_halfway_says_how_far_it_came(relay: Relay, home: P
     run = relay("memory", "import", "--json", "-", input="\n".join(lines), check=False)
     assert json.loads(run.stdout) == {"imported": 1, "known": 0, "renamed": 0, "left": 2}
     assert run.returncode == 1
-    assert "There is no room. 1 of 3 memories had been imported." in run.stderr
+    assert "There is no room. 1 of 3 memories were imported." in run.stderr
     assert texts(relay) == ["one"]
 
 

@@ -49,7 +49,7 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
     assert relay("ps").stdout.splitlines()[1].split() == [
         "Alice",
         "default",
-        str(stopped["pid"]),
+        str(stopped["agent_pid"]),
         "unresponsive",
     ]
     with pytest.raises(SessionUnresponsive, match=rf"^Alice does not answer; .* `kill -CONT {row['pid']}`"):

@@ -130,5 +130,5 @@ def test_the_hint_comes_before_the_agent_which_gets_its_option_all_the_same(clau
     claude.type(f"{RELAY} wrap claude -n Zoe; echo over\r")
     claude.see("over\r\n", after=claude.see("got"))
     lines = claude.lines()
-    at = next(at for at, line in enumerate(lines) if "relay: -n Zoe goes to claude." in line)
+    at = next(at for at, line in enumerate(lines) if "relay: -n Zoe is passed to claude." in line)
     assert any(line.startswith("got") and line.endswith("-n Zoe") for line in lines[at:])

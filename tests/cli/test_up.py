@@ -61,7 +61,7 @@ def test_up_and_down(relay: Relay, project: Path) -> None:
     assert relay("down", cwd=project).stdout == "Lead has ended.\ndb has ended.\n"
     assert states(relay) == {}
     assert {row["state"] for row in states(relay, "-a").values()} == {"off"}
-    assert relay("down", cwd=project).stdout == "Lead does not run.\ndb does not run.\n"
+    assert relay("down", cwd=project).stdout == "Lead is not running.\ndb is not running.\n"
     relay("up", cwd=project)
     assert states(relay).keys() == {"db", "Lead"}
 
@@ -78,7 +78,7 @@ def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: P
     relay("up", cwd=project)
     wait_until(lambda: "from A] hello" in (project / "heard").read_text())
     refused = relay("send", "-t", "web", "C", "hello", check=False)
-    assert "nobody in team 'web' is called 'C'" in refused.stderr
+    assert "team 'web' has no agent called 'C'" in refused.stderr
 
 
 def test_a_stop_is_sticky(relay: Relay, project: Path) -> None:
@@ -274,7 +274,7 @@ def test_worktrees(relay: Relay, project: Path) -> None:
     assert "no such tool" in done.stderr
     (Path(rows["B"]["cwd"]) / "work").write_text("not committed\n")
     said = relay("down", cwd=project).stdout
-    assert "A: its worktree is removed; its work is in HEAD.\n" in said
+    assert "A: no worktree is left; its work is in HEAD.\n" in said
     assert "B: its worktree" in said
     ended = {each["name"]: each for each in json.loads(relay("down", "--json", cwd=project).stdout)}
     assert {each["outcome"] for each in ended.values()} == {"not running"}

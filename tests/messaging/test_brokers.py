@@ -115,7 +115,7 @@ class Program:
     async def _line(self) -> str:
         assert self._process.stdout is not None
         text = (await self._process.stdout.readline()).decode()
-        if text.startswith("typed "):
+        if text.startswith("typed ") and text.endswith("\n"):  # else it was killed in the middle
             self.typed.append(text.split()[1])
         return text
 

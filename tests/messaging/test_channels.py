@@ -75,7 +75,8 @@ def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> N
         with pytest.raises(UnknownRecipient, match=r"no channels yet. Join it with `relay join ops`"):
             channels.audience(TEAM, "ops", "Alice")
         channels.join(TEAM, "ops", "Alice")
-        with pytest.raises(UnknownRecipient, match=r"nobody else is in #ops. `relay join -n NAME ops`"):
+        advice = r"nobody else is in #ops. Add an agent with `relay join -n NAME ops`"
+        with pytest.raises(UnknownRecipient, match=advice):
             channels.audience(TEAM, "ops", "Alice")
         with pytest.raises(UnknownRecipient, match=r"Did you mean #ops?") as caught:
             channels.audience(TEAM, "osp", "Bob")

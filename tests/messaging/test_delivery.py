@@ -157,7 +157,7 @@ def test_everybody_is_everybody_else(home: Home) -> None:
     [
         ("Bbo", "hi", UnknownRecipient, "Did you mean Bob?"),
         ("Zacharias", "hi", UnknownRecipient, "There is Bob"),
-        ("", "hi", UnknownRecipient, "nobody in team"),
+        ("", "hi", UnknownRecipient, "has no agent called"),
         ("Bob", " \n", MessageRefused, "empty"),
         ("Bob", "x" * (MAX_BODY + 1), MessageRefused, "65537 bytes; the limit is 65536"),
         ("Bob", "语" * 22000, MessageRefused, "66000 bytes"),

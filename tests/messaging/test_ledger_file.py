@@ -210,6 +210,6 @@ def test_a_full_disk_is_said_and_nothing_accepted_is_lost(tmp_path: Path) -> Non
         timeout=60,
         check=True,
     )
-    assert "Free some space" in done.stdout
+    assert "free some space" in done.stdout
     with Ledger(path) as ledger:
         assert kept.id in {entry.message.id for entry in ledger.messages()}

@@ -352,7 +352,7 @@ def test_a_full_inbox_takes_no_more_until_there_is_room(ledger: Ledger, far: Led
     parcels = claim(ledger)
     for parcel in parcels[:2]:
         far.inbox.store(TEAM, parcel, 2)
-    with pytest.raises(InboxFull, match="2 messages wait for Bob"):
+    with pytest.raises(InboxFull, match="2 messages are waiting for Bob"):
         far.inbox.store(TEAM, parcels[2], 2)
     assert far.inbox.store(TEAM, parcels[0], 2) == []
     far.inbox.settle(TEAM, "Bob", parcels[0].message.id, State.INJECTED)

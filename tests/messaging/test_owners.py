@@ -257,7 +257,7 @@ def test_who_has_ended_is_sent_nothing(ledger: Ledger) -> None:
     with pytest.raises(ReceiverEnded, match=r"claude has ended.*`relay wrap -n claude`"):
         post(ledger, TEAM, "Alice", "Claude", "hello")
     with pytest.raises(UnknownRecipient, match="The team has no agents"):
-        post(ledger, TEAM, "Alice", "claud", "hello", there=lambda name: False)
+        post(ledger, TEAM, "Alice", "claud", "hello")
     with pytest.raises(UnknownRecipient, match="has no other agents"):
         post(ledger, TEAM, "Alice", "*", "hello")
     assert ledger.messages() == []

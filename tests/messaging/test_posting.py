@@ -42,9 +42,11 @@ def test_who_is_there_and_not_known_yet_is_just_starting(tmp_path: Path) -> None
     with Ledger(tmp_path / "ledger.db") as ledger:
         with pytest.raises(ReceiverStarting, match="Bob has been started"):
             post(ledger, "default", "you", "Bob", "hello", there=lambda name: True)
-        with pytest.raises(UnknownRecipient, match="Nobody is in it"):
+        with pytest.raises(UnknownRecipient, match="The team has no agents"):
             post(ledger, "default", "you", "Bob", "hello", there=lambda name: False)
-        with pytest.raises(UnknownRecipient, match="Nobody is in it"):  # no name, and no part of a path
+        with pytest.raises(
+            UnknownRecipient, match="The team has no agents"
+        ):  # no name, and no part of a path
             post(ledger, "default", "you", "../Bob", "hello", there=lambda name: True)
 
 

@@ -25,7 +25,7 @@ def table(head: str) -> list[list[str]]:
 
 def test_events_types_and_matched_fields() -> None:
     """R11, R17"""
-    rows = table("| event | types | a string as matcher is compared with |")
+    rows = table("| event | types | a string matcher is compared with |")
     assert rows == [
         [event.name, ", ".join(sorted(event.kinds)), event.matched or "–"] for event in EVENTS.values()
     ]
@@ -54,8 +54,8 @@ def test_the_first_example_has_no_mistake_and_is_found_from_subfolders() -> None
 
 def test_limits() -> None:
     """R13, R20"""
-    assert f"together have {DEADLINE:g}, so that more is taken as {DEADLINE:g}" in PAGE
-    assert f"it may be up to {LONGEST_TIMEOUT:.0f} |" in PAGE
+    assert f"together have {DEADLINE:g}, so a larger value means {DEADLINE:g}" in PAGE
+    assert f"up to {LONGEST_TIMEOUT:.0f} |" in PAGE
     assert f"| `timeout` | {TIMEOUT:g} |" in PAGE
     assert f"more than {LONGEST:,} characters" in PAGE
     assert re.search(rf"longer than {PATIENCE:g} seconds", PAGE)

@@ -27,7 +27,7 @@ OTHER = "any other program"
 
 def table() -> dict[str, dict[str, str]]:
     """The documented table: event → column → how it is given, without the numbers of footnotes."""
-    section = PAGE.partition("## Which agent gives which event")[2]
+    section = PAGE.partition("## Which agent reports which event")[2]
     rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("|")]
     heads, _, *rest = [[_plain(cell) for cell in row] for row in rows]
     return {
@@ -73,7 +73,7 @@ def test_the_page_on_the_bridge_says_how_each_agent_gets_it() -> None:
 
 
 def test_each_footnote_is_there() -> None:
-    section = PAGE.partition("## Which agent gives which event")[2]
+    section = PAGE.partition("## Which agent reports which event")[2]
     signs = "¹²³⁴⁵⁶⁷⁸⁹"
     used = {sign for line in section.splitlines() if line.startswith("|") for sign in line if sign in signs}
     assert {signs.index(sign) + 1 for sign in used} == {

@@ -390,7 +390,7 @@ def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of(tmp_path: Path) -
                 await bus.ask(Compose((Injection("1", "hello", "Bob"),)))
 
     asyncio.run(main())
-    assert len(notices) == 1 and "unchecked" in notices[0]
+    assert len(notices) == 1 and "not checked" in notices[0]
 
 
 def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -> None:

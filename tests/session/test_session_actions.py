@@ -317,7 +317,7 @@ def test_an_agent_is_held_after_so_many_turns_without_the_user(relay: Relay) -> 
     wait_until(lambda: "it is held" in (explained(relay)["obstacle"] or ""))
     assert "held" in relay("explain", "Alice").stdout
     assert "wait for it" not in alice.heard
-    assert relay("release", "--agent", "Alice").stdout == "Alice goes on.\n"
+    assert relay("release", "--agent", "Alice").stdout == "Alice continues.\n"
     alice.hears("wait for it")
     assert [m["state"] for m in messages(relay)] == ["injected"]
 

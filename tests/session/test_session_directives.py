@@ -172,7 +172,7 @@ def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
     Puppet(relay, "Bobby").wrap()
     for said, answer in (
         ("@relay:Bobyb hello", "Did you mean Bobby?"),
-        ("@relay:Zoe hello", "nobody in team 'default' is called 'Zoe'. There is Bobby."),
+        ("@relay:Zoe hello", "team 'default' has no agent called 'Zoe'. There is Bobby."),
         ("@relay:Alice hello", "is the sender."),
         ("@relay:Bobby", "it needs a text after it"),
         ("@relay:#general hello", "There are no channels yet"),

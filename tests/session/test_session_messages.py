@@ -347,14 +347,14 @@ def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Carol", "bash", "--norc")
     wait_until(lambda: shell.state() == "unsafe")
     said = relay("send", "Bob", "hello").stdout
-    assert "has arrived, and waits: Bob asks something: " in said and "Install? [Y/n]" in said
-    assert "has arrived, and waits: nothing is typed into Carol: " in relay("send", "Carol", "hello").stdout
+    assert "has arrived, and waits: Bob has a question: " in said and "Install? [Y/n]" in said
+    assert "waits: relay types nothing into Carol: " in relay("send", "Carol", "hello").stdout
     late = relay("send", "--wait", "0.3", "Carol", "hello", check=False)
-    assert late.returncode == 1 and "waits: nothing is typed into Carol" in late.stdout
+    assert late.returncode == 1 and "waits: relay types nothing into Carol" in late.stdout
     rows = json.loads(relay("send", "--json", "*", "hello").stdout)
     assert {row["to"]: row["obstacle"].partition(":")[0] for row in rows} == {
-        "Bob": "Bob asks something",
-        "Carol": "nothing is typed into Carol",
+        "Bob": "Bob has a question",
+        "Carol": "relay types nothing into Carol",
     }
     bob.say("\nNo answer; going on.")
     bob.hears("hello")
@@ -370,4 +370,4 @@ def test_a_receiver_in_another_team_is_said_to_be_there(relay: Relay) -> None:
     Puppet(relay, "w1", team="web").wrap()
     error = relay("send", "w1", "hello", check=False)
     assert error.returncode != 0
-    assert "w1 is in team web, and not in 'default': `relay send --team web w1 ...`" in error.stderr
+    assert "w1 is in team web, not in 'default': `relay send --team web w1 ...`" in error.stderr

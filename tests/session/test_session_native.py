@@ -128,7 +128,7 @@ def test_an_agent_goes_on_until_the_cap_is_reached(relay: Relay) -> None:
         assert reason.index("True relay") < reason.index("and this")
     (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
     assert not stopped["stdout"]
-    (notice,) = [e for e in claude.events("notice") if "once more" in e["text"]]
+    (notice,) = [e for e in claude.events("notice") if "continuations" in e["text"]]
     assert "3 times" in notice["text"] and "continuations in relay.toml" in notice["text"]
     claude.fire("UserPromptSubmit", prompt="another")
     (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
@@ -144,7 +144,7 @@ def test_the_cap_is_the_persons(relay: Relay) -> None:
     stops = [claude.fire("Stop", last_assistant_message="not yet")[0] for _ in range(2)]
     assert [bool(stop["stdout"]) for stop in stops] == [True, False]
     said = relay("explain", claude.name).stdout
-    assert "go on 1 times of 1 at most" in said
+    assert "relay has made it continue 1 time of at most 1" in said
 
 
 def test_an_explicit_continue_needs_no_text(relay: Relay) -> None:

@@ -199,7 +199,7 @@ def test_where_memory_runs_out_as_the_agent_begins_it_ends_with_the_reason(relay
         env=relay.environment, cwd=relay.home, timeout=60,
     )  # fmt: skip
     person.expect_exact(b"up\r\n")
-    person.expect_exact(b"relay: cannot reserve 8 MB of memory: No space left on device. Make room")
+    person.expect_exact(b"relay: cannot reserve 8 MB of memory: No space left on device. Free some space")
     person.expect(pexpect.EOF)
     person.wait()
     assert person.exitstatus == 128 + 9

@@ -45,7 +45,7 @@ def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> No
             "stop_seconds must be a number of seconds from 0 to 60, like 5, not 9",
         ),
         ("prefix = 'ab'\n", ":1:", "prefix must be one punctuation character"),
-        ("inject = 'sometimes'\n", ":1:", "inject is 'auto', 'always' or 'never'"),
+        ("inject = 'sometimes'\n", ":1:", "inject must be 'auto', 'always' or 'never'"),
     ],
     ids=["syntax", "name", "type", "most", "prefix", "choice"],
 )
@@ -80,7 +80,7 @@ def test_an_untrusted_project_sets_names_and_timings_only(relay: Relay) -> None:
     folder = folder_with(relay, 'prefix = "%"\ninject = "always"\nbroker = "mqtt://127.0.0.1:1"\n')
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
     notice = alice.told("ignored, because the file is not trusted")
-    assert notice.startswith(f"{folder}/relay.toml: broker, inject not taken")
+    assert notice.startswith(f"{folder}/relay.toml: broker, inject ignored")
     assert f"`relay trust {folder}/relay.toml`" in notice
     alice.say("%memory:save the prefix is taken")
     alice.hears("Saved to memory")

@@ -265,7 +265,7 @@ def test_one_that_the_user_has_stopped_stays_stopped(fleet: Fleet) -> None:
     fleet.lead.say("@relay:release Tester")  # nor does that make it the agent's to start
     fleet.lead.hears("Tester had ended before.")
     (fleet.lead.folder / "heard").write_text("")
-    fleet.refused("@relay:spawn Tester Worker", "the user has stopped Tester")
+    fleet.refused("@relay:spawn Tester Worker", "the user stopped Tester")
 
 
 def test_one_that_was_started_starts_none(fleet: Fleet) -> None:

@@ -99,7 +99,7 @@ def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Op
     second = _attach(terminal, "Deaf", "--takeover")
     assert second.end() == 1
     assert second.modes() == second.before
-    assert b"has no terminal any more" in second.output
+    assert b"no longer has a terminal" in second.output
     assert "Deaf" in relay("ps").stdout
     relay("stop", "--now", "Deaf")  # it would take all the time that it gets to close
 
@@ -113,7 +113,7 @@ def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, re
     first.see("press Enter")
     first.type("\r")
     assert first.end() == 0
-    assert b"`relay attach --takeover Both` takes it back" in first.output
+    assert b"take over again with `relay attach --takeover Both`" in first.output
     second.type("word\r")
     second.wait_for("got word")
 
@@ -127,7 +127,7 @@ def test_the_keys_of_the_kitty_protocol_detach(wrap: Open, relay: Relay) -> None
     outer.type("\x1b[93;5u\x1b[93;5:3ud")
     assert outer.end() == 0
     assert outer.modes() == outer.before
-    assert b"Keys runs on" in outer.output
+    assert b"Keys keeps running" in outer.output
 
 
 def test_a_name_whose_session_is_ending_is_waited_for(

@@ -102,7 +102,7 @@ def test_next_is_whom_the_user_has_kept_waiting_for_longest(relay: Relay, termin
     attached.wait_for("it is Zoe")
     attached.type(b"\x1dd")
     assert attached.end() == 0
-    assert "Zoe runs on" in "\n".join(attached.lines())
+    assert "Zoe keeps running" in "\n".join(attached.lines())
     wait_until(lambda: zoe.state() != "prompting", message=zoe.log)
     assert relay("next", "--print").stdout == "Bob\n"
     assert {row["name"] for row in ps(relay)} == {"Idle", "Zoe", "Bob"}

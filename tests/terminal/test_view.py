@@ -79,7 +79,7 @@ def test_two_view_beside_the_one_who_controls(wrap: Open, view: Open, relay: Rel
         viewer.type(keys)
         assert viewer.end() == 0
         assert viewer.restored()
-        assert b"relay: Alice runs on." in viewer.output
+        assert b"relay: Alice keeps running." in viewer.output
     owner.type("b")
     owner.wait_for("<62>")
     wait_until(lambda: _session(relay)["viewers"] == 0)
@@ -405,7 +405,7 @@ def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Rel
     assert _resident(before["pid"]) - memory < 45_000_000
     for viewer in viewers:
         viewer.wait_for("over")
-        assert b"went by unseen" in viewer.output
+        assert b"of output skipped" in viewer.output
     assert _session(relay)["pid"] == before["pid"]
 
 
@@ -435,7 +435,7 @@ def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nobody(
     assert _resident(before["pid"]) - memory < 40_000_000
     os.kill(stopped.pid, signal.SIGCONT)
     stopped.wait_for("said")
-    assert b"went by unseen" in stopped.output
+    assert b"of output skipped" in stopped.output
     owner.type("\r")
     assert [each.end() for each in (owner, other, stopped)] == [0, 0, 0]
 

@@ -82,7 +82,7 @@ def test_a_directory_that_is_gone(wrap: Open, relay: Relay, home: Path) -> None:
     relay("explain", "Alice")  # its session has started there
     (home / "project").rmdir()
     assert relay("restart", "Alice", check=False).returncode == 1
-    outer.see("relay: Alice is not started again: ")
+    outer.see("relay: Alice is not restarted: ")
     outer.see("project: No such file or directory.")
     assert outer.end() == 1
 
