@@ -165,8 +165,9 @@ class Outcomes:
         print(visible(f"relay: {sentence}"), file=sys.stderr)
 
     def failure(self, label: str, error: Exception, **fields: Any) -> None:
-        """Report a subject for which the command failed. label: names it in the line; "": `error` does."""
-        self.complain(f"{label}: {error}" if label else str(error))
+        """Report a subject for which the command failed. label: names it in the line, unless `error` does."""
+        named = not label or str(error).startswith(f"{label} ")
+        self.complain(str(error) if named else f"{label}: {error}")
         self.add(**fields, outcome="failed", error=str(error))
 
     @contextmanager

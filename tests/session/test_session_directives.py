@@ -177,7 +177,7 @@ def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
         ("@relay:Bobby", "it needs a text after it"),
         ("@relay:#general hello", "There are no channels yet"),
         ("@memory:sav it", "Did you mean @memory:save?"),
-        ("@relay:Bobby " + "x" * 70_000, "65536 are allowed"),
+        ("@relay:Bobby " + "x" * 70_000, "the limit is 65536"),
         ("@relay:Bobby <<<\nno end", "there was no >>> line"),
     ):
         alice.say(said)
