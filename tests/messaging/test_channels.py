@@ -81,7 +81,7 @@ def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> N
         with pytest.raises(UnknownRecipient, match=r"Did you mean #ops?") as caught:
             channels.audience(TEAM, "osp", "Bob")
         assert caught.value.suggestion == "#ops"
-        with pytest.raises(UnknownRecipient, match=r"There is #ops \(Alice\). Join it with `relay join weather`"):
+        with pytest.raises(UnknownRecipient, match=r"is #ops \(Alice\). Join it with `relay join weather`"):
             channels.audience(TEAM, "weather", "Bob")
 
 
