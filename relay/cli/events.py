@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import deque
 from typing import Any
 
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, positive
 from relay.control import guard
 from relay.home import Home
 from relay.names import same
@@ -25,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new events")
     parser.add_argument("--name", metavar="NAME", help="only this agent")
     parser.add_argument("--id", default="", metavar="ID", help="only this message: its id, or how it begins")
+    parser.add_argument("-n", "--limit", type=positive, metavar="N", help="the latest N (default: all)")
     add_json(parser, "one JSON object per line")
 
 
@@ -32,8 +34,12 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     advice = "an agent sees only its own events. Leave out --name."
     session = guard.own_session(home, "events", name=args.name, advice=advice)
+    latest = deque[dict[str, Any]](maxlen=args.limit)
+    limited = args.limit is not None  # until all earlier events have been read
     for entry in journal.follow(home.journal) if args.follow else journal.read(home.journal):
         if entry is None:  # no more for now
+            limited = False
+            _print(latest, args)
             continue
         if session is not None and entry.get("session") != session:
             continue
@@ -41,8 +47,17 @@ def run(args: argparse.Namespace) -> int:
             continue
         if not str(entry.get("id", "")).startswith(args.id):
             continue
-        print(printable_json(entry) if args.json else _line(entry), flush=args.follow)
+        latest.append(entry)
+        if not limited:
+            _print(latest, args)
+    _print(latest, args)
     return 0
+
+
+def _print(entries: deque[dict[str, Any]], args: argparse.Namespace) -> None:
+    while entries:
+        entry = entries.popleft()
+        print(printable_json(entry) if args.json else _line(entry), flush=args.follow)
 
 
 def _line(entry: dict[str, Any]) -> str:

@@ -119,6 +119,30 @@ def test_events_follow_what_happens_also_across_a_rotation(relay: Relay) -> None
         following.terminate()
 
 
+def test_events_begin_with_the_latest_ones(relay: Relay) -> None:
+    path = relay.home / "state" / "events.jsonl"
+    path.parent.mkdir(exist_ok=True)
+
+    def write(*names: str) -> None:
+        with path.open("a") as journal:
+            journal.writelines(f'{{"time": 0, "event": "noted", "name": "{name}"}}\n' for name in names)
+
+    write("Ann", "Bob", "Ann", "Ann", "Bob")
+    assert [line.split()[2] for line in relay("events", "-n", "2").stdout.splitlines()] == ["noted"] * 2
+    assert len(relay("events", "-n", "2", "--name", "Bob").stdout.splitlines()) == 2
+    assert len(relay("events", "-n", "99").stdout.splitlines()) == 5
+    with subprocess.Popen(
+        [*relay.command, "events", "-f", "-n", "2", "--json"],
+        env=relay.environment, cwd=relay.home, stdout=subprocess.PIPE, text=True,
+    ) as following:  # fmt: skip
+        assert following.stdout is not None
+        names = [json.loads(following.stdout.readline())["name"] for _ in range(2)]
+        write("Cy", "Dee")
+        names += [json.loads(following.stdout.readline())["name"] for _ in range(2)]
+        assert names == ["Ann", "Bob", "Cy", "Dee"]
+        following.terminate()
+
+
 def test_events_show_text_of_others_harmlessly(relay: Relay) -> None:
     alice = Puppet(relay, "Alice").wrap()
     relay("send", "Alice", "\x1b]0;owned\x07 \u202etxt")
