@@ -49,7 +49,7 @@ Order = Literal["", "restart", "resume"]
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """The agent is asked to end, or to stay ended. again: how another one is to follow it.
+    """The agent must end, or stay ended. again: how another one follows it.
 
     by_user: the user has asked for that, not the system.
     """

@@ -54,7 +54,7 @@ class AgentFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class LastFailure(Question[Failure]):
-    """Tell the failure of the agent's last turn; no answer if it did not fail, or a later one ended well."""
+    """Give the failure of the agent's last turn; no answer if it did not fail, or a later one ended well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class TurnRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RecordLost(Event):
-    """The agent's own record does not have its words any more: they come from the screen.
+    """The agent's own record no longer has its words: they come from the screen.
 
     why:     for the user.
     resumes: what an earlier session noted when it lost the record; None if it is lost now.
@@ -94,7 +94,7 @@ class RecordLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class UsageChanged(Event):
-    """The agent has used more tokens. All figures are those of its life so far, not of its earlier lives.
+    """The agent has used more tokens. All figures cover its current life, not earlier ones.
 
     cost:     US dollars; None if no price is known. Where `unpriced` is not 0 it is a lower bound.
     turns:    begun so far.
@@ -120,7 +120,7 @@ class HookAsked(Question[Answered]):
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged(Event):
-    """The agent's conversation is another one; None: it is no longer known."""
+    """The agent has another conversation; None: it is no longer known."""
 
     conversation: Conversation | None
 

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _update(home: Home, path: Path, report: Outcomes, *, agreed: bool) -> None:
-    """Take the pattern files at `path`, all of them or none."""
+    """Install the pattern files at `path`, all of them or none."""
     given = updates.files(path) if path.is_dir() else {path.stem: path}
     if not given:
         raise ConfigError("this folder contains no pattern file (NAME.toml).", path)
@@ -171,7 +171,7 @@ def _reset(home: Home, names: list[str], report: Outcomes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """A profile, and the agent that it is for. program: "" if none is in PATH; version: "" if not known."""
+    """A profile and its agent. program: "" if none is in PATH; version: "" if not known."""
 
     profile: Profile
     program: str

@@ -55,7 +55,7 @@ def to(session: SessionInfo, *, takeover: bool) -> int:
 def follow(switch: SwitchAgent) -> int:
     """Attach this terminal to the agent to which the user switches, and so on; return the exit code.
 
-    One that cannot be attached, as another terminal is, is passed over. Raise NoSuchSession if none can.
+    Skip agents that cannot be attached, as when another terminal is. Raise NoSuchSession if none can be.
     """
     home, mode = Home.from_env(), _terminal()
     while True:

@@ -1,4 +1,4 @@
-"""The command line as data, for completion: what may follow each command, as its parser has it."""
+"""The command line as data, for completion: what may follow each command, according to its parser."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _show(line: LogLine) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does, so that what it started is stopped."""
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it stops what it started."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

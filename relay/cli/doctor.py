@@ -141,7 +141,7 @@ def _tried(home: Home, urls: str, agents: list[str]) -> Iterator[tuple[list[Endp
 
 
 def _credentials(home: Home, agents: list[str]) -> list[Credentials]:
-    """Return the credentials of agents that are named like `Alice` or `web/Alice`."""
+    """Return the credentials of agents, given as `Alice` or `web/Alice`."""
     found: list[Credentials] = []
     for text in agents:
         team, slash, name = text.rpartition("/")

@@ -162,7 +162,7 @@ def _usage(usage: dict[str, Any]) -> str:
 
 
 def _print_steps(name: str, steps: dict[str, int | None]) -> None:
-    """Print how far the agent's directives have come, and what was lost on the way."""
+    """Print the progress of the agent's directives, and what was lost on the way."""
     committed = "?" if steps["committed"] is None else steps["committed"]
     print(
         f"Of {count(steps['read'] or 0, 'byte')} of output, directives: {steps['heard']} read, "
@@ -186,7 +186,7 @@ def _message(home: Home, id: str) -> LedgerEntry | None:
 
 
 def _is_over(message: Message) -> bool:
-    """Return True if its receiver has nothing to do with it any more, or not yet."""
+    """Return True if its receiver no longer has anything to do with it, or does not yet."""
     return message.state.final or message.state is State.HELD or same(message.to, PERSON)
 
 

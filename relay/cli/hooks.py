@@ -216,7 +216,7 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
 
 
 def _tell(session: SessionInfo, operation: str, report: Outcomes) -> None:
-    """Have `session` read its rules again, and report how many it has, and what is wrong with them."""
+    """Have `session` read its rules again; report how many it has, and mistakes in the files."""
     fields = {"name": session.name, "team": session.team}
     with report.attempt(f"{session.name} keeps its previous rules", **fields):
         answer = session.ask({"op": operation}, PATIENCE)

@@ -131,7 +131,7 @@ def print_list(
 class Outcomes:
     """Reports the outcome for each subject of a command: a sentence each, or with --json one list at the end.
 
-    A context manager. If the command raises an error, the list has what was told of until then, if anything.
+    A context manager. If the command raises an error, the list has what was reported until then, if anything.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -139,7 +139,7 @@ class Outcomes:
         self.failed = False
 
     def say(self, sentence: str) -> None:
-        """Tell what is for people only; nothing for ""."""
+        """Print text for people only; nothing for ""."""
         if self._rows is None and sentence:
             print(sentence, flush=True)
 
@@ -149,7 +149,7 @@ class Outcomes:
             self._rows.append(fields)
 
     def done(self, sentence: str, **fields: Any) -> None:
-        """Report a subject that was dealt with. fields: its object in the list."""
+        """Report a processed subject. fields: its object in the list."""
         self.say(sentence)
         self.add(**fields)
 
@@ -160,7 +160,7 @@ class Outcomes:
             self._rows[-1] |= fields
 
     def complain(self, sentence: str) -> None:
-        """Tell of a failure, as an error."""
+        """Report a failure, as an error."""
         self.failed = True
         print(visible(f"relay: {sentence}"), file=sys.stderr)
 

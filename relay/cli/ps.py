@@ -97,9 +97,9 @@ def listed(args: argparse.Namespace) -> list[SessionInfo]:
 
 
 def unknown_team(home: Home, team: str) -> str:
-    """Return what to tell of a `team` in which no agent runs or has run; "" otherwise. Raise InvalidName.
+    """Return a note about a `team` in which no agent runs or has run; "" otherwise. Raise InvalidName.
 
-    That is no error: a script may look before the team's first agent starts.
+    This is not an error: a script may look before the team's first agent starts.
     """
     names.validate(team, "team")
     known = {each.team for each in claims(home)} | {each.team for each in Records(home).all()}
@@ -126,7 +126,7 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
 
 
 def state(session: SessionInfo) -> str:
-    """Return the agent's state, and in brackets what it asks and what is wrong with its messages."""
+    """Return the agent's state, and in brackets its question and problems with its messages."""
     marks = [session.prompt] if session.prompt else []
     if session.bus not in {"", "connected", CONNECTING}:
         marks.append("off the bus")
@@ -144,7 +144,7 @@ def state(session: SessionInfo) -> str:
 
 
 def duration(session: SessionInfo, now: float) -> str:
-    """Return for how long the agent has been in its state, "" if that is not known. now: as its `since`."""
+    """Return how long the agent has been in its state; "" if unknown. now: as its `since`."""
     return "" if session.since is None else _ago(now - session.since)
 
 

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
     """End the agent `name` for the agent `by`, as `relay stop` does.
 
-    Raise NotAllowed if that one has not started it.
+    Raise NotAllowed if `by` has not started it.
     """
     records = Records(home)
     own = [record for record in records.all(team) if names.same(record.parent, by)]

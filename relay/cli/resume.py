@@ -75,7 +75,7 @@ def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:
 
 
 def _resume(home: Home, record: AgentRecord) -> str:
-    """Start an agent that has ended; return what there is to say. Raise RelayError if that fails."""
+    """Start an agent that has ended; return a sentence about it. Raise RelayError if that fails."""
     directory = Path(record.cwd)
     command = continued(home, record, record.command, directory)
     if command is None:

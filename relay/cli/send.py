@@ -230,7 +230,7 @@ def _follow(
 ) -> list[Row]:
     """Return the rows with their latest states, once all have ended or, without --wait, have arrived.
 
-    wait: the most seconds to wait. tell: called with each row, and again when its state has changed.
+    wait: the seconds to wait at most. tell: called with each row, and again when its state has changed.
     """
     deadline = time.monotonic() + (_GLANCE if wait is None else wait)
     seen: object = None
@@ -257,7 +257,7 @@ def _ended(row: Row) -> bool:
 
 
 def _arrived(row: Row) -> bool:
-    """Return True if it is where it was to go: with the agent, or in the ledger, where the user reads it."""
+    """Return True if it has reached its target: the agent, or the ledger, in which the user reads it."""
     return row["state"] == State.INJECTED or _for_person(row)
 
 
@@ -288,7 +288,7 @@ def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
 
 
 def _body(words: list[str]) -> str:
-    """Return the text to send. Raise MessageRefused for what standard input holds, if it will not do."""
+    """Return the text to send. Raise MessageRefused if standard input is unusable."""
     if words != ["-"]:
         return " ".join(words)
     data = sys.stdin.buffer.read(MAX_BODY + 2)

@@ -106,7 +106,7 @@ class _Upstart:
         return plan(self._fleet, standings, names, others=status.others())
 
     def bring_up(self, names: list[str]) -> None:
-        """Start what is to run, each agent once all that it depends on has come that far."""
+        """Start the agents, each once its dependencies have reached the required state."""
         told: set[str] = set()
         said: set[str] = set()
         first = True
@@ -147,7 +147,7 @@ class _Upstart:
         self._report.say(f"Waiting for another command that is starting agents of {self._fleet.team}.")
 
     def _introduce(self, steps: list[PlanStep]) -> None:
-        """Have messages wait for agents that are about to start: those that run may write to them."""
+        """Let messages wait for agents that are about to start, so that running agents can write to them."""
         with Ledger(self._home.ledger) as ledger:
             for step in steps:
                 if step.kind in {"start", "wait", "scheduled", "full"}:
@@ -179,7 +179,7 @@ class _Upstart:
             time.sleep(_LOOK if left else 0)
 
     def tell(self, step: PlanStep) -> None:
-        """Say what is, or would be, done about one agent."""
+        """Report what is, or would be, done about one agent."""
         if step.kind == "wait":
             text = f"would be started once {_needs(step)}"
         else:
@@ -188,7 +188,7 @@ class _Upstart:
         self._say(step.agent, step.kind, text)
 
     def _queue(self, step: PlanStep) -> None:
-        """Note that an agent is wanted, and waits for its schedule or for room."""
+        """Record that an agent is wanted, and waits for its schedule or for room."""
         agent, now = self._fleet.agents[step.agent], time.time()
         Records(self._home).change(
             self._fleet.team,
@@ -219,7 +219,7 @@ class _Upstart:
             self._fail(agent.name, outcome.text or describe(outcome.code), code=outcome.code)
 
     def _in_vain(self, step: PlanStep, status: FleetStatus) -> str | None:
-        """Return why what `step` waits for will not come; None if it may."""
+        """Return why the dependency of `step` cannot be met; None if it may be."""
         for name, condition in (step.waits_for or {}).items():
             late = key(name) in status.sessions and time.monotonic() > self._deadline(name)
             if (why := status.in_vain(name, condition, late=late)) is not None:
@@ -227,7 +227,7 @@ class _Upstart:
         return None
 
     def _deadline(self, name: str) -> float:
-        """Return the time (monotonic) by which an agent is to be ready."""
+        """Return the time (monotonic) by which an agent must be ready."""
         timeout = self._fleet.agents[name].supervision.start_timeout
         return self._started.setdefault(name, time.monotonic() + timeout)
 

@@ -41,9 +41,9 @@ HEADER = ("NAME", "TEAM", "AGENT", "ACCOUNT", "TURNS", "INPUT", "OUTPUT", "CACHE
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """The use of an agent, or of an account.
+    """The usage of an agent, or of an account.
 
-    first, last: when it was logged, in seconds since the epoch. limits: the newest that were told.
+    first, last: when it was logged, in seconds since the epoch. limits: the latest reported.
     """
 
     name: str
@@ -73,7 +73,7 @@ class UsageRow:
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the use for JSON, without whose it is."""
+        """Return the usage for JSON, without its owner."""
         models = {model: spent.public() for model, spent in self.models.items()}
         return {
             "turns": self.turns,
@@ -160,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sums(entries: Iterable[UsageEntry], by: Callable[[UsageEntry], tuple[str, ...]]) -> list[UsageRow]:
-    """Return the sums of the entries that are the same `by` something, sorted by that."""
+    """Return the sums of the entries, grouped and sorted `by` a key."""
     rows: dict[tuple[str, ...], UsageRow] = {}
     for entry in entries:
         row = rows.get(by(entry)) or UsageRow(
@@ -171,7 +171,7 @@ def _sums(entries: Iterable[UsageEntry], by: Callable[[UsageEntry], tuple[str, .
 
 
 def _priced(entry: UsageEntry, prices: Prices) -> UsageEntry:
-    """Return the entry with the cost of those models whose price has become known since."""
+    """Return the entry with the cost of models whose price has become known since."""
     return replace(entry, models={model: _known(model, each, prices) for model, each in entry.models.items()})
 
 

@@ -53,7 +53,7 @@ def watch(look: Callable[[], list[SessionInfo]], interval: float, *, coloured: b
 
 
 class Looks(threading.Thread):
-    """Lists the sessions again and again, beside the terminal: one that hangs takes its time to answer.
+    """Lists the sessions repeatedly, in a thread: one that hangs is slow to answer.
 
     news: a descriptor that becomes readable with each new list.
     """

@@ -26,7 +26,7 @@ class SourceChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaid(Event):
-    """The agent has said these lines, escapes of directives undone. place: of the last one.
+    """The agent has said these lines, with escapes of directives undone. place: of the last one.
 
     again: an earlier session may have read them. places: of all of them.
     """
@@ -46,7 +46,7 @@ class DirectiveRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class DirectivePassedOver(Event):
-    """A line that would be a directive is none: it is hidden, behind a sign such as `> `, ...: PassedOver."""
+    """A line looks like a directive, but is ignored: hidden, behind a sign such as `> `, ... (PassedOver)."""
 
     passed: PassedOver
 

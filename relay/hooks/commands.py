@@ -56,7 +56,7 @@ class SendMessage(Question[tuple[Message, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ListMembers(Question[tuple[Member, ...]]):
-    """List whom the team has ever known, but for runs that are over and this agent.
+    """List every agent that the team has known, except finished runs and this agent.
 
     name: only who is called so; None: all of them.
     """

@@ -19,7 +19,7 @@ class Inject(Event):
 
 @dataclass(frozen=True, slots=True)
 class Withdraw(Event):
-    """Do not give the injection `id` to the agent any more, unless delivery has begun."""
+    """Cancel the injection `id`, unless its delivery has begun."""
 
     id: str
 
@@ -39,7 +39,7 @@ class MayBegin(Question[None]):
 
 @dataclass(frozen=True, slots=True)
 class TryAgain(Event):
-    """Try injections at once that were refused for now (MayBegin): the reason is gone."""
+    """Retry at once the injections that were refused for now (MayBegin): the reason is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Contribute(Question[Contribution]):
 
 @dataclass(frozen=True, slots=True)
 class Occupied(Question[str]):
-    """Tell why an agent that is ready is not idle: what waits for it; no answer if nothing does."""
+    """Say why a ready agent is not idle: what waits for it; no answer if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Messaging: messages between agents, kept in a ledger until each has come to its end."""
+"""Messaging: messages between agents, kept in a ledger until each reaches a final state."""

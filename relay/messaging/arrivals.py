@@ -1,10 +1,10 @@
-"""What has arrived and is not worked on yet: taken off the connection at once, and worked on in turn.
+"""The payloads that have arrived: taken off the connection at once, and processed in turn.
 
-    the broker ─→ a line for each publisher, of bounded size ─→ the first of each line in turn
+    the broker ─→ a queue per publisher, of bounded size ─→ the first of each queue in turn
 
-What one publisher sends delays the others by a payload of its own at a time.  What does not fit in its line
-is dropped, and of all lines together the end of the longest: a message gets no receipt, and its sender
-publishes it again.
+One publisher delays the others by at most one payload at a time.  A payload that does not fit in its queue is
+dropped; if all queues together are too long, the end of the longest is.  A dropped message gets no receipt,
+so its sender publishes it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNASKED = 16 << 10  # the same of one that comes at QoS 0: such a flood is not 
 
 
 class Arrivals:
-    """The payloads of one connection. dropped: how many found no room."""
+    """The payloads of one connection. dropped: the number dropped for lack of room."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -38,12 +38,12 @@ class Arrivals:
         self._came = asyncio.Event()
 
     def left(self) -> Iterator[Inbound]:
-        """Yield what was not worked on: the broker was told that it has arrived."""
+        """Yield the unprocessed payloads, which the broker counts as delivered."""
         while self._lines:
             yield self._take()
 
     async def in_turn(self, arriving: AsyncIterator[Inbound]) -> AsyncGenerator[Inbound, None]:
-        """Yield what is `arriving`, in order for each publisher; raise what that raises, after the rest."""
+        """Yield what is `arriving`, in order for each publisher; raise its exception after the last."""
         filling = asyncio.create_task(self._fill(arriving))
         filling.add_done_callback(lambda _: self._came.set())
         try:

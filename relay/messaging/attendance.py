@@ -1,8 +1,8 @@
-"""Attendance: who of a team is there, as one session of this home has heard it and all of them read it.
+"""Attendance: the agents of a team that are online, as one session of this home hears and all of them read.
 
     an announcement ─→ presence_listener ─→ Attendance.hear ─→ a row in the ledger ─→ online, home, count
 
-Each broker has a team of its own under the same name; `bus_of` tells them apart.
+A team of the same name exists on each broker separately; `bus_of` distinguishes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ITS = "AND key = ?"
 def bus_of(urls: str | None) -> str:
     """Return a word for the broker at `urls`, the same for all its users; "" for the embedded one.
 
-    urls: as for `endpoints`. The order in which they name its nodes makes no difference. Raise BrokerError.
+    urls: as for `endpoints`; the order of the nodes does not matter. Raise BrokerError.
     """
     if urls is None:
         return ""
@@ -46,7 +46,7 @@ class Attendance:
     team: str
 
     def hear(self, heard: Presence, age: float = 0.0) -> bool:
-        """Take an announcement; return True if its agent has just appeared (come online, or started anew).
+        """Record an announcement; return True if its agent has just appeared (come online, or restarted).
 
         age: the seconds for which the broker had kept it; 0 for one that came live.
         """
@@ -69,26 +69,26 @@ class Attendance:
         return _is_online(heard.online, now - at, heard.every) and not was_online
 
     def leave(self, home: str, present: Callable[[str], bool]) -> None:
-        """Note that the agents of `home` that are not `present` have gone: nobody may have heard them go."""
+        """Record that the agents of `home` that are not `present` have gone: they may have left unheard."""
         for (name,) in self._rows("name", "AND home = ? AND online", home):
             if not present(name):
                 gone = "UPDATE presences SET online = 0 WHERE bus = ? AND team = ? AND key = ?"
                 self.db.write(gone, self.bus, *keys(self.team, name))
 
     def online(self, name: str, owner: str | None = None) -> bool:
-        """Return True if `name` is online, and does not belong to another one than `owner`, if given."""
+        """Return True if `name` is online, and has no owner other than `owner`, if that is given."""
         return self.home(name, owner) is not None
 
     def taken(self, name: str, owner: str | None) -> bool:
-        """Return True if `name` is online and belongs to another one than `owner`."""
+        """Return True if `name` is online and has an owner other than `owner`."""
         return self.online(name) and not self.online(name, owner)
 
     def boot(self, name: str) -> str:
-        """Return the id of the connection on which `name` was heard last, "" if it was not."""
+        """Return the id of the connection on which `name` was last heard; "" if it never was."""
         return "".join(boot for (boot,) in self._rows("boot", _ITS, names.key(name)))
 
     def there(self, name: str) -> bool:
-        """Return True if `name` is online, or has gone a moment ago without having ended."""
+        """Return True if `name` is online, or went offline a moment ago without having ended."""
         now = self.db.now()
         return any(
             not over and (_is_online(online, now - at, every) or (not online and now - at < REPLACED))
@@ -109,9 +109,9 @@ class Attendance:
         return int(count)
 
     def roster(self, known: Iterable[str], name: str | None = None) -> list[Presence]:
-        """Return everybody, by name: the agents that were heard, and those that are only `known`.
+        """Return all agents, by name: those that were heard, and those that are only `known`.
 
-        name: only who is called so.
+        name: only the agent of that name.
         """
         now = self.db.now()
         everybody = {names.key(each): Presence(each, False, 0.0) for each in known}

@@ -1,11 +1,11 @@
-"""Channels: the members of a team that receive what is sent to `#name`.
+"""Channels: the members of a team that receive the messages to `#name`.
 
     relay join, relay.toml ─→ members ─→ the member's announcement ─→ members in the ledgers of other homes
                                  └─→ a message to `#name` is one message to each of them
 
 The ledger of a member's home keeps its membership, whether it runs or not, and its presence announces it.
-Other homes write down what they hear, so that a sender reaches members that are away.  A channel exists as
-long as it has a member.
+Other homes record what they hear, so that a sender reaches absent members.  A channel exists as long as it
+has a member.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ChannelRegistry:
             raise NotAMember(f"{name!a} is not in #{channel}. {hint}")
 
     def heard(self, team: str, name: str, channels: Iterable[str]) -> None:
-        """Note that `name`, of another home, is in these channels and in no other."""
+        """Record that `name`, of another home, is in these channels and no others."""
         told = {names.key(channel): channel for channel in channels}
         before = {names.key(channel) for channel in self.of(team, name)}
         if before == set(told):
@@ -81,7 +81,7 @@ class ChannelRegistry:
         return [channel for (channel,) in self._db.rows(query, *keys(team, name))]
 
     def audience(self, team: str, channel: str, sender: str) -> Channel:
-        """Return `channel` without `sender`. Raise UnknownRecipient, with advice, if nobody is left."""
+        """Return `channel` without `sender`. Raise UnknownRecipient, with advice, if no member is left."""
         channels = self.all(team)
         for each in channels:
             if names.same(each.name, channel):

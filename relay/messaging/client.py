@@ -3,9 +3,9 @@
     send → ledger → Publisher → broker → the other's Receiver → its ledger → MessageStored
                                                     └── receipt ──→ ledger → OutcomeReported
 
-A client also publishes for senders of its home that have no session of their own (the user, agents that have
-ended), over a connection with their credentials.  Everything is written to the ledger first, so that a broker
-that is absent, wedged or killed delays messages and loses none; nothing here waits for it.
+A client also publishes for senders of its home without a session (the user, agents that have ended), over a
+connection with their credentials.  Everything is written to the ledger first, so a broker that is absent,
+wedged or killed delays messages but loses none; nothing here waits for it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class MessagingClient:
         owner: Owner | None = None,
         begins: bool = False,
     ) -> MessagingClient:
-        """Take the name in this home, open its ledger, and return a client that can send and be asked.
+        """Take the name in this home, open its ledger, and return a client that can send and answer queries.
 
         publish:    called on this loop with each event (relay.messaging.events).
         broker_url: an external broker, or the URLs of its nodes with commas between them; None: the embedded
@@ -89,7 +89,7 @@ class MessagingClient:
         limits:     what the runaway guard lets the agent send (default: Limits()).
         in_hand:    the ids of messages that this process was giving to the agent over an earlier client.
                     Others that a session was typing when it ended become uncertain.
-        owner:      whom the name belongs to; None: nobody in particular. begins: its agent was just started.
+        owner:      the owner of the name; None: nobody in particular. begins: its agent was just started.
 
         Raise NameInUse if another process of this home has the name, LedgerError, HomeError, and BrokerError
         for a malformed URL.
@@ -163,14 +163,13 @@ class MessagingClient:
         self._receiver = Receiver(ledger, team, name, owner, limits.queue, *parts, publish)
 
     async def close(self) -> None:
-        """Finish what was handed to the ledger; close it and give up the name. May be called twice."""
+        """Finish the ledger's jobs, close it, and release the name. May be called twice."""
         await self._resources.aclose()
 
     async def run(self) -> None:
         """Stay on the bus until cancelled, whatever the broker does, and then close; call it once.
 
-        Raise NameInUse if another home has the name, LedgerGone if the ledger's file was taken away, and
-        HomeError.
+        Raise NameInUse if another home has the name, LedgerGone if the ledger's file is gone, and HomeError.
         """
         try:
             await _enter(self._resources, self._connector.use())
@@ -191,7 +190,7 @@ class MessagingClient:
     async def send(self, outgoing: OutgoingMessage) -> list[Message]:
         """Commit a message, and return it as one message for each receiver.
 
-        They travel as soon as they can, unless they are held.  Raise UnknownRecipient, InvalidName,
+        They are published as soon as possible, unless they are held.  Raise UnknownRecipient, InvalidName,
         MessageRefused or LedgerError if nothing was sent.
         """
         deadline = time.monotonic() + STARTING
@@ -211,13 +210,13 @@ class MessagingClient:
             await asyncio.sleep(LOOK)
 
     async def _is_starting(self, name: str) -> bool:
-        """Return True if an agent has the `name`, whose session may not have begun yet."""
+        """Return True if an agent has the `name`, even if its session has not begun yet."""
         return await self._ledger.run(lambda ledger: self._listener.tracker.there(ledger, name))
 
     async def end(self) -> None:
-        """Note that the agent has ended. If it was a run, what waits for it ends, and its senders are told.
+        """Record that the agent has ended. If it was a run, drop what waits for it, and tell the senders.
 
-        The team learns of it when `run` is cancelled. Raise LedgerError.
+        The team learns this when `run` is cancelled. Raise LedgerError.
         """
         if (owner := self._receiver.owner) is not None:
             await self._ledger.run(lambda ledger: ledger.owners.end(self.team, self.name, owner))
@@ -236,13 +235,13 @@ class MessagingClient:
         return await self._ledger.run(lambda ledger: ledger.owners.others(self.team, self.name, owner))
 
     async def join(self, channel: str) -> bool:
-        """Join `channel` (without `#`), and let the team know. Return False if the agent was in it."""
+        """Join `channel` (without `#`), and tell the team. Return False if the agent was in it."""
         joined = await self._ledger.run(lambda ledger: ledger.channels.join(self.team, channel, self.name))
         self._receiver.announcer.again()
         return joined
 
     async def leave(self, channel: str) -> None:
-        """Leave `channel`, and let the team know. Raise NotAMember if this agent is not in it."""
+        """Leave `channel`, and tell the team. Raise NotAMember if this agent is not in it."""
         await self._ledger.run(lambda ledger: ledger.channels.leave(self.team, channel, self.name))
         self._receiver.announcer.again()
 
@@ -251,12 +250,12 @@ class MessagingClient:
         return await self._ledger.run(lambda ledger: ledger.channels.of(self.team, self.name))
 
     async def drain(self) -> None:
-        """Publish what another process of this home has put into the ledger; report what it changed there."""
+        """Publish what another process of this home has put into the ledger; report its changes there."""
         self._outgoing.wake()
         await self._receiver.report()
 
     async def waiting(self, most: int = -1) -> list[Message]:
-        """Return what may be typed now, in order. most: messages of one sender beside its urgent ones."""
+        """Return what may be typed now, in order. most: messages of one sender, beside its urgent ones."""
         return await self._ledger.run(
             lambda ledger: ledger.inbox.waiting(self.team, self.name, most, self._receiver.owner)
         )
@@ -280,13 +279,13 @@ class MessagingClient:
         return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
 
     async def version(self) -> int:
-        """Return a number that changes whenever another process has written into the ledger."""
+        """Return a number that changes whenever another process writes to the ledger."""
         return await self._ledger.run(Ledger.data_version)
 
     async def injecting(self, id: str) -> None:
-        """Note that typing message `id` begins: if this process dies now, it counts as uncertain.
+        """Record that typing message `id` begins: if this process dies now, it counts as uncertain.
 
-        Raise MessageRefused if it must not be typed any more (the user has dropped it).
+        Raise MessageRefused if it may no longer be typed (the user has dropped it).
         """
         await self._ledger.run(lambda ledger: ledger.inbox.injecting(self.team, self.name, id))
 
@@ -299,7 +298,7 @@ class MessagingClient:
         route: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Note the end of message `id` (injected, uncertain or rejected) and how, and tell its sender.
+        """Record the end of message `id` (injected, uncertain or rejected) and how, and tell its sender.
 
         With `stored`: it was not typed after `injecting`, and waits again.
         """
@@ -312,24 +311,24 @@ class MessagingClient:
         await self._ledger.run(settle, receipts.passed_on)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
-        """Return everybody known in the team, by name. For agents of this home this is always up to date.
+        """Return all known agents of the team, by name; for agents of this home, always up to date.
 
-        name: only who is called so.
+        name: only the agent of that name.
         """
         return await self._listener.tracker.everybody(name)
 
     @property
     def connected(self) -> bool:
-        """Return True if messages travel now."""
+        """Return True if the client is connected."""
         return self._status.connected
 
     @property
     def informed(self) -> bool:
-        """Return True once `roster` has all the presences that an external broker had kept."""
+        """Return True once `roster` has all presences that an external broker had retained."""
         return not self._connector.external or self._listener.informed
 
     async def _standing(self) -> tuple[list[str], int]:
-        """Return the channels that this agent is in, and how many of the team are online."""
+        """Return the channels of this agent, and the number of agents of the team that are online."""
 
         def standing(ledger: Ledger) -> tuple[list[str], int]:
             crowd = self._listener.tracker.attendance(ledger).count()
@@ -338,7 +337,7 @@ class MessagingClient:
         return await self._ledger.run(standing)
 
     async def _answer_bell(self) -> None:
-        """Do what `drain` does whenever another session of this home has changed something of ours."""
+        """Do as `drain` whenever another session of this home has changed something of ours."""
         while True:
             await self._bell.rung()
             await asyncio.sleep(GATHER)  # what has arrived is often injected in the same moment
@@ -357,7 +356,7 @@ class MessagingClient:
                 self._outgoing.own.wake()
 
     async def _sweep(self) -> None:
-        """Give up what has waited too long, and forget what is long over, whatever the broker does."""
+        """Expire messages that have waited too long, and forget old ones, whatever the broker does."""
         pruned = time.monotonic()  # by `open`
         while True:
             try:
@@ -446,9 +445,9 @@ class MessagingClient:
 
     @contextlib.asynccontextmanager
     async def _have_name(self) -> AsyncIterator[None]:
-        """Have the name for a block, against sessions of other homes. Raise NameInUse and ConnectionLost.
+        """Hold the name for a block, against sessions of other homes. Raise NameInUse and ConnectionLost.
 
-        The connection on which it was claimed says goodbye for us if we die, until the next one can.
+        If we die, the connection on which it was claimed says goodbye for us, until the next one can.
         """
         if not self._connector.external:  # the embedded broker has only this home, and that has a lock
             yield
@@ -476,7 +475,7 @@ class CurrentClient(Question[MessagingClient]):
 async def current_client(bus: EventBus, *, wait: bool = True) -> MessagingClient:
     """Return the client that this session uses. Raise a RelayError that says why there is none.
 
-    wait: wait for the first try to open one.
+    wait: wait for the first attempt to open one.
     """
     for client in await bus.ask(CurrentClient(wait)):
         return client
@@ -486,7 +485,7 @@ async def current_client(bus: EventBus, *, wait: bool = True) -> MessagingClient
 async def _enter(
     resources: contextlib.AsyncExitStack, context: contextlib.AbstractContextManager[None]
 ) -> None:
-    """Enter a context that blocks for a moment. If the caller is cancelled, raise that afterwards."""
+    """Enter a context that blocks briefly. If the caller is cancelled meanwhile, raise that afterwards."""
     entering = asyncio.create_task(asyncio.to_thread(resources.enter_context, context))
     try:
         await asyncio.shield(entering)

@@ -1,10 +1,10 @@
-"""Tracks the messages that one agent sends, and reports their ends.
+"""Tracks the messages that one agent sends, and reports their outcomes.
 
     injected     to the caller that waits for it (`ctx.relay.send(..., wait=...)`)
     otherwise    to the agent, too; and to the user if it is held
 
-Notices start no loop: while one waits to be given to the agent, news of further messages to the same receiver
-is gathered into the next, and a notice has the depth of its message (relay.messaging.reply_chain).
+Notices start no loop: while one waits to be given to the agent, the next one collects the news of further
+messages to the same receiver, and a notice has the depth of its message (relay.messaging.reply_chain).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUOTED = 200
 class _Notice:
     """A notice that waits to be given to the agent.
 
-    further: the number of messages of which the next notice will tell; last: the last of those.
+    further: the number of messages that the next notice will report; last: the last of those.
     held:    the receivers (keys) of held messages, if the notice is about these.
     """
 
@@ -53,7 +53,7 @@ class DeliveryTracker:
         self._kept: set[str] = set()  # the ids of what was ever held, until its end
 
     async def wait(self, messages: Iterable[Message], seconds: float) -> list[Message]:
-        """Return `messages` as they are once all have come to an end or are held, or after `seconds`."""
+        """Return `messages` once all have reached a final state or are held, or after `seconds`."""
         watched, changed = {message.id: message for message in messages}, asyncio.Event()
         self._watches.append((watched, changed))
         try:
@@ -68,7 +68,7 @@ class DeliveryTracker:
         return list(watched.values())
 
     def sent(self, messages: Sequence[Message]) -> None:
-        """Note what the agent has sent at one time; report held messages, once for each receiver."""
+        """Record the messages of one send; report held ones, once for each receiver."""
         fresh = []
         for message in messages:
             key = names.key(message.to)
@@ -95,25 +95,25 @@ class DeliveryTracker:
 
     @property
     def holding(self) -> bool:
-        """Return True if messages of the agent are held, as far as is known."""
+        """Return True if messages of the agent are known to be held."""
         return bool(self._held)
 
     def still_held(self, ids: Set[str]) -> None:
-        """Note that only these of the agent's messages are held now; withdraw notices about others."""
+        """Record that only these of the agent's messages are held now; withdraw notices about others."""
         for key, held in list(self._held.items()):
             held &= ids
             if not held:
                 self._free(key)
 
     def _free(self, key: str) -> None:
-        """Note that nothing is held for this receiver any more: later held messages are reported anew."""
+        """Record that nothing is held for this receiver any more: report later held messages again."""
         self._held.pop(key, None)
         for id, told in list(self._notices.items()):
             if key in told.held and not any(each in self._held for each in told.held):
                 self._bus.publish(Withdraw(id))
 
     def settled(self, message: Message) -> None:
-        """Note that the state of a message of the agent has changed."""
+        """Record that the state of a message of the agent has changed."""
         for watched, changed in self._watches:
             if message.id in watched:
                 watched[message.id] = message
@@ -138,12 +138,12 @@ class DeliveryTracker:
             self._tell(message, text, wakes=not dropped)
 
     def depth(self, injection: Injection) -> int | None:
-        """Return the depth of the message that `injection` is about; None if it is no notice from here."""
+        """Return the depth of the message that `injection` is about; None if it is not a notice from here."""
         notice = self._notices.get(injection.id)
         return None if notice is None else notice.message.depth
 
     def given(self, injection: Injection) -> None:
-        """Note that `injection` was given to the agent, or never will be; tell what it did not tell."""
+        """Record that `injection` was given to the agent, or never will be; report what it did not report."""
         notice = self._notices.pop(injection.id, None)
         if notice is None or notice.last is None:
             return
@@ -161,7 +161,7 @@ class DeliveryTracker:
 
 
 def _reason(message: Message) -> str:
-    """Return why it did not arrive, as a quotation: these may be the words of a peer."""
+    """Return why it did not arrive, as a quotation: the words may be a peer's."""
     if not message.detail:
         return ""
     quoted = one_line(message.detail, QUOTED).replace('"', "'")

@@ -1,9 +1,9 @@
-"""Doorbells: how a session learns that another one of its home has changed something of its in the ledger.
+"""Doorbells: tell a session that another one of its home has changed something for it in the ledger.
 
     ring ─→ RUN/couriers/TEAM/NAME.bell, a FIFO beside the lock of the name ─→ Doorbell.rung
 
-A ring says nothing but "look": many before the look are one, and one that nobody hears is no loss, since who
-comes looks anyway.
+A ring only says "look": several rings before the look count as one, and a lost ring does no harm, because a
+session looks when it starts anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relay.transport.topics import level
 
 
 class Doorbell:
-    """The bell of `name`, which its holder alone has, on the running event loop; a context."""
+    """The bell of `name`, for its holder alone, on the running event loop; a context."""
 
     def __init__(self, home: Home, team: str, name: str) -> None:
         """Hang it up. Raise OSError."""
@@ -42,7 +42,7 @@ class Doorbell:
         os.close(self._writer)
 
     async def rung(self) -> None:
-        """Return when it was rung since the last call."""
+        """Return once it has been rung since the last call."""
         await self._rung.wait()
         self._rung.clear()
 
@@ -53,7 +53,7 @@ class Doorbell:
 
 
 def make_fifo(path: Path) -> Path:
-    """Make `path` a FIFO of this user's, if it is none, and return it. Raise OSError."""
+    """Make `path` a FIFO of this user's, unless it is one, and return it. Raise OSError."""
     private_directory(path.parent)
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISFIFO(path.lstat().st_mode):
@@ -64,7 +64,7 @@ def make_fifo(path: Path) -> Path:
 
 
 def ring(home: Home, team: str, name: str) -> bool:
-    """Ring at `name`; return False if nobody of this home has that name now. Takes some 10 µs."""
+    """Ring the bell of `name`; return False if no session of this home has it now. Takes some 10 µs."""
     try:
         descriptor = os.open(_path(home, team, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

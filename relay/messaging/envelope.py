@@ -1,8 +1,8 @@
 """The payloads on the wire: JSON with a version, checked against the topic.
 
 A message (`kind` "message") goes to the receiver's inbox, a receipt (`kind` "receipt") to its sender's.
-Anything else (another version, another sender than its topic's, not JSON) is foreign: `decode` raises, and
-its caller counts it and goes on.
+Anything else (another version, a sender that is not its topic's, not JSON) is foreign: `decode` raises, and
+its caller counts it and continues.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ MAX_SHORT = 1024
 
 
 def is_id(text: str) -> bool:
-    """Return True if `text` can be the id of a message."""
+    """Return True if `text` could be the id of a message."""
     return _ID.fullmatch(text) is not None
 
 
 class ForeignPayload(Exception):
-    """The payload is not relay's; the message says why, for the log."""
+    """The payload is not relay's; the error says why, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message on its way, with what the receiver needs to keep the order of its stream.
+    """A message on its way, with the data that keeps its stream in order at the receiver.
 
     origin:   its stream (`origin_of`).
     sequence: its place in the stream, from 1.
     base:     the lowest sequence that may not be stored yet; messages between base and sequence that have not
               arrived come before this one.
-    ttl:      seconds after which it is given up; None: never.
+    ttl:      seconds after which it expires; None: never.
     home:     the ledger that the receiver had when it was published; None: any.
-    owner:    whom the receiver's name belonged to when it was sent (relay.messaging.owner); None: anybody.
+    owner:    the owner of the receiver's name when it was sent (relay.messaging.owner); None: anybody.
     """
 
     message: Message
@@ -101,7 +101,7 @@ class Receipt:
 
 
 def origin_of(ledger: str, priority: Priority, owner: str | None) -> str:
-    """Return the origin of messages that `ledger` numbered: its id, the priority unless normal, the owner."""
+    """Return the origin of messages numbered by `ledger`: its id, the priority unless normal, the owner."""
     parts = (ledger, None if priority is Priority.NORMAL else priority, owner)
     return "/".join(part for part in parts if part is not None)
 
@@ -117,7 +117,7 @@ def encode(item: Envelope | Receipt) -> bytes:
 
 
 def decode(payload: bytes, topic: topics.InboxTopic) -> Envelope | Receipt:
-    """Return the message or receipt in `payload`, which came in at `topic`. Raise ForeignPayload."""
+    """Return the message or receipt in `payload`, which came in on `topic`. Raise ForeignPayload."""
     if len(payload) > MAX_PAYLOAD:
         raise ForeignPayload(f"{len(payload)} bytes")
     try:
@@ -203,7 +203,7 @@ class _Fields:
         return None if self.absent(name) else self.text(name)
 
     def id(self, name: str) -> str:
-        """Return an id, which stands in commands, and is shown to the user."""
+        """Return an id, safe to use in commands and to show to the user."""
         value = self.text(name)
         if not is_id(value):
             raise ForeignPayload(f"{name} is no id")
@@ -217,7 +217,7 @@ class _Fields:
             raise ForeignPayload(f"{name} is no name") from None
 
     def one_of(self, name: str, allowed: frozenset[str]) -> str | None:
-        """Return one of `allowed`, or None: a later relay may know more."""
+        """Return one of `allowed`, or None: a later relay may have others."""
         value = self._value.get(name)
         return value if isinstance(value, str) and value in allowed else None
 

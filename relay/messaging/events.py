@@ -26,7 +26,7 @@ class OutcomeReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class StatusReported(Event):
-    """The client has another status: one line for the user."""
+    """The client has a new status: one line for the user."""
 
     text: str
 

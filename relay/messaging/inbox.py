@@ -1,6 +1,6 @@
-"""The inbox: what arrived for agents of this home, until it is given to them.
+"""The inbox: messages that arrived for agents of this home, until they are given to them.
 
-store ──→ waiting ──→ injecting ──→ settle        and for each step a receipt to the sender
+store ──→ waiting ──→ injecting ──→ settle        each step sends a receipt to the sender
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STREAMS = 64
 
 
 class InboxFull(LedgerError):
-    """Too much waits for a receiver. Its senders keep the rest, and try again."""
+    """Too much waits for a receiver. The senders keep the rest, and try again."""
 
 
 _ITS = "team = ? AND to_key = ? AND id = ?"
@@ -59,7 +59,7 @@ _COUNT = (  # the fourth value: also those whose turn has not come
 
 
 class Inbox:
-    """The messages that arrived. Names may be spelled in any way."""
+    """The messages that arrived. Any spelling of a name will do."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
@@ -68,16 +68,16 @@ class Inbox:
         """Commit an arrived message; return the messages whose turn has come with it, in order.
 
         A message that overtook another gets no receipt before its turn, so that its sender publishes it again
-        with a new `Envelope.base`.  A message that is known already gets another receipt: its sender seems to
-        lack it.  A message that its sender has given up meanwhile is ignored, and so is one for another home
-        of the receiver: it may have been typed there, and its sender says so (`Outbox.appeared`).  A message
-        so old that `prune` may have forgotten it is uncertain.
+        with a new `Envelope.base`.  A known message gets another receipt: its sender seems to lack it.  A
+        message that its sender has dropped meanwhile is ignored, as is one for another home of the receiver:
+        it may have been typed there, and its sender says so (`Outbox.appeared`).  A message so old that
+        `prune` may have forgotten it is uncertain.
 
-        owner: whom the receiver's name belongs to (None: not known). A message for a run that is over is
+        owner: the owner of the receiver's name (None: not known). A message for a run that is over is
         rejected; one for the agent of another folder is ignored, and published again when that appears.
 
-        Raise InboxFull if `most` (0: any number) wait for the receiver, or too much of this sender: the
-        message stays with its sender.  Raise ForeignPayload if another message has its id.
+        Raise InboxFull if `most` messages (0: no limit) wait for the receiver, or too many from this sender:
+        the message stays with its sender.  Raise ForeignPayload if another message has its id.
         """
         if envelope.home not in {None, self._db.origin}:
             return []
@@ -133,10 +133,10 @@ class Inbox:
         return released
 
     def waiting(self, team: str, name: str, most: int = -1, owner: str | None = None) -> list[Message]:
-        """Return what may be typed into `name` now: by priority, and in each from every sender in turn.
+        """Return what may be typed into `name` now: by priority, then from each sender in turn.
 
         most:  messages of one sender, beside its urgent ones; -1: all.
-        owner: whom the name belongs to; None: whoever that is.
+        owner: the owner of the name; None: any.
         """
         receiver = keys(team, name)
         senders = "SELECT DISTINCT sender_key FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored'"
@@ -156,12 +156,12 @@ class Inbox:
         return [message for *_, message in sorted(found, key=lambda each: each[:3])]
 
     def stored(self, team: str, name: str, owner: str | None = None) -> set[str]:
-        """Return the ids of all that is stored for `name`: what waits, and what is being typed."""
+        """Return the ids of all messages stored for `name`, waiting or being typed."""
         query = f"SELECT id FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND {_FOR}"
         return {id for (id,) in self._db.rows(query, *keys(team, name), owner)}
 
     def injecting(self, team: str, name: str, id: str) -> None:
-        """Note that typing message `id` into `name` begins. Raise MessageRefused if it waits no more."""
+        """Record that typing message `id` into `name` begins. Raise MessageRefused if it no longer waits."""
         mark = f"UPDATE inbox SET injecting = 1 WHERE {_ITS} AND state = 'stored'"
         if not self._db.write(mark, *keys(team, name), id):
             raise MessageRefused("it was dropped or has expired before it could be typed.")
@@ -177,9 +177,9 @@ class Inbox:
         route: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Note the end of message `id` at `name` (injected, uncertain or rejected) and how it got there.
+        """Record the final state of message `id` at `name` (injected, uncertain or rejected), and its route.
 
-        With `stored`: typing it, which `injecting` announced, has not begun after all, and it waits again.
+        With `stored`: the typing that `injecting` announced did not begin, and the message waits again.
         """
         if state not in {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED}:
             raise ValueError(f"a receiver cannot settle a message as {state}")
@@ -198,7 +198,7 @@ class Inbox:
                 advance(db, _ITS, its, *end)
 
     def expire(self, team: str, name: str) -> int:
-        """Give up what has waited too long at `name` and is not being typed; return how many messages."""
+        """Expire messages that waited too long at `name` and are not being typed; return their number."""
         receiver = keys(team, name)
         late = (
             "SELECT id FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND NOT injecting "
@@ -217,12 +217,12 @@ class Inbox:
         return len(ids)
 
     def begun(self, team: str) -> list[str]:
-        """Return the agents of `team` into which something is being typed, as far as the ledger knows."""
+        """Return the agents of `team` into which a session is typing, according to the ledger."""
         query = "SELECT DISTINCT recipient FROM inbox WHERE team = ? AND state = 'stored' AND injecting"
         return [name for (name,) in self._db.rows(query, *keys(team))]
 
     def recover(self, team: str, name: str, in_hand: Collection[str] = ()) -> list[Message]:
-        """Mark as uncertain, and return, what a dead session of `name` was typing.
+        """Mark as uncertain, and return, the messages that a dead session of `name` was typing.
 
         in_hand: the ids of messages that a living session is giving to the agent; these are left alone.
         """
@@ -236,7 +236,7 @@ class Inbox:
         return left
 
     def receipts(self, team: str, name: str, limit: int) -> list[Receipt]:
-        """Return up to `limit` receipts of `name` that the broker has not taken yet, oldest first."""
+        """Return up to `limit` receipts of `name` that the broker has not accepted yet, oldest first."""
         rows = self._db.rows(
             "SELECT id, recipient, sender, state, detail, route, role FROM inbox WHERE team = ? "
             "AND to_key = ? AND receipted IS NOT state AND place IS NOT NULL ORDER BY place LIMIT ?",
@@ -246,7 +246,7 @@ class Inbox:
         return [Receipt(id, to, sender, State(state), *how) for id, to, sender, state, *how in rows]
 
     def left_receipts(self, team: str) -> list[str]:
-        """Return the runs of `team` that are over, and of which receipts have not gone out."""
+        """Return the finished runs of `team` with unsent receipts."""
         over = "EXISTS (SELECT 1 FROM owners WHERE team = ?1 AND key = to_key AND latest AND ended)"
         query = (
             "SELECT min(recipient) FROM inbox WHERE team = ?1 AND receipted IS NOT state "
@@ -255,7 +255,7 @@ class Inbox:
         return [name for (name,) in self._db.rows(query, *keys(team))]
 
     def receipted(self, team: str, receipts: Iterable[Receipt]) -> None:
-        """Note that the broker took these receipts."""
+        """Record that the broker has accepted these receipts."""
         with self._db.transaction() as db:
             db.executemany(
                 f"UPDATE inbox SET receipted = ? WHERE {_ITS}",
@@ -264,9 +264,9 @@ class Inbox:
 
 
 def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> bool:
-    """Return True if another message of `pair` may be kept; forget ended ones, the oldest first, for it.
+    """Return True if there is space for another message of `pair`, after forgetting old ended ones.
 
-    whole: those count that wait for others, too.
+    whole: also count messages that wait for others.
     """
     count = "SELECT count(*), ifnull(sum(size), 0) FROM inbox WHERE"
     waits = f"{_PAIR} AND state = 'stored' AND (? OR place IS NOT NULL)"
@@ -285,7 +285,7 @@ def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> 
 
 
 def _knows(db: sqlite3.Connection, pair: tuple[str, ...], origin: str) -> bool:
-    """Return True if the stream of `origin` may be known; forget others, in which nothing waits, for it."""
+    """Return True if there is space for the stream of `origin`, after forgetting streams with no mail."""
     known = db.execute(f"SELECT origin FROM pairs WHERE {_PAIR}", pair).fetchall()
     if len(known) < STREAMS or (origin,) in known:
         return True
@@ -301,9 +301,9 @@ def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
 
 
 def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> list[Message]:
-    """Give places to the messages of a stream that nothing before them holds back any more.
+    """Give places to the messages of a stream that no longer wait for earlier ones.
 
-    turn: the sequence below which all have had theirs.
+    turn: the sequence below which all have had their turn.
     """
     following = max(base, turn)
     arrived = f"SELECT 1 FROM inbox WHERE {_STREAM} AND sequence = ? LIMIT 1"

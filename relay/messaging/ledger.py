@@ -1,7 +1,7 @@
-"""The ledger: every message of one home, written down before it travels and until it is settled.
+"""The ledger: every message of one home, recorded before it is published and until it is settled.
 
 One SQLite file per home, shared by all its processes.  Two tables hold the two ends of a message: `outbox`
-what agents of this home sent, `inbox` what arrived for them; a message between two agents of one home is
+has what agents of this home sent, `inbox` what arrived for them; a message between two agents of one home is
 in both.  All calls are synchronous, take well under a millisecond, and each is one transaction.
 
 Every call raises LedgerError, with advice, if the file cannot be used.
@@ -38,13 +38,13 @@ class LedgerEntry:
 
 
 class NameRegistry:
-    """Every name that was ever in a team."""
+    """All names that have ever been in a team."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def register(self, team: str, name: str, seen: float | None = None) -> None:
-        """Note that `name` was in `team` at `seen` (default: now); its latest spelling is kept."""
+        """Record that `name` was in `team` at `seen` (default: now), with its latest spelling."""
         now = self._db.now()
         row = (*keys(team, name), name, now if seen is None else min(seen, now))
         # All sessions of a home hear of everybody, and one of them writes.
@@ -57,12 +57,12 @@ class NameRegistry:
             )
 
     def teams(self, name: str) -> list[str]:
-        """Return the teams (keys) that `name` was ever in, sorted."""
+        """Return the teams (keys) that `name` has ever been in, sorted."""
         found = self._db.rows("SELECT team FROM registry WHERE key = ? ORDER BY team", *keys(name))
         return [team for (team,) in found]
 
     def spelled(self, team: str, name: str) -> str | None:
-        """Return `name` as its owner spells it; None if nobody in `team` was ever called so."""
+        """Return `name` as its owner spells it; None if `team` has never had it."""
         found = self._db.rows("SELECT name FROM registry WHERE team = ? AND key = ?", *keys(team, name))
         return found[0][0] if found else None
 
@@ -75,9 +75,9 @@ class NameRegistry:
 class Ledger(LedgerDatabase):
     """One connection to a home's ledger; use it from one thread.
 
-    registry: the names in each team. owners: whom they belong to. channels: the members of each.
+    registry: the names in each team. owners: their owners. channels: the members of each.
     outbox, inbox: the two ends of a message.
-    The methods serve the commands with which the user looks at messages and steers them.
+    The methods serve the commands with which the user lists and manages messages.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
@@ -89,7 +89,7 @@ class Ledger(LedgerDatabase):
         self.inbox = Inbox(self)
 
     def attendance(self, bus: str, team: str) -> Attendance:
-        """Return who of `team` is there on the broker `bus` (`attendance.bus_of`)."""
+        """Return the attendance of `team` on the broker `bus` (`attendance.bus_of`)."""
         return Attendance(self, bus, team)
 
     def messages(
@@ -103,7 +103,7 @@ class Ledger(LedgerDatabase):
     ) -> list[LedgerEntry]:
         """Return the latest `limit` messages of this home, oldest first; one entry for each message.
 
-        of: only those that the present or last owner of this name sent or is sent; with `team`.
+        of: only those from and to the present or last owner of this name; with `team`.
         """
         conditions = ["NOT hidden"]
         values: list[str | int | None] = [-1 if limit is None else limit]
@@ -132,7 +132,7 @@ class Ledger(LedgerDatabase):
         return [LedgerEntry(message_of(row), team) for id in ids for *row, team in self.rows(query, id)]
 
     def find(self, prefix: str) -> LedgerEntry:
-        """Return the message whose id is, or begins with, `prefix`. Raise LedgerError if that is not one."""
+        """Return the message whose id is, or begins with, `prefix`. Raise LedgerError unless there is one."""
         if not is_id(prefix):
             raise NoSuchMessage(f"{prefix[:40]!a} does not begin any id. `relay messages` lists the ids.")
         # A range, and not LIKE, which would read every row. Nothing in an id is greater than "z".
@@ -158,14 +158,14 @@ class Ledger(LedgerDatabase):
     def retry(
         self, id: str, to: str | None = None, *, limits: Limits | None = None, by_user: bool = True
     ) -> Message:
-        """Send message `id` again: what is on its way at once, what is settled anew, in a new place.
+        """Send message `id` again: at once if it is on its way, as a new message if it is settled.
 
-        to:      send it to another agent instead, and give up the first.
+        to:      send it to another agent instead, and drop the first.
         limits:  those of relay.toml (default: Limits()).
         by_user: the user asks, whom the runaway guard does not limit; a new chain of replies begins.
 
-        A settled message keeps its id and its honest state; the new one has an id of its own, since a
-        receiver ignores an id that it has seen. Raise LedgerError if it waits at its receiver, or is held.
+        A settled message keeps its id and its true state; the copy has a new id, because a receiver ignores
+        an id that it has seen. Raise LedgerError if the message waits at its receiver, or is held.
         """
         entry = self.find(id)
         message = entry.message
@@ -199,12 +199,12 @@ class Ledger(LedgerDatabase):
         return again
 
     def drop(self, id: str, *, by: str = "the user") -> Message:
-        """Give up message `id`, and return it as it was.
+        """Drop message `id`, and return it as it was.
 
         If it waits, it will not be typed; if it is settled, it is no longer listed.  If the broker or another
         home has it, it may still be typed there, and its state then says so.
 
-        by: who drops it, for whoever reads its detail.
+        by: who drops it, for its detail.
 
         Raise LedgerError, and change nothing, if it is being typed.
         """
@@ -236,7 +236,7 @@ class Ledger(LedgerDatabase):
         return message
 
     def held(self, *, team: str | None = None, sender: str | None = None, to: str | None = None) -> list[str]:
-        """Return the ids of what the runaway guard holds, in the order in which it was sent."""
+        """Return the ids of messages that the runaway guard holds, in the order in which they were sent."""
         query = (
             "SELECT id FROM outbox WHERE state = 'held' AND team = ifnull(?, team) "
             "AND sender_key = ifnull(?, sender_key) AND to_key = ifnull(?, to_key) ORDER BY place"
@@ -245,10 +245,10 @@ class Ledger(LedgerDatabase):
         return [id for (id,) in self.rows(query, *values)]
 
     def prune(self) -> None:
-        """Forget what an earlier call found settled, if that was more than KEEP_DAYS ago.
+        """Forget messages that an earlier call found settled, if that was more than KEEP_DAYS ago.
 
-        The age of a message does not count: its end may be news, even if that came with a jump of the clock.
-        No end is forgotten that the broker has not taken for its sender.
+        The age of a message does not count: its outcome may be news, even if the clock has jumped.
+        No outcome is forgotten before the broker has accepted it for the sender.
         """
         now = self.now()
         states = ", ".join(f"'{state}'" for state in State if state.final)

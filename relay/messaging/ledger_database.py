@@ -1,9 +1,9 @@
-"""The file behind the ledger: its tables, its errors, its clock, and how a message is kept in a row.
+"""The file behind the ledger: its tables, its errors, its clock, and how a row stores a message.
 
-The clock counts seconds since the epoch and never jumps while the machine runs.  Deadlines in the ledger are
-compared with it, so that a wall clock that is set an hour forward expires nothing, and one that is set back
-delays nothing.  It is the time since the machine was started (which goes on while it sleeps), plus an offset
-that the ledger keeps: all processes of a home read the same clock.
+The clock counts seconds since the epoch and never jumps while the machine runs.  Deadlines in the ledger use
+it, so setting the wall clock an hour forward expires nothing, and setting it back delays nothing.  It is the
+time since the machine was started (including sleep), plus an offset that the ledger keeps: all processes of a
+home read the same clock.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # random(4)
 
 
 class LedgerGone(LedgerAway):
-    """The file is no longer where it was: what is written into it would end with its last process."""
+    """The file is no longer where it was: data written to it would be lost with its last process."""
 
 
 class LedgerDatabase(Database):
     """A home's ledger file. Every method raises LedgerError, with advice.
 
-    origin: the id of this file, made with it.
+    origin: the id of this file, created with it.
     now:    returns seconds since the epoch, by the clock described above unless another is given.
     """
 
@@ -69,7 +69,7 @@ class LedgerDatabase(Database):
             raise
 
     def check(self) -> None:
-        """Raise LedgerGone if the file was moved away, deleted, or replaced by another."""
+        """Raise LedgerGone if the file was moved, deleted, or replaced by another."""
         if self.was_moved():
             raise LedgerGone(
                 f"the message ledger {self.path} was moved away or deleted while in use. Waiting messages "
@@ -90,7 +90,7 @@ def message_of(row: Iterable[Any]) -> Message:
 
 
 def insert(db: sqlite3.Connection, table: str, team: str, message: Message, **more: Any) -> None:
-    """Write `message` into `outbox` or `inbox`. more: the columns that are no fields of a message."""
+    """Write `message` into `outbox` or `inbox`. more: the columns that are not fields of a message."""
     row = dict(zip(COLUMNS.split(", "), _fields(message), strict=True)) | more
     row["team"], row["sender_key"], row["to_key"] = keys(team, message.sender, message.to)
     row["priority"] = message.priority.rank
@@ -121,7 +121,7 @@ def since_boot() -> float:
 
 
 def boot_id() -> str:
-    """Return an id of the machine's present start."""
+    """Return the id of the machine's current boot."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:  # not Linux: to the hour, so that the wall clock's small corrections change nothing

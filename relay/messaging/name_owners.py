@@ -1,4 +1,4 @@
-"""The owners of the names in a ledger, and the end of what waits for a run that is over."""
+"""The owners of the names in a ledger, and the end of the mail for a run that is over."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _OTHERS = "team = ?1 AND to_key = ?2 AND owner <> ?3 AND state IN"
 
 
 class NameOwners:
-    """The owner of each name, present or last. Names may be spelled in any way."""
+    """The owner of each name, present or last. Any spelling of a name will do."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def take(self, team: str, name: str, owner: Owner, *, here: bool = True, begins: bool = False) -> None:
-        """Note that `name` belongs to `owner`; a run that had it before is over.
+        """Record that `name` belongs to `owner`; a run that had it before is over.
 
-        What waits for nobody in particular (it is older than what is known of owners) is for it from now on.
+        Messages for nobody in particular (from before owners were recorded) are for it from now on.
 
         here:   it is an agent of this home.
-        begins: its agent has just been started: if it is a run, what waits is older, and not for it.
+        begins: its agent has just been started: if it is a run, waiting messages are older, and not for it.
         """
         its = keys(team, name)
         same = f"SELECT 1 FROM owners WHERE {_NAME} AND owner = ? AND here = ? AND latest AND NOT ended"
@@ -54,7 +54,7 @@ class NameOwners:
                 db.execute(f"UPDATE {table} SET owner = ? WHERE {nobodys}", (owner.id, *its))
 
     def end(self, team: str, name: str, owner: str) -> None:
-        """Note that the run `owner` of `name` is over, give up what waits for it, and end its memberships."""
+        """Record that the run `owner` of `name` is over, end its waiting messages, and its memberships."""
         its = keys(team, name)
         with self._db.transaction() as db:
             ended = f"UPDATE owners SET ended = 1 WHERE {_NAME} AND owner = ? AND latest AND NOT ended"
@@ -62,22 +62,22 @@ class NameOwners:
                 _give_up(db, its, name, owner, self._db.now())
 
     def of(self, team: str, name: str) -> tuple[str | None, bool]:
-        """Return whom `name` belongs to (None: not known), and whether that was a run and is over."""
+        """Return the owner of `name` (None: not known), and whether that was a run and is over."""
         with self._db.reading() as db:
             return addressee(db, *keys(team, name))
 
     def runs(self) -> list[tuple[str, str, str]]:
-        """Return team, name and owner of every run of this home that has not ended, as far as is known."""
+        """Return team, name and owner of every run of this home that is not known to have ended."""
         query = "SELECT team, name, owner FROM owners WHERE here AND latest AND NOT ended AND owner LIKE ?"
         return self._db.rows(query, f"{RUN}%")
 
     def ended(self, team: str) -> set[str]:
-        """Return the names (names.key) in `team` that belonged to a run that is over, and to nobody since."""
+        """Return the names (names.key) in `team` whose last owner was a run that is over."""
         query = "SELECT key FROM owners WHERE team = ? AND ended"
         return {key for (key,) in self._db.rows(query, *keys(team))}
 
     def others(self, team: str, name: str, owner: str) -> list[tuple[str, int]]:
-        """Return the folders for whose agent called `name` messages wait, but for `owner`, and how many.
+        """Return the folders whose agent `name` has waiting messages, except `owner`, and how many.
 
         "": the folder is on another host.
         """
@@ -92,14 +92,14 @@ class NameOwners:
 
 
 def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:
-    """End the runs of this home whose agents have gone without a word. is_alive: asked for (team, name)."""
+    """End the runs of this home whose agents have gone without a word. is_alive: called with (team, name)."""
     for team, name, owner in owners.runs():
         if not is_alive(team, name):
             owners.end(team, name, owner)
 
 
 def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None, now: float) -> None:
-    """Bring all that waits for `owner` of `name`, whose keys are `its`, to an end."""
+    """End all messages that wait for `owner` of `name`, whose keys are `its`."""
     mail = "team = ? AND to_key = ? AND owner IS ?"
     stored = f"SELECT id, sender_key, injecting FROM inbox WHERE {mail} AND state = 'stored'"
     for id, sender, injecting in db.execute(stored, (*its, owner)).fetchall():

@@ -1,4 +1,4 @@
-"""The outbox: what agents of this home sent, until its end is known.
+"""The outbox: messages that agents of this home sent, until their outcome is known.
 
     (held) ─→ queued ── claim ──→ published ── sent ──→ receipt ──→ outcomes
 
@@ -58,7 +58,7 @@ _MANY = 10_000  # how many rows are changed in one transaction, at most
 
 
 class Outbox:
-    """The messages that were sent. Names may be spelled in any way."""
+    """The messages that were sent. Any spelling of a name will do."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
@@ -82,7 +82,7 @@ class Outbox:
         limits:  what the runaway guard allows; None: anything. A message beyond them is held.
 
         Raise MessageRefused, and commit nothing, if too many messages of the sender wait, or a receiver was a
-        run that has ended; a message to many leaves such a one out.
+        run that has ended; a message to many omits such a receiver.
         """
         now = self._db.now()
         ttl = WEEK if outgoing.ttl is None else outgoing.ttl
@@ -154,10 +154,10 @@ class Outbox:
     ) -> list[Envelope]:
         """Return up to `limit` messages of `sender` that are due, in order; they are due again after `delay`.
 
-        No more than WINDOW of each stream are under way; the others are due when these are confirmed.
+        At most WINDOW of each stream are under way; the others are due when these are confirmed.
 
         delay: seconds for (receiver, number of attempts), or None to wait until the receiver appears.
-        home:  the ledger that the receiver has now, None if it is away: it may get the message.
+        home:  the ledger that the receiver has now, None if it is away: that ledger may get the message.
         size:  characters of bodies after which no further message is taken.
         Two processes that claim at once never get the same message.
         """
@@ -193,9 +193,9 @@ class Outbox:
         return envelopes
 
     def ask(self, team: str, sender: str, home: Callable[[str], str | None]) -> list[Envelope]:
-        """Return messages of `sender` that wait in another home, to ask that what became of them.
+        """Return messages of `sender` that wait in another home, to ask it for their outcomes.
 
-        It knows them, and answers each with a receipt, in place of one that was lost or that nobody heard.
+        It knows them, and answers each with a receipt, which replaces one that was lost or unheard.
         home: as for `claim`; a receiver that is away, or has moved, is not asked.
         """
         now = self._db.now()
@@ -221,7 +221,7 @@ class Outbox:
         return envelopes
 
     def park(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Let what is due for receivers (name, owner) that are not `present` wait until they appear."""
+        """Defer messages due for receivers (name, owner) that are not `present` until they appear."""
         due = f"{_SENDER} AND {_PENDING} AND due <= ?"
         values = (*keys(team, sender), self._db.now())
         receivers = self._db.rows(f"SELECT DISTINCT recipient, owner FROM outbox WHERE {due}", *values)
@@ -233,7 +233,7 @@ class Outbox:
                 )
 
     def reopen(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Make due what waits though its receiver (name, owner) is `present` and nothing is under way."""
+        """Make due what waits although its receiver (name, owner) is `present` and nothing is under way."""
         who = keys(team, sender)
         waits = f"{_SENDER} AND {_PENDING} AND due IS NULL"
         rows = self._db.rows(f"SELECT DISTINCT recipient, owner FROM outbox WHERE {waits}", *who)
@@ -245,23 +245,23 @@ class Outbox:
                         _slide(db, (*who, to, priority.rank, owner), self._db.now())
 
     def next_due(self, team: str, sender: str) -> float | None:
-        """Return the seconds until a message of `sender` is due, at least 0; None if none will be."""
+        """Return the seconds until a message of `sender` is due, at least 0; None if there is none."""
         query = f"SELECT min(due) FROM outbox WHERE {_SENDER} AND {_PENDING}"
         ((due,),) = self._db.rows(query, *keys(team, sender))
         return None if due is None else max(0.0, float(due) - self._db.now())
 
     def resume(self, team: str, sender: str) -> None:
-        """Make due at once what `sender` committed and nobody has published."""
+        """Make due at once the messages that `sender` committed and nobody has published."""
         statement = f"UPDATE outbox SET due = ? WHERE {_SENDER} AND state = 'queued'"
         self._db.write(statement, self._db.now(), *keys(team, sender))
 
     def appeared(
         self, team: str, receiver: str, home: str | None = None, owner: str | None = None
     ) -> list[str]:
-        """Make due at once what waits for `receiver` to appear, or is under way to it; return its senders.
+        """Make due at once what waits for `receiver` to appear, or is under way to it; return the senders.
 
-        owner: whom its name belongs to; what was written for another one waits on. None: not known.
-        home: the ledger that it has now. Messages that it may have got with another ledger, and never
+        owner: the owner of its name; messages for another owner keep waiting. None: not known.
+        home: the ledger that it has now. Messages that it may have received with another ledger, but never
         confirmed, become uncertain: sent again, they might be given to it twice.
         """
         pair = (*keys(team, receiver), owner)
@@ -285,7 +285,7 @@ class Outbox:
         return senders
 
     def sent(self, ids: Collection[str]) -> None:
-        """Note that the broker took these messages."""
+        """Record that the broker has accepted these messages."""
         # A look without a write lock first: many have arrived by now.
         these = f"id IN ({', '.join('?' * len(ids))})"
         if not self._db.rows(f"SELECT 1 FROM outbox WHERE {these} AND state = 'queued' LIMIT 1", *ids):
@@ -298,12 +298,12 @@ class Outbox:
             )
 
     def hindered(self, team: str, sender: str, why: str) -> None:
-        """Note why what `sender` has queued is not published."""
+        """Record why the queued messages of `sender` are not published."""
         statement = f"UPDATE outbox SET detail = ? WHERE {_SENDER} AND state = 'queued' AND detail IS NOT ?"
         self._db.write(statement, why, *keys(team, sender), why)
 
     def receipt(self, team: str, receipt: Receipt) -> bool:
-        """Note what became of a message, as its receiver says; return False for an unknown message."""
+        """Record the outcome of a message that its receiver reports; return False for an unknown message."""
         its = (receipt.id, *keys(team, receipt.sender, receipt.receiver))
         found = self._db.rows(
             "SELECT sequence, state, team, sender_key, to_key, priority, owner FROM outbox "
@@ -338,7 +338,7 @@ class Outbox:
     def outcomes(self, team: str, sender: str, owner: str | None = None) -> list[Message]:
         """Return the messages of `sender` whose state changed since the last call, oldest first.
 
-        owner: whom its name belongs to (None: not known): what another one has sent is not for it to hear of.
+        owner: the owner of its name (None: not known); it does not learn about another owner's messages.
         """
         who = (*keys(team, sender), owner)
         its_own = "(sent_by IS NULL OR ?3 IS NULL OR sent_by = ?3)"
@@ -351,9 +351,9 @@ class Outbox:
         return [message_of(row) for _, *row in rows]
 
     def expire(self) -> int:
-        """Give up what has waited too long; return how many messages.
+        """Expire messages that have waited too long; return their number.
 
-        Of what waits in another home that home says so; where it says nothing, nobody knows.
+        Messages that wait in another home are reported by that home; without its report they are uncertain.
         """
         now = self._db.now()
         silent = f"{_ELSEWHERE} AND expires <= ?"
@@ -373,14 +373,14 @@ class Outbox:
         return len(found)
 
     def untold(self, team: str) -> list[str]:
-        """Return the agents of this home for which `outcomes` has news in `team`."""
+        """Return the agents of this home in `team` for which `outcomes` has news."""
         query = "SELECT DISTINCT sender FROM outbox WHERE team = ? AND told IS NOT state"
         return [sender for (sender,) in self._db.rows(query, *keys(team))]
 
     def release(self, ids: Iterable[str]) -> list[Message]:
-        """Let held messages go, in the order in which they were sent; return those that were held.
+        """Release held messages, in the order in which they were sent; return those that were held.
 
-        They expire as long after this as they would have after they were sent.
+        The time until they expire starts again.
         """
         now = self._db.now()
         held = (
@@ -422,7 +422,7 @@ def advance(
     route: str | None = None,
     role: str | None = None,
 ) -> None:
-    """Move outbox rows to `state` where that is a step forward."""
+    """Move outbox rows to `state` if that is a step forward."""
     before = ", ".join(f"'{earlier}'" for earlier in _BEFORE[state])
     db.execute(
         f"UPDATE outbox SET state = ?, detail = ?, route = ?, role = ? WHERE {where} AND state IN ({before})",
@@ -431,7 +431,7 @@ def advance(
 
 
 def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
-    """Publish again, with a new base, what must no longer wait for the messages `ids`."""
+    """Publish again, with a new base, messages that no longer wait for the messages `ids`."""
     query = "SELECT team, sender_key, to_key, priority, owner FROM outbox WHERE id = ?"
     for stream in {row for id in ids for row in db.execute(query, (id,))}:
         db.execute(f"UPDATE outbox SET due = ? WHERE state = 'sent' AND {_STREAM}", (now, *stream))
@@ -450,7 +450,7 @@ def _bases(
 ) -> dict[tuple[str, int, str | None], int]:
     """Return the bases of the streams of `who` (team, sender) in which something is due.
 
-    What is due beyond their windows is put off.
+    Messages due beyond their windows are deferred.
     """
     bases: dict[tuple[str, int, str | None], int] = {}
     query = f"SELECT DISTINCT to_key, priority, owner FROM outbox WHERE {_SENDER} AND {_PENDING} AND due <= ?"
@@ -470,7 +470,7 @@ def _bases(
 
 
 def _slide(db: sqlite3.Connection, stream: Iterable[Any], now: float) -> int | None:
-    """Make due what lies within the window of a stream and waits; return its base (None: nothing pends)."""
+    """Make due what waits within the window of a stream; return its base (None: nothing is pending)."""
     base = _base(db, stream)
     if base is not None:
         db.execute(

@@ -1,12 +1,12 @@
-"""Everything that goes out for one agent: its messages, those of senders without a session, its receipts.
+"""Publishes everything for one agent: its messages, those of senders without a session, its receipts.
 
 Senders without a session are the user, and agents that have ended.  Each gets a connection with its own
 credentials, so that the broker still vouches for the sender, while there are messages to publish and for
-LINGER after that.  A receipt from another host that comes later is asked for (Outbox.ask).  So that others
-learn what became of their messages, the receipts of runs that are over go out in the same way.
+LINGER after that.  Later receipts from other hosts are requested (Outbox.ask).  The receipts of finished runs
+go out in the same way, so that others learn the outcome of their messages.
 
-A caller of `wake` has handed its jobs to the ledger's writer before: jobs run in their order of arrival, so
-that the woken task sees their effect.
+Before it calls `wake`, a caller hands its jobs to the ledger's writer: jobs run in order of arrival, so the
+woken task sees their effect.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """The senders whose outboxes were brought up to date, and whether receipts are left for the broker."""
+    """The senders whose outboxes were updated, and whether receipts are left for the broker."""
 
     senders: frozenset[str]
     more: bool
@@ -54,7 +54,7 @@ class PassedOn:
 
 @dataclass(eq=False, slots=True)
 class ReceiptSender:
-    """Passes on the receipts of `name`: to sessions of this home in the ledger, to others over the broker."""
+    """Passes on the receipts of `name`: to sessions of this home in the ledger, to others via the broker."""
 
     home: Home
     ledger: Writer[Ledger]
@@ -69,16 +69,16 @@ class ReceiptSender:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Return once all receipts have gone out, or after FLUSH."""
+        """Return once all receipts have been sent, or after FLUSH."""
         self.wake()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH):
                 await self._done.wait()
 
     def pass_on(self, ledger: Ledger) -> PassedOn:
-        """Bring the outboxes of senders up to date that have sessions in this home; a ledger's job.
+        """Update the outboxes of senders with sessions in this home; a job for the ledger.
 
-        What others sent, and what was published for senders without a session, waits for the broker.
+        Messages of others, and those published for senders without a session, wait for the broker.
         """
         receipts = ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
         here = {sender: is_present(self.home, self.team, sender) for sender in {r.sender for r in receipts}}
@@ -88,7 +88,7 @@ class ReceiptSender:
         return PassedOn(frozenset(each.sender for each in ours), len(receipts) > len(ours))
 
     def passed_on(self, what: PassedOn) -> None:
-        """Tell the senders, once that is committed, and publish what is left."""
+        """Tell the senders once that is committed, and publish the rest."""
         for sender in what.senders:
             ring(self.home, self.team, sender)
         if what.more:
@@ -166,7 +166,7 @@ class ProxyPublishers:
             del self._active[names.key(sender)]
 
     async def _carry(self, sender: str, publisher: Publisher) -> str:
-        """Publish until nothing is left for a while; return what the broker has against it, if anything."""
+        """Publish until nothing is left for a while; return the broker's objection, if any."""
         why = ""
         try:
             with contextlib.closing(await self.connector.connect(self.team, sender)) as transport:
@@ -209,13 +209,13 @@ class Outgoing:
     receipts: ReceiptSender
 
     def wake(self) -> None:
-        """Look for messages that are due, also of senders without a session, and for receipts."""
+        """Look for due messages, including those of senders without a session, and for receipts."""
         self.own.wake()
         self.proxies.wake()
         self.receipts.wake()
 
     def start(self, transport: MqttTransport, tasks: asyncio.TaskGroup) -> None:
-        """Publish over `transport` until that is lost, as `tasks`."""
+        """Publish over `transport` until it is lost, as `tasks`."""
         tasks.create_task(self.receipts.run(transport))
         tasks.create_task(self.own.run(transport))
         tasks.create_task(self.proxies.run())

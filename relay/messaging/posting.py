@@ -33,12 +33,12 @@ def post(
 ) -> list[Message]:
     """Commit `outgoing` from `sender`, as one message for each receiver, and return these.
 
-    limits: what the runaway guard lets an agent send (default: Limits()); the user may send anything.
-    there:  tells of a name whether an agent has it now: a broadcast goes to these.
+    limits: those of the runaway guard for agents (default: Limits()); the user may send anything.
+    there:  returns whether an agent has that name now: a broadcast goes to these.
 
     Names are spelled as their owners spell them.  Raise UnknownRecipient (with a suggestion), InvalidName,
-    MessageRefused or LedgerError if nothing was committed; where `there` tells of the receiver, ReceiverEnded
-    and ReceiverStarting last only until its session has begun: try again for STARTING seconds.
+    MessageRefused or LedgerError if nothing was committed; if `there` knows the receiver, ReceiverEnded and
+    ReceiverStarting last only until its session has begun: try again for STARTING seconds.
     """
     limits = limits or Limits()
     outgoing = replace(
@@ -90,7 +90,7 @@ def post(
 
 
 def _check(outgoing: OutgoingMessage) -> None:
-    """Raise MessageRefused for a message that no receiver would take, or it would be sent again and again."""
+    """Raise MessageRefused for a message that no receiver would accept, and that would be sent for ever."""
     if not outgoing.body.strip():
         raise MessageRefused("the message is empty. Write its text after the receiver's name.")
     try:

@@ -1,10 +1,10 @@
-"""Hears the presences of a team: one session of a home does so, and writes them into the ledger for all.
+"""Hears the presences of a team: one session of a home listens, and writes them to the ledger for all.
 
     RUN/listeners/TEAM.0.lock: taken ─→ subscribes to all presences ─→ presence_tracker ─→ ledger, doorbells
                                held  ─→ hears its own name only, until the holder ends
 
-A lock goes with its holder, however that ends, and so does the writing end of the FIFO beside it: its readers
-are told at once.  Its holder touches the lock while it works; if it hangs (a session can), the next one takes
+A lock ends with its holder, however that ends, and so does the writing end of the FIFO beside it: its readers
+notice at once.  The holder touches the lock while it works; if it hangs (a session can), the next one takes
 RUN/listeners/TEAM.1.lock and listens too: two that write the same thing do no harm.
 """
 
@@ -55,9 +55,9 @@ _LISTENERS = 5  # of one team at a time, at most, all but the last of which hang
 class PresenceListener:
     """Listens, or stands by, for one messaging client.
 
-    own_boot: returns the boot id of the present connection of this client.
-    trouble:  called with each error of a ledger that does not take what was heard.
-    unheard:  called when somebody appeared for whom a sender without a session has messages.
+    own_boot: returns the boot id of the client's current connection.
+    trouble:  called with each error of a ledger that cannot record what was heard.
+    unheard:  called when an agent has appeared for which a sender without a session has messages.
     """
 
     tracker: PresenceTracker
@@ -80,12 +80,12 @@ class PresenceListener:
 
     @property
     def informed(self) -> bool:
-        """True once all presences are written down that the broker had kept."""
+        """True once all presences that the broker had retained are recorded."""
         path = self._path(0)
         return is_held(path) and path.stat().st_size > 0
 
     async def begin(self, transport: MqttTransport) -> None:
-        """Subscribe to what this client has to hear over `transport`; `run` must follow, or `end`."""
+        """Subscribe to this client's topics over `transport`; `run` must follow, or `end`."""
         if self._take():
             await self._listen(transport)
         else:
@@ -114,7 +114,7 @@ class PresenceListener:
 
     @contextlib.contextmanager
     def _standing_by(self) -> Iterator[asyncio.Event]:
-        """Give an event that is set when who listens ends, for a block."""
+        """Yield an event that is set when the listening session ends."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         reader = os.open(make_fifo(self._fifo), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
@@ -130,7 +130,7 @@ class PresenceListener:
             os.close(reader)
 
     def end(self) -> None:
-        """Listen no more: the connection is lost."""
+        """Stop listening: the connection is lost."""
         for descriptor in (self._lock, self._life):  # in this order: who is told takes the lock
             if descriptor is not None:
                 os.close(descriptor)
@@ -139,7 +139,7 @@ class PresenceListener:
         self._late.clear()
 
     async def hear(self, heard: Presence, *, retained: bool) -> None:
-        """Take an announcement, if this client listens for its home."""
+        """Record an announcement, if this client listens for its home."""
         if not self.listening:
             return
         taken = Heard(heard, retained, max(0.0, time.time() - heard.seen))
@@ -155,7 +155,7 @@ class PresenceListener:
             await self._arrived.put(taken)
 
     async def _catch_up(self) -> None:
-        """Take the latest announcements of those who made too many, once a second."""
+        """Once a second, process the latest announcements of agents that made too many."""
         while True:
             await self._came_late.wait()
             await asyncio.sleep(_SECOND)
@@ -181,7 +181,7 @@ class PresenceListener:
         await self._subscribe(transport, own=False)
 
     async def _write(self) -> None:
-        """Write down what arrives, all at once that has piled up."""
+        """Record announcements as they arrive, all queued ones at once."""
         while True:
             batch = [await self._arrived.get()]
             while not self._arrived.empty():
@@ -204,7 +204,7 @@ class PresenceListener:
             os.write(self._lock, b"informed\n")
 
     def _take(self) -> bool:
-        """Return True if this client has to listen: nobody does, or all who should hang."""
+        """Return True if this client must listen: no other does, or all that should hang."""
         now = asyncio.get_running_loop().time()
         for place in range(_LISTENERS):
             path = self._path(place)

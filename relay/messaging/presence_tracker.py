@@ -1,6 +1,6 @@
-"""Writes the presences of a team into the ledger of this home, and reads them there.
+"""Writes the presences of a team to the ledger of this home, and reads them from there.
 
-announcement ─→ ledger: who is there, when it was seen, its channels, what waits for it ─→ the senders' bells
+announcement ─→ ledger: which agents are online, when seen, channels, waiting mail ─→ the senders' bells
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class PresenceTracker:
     _noted: dict[str, float] = field(default_factory=dict, init=False)
 
     async def note(self, name: str) -> None:
-        """Note in the ledger, to the hour, that `name` is online. Raise LedgerError."""
+        """Record in the ledger, to the hour, that `name` is online. Raise LedgerError."""
         if self._is_news(name, 0.0):
             await self.ledger.run(lambda ledger: ledger.registry.register(self.team, name))
             self._noted[names.key(name)] = time.monotonic()
 
     async def begin(self) -> None:
-        """Note who of this home has gone while nobody listened. Raise LedgerError."""
+        """Record which agents of this home went while no session listened. Raise LedgerError."""
 
         def begin(ledger: Ledger) -> None:
             self.attendance(ledger).leave(self.origin, self._is_here)
@@ -70,9 +70,9 @@ class PresenceTracker:
         await self.ledger.run(begin)
 
     async def hear(self, *batch: Heard) -> bool:
-        """Write down announcements, and ring for those whose messages wait for them, or have come to an end.
+        """Record announcements, and ring the bells of senders whose messages can proceed, or have ended.
 
-        Return False if one of these has no session. Raise LedgerError if nothing was written.
+        Return False if one of these has no session. Raise LedgerError if nothing was recorded.
         """
         concerned = await self.ledger.run(lambda ledger: self._note(ledger, batch))
         for each in batch:
@@ -109,7 +109,7 @@ class PresenceTracker:
         return concerned
 
     def _end(self, ledger: Ledger) -> None:
-        """Settle what agents of this home have left that have ended."""
+        """Settle the mail of ended agents of this home."""
         self.recover_dead(ledger)
         end_gone(ledger.owners, self.is_alive)
 
@@ -118,7 +118,7 @@ class PresenceTracker:
         return seen - self._noted.get(names.key(name), float("-inf")) >= SEEN_EVERY
 
     def _note_owner(self, ledger: Ledger, heard: Presence) -> None:
-        """Note whom the name of an agent of another home belongs to, unless an agent of this home has it."""
+        """Record the owner of a name in another home, unless an agent of this home has it."""
         if not heard.owner or self.is_alive(self.team, heard.name):
             return
         known, _ = ledger.owners.of(self.team, heard.name)
@@ -128,31 +128,31 @@ class PresenceTracker:
             ledger.owners.end(self.team, heard.name, heard.owner)
 
     def attendance(self, ledger: Ledger) -> Attendance:
-        """Return who is there; a part of a ledger's job."""
+        """Return the attendance; part of a job for the ledger."""
         return ledger.attendance(self.bus, self.team)
 
     def there(self, ledger: Ledger, name: str) -> bool:
-        """Return True if `name` is there: heard lately, or an agent of this home; for a ledger's job."""
+        """Return True if `name` is online: heard lately, or of this home; in a job for the ledger."""
         return self.attendance(ledger).there(name) or self.is_alive(self.team, name)
 
     def recover_dead(self, ledger: Ledger) -> None:
-        """Settle what sessions of this home were typing when they died; a ledger's job.
+        """Settle what sessions of this home were typing when they died; a job for the ledger.
 
-        Not while the agent's shim lives: the next session sees what became of the text.
+        Not while the agent's shim lives: the next session sees the outcome.
         """
         for name in ledger.inbox.begun(self.team):
             if not self.is_alive(self.team, name):
                 ledger.inbox.recover(self.team, name)
 
     def limit_channels(self, ledger: Ledger) -> None:
-        """Expire what has waited too long in channels for members that are away; a ledger's job."""
+        """Expire what has waited too long in channels for absent members; a job for the ledger."""
         there = self.attendance(ledger)
         ledger.channels.limit(self.team, lambda name: not (there.online(name) or self._is_here(name)))
 
     async def everybody(self, name: str | None = None) -> list[Presence]:
-        """Return everybody known in the team, by name, but for runs that are over.
+        """Return all known agents of the team, by name, except finished runs.
 
-        For agents of this home this is always up to date.  name: only who is called so; in a large team
+        For agents of this home this is always up to date.  name: only the agent of that name; in a large team
         that is much less work.
         """
 
@@ -181,5 +181,5 @@ class PresenceTracker:
 
 
 def _silence(heard: Heard) -> float:
-    """Return the seconds since its agent was there; a will is as old as the connection."""
+    """Return the seconds since its agent was online; a will is as old as the connection."""
     return heard.age if heard.retained or not heard.presence.online else 0.0

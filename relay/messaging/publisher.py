@@ -4,8 +4,8 @@
          ▲                                                                 │
          └────────── due again: no receipt in time, the receiver appeared ─┘
 
-Messages of a pair are not sent one by one: a batch is in flight at a time, and the sequence numbers in the
-envelopes keep the order at the receiver, even if some are lost or repeated.
+Messages of a pair go out in batches, not one by one; the sequence numbers in the envelopes keep the order at
+the receiver, even if some are lost or repeated.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the 
 
 
 def retry_delay(attempt: int) -> float:
-    """Return the seconds to wait after `attempt` publishes: doubling, bounded, with jitter."""
+    """Return the seconds to wait after `attempt` attempts: doubling, bounded, with jitter."""
     delay: float = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt - 1, 10))
     return delay * random.uniform(0.8, 1.2)
 
@@ -54,9 +54,9 @@ def retry_delay(attempt: int) -> float:
 async def publish_all(
     transport: MqttTransport, topics: Sequence[str], items: Sequence[Item]
 ) -> tuple[list[Item], BaseException | None]:
-    """Publish each of `items` to its topic; return those that the broker took, and a failure, if any.
+    """Publish each of `items` to its topic; return those that the broker accepted, and a failure, if any.
 
-    What was taken before the connection was lost need not go out again.
+    Items accepted before the connection was lost need not be published again.
     """
     ends = await asyncio.gather(*map(transport.publish, topics, map(encode, items)), return_exceptions=True)
     taken = [item for item, end in zip(items, ends, strict=True) if end is None]
@@ -67,8 +67,8 @@ async def publish_all(
 class Publisher:
     """Publishes for one sender.
 
-    bus: the broker (`attendance.bus_of`). One of the user's own keeps messages for receivers that are away;
-    with the embedded one they stay in the outbox until the receiver appears.
+    bus: the broker (`attendance.bus_of`). An external broker keeps messages for absent receivers; with the
+    embedded one they stay in the outbox until the receiver appears.
     """
 
     ledger: Writer[Ledger]
@@ -79,7 +79,7 @@ class Publisher:
     _taken: list[str] = field(default_factory=list, init=False)  # by the broker, and not noted yet
 
     def wake(self) -> None:
-        """Look for messages that are due, with the effect of all jobs handed to the ledger so far."""
+        """Look for due messages, with the effect of all jobs handed to the ledger so far."""
         self._wake.set()
 
     async def run(self, transport: MqttTransport) -> None:
@@ -133,7 +133,7 @@ class Publisher:
         return self.ledger.run(claim)
 
     async def _wait(self, until: float) -> None:
-        """Wait until woken up or, by the loop's clock, for the next message that is due."""
+        """Wait until woken up, or until the next message is due by the loop's clock."""
         if self._taken:
             # Most arrive in this moment, and need no note; for the others one does.
             with contextlib.suppress(TimeoutError):

@@ -1,7 +1,7 @@
-"""Takes what arrives for one agent: messages into the inbox, receipts into the outbox, presences.
+"""Receives for one agent: messages to the inbox, receipts to the outbox, presences.
 
 transport ─→ arrivals: each publisher in turn
-          ─→ topics, envelope: is it what its topic says? ─┬→ inbox.store ─→ MessageStored, a receipt
+          ─→ topics, envelope: does it match its topic? ───┬→ inbox.store ─→ MessageStored, a receipt
                                                            ├→ outbox.receipt ─→ OutcomeReported
                                                            └→ announcer, presence_listener
 """
@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 class ConnectionStatus:
     """Publishes the status of one client, never the same line twice in a row.
 
-    connected: messages travel now.
-    lost:      when they did last; seconds, monotonic.
+    connected: the client is on the bus now.
+    lost:      when it last was; seconds, monotonic.
     """
 
     publish: Callable[[Event], None]
@@ -65,24 +65,24 @@ class ConnectionStatus:
             self.publish(StatusReported(text))
 
     def connect(self, url: str) -> None:
-        """Report that messages travel, over the broker at `url`."""
+        """Report that the client is connected to the broker at `url`."""
         self.connected = True
         self._where = f"connected to {url}"
         self.report(self._where)
 
     def lose(self, why: str, *, passing: bool) -> None:
-        """Report why there is no connection; if it is about to be over, only the first reason."""
+        """Report why there is no connection; of temporary (`passing`) reasons, only the first."""
         if not passing or self._last in {"", self._where}:
             self.report(why)
 
     def disconnect(self) -> None:
-        """Note that no message travels any more; the next report says why."""
+        """Record that the connection is lost; the next report says why."""
         if self.connected:
             self.lost = time.monotonic()
         self.connected = False
 
     def trouble(self, error: LedgerError) -> None:
-        """Report that the ledger does not take what arrives."""
+        """Report that the ledger cannot store what arrives."""
         self._troubled = time.monotonic()
         self.report(str(error))
 
@@ -94,11 +94,11 @@ class ConnectionStatus:
 
 @dataclass(eq=False, slots=True)
 class Receiver:
-    """Takes what arrives for `name`, and publishes MessageStored and OutcomeReported.
+    """Receives for `name`, and publishes MessageStored and OutcomeReported.
 
-    owner:   whom that belongs to (relay.messaging.owner); None: nobody in particular.
-    room:    the messages that may wait for it (0: any number); further ones stay with their senders.
-    ignored: the number of payloads that were not relay's, or not of the kind that their topic says.
+    owner:   the owner of the name (relay.messaging.owner); None: nobody in particular.
+    room:    how many messages may wait for it (0: no limit); further ones stay with their senders.
+    ignored: the number of payloads that were not relay's, or did not match their topic.
     """
 
     ledger: Writer[Ledger]
@@ -115,7 +115,7 @@ class Receiver:
     _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
 
     async def run(self, transport: MqttTransport) -> None:
-        """Take what arrives over `transport` until that is lost. Raise ConnectionLost."""
+        """Receive over `transport` until it is lost. Raise ConnectionLost."""
         taking = deque[asyncio.Future[Any]]()  # the ledger commits together what waits for it
         self._arrivals = Arrivals()
         async with contextlib.aclosing(self._arrivals.in_turn(transport.arriving())) as arriving:
@@ -132,9 +132,9 @@ class Receiver:
                     await asyncio.wait([taking.popleft()])
 
     def finish(self, transport: MqttTransport) -> None:
-        """Take the receipts that had arrived over `transport`, now closed: the broker has forgotten them.
+        """Process receipts that had arrived over `transport`, now closed: the broker has forgotten them.
 
-        Messages are published again by their senders, who got no receipt.
+        Senders that got no receipt publish their messages again.
         """
         for inbound in (*self._arrivals.left(), *transport.left()):
             topic = topics.parse(inbound.topic)
@@ -143,7 +143,7 @@ class Receiver:
                     self._hand_over(inbound, topic)
 
     def _hand_over(self, inbound: Inbound, topic: topics.InboxTopic) -> asyncio.Future[Any]:
-        """Have the ledger take what came for the agent. Raise ForeignPayload."""
+        """Store in the ledger what came for the agent. Raise ForeignPayload."""
         if inbound.retained:
             raise ForeignPayload("retained, as no message is")  # it would come each time
         taking = self._take(decode(inbound.payload, topic))
@@ -157,7 +157,7 @@ class Receiver:
 
     @contextlib.contextmanager
     def _tolerant(self, inbound: Inbound) -> Iterator[None]:
-        """Note what is wrong with a payload, or with the ledger that does not take it."""
+        """Report a fault of a payload, or of the ledger that cannot store it."""
         try:
             yield
         except (ForeignPayload, ArithmeticError, TypeError, ValueError) as why:
@@ -184,7 +184,7 @@ class Receiver:
             self.publish(event(message))
 
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any]:
-        """Hand `item` to the ledger. What is awaited raises ForeignPayload and LedgerError."""
+        """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
         if isinstance(item, Receipt):
             receipt = item
             noting = self.report(lambda ledger: ledger.outbox.receipt(self.team, receipt))

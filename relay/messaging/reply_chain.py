@@ -1,8 +1,8 @@
-"""The reply chain: the messages that led to what this agent sends now, and the ones that it answers.
+"""The reply chain: the messages that led to this agent's next message, and those that it answers.
 
     the user ──→ Alice ── depth 1 ──→ Bob ── depth 2, in reply to it ──→ Alice ── depth 3 ──→ ...
 
-The depth reveals two agents that answer each other for ever (relay.messaging.runaway).
+The depth reveals agents that answer each other endlessly (relay.messaging.runaway).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from relay.message import Message
 
 
 class ReplyChain:
-    """The texts that one agent was given since it last sent something, or since its present turn began."""
+    """The texts that one agent was given since it last sent something, or since its current turn began."""
 
     def __init__(self) -> None:
         self._depth = 0  # of the deepest text that may have led to what is said next
@@ -21,31 +21,31 @@ class ReplyChain:
 
     @property
     def depth(self) -> int:
-        """Return the depth of the next message: 1 if the user's own words led to it, else more."""
+        """Return the depth of the next message: 1 if the user's own input led to it, otherwise more."""
         return self._depth + 1
 
     def user_spoke(self) -> None:
-        """Begin a new chain: the user has submitted something."""
+        """Start a new chain: the user has submitted something."""
         self._depth = 0
         self._last.clear()
 
     def given(self, depth: int, *, begins: bool) -> None:
-        """Note that a text of that depth is given to the agent. begins: it begins a turn.
+        """Record that a text of that depth is given to the agent. begins: it begins a turn.
 
-        Earlier texts of the same turn that were not answered yet may still lead to the next message.
+        Earlier, unanswered texts of the same turn may still lead to the next message.
         """
         fresh = begins or self._answered or depth == 0
         self._depth = depth if fresh else max(self._depth, depth)
         self._answered = False
 
     def received(self, message: Message) -> None:
-        """Note that `message` is given to the agent."""
+        """Record that `message` is given to the agent."""
         self._last[names.key(message.sender)] = message
 
     def sent(self) -> None:
-        """Note that the agent has sent something."""
+        """Record that the agent has sent something."""
         self._answered = True
 
     def answers(self, to: str) -> Message | None:
-        """Return the message that one to `to` answers: the last from there since the user spoke, or None."""
+        """Return the message that one to `to` answers: the last from it since the user's input, or None."""
         return self._last.get(names.key(to))

@@ -1,9 +1,9 @@
-"""The runaway guard: agents that answer each other for ever, broadcast storms, a directive in a loop.
+"""The runaway guard: agents that answer each other endlessly, broadcast storms, a directive in a loop.
 
-A message that looks like a part of one is committed and held, not sent: the user lets it go (`relay release`)
-or drops it.  Three signs have a limit each: how many messages one agent sends another in a minute, how many
-led to this one since the user last spoke, and how many broadcasts an agent makes in a minute.  While a
-message of a pair is held, those behind it are held too, so that the order stays.
+A message that looks like part of a runaway is committed and held, not sent: the user releases it (`relay
+release`) or drops it.  There are three limits: how many messages one agent sends another in a minute, how
+many led to this one since the user's last input, and how many broadcasts an agent makes in a minute.  While
+a message of a pair is held, those behind it are held too, to keep the order.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WEEK = 7 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of what one agent may send before the user is asked; 0: no limit.
+    """The limits for one agent, beyond which messages are held for the user; 0: no limit.
 
     rate:       messages from one agent to another in WINDOW.
-    depth:      messages that led to one another since the user last spoke.
+    depth:      messages that led to one another since the user's last input.
     broadcasts: broadcasts of one agent in WINDOW.
-    queue:      messages of one sender, or for one receiver, that wait; more are refused.
-    ttl:        seconds after which a message that has not arrived is given up.
+    queue:      waiting messages of one sender, or for one receiver; more are refused.
+    ttl:        seconds after which a message that has not arrived expires.
     """
 
     rate: int = 200
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class Guard:
-    """Judges what `sender` (keys: team, name) sends at one time, within the transaction that commits it.
+    """Checks each send of `sender` (keys: team, name), within the transaction that commits it.
 
     depth:  how many messages led to it since the user's last input.
     fanout: it is one broadcast to many.
@@ -69,7 +69,7 @@ class Guard:
             self._broadcasts = [place for (place,) in rows]
 
     def suspicion(self, to: str) -> str | None:
-        """Return why the message to `to` (a key) must be held, for the user; None if it may go."""
+        """Return why the message to `to` (a key) must be held, for the user; None if it may be sent."""
         limits = self.limits
         if self._found("outbox WHERE {} AND state = 'held' LIMIT 1", to):
             return "earlier messages of this pair are held"

@@ -177,7 +177,7 @@ SCHEMA = Schema(
 
 
 def explain(path: Path, error: Exception) -> LedgerError:
-    """Return an error that tells the user what `error` of the ledger at `path` means, and what to do."""
+    """Return an error that says what `error` of the ledger at `path` means, and what to do."""
     if isinstance(error, WrongVersion):
         return LedgerError(f"{path} was written by another version of relay. Upgrade relay, or move it away.")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -57,4 +57,4 @@ class GuardedEvents(Question[frozenset[NativeName]]):
 
 @dataclass(frozen=True, slots=True)
 class RulesChanged(Question[None]):
-    """Other rules are in force from now on: note what must be known of them without a session."""
+    """Other rules are in force from now on: record what hooks need to know while no session runs."""

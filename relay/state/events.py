@@ -67,7 +67,7 @@ class HooksAlive(Event):
 
 @dataclass(frozen=True, slots=True)
 class DialogDismissed(Event):
-    """relay has pressed the key that takes away the dialog that is drawn."""
+    """relay has pressed the key that dismisses the dialog on the screen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class PhaseEntered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Incident(Event):
-    """Something has happened to the running agent that its policy has an action for.
+    """Something has happened to the running agent for which its policy has an action.
 
     cls:      the class of an error; "" for other incidents.
     reset_at: when a limit ends, in seconds since the epoch; None if that is not known.
@@ -105,9 +105,9 @@ class HoldAccount(Event):
 
 @dataclass(frozen=True, slots=True)
 class AccountFreed(Event):
-    """The account that this agent had held is held no more."""
+    """The account that this agent had held is no longer held."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountHeld(Question[AccountHold]):
-    """Tell why this agent's account is held; no answer if it is not."""
+    """Say why this agent's account is held; no answer if it is not."""

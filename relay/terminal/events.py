@@ -42,7 +42,7 @@ class KeyChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeysWritten(Event):
-    """A session has written `data` into the agent's terminal: one order of its. position: in the ring."""
+    """A session has written `data` into the agent's terminal, by one order. position: in the ring."""
 
     data: bytes
     position: int
@@ -60,7 +60,7 @@ class ScreenChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class TerminalLent(Event):
-    """Something else is lent to the agent from now on, or nothing. watched: it is a terminal."""
+    """Another terminal or pipe is attached to the agent from now on, or none. watched: it is a terminal."""
 
     watched: bool
 
@@ -82,7 +82,7 @@ class TerminalResized(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputQuiet(Event):
-    """The agent has written nothing for a moment: whatever depends on silence is worth another look."""
+    """The agent has written nothing for a moment: check again what depends on silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class TerminalLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class DetachRequested(Event):
-    """The user has pressed the keys that detach, or is to be let go: where does their shell continue?"""
+    """The user has pressed the detach keys, or must be detached: where does their shell continue?"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _MADE = (
 def nats_users(agents: Iterable[Credentials]) -> list[dict[str, Any]]:
     """Return the `users` of nats-server's `authorization`.
 
-    MQTT only: over the port for NATS clients an agent could ask JetStream for another's mail.
+    MQTT only: through the port for NATS clients an agent could ask JetStream for another's mail.
     https://docs.nats.io/running-a-nats-service/configuration/securing_nats/authorization
     """
     return [
@@ -50,7 +50,7 @@ def nats(agents: Iterable[Credentials]) -> str:
 def mosquitto(agents: Iterable[Credentials]) -> str:
     """Return Mosquitto's `acl_file` (mosquitto.conf(5)).
 
-    It has no `pattern` line for everyone: a user (%u there) has a slash in it, and is two levels of a topic.
+    No `pattern` line covers everyone: a user (%u there) contains a slash, and is two levels of a topic.
     """
     blocks = [_MADE]
     for agent in agents:

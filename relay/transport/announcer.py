@@ -1,6 +1,6 @@
 """An agent's announcements to its team: online, leaving, claiming its name.
 
-Each connection has its own boot id; its announcement holds until a later connection of the same session
+Each connection has its own boot id; its announcement is valid until a later connection of the same session
 announces something else, or the broker publishes its will.
 """
 
@@ -28,7 +28,7 @@ class Announcer:
 
     home:    the origin of its ledger.
     session: the id of the run.
-    owner:   whom its name belongs to; "": nobody in particular.
+    owner:   the owner of its name; "": nobody in particular.
     read:    returns the channels that the agent is in now, and the number of agents that are online: the more
              of them, the rarer the announcements.
     """
@@ -49,7 +49,7 @@ class Announcer:
     _again: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def connecting(self) -> None:
-        """Begin another connection: its boot id is greater than those before it. Raise LedgerError."""
+        """Begin another connection, with a greater boot id than those before. Raise LedgerError."""
         self._connections += 1
         self._boot = f"{self._connections:06x}-{secrets.token_hex(8)}"
         self._channels, self._crowd = await self.read()
@@ -67,13 +67,13 @@ class Announcer:
         return topics.presence(self.team, self.name), presence.encode(said)
 
     async def claim_name(self, transport: MqttTransport) -> None:
-        """Win the name from other homes, on a connection for that only. Raise NameInUse, ConnectionLost."""
+        """Win the name from other homes, on a separate connection. Raise NameInUse, ConnectionLost."""
         claim = NameClaim(self.name, self.session, self._host, self._held)
         await contend(transport, self.team, claim, self.announcement(online=True)[1])
         self._held = True
 
     def hear_own(self, heard: Presence, *, retained: bool) -> None:
-        """Take an announcement under this agent's name. Raise ConnectionLost if another session has it."""
+        """Handle an announcement under this agent's name. Raise ConnectionLost if another session has it."""
         if heard.boot == self._boot and heard.online:
             return
         if self._held and heard.online and not retained and heard.session < self.session:
@@ -95,16 +95,16 @@ class Announcer:
         return presence.interval(self._crowd)
 
     def again(self) -> None:
-        """Announce once more, at once: something has changed, or something untrue was heard."""
+        """Announce again at once: something has changed, or a false announcement was heard."""
         self._again.set()
 
     async def end(self) -> None:
-        """Have the goodbye say that the agent has ended, and its channels. Raise LedgerError."""
+        """Make the goodbye say that the agent has ended, and its channels. Raise LedgerError."""
         self._over = True
         self._channels, self._crowd = await self.read()
 
     async def goodbye(self, transport: MqttTransport) -> None:
-        """Announce that the agent leaves, if the broker still listens; takes a second at most."""
+        """Announce that the agent leaves, if the broker still answers; takes at most a second."""
         with contextlib.suppress(ConnectionLost, TimeoutError):
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await transport.publish(*self.announcement(online=False), retain=True)

@@ -1,12 +1,12 @@
 """Attacks by one agent on another over a real broker, which must stop them.
 
 Each attack uses one agent's own credentials against another's mail or presence, and is judged by its effect:
-a broker's acknowledgement says nothing (nats-server acknowledges a forbidden publish, Mosquitto grants any
-subscription).  Afterwards the listener sends something to itself; when that has arrived, the payloads of the
+a broker's acknowledgement proves nothing (nats-server acknowledges a forbidden publish, Mosquitto grants any
+subscription).  Afterwards the listener sends something to itself; once that has arrived, the payloads of the
 attack would have arrived, too.
 
-Nothing stays behind: no payload is retained, and the one session that is kept is wiped again.  Real agents
-that hear the payloads ignore them as foreign.
+Nothing is left behind: no payload is retained, and the one kept session is wiped again.  Real agents that
+receive the payloads ignore them as foreign.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Attack:
         self._who = f"{attacker.user} against {victim.user}"
 
     async def rows(self) -> list[ProbeResult]:
-        """Try everything; return a row for each key of ADVICE ("team": if they are of different ones)."""
+        """Try everything; return a row for each key of ADVICE ("team": if their teams differ)."""
         own = await self._own()
         if own.status is not Finding.HOLDS:
             why = f"{self._who}: even what they must be able to do fails."
@@ -73,7 +73,7 @@ class Attack:
         ]
 
     async def _own(self) -> ProbeResult:
-        """Try what both must be able to do; without that the other rows say nothing."""
+        """Try what both must be able to do; otherwise the other rows mean nothing."""
         pairs = [(self._victim, self._victim), (self._attacker, self._attacker)]
         if self._victim.team == self._attacker.team:
             pairs.append((self._attacker, self._victim))
@@ -96,7 +96,7 @@ class Attack:
         return ProbeResult("own", Finding.HOLDS, able)
 
     async def _forge(self, key: str, *forged: str) -> ProbeResult:
-        """Publish where the attacker must not; it must not reach the victim."""
+        """Publish to forbidden topics; nothing must reach the victim."""
         async with self._ear(self._victim) as ear:
             for topic in forged:
                 token = _token()
@@ -122,7 +122,7 @@ class Attack:
         return self._held("will", "its will was not published")
 
     async def _overhear(self, key: str, published: Sequence[str], *filters: str) -> ProbeResult:
-        """Subscribe to what the attacker must not hear; it must not arrive."""
+        """Subscribe to forbidden topics; nothing must arrive."""
         token = _token()
         async with contextlib.AsyncExitStack() as stack:
             # A connection for each: a broker may end one over a filter that it does not allow.
@@ -139,7 +139,7 @@ class Attack:
         return self._held(key, "it subscribed, but received nothing")
 
     async def _session(self) -> ProbeResult:
-        """Have mail kept in a mailbox of the victim's, and try to wipe it with what the attacker can know."""
+        """Leave mail in a mailbox of the victim, and try to wipe it with what the attacker can know."""
         name, user = self._victim.name, self._victim.user
         mailbox = beside(self._victim, keep=True)
         try:
@@ -160,7 +160,7 @@ class Attack:
                 pass  # a clean session: the mailbox is gone
 
     async def _survives(self, mailbox: Login, *guesses: str) -> bool:
-        """Return True if mail for `mailbox` is still there after the attacker's logins with `guesses`."""
+        """Return True if mail for `mailbox` survives the attacker's logins with `guesses`."""
         token = _token()
         async with self._ear(self._victim, mailbox=mailbox):
             pass
@@ -219,9 +219,9 @@ class Attack:
 
 @dataclass(eq=False, slots=True)
 class _Ear:
-    """The payloads and topics that one connection hears. own: the topic on which it publishes to itself.
+    """The payloads and topics that one connection receives. own: the topic on which it publishes to itself.
 
-    deaf: the broker has refused its subscription, or the connection was lost.
+    deaf: the broker refused its subscription, or the connection was lost.
     """
 
     transport: MqttTransport
@@ -242,7 +242,7 @@ class _Ear:
             self._news.set()
 
     async def hears(self, token: bytes, seconds: float = ANSWER_SECONDS) -> bool:
-        """Return True if `token` arrives within that time."""
+        """Return True if `token` arrives in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while token not in self.heard and not self.deaf:
@@ -251,7 +251,7 @@ class _Ear:
         return token in self.heard
 
     async def settled(self) -> None:
-        """Return when what was sent before has arrived, if it arrives at all. Raise BrokerError."""
+        """Return once earlier payloads have arrived, if they arrive at all. Raise BrokerError."""
         if self.deaf:
             return
         await self.transport.publish(self.own, fence := _token())

@@ -11,10 +11,10 @@
     replaced.json    when and why the supervisor replaced it last
     broker.log       what it and its supervisor print, since the last start
 
-Only MQTT clients with credentials of their own get in, each with the grants of `topics.grants`; the
-port for NATS clients, which nats-server cannot do without, is a random one on loopback and admits nobody.
-The supervisor ends a broker that was started on demand a minute after its last user has gone, and one that
-does not answer or outgrows its bounds at once: the sessions start the next.  It keeps nothing on the disk.
+Only MQTT clients with their own credentials are admitted, each with the grants of `topics.grants`; the
+port for NATS clients, which nats-server requires, is a random one on loopback and admits nobody.  The
+supervisor ends a broker that was started on demand a minute after its last user has gone, and one that
+does not answer or exceeds its bounds at once: the sessions start the next.  It keeps nothing on disk.
 
 All functions block (milliseconds, or seconds if a broker is in trouble): call them in a thread.
 """
@@ -57,8 +57,8 @@ _RELOAD_SECONDS = 5.0
 def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: float = LINGER) -> Endpoint:
     """Return the running broker of `home`, started if there is none. Raise BrokerError if that fails.
 
-    port:   where to listen if it must be started; default: a free port, the last one if it still is free.
-    keep:   it stays until `stop`, also without users.
+    port:   where to listen if it must be started; default: the last port if it is still free, otherwise any.
+    keep:   it stays until `stop`, even without users.
     linger: seconds for which it outlives its last user, if it is started here and not kept.
     """
     with _election(home):
@@ -69,7 +69,7 @@ def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: f
 
 
 def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple[Endpoint, Credentials]:
-    """Do as `ensure`, and let `name` of `team` in; return its credentials, too. Raise BrokerError."""
+    """Do as `ensure`, and admit `name` of `team`; return its credentials, too. Raise BrokerError."""
     # Before the election, so that whoever makes the broker read them does it for all that wait here too.
     credentials = _store(home).get(team, name)
     with _election(home):
@@ -80,7 +80,7 @@ def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple
 
 
 def credentials(home: Home, team: str, name: str) -> Credentials:
-    """Return the credentials of `name` in `team`, made on first use. A running broker does not learn them."""
+    """Return the credentials of `name` in `team`, created on first use, but unknown to a running broker."""
     return _store(home).get(team, name)
 
 
@@ -91,13 +91,13 @@ def known_credentials(home: Home, team: str, name: str) -> Credentials | None:
 
 
 def everybody(home: Home, team: str | None = None) -> list[Credentials]:
-    """Return the credentials of everyone in `team` (None: in all teams) that `home` keeps."""
+    """Return the credentials of everyone in `team` (None: in all teams) in `home`."""
     with _election(home):
         return list(_store(home).all(team))
 
 
 def adopt(home: Home, credentials: Credentials) -> None:
-    """Keep credentials that were made in another home; let a running broker know them."""
+    """Keep credentials from another home; tell a running broker."""
     with _election(home):
         _store(home).put(credentials)
         _reload(home, status(home))
@@ -132,7 +132,7 @@ def native_port(home: Home) -> int | None:
 
 
 def stop(home: Home) -> bool:
-    """End the broker and all its processes; return True if one ran. Raise BrokerError if it does not end."""
+    """End the broker and all its processes; return True if one was running. Raise BrokerError on failure."""
     if not is_held(home.broker / "alive.lock"):
         return False
     with _election(home):
@@ -143,7 +143,7 @@ def stop(home: Home) -> bool:
 def run(home: Home, *, port: int | None = None) -> int:
     """Run the broker in the foreground until a signal ends it; return its exit code.
 
-    Raise BrokerError if one runs already.
+    Raise BrokerError if one is already running.
     """
     with _election(home):
         alive = open_lock(home.broker / "alive.lock")
@@ -271,7 +271,7 @@ def _render(home: Home, port: int) -> str:
 
 
 def _password(home: Home) -> str:
-    """Return the password of the broker's supervisor, made on first use."""
+    """Return the password of the broker's supervisor, created on first use."""
     path = home.broker / "service"
     with contextlib.suppress(FileExistsError):
         if not path.exists():
@@ -290,7 +290,7 @@ def greet(home: Home, endpoint: Endpoint) -> None:
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
-    """Return True if the running broker has read what `agent` may do; look at none of the others."""
+    """Return True if the running broker has read what `agent` may do; ignore the others."""
     found = _read_endpoint(home)
     try:
         text = _config(home).read_text(encoding="utf-8")
@@ -301,7 +301,7 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
 
 
 def _reload(home: Home, endpoint: Endpoint | None) -> None:
-    """Make the broker, if it runs, know everyone who has credentials; under the election lock."""
+    """Tell a running broker who has credentials; under the election lock."""
     found = _read_endpoint(home)
     if endpoint is None or endpoint.pid is None or found is None:
         return

@@ -1,19 +1,19 @@
 """The small process above nats-server: starts it, watches it, and stops it when unused.
 
-Run with `python -I -S`, it imports nothing but a few modules of the standard library and relay's own that do
-the same; it lives as long as the broker, in its own session, and outlives whoever started it.
+Run with `python -I -S`, it imports only a few modules of the standard library and relay's own that do the
+same; it lives as long as the broker, in its own session, and outlives the process that started it.
 
     BINARY CONFIG LINGER ALIVE REPORT
 
 BINARY, CONFIG: nats-server and its configuration; the locks and the endpoint file lie beside CONFIG.
 LINGER: seconds without any user after which the broker is stopped; negative: never, and the process stays
-        a child of its caller; else it becomes nobody's.
+        a child of its caller; otherwise it detaches.
 ALIVE:  descriptor of the locked file `alive.lock`.  The broker inherits it, so the lock is held exactly as
         long as a broker (or its supervisor) lives, whatever is killed.
 REPORT: descriptor of a pipe; one line is written to it: "ready", or what went wrong.
 
-Users hold `users.lock` shared; the kernel releases it for those that are killed.  Waiting for it
-exclusively therefore costs nothing and ends when the last user has gone.
+Users hold `users.lock` shared; the kernel releases it when they are killed.  So waiting for it exclusively
+costs nothing and ends when the last user has gone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Ended(BaseException):
-    """The broker died, or a signal asks to end it."""
+    """The broker died, or a signal asked to end it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _write_private(path: str, content: bytes) -> None:
-    """Write `path`, 0600, whole or not at all."""
+    """Write `path`, 0600, completely or not at all."""
     descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
         file.write(content)
@@ -117,7 +117,7 @@ def _end(_signal: int, _frame: object) -> NoReturn:
 
 
 def _spawn(binary: str, config: str, alive: int, report: int) -> int:
-    """Return the broker's pid. Signals are blocked on return, so that the caller cannot lose it to one."""
+    """Return the broker's pid. Signals are blocked on return, so that none can make the caller lose it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     pid = os.fork()
     if pid:
@@ -136,9 +136,9 @@ def _spawn(binary: str, config: str, alive: int, report: int) -> int:
 
 
 def _wait_for(log: int, said: bytes, start: int, pattern: bytes = b"") -> re.Match[bytes]:
-    """Wait until the broker's log says `said` after `start`; return the match of `pattern` in what it says.
+    """Wait until the broker's log has `said` after `start`; return the match of `pattern` in the log.
 
-    Raise Ended when it takes too long (or dies).
+    Raise Ended if it takes too long (or dies).
     """
     deadline = time.monotonic() + START_SECONDS
     while said not in (printed := os.pread(log, 1 << 20, start)):
@@ -152,14 +152,14 @@ def _wait_for(log: int, said: bytes, start: int, pattern: bytes = b"") -> re.Mat
 
 
 def _start_watch(watch: BrokerWatch) -> None:
-    """Watch the broker in a thread, to which no signal goes: the main thread waits for them."""
+    """Watch the broker in a thread that gets no signals: the main thread waits for them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     threading.Thread(target=watch.run, daemon=True).start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def _wait_unused(linger: float) -> None:
-    """Return, holding the election lock, when nobody has used the broker for `linger` seconds."""
+    """Return, holding the election lock, once nobody has used the broker for `linger` seconds."""
     if linger < 0:
         while True:
             signal.pause()
@@ -180,7 +180,7 @@ def _wait_unused(linger: float) -> None:
 
 
 def _terminate(pid: int, patience: float) -> None:
-    """End the broker: kill it after `patience`, seconds."""
+    """End the broker; kill it after `patience` seconds."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + patience

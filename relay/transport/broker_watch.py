@@ -1,7 +1,7 @@
 """Watches the embedded broker: stops it, so that it is replaced, if it does not answer or grows too large.
 
-Every few seconds it does what an agent does: it logs in over MQTT, subscribes, and gets what it publishes.
-It runs in the broker's supervisor and imports nothing but the standard library.
+Every few seconds it acts like an agent: it logs in over MQTT, subscribes, and gets what it publishes.
+It runs in the broker's supervisor and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_LOG = 8 << 20
 
 
 class Replacement(NamedTuple):
-    """A broker that the watch ended. at: seconds since the epoch; times: how often that happened by then."""
+    """A broker that the watch ended. at: seconds since the epoch; times: how often that had happened."""
 
     at: float
     why: str
@@ -76,14 +76,14 @@ class BrokerWatch:
         self.killed = False
 
     def run(self) -> None:
-        """Look after it until it must be replaced; then say why, kill it, and have this process end, too."""
+        """Watch the broker until it must be replaced; then say why, kill it, and end this process, too."""
         threading.Thread(target=self._watch_memory, daemon=True).start()
         while not (why := self.look()):
             time.sleep(INTERVAL)
         self._replace(why)
 
     def _watch_memory(self) -> None:
-        """The same for its memory, also while it does not answer."""
+        """Watch its memory, even while it does not answer."""
         while not (why := self._outgrown()):
             time.sleep(MEMORY_INTERVAL)
         self._replace(why)
@@ -101,7 +101,7 @@ class BrokerWatch:
             os.kill(os.getpid(), signal.SIGTERM)  # a traced one is dead, but its parent is not told
 
     def look(self) -> str:
-        """Look at it once; return why it must be replaced, or nothing."""
+        """Check it once; return why it must be replaced, or nothing."""
         with contextlib.suppress(OSError):
             if os.fstat(self._log).st_size > MAX_LOG:
                 os.ftruncate(self._log, 0)
@@ -123,7 +123,7 @@ class BrokerWatch:
 
 
 def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> None:
-    """Log in over MQTT and get what is published to TOPIC. Raise OSError, EOFError and ValueError.
+    """Log in over MQTT and receive what it publishes to TOPIC. Raise OSError, EOFError and ValueError.
 
     timeout: seconds for each answer.
     """
@@ -142,7 +142,7 @@ def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> N
 
 
 def note_replacement(directory: str, why: str) -> None:
-    """Write down that the broker of `directory` is replaced. Raise OSError."""
+    """Record that the broker of `directory` is replaced. Raise OSError."""
     last = last_replacement(directory)
     path = os.path.join(directory, REPLACED)  # noqa: PTH118  pathlib would double the supervisor's start
     descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -152,7 +152,7 @@ def note_replacement(directory: str, why: str) -> None:
 
 
 def last_replacement(directory: str) -> Replacement | None:
-    """Return what `note_replacement` wrote last in `directory`."""
+    """Return what `note_replacement` last wrote in `directory`."""
     try:
         with open(os.path.join(directory, REPLACED)) as file:  # noqa: PTH118
             found = json.load(file)
@@ -162,7 +162,7 @@ def last_replacement(directory: str) -> Replacement | None:
 
 
 def _memory(pid: int) -> int:
-    """Return the resident bytes of `pid`, 0 where /proc does not say."""
+    """Return the resident bytes of `pid`, 0 if /proc does not say."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

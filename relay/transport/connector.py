@@ -25,7 +25,7 @@ _LOGINS = 5
 class Connector:
     """Connects agents of `home` to its embedded broker, started on demand, or to the one at `url`.
 
-    external: the broker is one of the user's own, which keeps the mail of agents that are away.
+    external: the user's own broker, which keeps the mail of absent agents.
     """
 
     def __init__(self, home: Home, url: str | None = None, *, port: int | None = None) -> None:
@@ -80,7 +80,7 @@ class Connector:
         raise ConnectionLost(" ".join(sorted(map(str, failures))))
 
     def turn(self, failures: int) -> list[str]:
-        """Begin with another node next time; return the URLs of an external broker in that order.
+        """Start with another node next time; return the URLs of an external broker in that order.
 
         failures: how many connections failed, one after the other.
         """

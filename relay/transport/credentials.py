@@ -1,8 +1,8 @@
-"""The credentials of agents on brokers, one file (0600) each, made on first use.
+"""The credentials of agents on brokers, one file (0600) each, created on first use.
 
-The password is the only secret that is kept.  The client id is a secret too (whoever connects with it can
-take over or wipe the agent's mailbox), and is derived from the password: it is the same in every home that
-has the same login, so that a broker keeps one mailbox for one agent, wherever it runs.
+The password is the only stored secret.  The client id is a secret too (any client that connects with it can
+take over or wipe the agent's mailbox), and is derived from the password: it is the same in every home with
+the same login, so that a broker keeps one mailbox for one agent, wherever it runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Credentials:
 
     @property
     def client_id(self) -> str:
-        """The agent's mailbox on a broker that knows it by these credentials."""
+        """The agent's mailbox on a broker with these credentials."""
         mailbox = f"relay/v1/{self.team}/{self.name}".encode()
         # 128 bits: nobody finds it without the password, nor the password from it.
         return f"relay-{hmac.new(self.password.encode(), mailbox, hashlib.sha256).hexdigest()[:32]}"
@@ -48,7 +48,7 @@ class Login:
     """The login of one connection to a broker.
 
     client_id: the agent's mailbox, or a random one.
-    keep:      the broker keeps mail for `client_id` while it is away.
+    keep:      the broker keeps mail for `client_id` while it is offline.
     farewell:  (topic, payload) that the broker publishes, retained, when the connection breaks.
     """
 
@@ -62,8 +62,8 @@ class Login:
 def for_endpoint(endpoint: Endpoint, credentials: Credentials) -> Login:
     """Return the login at `endpoint`, with the client id of its mailbox, of the agent with `credentials`.
 
-    A login in the endpoint's URL, which is shared by all who use that URL, comes before the agent's own.  The
-    client id of a login without a password can be guessed by anybody.
+    A login in the endpoint's URL, which all its users share, comes before the agent's own.  Anybody can
+    guess the client id of a login without a password.
     """
     if endpoint.user is None:
         return Login(credentials.client_id, user=credentials.user, password=credentials.password)
@@ -78,19 +78,19 @@ class CredentialStore:
         self._directory = directory
 
     def get(self, team: str, name: str) -> Credentials:
-        """Return the credentials of `name` in `team`; the first of all processes that ask makes them."""
+        """Return the credentials of `name` in `team`; the first process that asks creates them."""
         path = self._path(team, name)
         if not path.exists():
             self._write(Credentials(level(team), level(name), secrets.token_urlsafe(24)), replace=False)
         return _read(path)
 
     def find(self, team: str, name: str) -> Credentials | None:
-        """Return the credentials of `name` in `team`, None if there are none."""
+        """Return the credentials of `name` in `team`; None if there are none."""
         path = self._path(team, name)
         return _read(path) if path.exists() else None
 
     def put(self, credentials: Credentials) -> None:
-        """Keep `credentials`, in place of older ones of that agent."""
+        """Store `credentials`, replacing older ones of that agent."""
         self._write(credentials, replace=True)
 
     def remove(self, team: str, name: str) -> None:
@@ -118,7 +118,7 @@ class CredentialStore:
 
 
 def parse(value: Any) -> Credentials:
-    """Return the credentials in a decoded JSON object. Raise ValueError if it holds none."""
+    """Return the credentials in a decoded JSON object. Raise ValueError if there are none."""
     match value:
         case {"team": str(team), "name": str(name), "password": str(password)} if password:
             if _is_level(team, "team") and (name == names.PERSON or _is_level(name, "name")):

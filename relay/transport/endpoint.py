@@ -1,4 +1,4 @@
-"""The address of a broker: the embedded one of a home, or the one that a URL names."""
+"""The address of a broker: the embedded one of a home, or one named by a URL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Return the URL without credentials, fit to be shown."""
+        """Return the URL without credentials, safe to show."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'mqtts' if self.tls else 'mqtt'}://{host}:{self.port}"
 
@@ -56,9 +56,9 @@ class Endpoint:
 
 
 def endpoints(urls: str) -> list[Endpoint]:
-    """Return the endpoints that `urls` names, with commas between them, each once. Raise BrokerError.
+    """Return the endpoints in the comma-separated `urls`, without duplicates. Raise BrokerError.
 
-    A comma in a password separates nothing: after one that does, another URL begins.
+    A comma separates URLs only if another URL follows it, so a password may contain one.
     """
     found = (url.strip() for url in re.split(r",(?=\s*mqtts?://)", urls))
     return list(dict.fromkeys(Endpoint.of(url) for url in found if url))

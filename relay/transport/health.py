@@ -1,6 +1,6 @@
-"""Whether a broker works: the steps of an agent that joins and hears itself, each a row of `relay doctor`.
+"""Checks whether a broker works: an agent joins and hears itself, each step a row of `relay doctor`.
 
-Several addresses have to lead to one bus: messages published at the first arrive at all the others.
+Several addresses must lead to one bus: messages published at the first arrive at all the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Visitor:
 
 
 async def examine(endpoint: Endpoint, visitor: Visitor) -> list[ProbeResult]:
-    """Return a row for each step; those after one that fails cannot be proved."""
+    """Return a row for each step; the steps after a failure cannot be proved."""
     found: list[ProbeResult] = []
     try:
         async for key, detail in _steps(endpoint, visitor):
@@ -88,7 +88,7 @@ class _Failed(Exception):
 
 
 async def _steps(endpoint: Endpoint, visitor: Visitor) -> AsyncIterator[tuple[str, str]]:
-    """Yield the steps that were taken, and what was seen. Raise _Failed."""
+    """Yield the completed steps, and their findings. Raise _Failed."""
     await _reach(endpoint)
     yield "reach", "something is listening."
     transport = MqttTransport(endpoint, visitor.login)
@@ -139,9 +139,9 @@ async def _visit(endpoint: Endpoint, visitor: Visitor) -> AsyncIterator[MqttTran
 
 
 async def _passes(mouth: MqttTransport, ear: MqttTransport, topic: str) -> bool:
-    """Return True if what `mouth` publishes arrives at `ear` in time. Raise BrokerError if not taken.
+    """Return True if what `mouth` publishes arrives at `ear` in time. Raise BrokerError if it is refused.
 
-    topic: what `ear` hears.
+    topic: the one that `ear` subscribes to.
     """
     token = f"relay doctor {secrets.token_hex(8)}".encode()
 

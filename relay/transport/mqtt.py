@@ -1,7 +1,7 @@
 """A connection to the broker.
 
-MQTT 3.1.1 with QoS 1 (nothing of MQTT 5 is relied upon) through aiomqtt.  A transport is used once: it
-connects, works until the connection is lost, and is thrown away; the messaging client makes the next.
+MQTT 3.1.1 with QoS 1 through aiomqtt (it needs nothing of MQTT 5).  A transport is used once: it connects,
+works until the connection is lost, and is thrown away; the messaging client makes the next.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _quiet.disabled = True
 
 
 def _look_at(lost: asyncio.Future[None]) -> None:
-    """Take note of how `lost` came out; else asyncio complains on stderr that nobody did."""
+    """Retrieve the result of `lost`; otherwise asyncio complains on stderr that nobody did."""
     if not lost.cancelled():
         lost.exception()
 
 
 class ConnectionLost(BrokerError):
-    """The broker went away or does not answer; connect again later."""
+    """The broker has gone or does not answer; connect again later."""
 
 
 class LoginRefused(BrokerError):
@@ -70,7 +70,7 @@ class Inbound:
     """A payload that arrived.
 
     retained: the broker had kept it, so its age is unknown.
-    qos:      0: the broker sends as many as it has, without waiting for acknowledgements.
+    qos:      0: the broker sends all that it has, without waiting for acknowledgements.
     """
 
     topic: str
@@ -80,7 +80,7 @@ class Inbound:
 
 
 class _Mail(asyncio.Queue[aiomqtt.Message]):
-    """What has arrived. came: set when there is more; waiting for that takes nothing out."""
+    """Arrived payloads. came: set when there are more; waiting for it removes none."""
 
     def _init(self, maxsize: int) -> None:
         super()._init(maxsize)  # a hook for subclasses
@@ -95,7 +95,7 @@ class MqttTransport:
     """One connection to a broker over aiomqtt. Every method but `close` may raise ConnectionLost."""
 
     def __init__(self, endpoint: Endpoint, login: Login, *, patience: float = LONGEST_SECONDS) -> None:
-        """patience: seconds that the broker may take for an answer, if it is less than what others may."""
+        """patience: seconds in which the broker must answer, if less than the default."""
         self.endpoint = endpoint
         self._login_seconds = min(patience, CONNECT_SECONDS)
         self._answer_seconds = min(patience, PUBLISH_SECONDS)
@@ -168,12 +168,12 @@ class MqttTransport:
             await asyncio.sleep(_ASK_AGAIN)
 
     async def unsubscribe(self, topic: str) -> None:
-        """Take back a subscription, also one that the broker has kept with the mailbox, if there is one."""
+        """Cancel a subscription, if there is one, even one that the broker has kept with the mailbox."""
         async with self._bounded("unsubscribe"):
             await self._client.unsubscribe(topic, timeout=math.inf)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish; return when the broker has acknowledged it, which says nothing about any receiver."""
+        """Publish; return once the broker has acknowledged it, which says nothing about any receiver."""
         async with self._bounded("publish"):
             await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
         self._extend()
@@ -193,7 +193,7 @@ class MqttTransport:
             await came.wait()
 
     def left(self) -> Iterator[Inbound]:
-        """Yield what has arrived and was not yielded yet, also after `close`."""
+        """Yield what has arrived and was not yielded yet, even after `close`."""
         self._mail.came.clear()
         while not self._mail.empty():
             message = self._mail.get_nowait()
@@ -226,7 +226,7 @@ class MqttTransport:
     async def _bounded(self, what: str) -> AsyncIterator[None]:
         """Raise ConnectionLost if the block takes longer than with a working broker.
 
-        The library's own time limit is not used: asyncio.wait_for swallows a cancellation now and then
+        This replaces the library's own time limit: asyncio.wait_for sometimes swallows a cancellation
         (before Python 3.12).
         """
         try:
@@ -244,7 +244,7 @@ class MqttTransport:
             raise ConnectionLost(self._explain(error)) from None
 
     def _extend(self) -> None:
-        """Extend the time limits: something came, so the broker works."""
+        """Extend the time limits: something arrived, so the broker works."""
         now = self._loop.time()
         if now - self._extended > self._answer_seconds / 10:
             self._extended = now
@@ -253,7 +253,7 @@ class MqttTransport:
                     limit.reschedule(min(now + self._answer_seconds, latest))
 
     def _disconnected(self, *details: Any) -> None:
-        """End a login whose connection has gone, for whose answer aiomqtt would wait in vain."""
+        """End a login whose connection is gone: aiomqtt would wait for its answer in vain."""
         self._loop.call_soon_threadsafe(self._end_login)  # this may be the thread that connects
         if self._after_disconnect is not None:
             self._after_disconnect(*details)
@@ -265,13 +265,13 @@ class MqttTransport:
     async def _keep_alive(self) -> None:
         """Send pings when they are due.
 
-        In place of aiomqtt's own, which looks every second: a quarter of what an idle session wakes up for.
+        This replaces aiomqtt's own check every second, which was a quarter of an idle session's wakeups.
         """
         while self._client._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110
             await asyncio.sleep(until_tick(KEEPALIVE_SECONDS / 4))
 
     def _forget(self, connecting: asyncio.Task[aiomqtt.Client]) -> None:
-        """Close a connection for whose login nobody waits any more."""
+        """Close a connection whose login nobody awaits any more."""
         if not connecting.cancelled():
             connecting.exception()
         # aiomqtt's own asks how the login came out, which raises when that was cancelled.
@@ -279,10 +279,10 @@ class MqttTransport:
         self.close()
 
     def _register_write(self, _client: object, _userdata: object, sock: Any) -> None:
-        """Write at once, and what the socket does not take when it is ready.
+        """Write at once; write what the socket does not accept when it is ready.
 
-        In place of aiomqtt's own, which watches the socket for each packet, and begins to do so in the loop's
-        next turn, when the socket may be closed.
+        This replaces aiomqtt's own method, which watches the socket for each packet, from the loop's next
+        turn, when the socket may be closed.
         """
         if threading.get_ident() == self._thread:
             raw = self._client._client

@@ -1,15 +1,15 @@
 """Claims to a name: only one messaging client has it, in this home or, with an external broker, in any.
 
-In a home it is a lock, RUN/couriers/TEAM/NAME.lock, which ends with its holder.  Between homes there are only
+In a home, the claim is a lock, RUN/couriers/TEAM/NAME.lock, which ends with its holder.  Between homes it is
 messages on the name's presence topic (`contend`):
 
     newcomer ── claim ──→ broker ──→ holder, if it lives          connected elsewhere: it objects
         ╰─── NameInUse ←── broker ←── announcement ──╯
         ╰─── nobody objects in time: it announces itself, and has the name
 
-Two newcomers hear each other's claims, and one of them gives way.  Two holders (a cut link can make them)
-hear each other's announcements; the one with the greater session id claims the name again, and is refused.  A
-claim has its own connection: that of the mailbox would end the connection of the agent's other home.
+Two newcomers hear each other's claims, and one of them gives way.  Two holders (after a cut link) hear each
+other's announcements; the one with the greater session id claims the name again, and is refused.  A claim has
+its own connection: that of the mailbox would end the connection of the agent's other home.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NameClaim:
 
     session: the id of the run of its messaging client, the same over all its connections.
     host:    the name of its machine.
-    held:    it had the name on its last connection, and lost that.
+    held:    it had the name on its last connection, which it lost.
     """
 
     name: str
@@ -62,13 +62,13 @@ class NameClaim:
     held: bool
 
     def yields_to(self, other: NameClaim) -> bool:
-        """Return True if this one of two simultaneous claims gives way: who had the name keeps it."""
+        """Return True if this one of two simultaneous claims gives way: a previous holder keeps the name."""
         return (not other.held, other.session) < (not self.held, self.session)
 
 
 @contextlib.contextmanager
 def claim_name(home: Home, team: str, name: str) -> Iterator[None]:
-    """Have `name` of `team` for a block. Raise NameInUse if another process (or task) of this home has it."""
+    """Hold `name` of `team` for a block. Raise NameInUse if another process (or task) of this home has it."""
     path = _path(home, team, name)
     private_directory(path.parent)
     descriptor = open_lock(path)
@@ -86,10 +86,10 @@ def is_present(home: Home, team: str, name: str) -> bool:
 
 
 async def contend(transport: MqttTransport, team: str, claim: NameClaim, announcement: bytes) -> None:
-    """Win `claim.name` of `team` from whoever else may have it, and publish `announcement` (retained).
+    """Win `claim.name` of `team` from any other session, and publish `announcement` (retained).
 
-    transport: a connection that nobody else uses, and that is closed afterwards.
-    Raise NameInUse if another session has the name or claims it with more right, and ConnectionLost.
+    transport: a connection for this alone, which is closed afterwards.
+    Raise NameInUse if another session has the name or a better claim, and ConnectionLost.
     """
     topic, payload, own = topics.presence(team, claim.name), encode(claim), level(claim.name)
     now = asyncio.get_running_loop().time

@@ -1,4 +1,4 @@
-"""nats-server as the embedded broker: its configuration, and the ports on which it listens.
+"""nats-server as the embedded broker: its configuration, and its ports.
 
 JSON is valid in its format (https://docs.nats.io/running-a-nats-service/configuration).
 """
@@ -28,7 +28,7 @@ _SESSION_SECONDS = 60  # that the broker keeps mail for a client that has gone; 
 def render(agents: Iterable[Credentials], directory: Path, port: int, password: str) -> str:
     """Return the configuration of a broker that keeps its store in `directory` and listens at `port`.
 
-    password: of SERVICE, the first of the users, with which its one line of JSON ends.
+    password: of SERVICE, the first of the users, at the end of its one line of JSON.
     """
     topic = broker_watch.TOPIC.replace("/", ".")
     service = {
@@ -63,13 +63,13 @@ def render(agents: Iterable[Credentials], directory: Path, port: int, password: 
 
 
 def admits(configuration: str, agent: Credentials, directory: Path, port: int, password: str) -> bool:
-    """Return True if `configuration` is a current one and has `agent`; look at none of the other users."""
+    """Return True if `configuration` is current and has `agent`; ignore the other users."""
     settings = render([], directory, port, password).removesuffix("]}}")
     return configuration.startswith(settings) and json.dumps(acl.nats_users([agent])[0]) in configuration
 
 
 def free_port(configuration: Path) -> int:
-    """Return the port of the last broker, where sessions look for the next one; another if it is taken."""
+    """Return the port of the last broker, at which sessions look for the next; another if it is taken."""
     try:
         last = int(json.loads(configuration.read_bytes())["mqtt"]["port"])
     except (OSError, ValueError, KeyError, TypeError):

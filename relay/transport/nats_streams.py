@@ -1,10 +1,10 @@
-"""The streams in which nats-server keeps what MQTT needs, made in memory and with bounds.
+"""The streams in which nats-server keeps MQTT data, created in memory and with bounds.
 
-nats-server itself makes them without bounds, in files: one agent's retained messages could fill the store,
-and a full disk would end the bus.  Nothing is in them alone: mail waits in the ledgers until its receipt
-comes, and agents announce themselves again.
+nats-server itself creates them without bounds, in files: one agent's retained messages could fill the store,
+and a full disk would end the bus.  They hold the only copy of nothing: mail waits in the ledgers until its
+receipt comes, and agents announce themselves again.
 
-The names and subjects are nats-server's own (server/mqtt.go).  What is said here is its protocol for clients,
+The names and subjects are nats-server's own (server/mqtt.go).  This module uses its protocol for clients,
 https://docs.nats.io/reference/reference-protocols/nats-protocol, and JetStream's API,
 https://docs.nats.io/reference/reference-protocols/nats_api_reference.
 """
@@ -48,7 +48,7 @@ MAX_MEMORY = sum(stream["max_bytes"] for stream in _STREAMS.values())
 
 
 def create(host: str, port: int, user: str, password: str, timeout: float) -> None:
-    """Make the streams over the port for NATS clients. Raise OSError and ValueError.
+    """Create the streams over the port for NATS clients. Raise OSError and ValueError.
 
     timeout: seconds for each answer.
     """

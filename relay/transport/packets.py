@@ -1,4 +1,4 @@
-"""Hand-made MQTT 3.1.1 packets, where no client library works or loading one takes too long."""
+"""Hand-made MQTT 3.1.1 packets, for cases where no client library works or loading one takes too long."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _CLEAN_SESSION, _WILL_QOS_1, _PASSWORD, _USER = 0x02, 0x04 | 0x08, 0x40, 0x80
 
 
 class Reader(Protocol):
-    """A file of bytes that blocks, as `socket.makefile` returns one."""
+    """A blocking file of bytes, such as `socket.makefile` returns."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Packet(NamedTuple):
-    """A packet. kind: the upper four bits of its first byte, like CONNACK."""
+    """A packet. kind: the upper four bits of its first byte, such as CONNACK."""
 
     kind: int
     body: bytes
@@ -74,7 +74,7 @@ def _field(content: bytes) -> bytes:
 
 
 def _packet(first: int, body: bytes) -> bytes:
-    """Return a packet, its length encoded as in section 2.2.3."""
+    """Return a packet with its length encoded as in section 2.2.3."""
     encoded, size = [first], len(body)
     while size >= 0x80:
         encoded.append(size & 0x7F | 0x80)

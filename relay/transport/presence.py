@@ -1,9 +1,9 @@
 """Presence: the agents of a team, and which of them are online.
 
 An agent announces itself (retained) when it connects, repeats that every `interval` seconds, and leaves a
-will.  A retained "online" survives an agent whose host died, so an agent that was silent for MISSED of the
-intervals that it announces counts as offline.  A will or goodbye of an earlier connection, which may arrive
-late, has another boot id and is ignored.
+will.  A retained "online" survives an agent whose host died, so an agent that is silent for MISSED of its
+announced intervals counts as offline.  A will or goodbye of an earlier connection may arrive late: it has
+another boot id and is ignored.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """An announcement of an agent, or what is known of it.
+    """An announcement of an agent, or what is known about it.
 
-    seen:     seconds since the epoch, 0 if it was not heard of in this run.
-    boot:     the id of its connection; of one session, later ones are greater.
+    seen:     seconds since the epoch, 0 if it was not heard in this run.
+    boot:     the id of its connection; in one session, later ids are greater.
     session:  the id of the run of its messaging client, which may connect many times.
     home:     the origin of its home's ledger; host: the name of its machine.
     every:    seconds after which it announces itself again, at the latest.
     channels: the channels that it is in.
-    owner:    whom its name belongs to (relay.messaging.owner); "": not known.
-    over:     the agent has ended; else one that is offline may be back in a moment.
+    owner:    the owner of its name (relay.messaging.owner); "": not known.
+    over:     the agent has ended; otherwise an offline agent may be back in a moment.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Presence:
 
 
 def interval(online: int) -> float:
-    """Return the seconds between two announcements of an agent in a team of which `online` are there.
+    """Return the seconds between two announcements of an agent in a team with `online` agents.
 
     A listener hears all the others, so the pace of a large team falls with its size.
     """
@@ -88,7 +88,7 @@ def encode(announced: Presence) -> bytes:
 
 
 def short(value: object) -> str:
-    """Return `value` if it is a short printable text. Raise ValueError if not."""
+    """Return `value` if it is short printable text. Raise ValueError if not."""
     if isinstance(value, str) and len(value) <= MAX_SHORT and value.isprintable():
         return value
     raise ValueError(value)

@@ -32,12 +32,12 @@ _FAILS = "the broker does not work."
 async def probe(
     endpoints: Sequence[Endpoint], agents: Sequence[Credentials], *, native: int = NATS_PORT
 ) -> list[ProbeResult]:
-    """Try everything at each of `endpoints`; return a row for each claim, the worst that was found.
+    """Try everything at each of `endpoints`; return the worst finding for each claim, as a row.
 
-    agents: two or more with logins of their own, who attack each other; agents of different teams also try to
-            reach the other team. Ignored where the URL has a login, which all share.
+    agents: two or more with their own logins, who attack each other; agents of different teams also try to
+            reach the other team. Ignored if the URL has a login, which all share.
     native: the port for NATS clients.
-    Raise BrokerError if there are too few agents, or the broker goes away in the midst.
+    Raise BrokerError if there are too few agents, or the broker goes away meanwhile.
     """
     found: list[ProbeResult] = []
     working: list[tuple[Endpoint, Visitor]] = []
@@ -108,7 +108,7 @@ def _at(endpoint: Endpoint, row: ProbeResult) -> ProbeResult:
 
 
 def _visitors(endpoint: Endpoint, agents: Sequence[Credentials]) -> list[Visitor]:
-    """Return those whose logins are tried at `endpoint`: the agents, or the user in its URL."""
+    """Return the visitors whose logins are tried at `endpoint`: the agents, or the user in its URL."""
     if endpoint.user is None:
         return [Visitor(beside(agent), agent.team, agent.name) for agent in agents]
     login = Login(anybody(), user=endpoint.user, password=endpoint.password)
@@ -165,7 +165,7 @@ async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) 
 
 
 async def _nats_login(host: str, port: int, user: str | None, password: str | None) -> bytes:
-    """Return the answer of a NATS server to CONNECT and PING. Raise ValueError if it is none."""
+    """Return the answer of a NATS server to CONNECT and PING. Raise ValueError if it is not one."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         if not (await reader.readline()).startswith(b"INFO "):

@@ -14,7 +14,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """A claim about the broker, and what was found. detail: the evidence, or what to do."""
+    """A claim about the broker, and the finding. detail: the evidence, or what to do."""
 
     key: str
     status: Finding

@@ -1,4 +1,4 @@
-"""A hand-made login at an MQTT broker, for tests that no client library allows.
+"""A hand-made login to an MQTT broker, for tests that no client library allows.
 
 A will that is not retained, a connection that breaks at once, another agent's client id, no user at all.
 """
@@ -22,8 +22,8 @@ async def raw_login(
 ) -> AsyncIterator[bool]:
     """Log in with a clean session, for a block; yield True if the broker accepts. Raise ConnectionLost.
 
-    will: (topic, payload), QoS 1, not retained. With a will the connection breaks at the end of the block, so
-    that the broker publishes it; without, it ends politely.
+    will: (topic, payload), QoS 1, not retained. With a will, the connection breaks at the end of the block,
+    so that the broker publishes it; without one, it ends politely.
     """
     context = ssl.create_default_context() if endpoint.tls else None
     try:

@@ -4,8 +4,8 @@
     relay/v1/<team>/presence/<name>               retained
 
 A topic carries its publisher's name in its last level, so that a broker's access list can enforce it.
-Levels hold names in the form in which they are compared; a `.` is written `~` (which no name contains),
-because nats-server reads a dot as its own level separator.
+Levels hold names in their normalised form; a `.` is written `~` (which no name contains), because nats-server
+reads a dot as its own level separator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Grants(NamedTuple):
 
 
 def level(name: str) -> str:
-    """Return the topic level that stands for `name`."""
+    """Return the topic level for `name`."""
     return names.key(name).replace(".", "~")
 
 
@@ -53,7 +53,7 @@ def inbox(team: str, to: str, sender: str) -> str:
 
 
 def inbox_filter(team: str, name: str) -> str:
-    """Return a filter for all that is sent to `name`; nats-server would refuse `inbox/#` under our grants."""
+    """Return a filter for everything sent to `name`; nats-server would refuse `inbox/#` under our grants."""
     return f"{ROOT}/{level(team)}/agents/{level(name)}/inbox/+"
 
 
@@ -66,7 +66,7 @@ def presence_filter(team: str) -> str:
 
 
 def parse(topic: str) -> InboxTopic | PresenceTopic | None:
-    """Return the parts of `topic`, None if it is none of ours."""
+    """Return the parts of `topic`; None if it is not ours."""
     match topic.split("/"):
         case ["relay", "v1", team, "agents", to, "inbox", sender] if team and to and sender:
             return InboxTopic(team, to, sender)
