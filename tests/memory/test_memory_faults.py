@@ -223,7 +223,7 @@ def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None
     # Python ignores SIGXFSZ, so that a file at its limit is an error of write(2), as a full disk is.
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
     try:
-        with pytest.raises(MemoryStoreError, match="Free some disk space"):
+        with pytest.raises(MemoryStoreError, match="Free some space"):
             for number in range(100):
                 store.save(f"{number} " + "x" * 60_000)
         assert kept in store.list(100)
