@@ -113,9 +113,7 @@ class DialogAnswers:
         if asked.token != token:
             raise NotAllowed("it is now asking something else. Read that first.")
         if not asked.options and not self._terminal.tty().canonical:
-            raise RelayError(
-                "relay cannot read the options on its screen. Answer in its terminal: `relay attach`."
-            )
+            raise RelayError("its screen shows no readable options. Answer in its terminal: `relay attach`.")
         option = asked.free if text is not None else asked.choose(choice)
         if text is not None:
             await self._give_text(asked, text)

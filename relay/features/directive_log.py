@@ -109,7 +109,7 @@ class DirectiveLog:
     def skipped(self, event: OutputSkipped) -> None:
         if not self._counts["missed"]:
             name = self._session.name
-            why = f"relay missed some of {name}'s output"
+            why = f"missed some of {name}'s output"
             todo = f"ask {name} to repeat what it said. `relay explain {name}` shows how much."
             self._bus.publish(Notify(f"{why}, and any directives in it: {todo}"))
         self._count("missed", event.size)

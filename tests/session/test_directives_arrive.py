@@ -192,12 +192,12 @@ def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
     (folder / "go").touch()
     wait_until((folder / "printed").exists, timeout=60)
     os.kill(before["pid"], signal.SIGCONT)
-    assert "ask Alice to repeat" in alice.told("relay missed some of Alice's output")
+    assert "ask Alice to repeat" in alice.told("missed some of Alice's output")
     first, *_ = wait_until(lambda: alice.events("output_missed"))
     missed = steps(relay)["missed"]
     assert 0 < first["bytes"] <= missed
     assert f"{missed} bytes of output missed" in relay("explain", "Alice").stdout
-    assert len([e for e in alice.events("notice") if "relay missed" in e["text"]]) == 1
+    assert len([e for e in alice.events("notice") if "missed some" in e["text"]]) == 1
     wait_until(lambda: gaps(relay))
 
 
