@@ -137,6 +137,12 @@ def test_a_full_context(house: House, agent: Agent) -> None:
     assert not any("assistant" in {said.role for said in each.turn.said} for each in bob.model.requests)
 
 
+def keeps(agent: Wrapped, session: str, text: str) -> bool:
+    """Return True if the agent has written `text` into the file of its conversation, where it has one."""
+    files = [path for path in agent.work.parent.rglob(f"*{session}*") if path.is_file()]
+    return not files or any(text in path.read_text(errors="replace") for path in files)
+
+
 def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
     """The next agent has the old conversation, and is told to go on; the task is not given again."""
     hold = threading.Event()
@@ -152,6 +158,7 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
     alice.say("second thing")
     house.wait(lambda: any("second thing" in each for each in prompts(alice)), "it is asked")
     first = alice.info()
+    house.wait(lambda: keeps(alice, first["session_id"], "second thing"), "its conversation has that")
     os.kill(first["agent_pid"], signal.SIGKILL)
     alice.hears("You were interrupted")
     hold.set()
