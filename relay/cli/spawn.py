@@ -37,6 +37,7 @@ from relay.supervision.spawn import WINDOW, SpawnFacts, SpawnRequest, permit
 PATIENCE = 300.0
 """Seconds for the session's answer: other agents may be starting first."""
 
+_LONGEST = 240.0  # seconds to wait for other starts: less than the session waits for this one
 _SETTLED = 10.0  # seconds in which the session of an agent that has failed at once has noted that
 _LOOK = 0.05
 
@@ -86,7 +87,7 @@ def _spawn(home: Home, request: SpawnRequest, args: argparse.Namespace) -> str:
     records, team = Records(home), args.team
     spawner = records.get(team, args.by) or AgentRecord(args.by, team)
     notebook = Notebook(home, team, spawner.name, "spawned", run="")
-    with starting(home, team):
+    with starting(home, team, seconds=_LONGEST):
         now = time.time()
         times = [at for at in notebook.read().get("times", []) if now - WINDOW < at <= now]
         agent = permit(fleet, request, _facts(home, fleet, records, spawner, request.name, len(times)))

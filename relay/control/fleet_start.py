@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.control.resuming import continued
-from relay.errors import WorktreeError
+from relay.errors import HomeError, WorktreeError
 from relay.home import Home
 from relay.names import key
 from relay.storage.locks import open_lock, try_lock, wait_lock
@@ -30,16 +30,23 @@ class FleetStart:
 
 
 @contextmanager
-def starting(home: Home, team: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+def starting(
+    home: Home, team: str, waiting: Callable[[], None] = lambda: None, *, seconds: float | None = None
+) -> Iterator[None]:
     """Keep others from starting agents of `team` for a block, so that what it counts stays true.
 
-    waiting: called if another process has to be waited for, however long that takes. Raise HomeError.
+    waiting: called if another process has to be waited for, at most for `seconds` (None: however long).
+
+    Raise HomeError if it takes longer.
     """
     lock = open_lock(home.run / f"starts-{key(team)}.lock")
     try:
         if not try_lock(lock):
             waiting()
-            wait_lock(lock)
+            if not wait_lock(lock, seconds):
+                raise HomeError(
+                    f"another command has been starting agents of {team} for {seconds:g} s. Try again later."
+                )
         yield
     finally:
         os.close(lock)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from cli.test_up import states, write
+from relay.control.fleet_start import starting
+from relay.errors import HomeError
+from relay.home import Home
 from support import Relay, session_patch, wait_until
 
 LOOK = session_patch(
@@ -48,6 +51,17 @@ def test_what_waits_for_room_is_not_started_while_others_still_are(relay: Relay,
     write(relay, project, agents("A", "B", "C"), most=2, interval=2)
     relay("up", cwd=project)
     assert states(relay).keys() == {"A", "B"}
+
+
+def test_who_cannot_wait_for_other_starts_is_refused(relay: Relay) -> None:
+    """An agent that asks for another one gives up after a while: nothing starts behind its back."""
+    home = Home.from_env(relay.environment).ensure()
+    with starting(home, "web"):
+        with starting(home, "red", seconds=0.0):  # another team's are not in the way
+            pass
+        refusal = pytest.raises(HomeError, match="has been starting agents of web for 0 s")
+        with refusal, starting(home, "web", seconds=0.0):
+            pass
 
 
 def test_a_schedule(relay: Relay, project: Path) -> None:
