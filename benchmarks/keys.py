@@ -1,4 +1,4 @@
-"""Keys: how long the person waits for the echo of a key, and for the first byte of the agent."""
+"""Keys: how long the user waits for the echo of a key, and for the first byte of the agent."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from benchmarks.bench import Bench, processes_of
 from benchmarks.fleet.phases import IDLE_SECONDS, STORM_SECONDS, broker_pid, percentile
 from benchmarks.footprint import cpu_seconds, pss
 
-_SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"  # this much talk would be held for the person
+_SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"  # this much talk would be held for the user
 TO_ONE, QUICK_TO_ONE = 1200, 60
 """Messages of all sessions to one."""
 

@@ -93,7 +93,7 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"there is no time zone {name!a} here; write one like 'Europe/Berlin'.") from None
+        raise ValueError(f"not a known time zone: {name!a}. Write one like 'Europe/Berlin'.") from None
 
 
 class _SystemZone(tzinfo):

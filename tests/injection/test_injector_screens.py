@@ -198,7 +198,7 @@ def test_enter_is_not_pressed_over_what_nobody_has_looked_at(
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
             pending = agent.output_pending
-            # More and more is printed once the text stands in the input.
+            # More and more is printed once the text is in the input.
             monkeypatch.setattr(agent, "output_pending", lambda: b"[/relay" in agent.everything or pending())
             agent.submit("hello")
             assert await agent.ended() == ["uncertain"]

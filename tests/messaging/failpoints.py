@@ -298,7 +298,7 @@ class Actor:
 
     @property
     def accepted(self) -> Path:
-        """The ids of what it was told is accepted."""
+        """The ids of the messages that the ledger has accepted."""
         return self.home.state / f"{self.name}.accepted"
 
     @property
