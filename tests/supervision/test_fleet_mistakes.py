@@ -121,7 +121,7 @@ def test_a_mistake_has_its_line_and_advice(tmp_path: Path, text: str, expected: 
         ("schedule = { every = 0 }", "3: schedule.every must be a number of seconds, 1 or more, not 0."),
         ("schedule = { every = '1h', timezone = 'UTC' }", "3: schedule: timezone works only with cron."),
         ("schedule = { cron = '61 * * * *' }", "3: schedule.cron: '61 * * * *' is not a cron expression"),
-        ("schedule = { cron = '* * * * *', timezone = 'Mars/X' }", "3: schedule.timezone: not a known time zone"),
+        ("schedule = { cron = '* * * * *', timezone = 'Mars/X' }", "3: schedule.timezone: not a known time"),
         ("schedule = { cron = '* * * * *', overlap = 'run' }", '3: schedule.overlap must be "skip", not'),
         ("worktree = true", "3: worktree must be a table, not true."),
         ("worktree = { path = '{name}' }", "3: worktree.path: only {repo}, {branch}, {agent} are replaced"),
