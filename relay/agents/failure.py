@@ -102,7 +102,7 @@ def drawn_error(profile: Profile, rows: Sequence[str]) -> str | None:
         end += 1
     below = rows[end:]
     prompts = [row for row in below if _starts(row, _glyphs(profile)) and not _is_choice(row)]
-    if len(prompts) > 1 or any(_starts(row, _bullets(profile)) for row in below):
+    if len(prompts) > 1 or any(_is_said(profile, row) for row in below):
         return None
     return " ".join([_without_mark(profile, rows[first]), *(row.strip() for row in rows[first + 1 : end])])
 
@@ -169,6 +169,11 @@ def _ends(profile: Profile, row: str) -> bool:
 
 def _starts(row: str, marks: str) -> bool:
     return row.lstrip()[:1] in set(marks) and row.lstrip()[1:2] in {" ", "\N{NO-BREAK SPACE}", ""}
+
+
+def _is_said(profile: Profile, row: str) -> bool:
+    """Return True if something that the agent has said begins with `row`."""
+    return _starts(row, _bullets(profile)) and not any(line.search(row) for line in profile.echo.lines)
 
 
 def _is_choice(row: str) -> bool:

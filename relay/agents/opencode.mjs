@@ -25,6 +25,8 @@ const TOOLS = {
 const FIELDS = { filePath: "file_path", oldString: "old_string", newString: "new_string", replaceAll: "replace_all" }
 const OWN_FIELDS = Object.fromEntries(Object.entries(FIELDS).map(([own, claudes]) => [claudes, own]))
 
+const AFTER_ITS_ERROR = [500, 2500] // milliseconds; its error came within 130 on a quiet machine
+
 // opencode loads a plugin once for each folder of its sessions; what follows is the same for all.
 const sessions = new Map() // id → { parent, agent, model, last: its last text in this turn, error }
 const summaries = new Set() // ids of messages that summarise a conversation
@@ -70,7 +72,8 @@ export const RelayPlugin = async ({ client, directory }) => {
     current = id
     const reply = await tell("UserPromptSubmit", id, { prompt: text })
     if (reply.decision === "block") {
-      show(reply.reason, "warning") // opencode itself says nothing
+      // opencode then shows "Unexpected server error" in the same place, and no event tells when.
+      for (const delay of AFTER_ITS_ERROR) setTimeout(() => show(reply.reason, "warning"), delay).unref()
       throw new Error(reply.reason)
     }
     const found = [waiting, context(reply)].filter(Boolean).join("\n\n")

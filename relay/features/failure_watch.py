@@ -189,10 +189,13 @@ class FailureWatch:
     # The screen.
 
     def _concerns(self, verdict: Verdict) -> bool:
-        """Return True if the screen may show an error: it says so, or its dialog may be about one."""
-        if verdict.state is Readiness.FAILED:
-            return bool(verdict.rule)
-        return verdict.state is Readiness.PROMPTING and not self._hooked
+        """Return True if the screen may show an error: it says so, or its dialog may be about one.
+
+        Without hooks, an agent may also report its failure by itself, as Claude Code does since 2.1.332.
+        """
+        if verdict.state is Readiness.FAILED and verdict.rule:
+            return True
+        return verdict.state in {Readiness.FAILED, Readiness.PROMPTING} and not self._hooked
 
     def _on_screen(self) -> Failure | None:
         verdict = self._state.verdict

@@ -266,6 +266,7 @@ RECORDED = {
     ("claude", "failed-401"): "unauthorized",
     ("claude", "failed-429"): "rate_limited",
     ("claude", "failed-context-full"): "context_full",
+    ("claude", "failed-continues-by-itself"): "rate_limited",
     ("claude", "failed-credit"): "billing",
     ("claude", "failed-session-limit"): "rate_limited",
     ("claude", "failed-weekly-limit"): "rate_limited",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from peers import Mosquitto
+from peers import Cluster, Mosquitto
 
 from hosts import Host, Network
 from relay.home import Home
@@ -18,8 +19,11 @@ Networks = Callable[[int], Network]
 Brokers = Callable[[Host], Mosquitto]
 
 
-def wrap(host: Host, name: str, broker: Mosquitto) -> Puppet:
-    return Puppet(host.relay, name).wrap(options=("--broker", broker.url))
+def wrap(host: Host, name: str, broker: Mosquitto | Cluster) -> Puppet:
+    if isinstance(broker, Mosquitto):
+        return Puppet(host.relay, name).wrap(options=("--broker", broker.url))
+    certificate = {"SSL_CERT_FILE": str(broker.certificate)}
+    return Puppet(host.relay, name).wrap(options=("--broker", broker.url(name)), env=certificate)
 
 
 def connected(session: Puppet) -> Puppet:
@@ -73,3 +77,38 @@ def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, 
     net.hosts[0].relay("stop", "Bob")
     assert first.ended()
     connected(other)
+
+
+@pytest.mark.timeout(500)
+def test_sessions_talk_on_while_each_node_of_a_cluster_is_killed(network: Networks, tmp_path: Path) -> None:
+    """Each on a host of its own: once and in order, whatever node they have just lost."""
+    net = network(5)
+    cluster = Cluster(net.hosts[:3], tmp_path)
+    for node in cluster.nodes:
+        cluster.start(node)
+    alice, bob = wrap(net.hosts[3], "Alice", cluster), wrap(net.hosts[4], "Bob", cluster)
+    knows(net.hosts[3], "Bob")
+    knows(net.hosts[4], "Alice")
+    said: list[str] = []
+
+    def more(about: str) -> None:
+        bodies = [f"{about} {number}" for number in range(10)]
+        said.extend(bodies)
+        alice.say("\n".join(f"@relay:Bob {body}" for body in bodies))
+        bob.say("\n".join(f"@relay:Alice {body}" for body in bodies))
+
+    def arrives() -> None:
+        for agent, other in ((alice, "Bob"), (bob, "Alice")):
+            wait_until(lambda: len(agent.texts()) >= len(said), timeout=120, message=agent.log)  # noqa: B023
+            assert agent.texts() == [(other, body) for body in said]
+
+    for node in cluster.nodes:
+        more(f"{node} is there")
+        cluster.kill(node)
+        more(f"{node} is away")
+        arrives()
+        cluster.start(node)
+        more(f"{node} is back")
+        arrives()
+    for agent in (alice, bob):
+        wait_until(lambda: {m["state"] for m in messages(agent.relay)} == {"injected"})  # noqa: B023

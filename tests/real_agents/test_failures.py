@@ -74,8 +74,14 @@ def test_a_usage_limit_and_when_it_ends(house: House, agent: Agent) -> None:
     house.wait(lambda: alice.info().get("pid") not in {None, session}, "another session is there")
     house.wait(lambda: alice.explain().get("failure"), "it knows of it")
     if agent.name == "claude":
-        alice.sees("Stop and wait for limit to reset")
+        house.wait(
+            lambda: (
+                alice.shows("Stop and wait for limit to reset") or alice.shows("Continuing automatically")
+            ),
+            "it tells of the limit",
+        )
         alice.type("\x1b")
+        house.wait(lambda: not alice.shows("Esc to cancel"), "it waits for a prompt")
     alice.sees(agent.ready)
     alice.say("try it again")
     house.wait(lambda: alice.explain().get("failure", 0) is None, "the failure is forgotten")
@@ -161,5 +167,5 @@ def test_a_run_without_a_terminal_exits_with_its_reason(house: House, agent: Age
     house.wait(alice.terminal.ended, "it ends")
     assert alice.terminal.code == 1
     (failed,) = house.wait(lambda: failures(alice), "the failure is told")
-    assert failed["class"] == "rate_limited" and failed["source"] in {"hook", "exit"}
+    assert failed["class"] == "rate_limited" and failed["source"] in {"hook", "transcript", "exit"}
     assert ends_at(failed, reset)

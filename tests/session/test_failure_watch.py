@@ -46,6 +46,7 @@ CODEX_SHOWN = [
 ]
 FAILED = Verdict(Readiness.FAILED, "it shows an error", rule="error", lines=("■ it went wrong", "› "))
 READY = Verdict(Readiness.READY, "its input box is visible", rule="empty input")
+REPORTED = Verdict(Readiness.FAILED, "it reports that it failed: You've hit your session limit")
 WORKING = Verdict(Readiness.WORKING, "its screen shows that it is working", rule="spinner")
 DIALOG = Verdict(Readiness.PROMPTING, "it shows a dialog", kind=PromptKind.OTHER, rule="dialog")
 BY_HOOK = Failure("rate_limited", LIMIT, EIGHT, "hook")
@@ -202,6 +203,22 @@ def test_a_screen_alone_is_believed_after_a_while(play: Play) -> None:
     assert len(play(scene, "codex").told) == 2
 
 
+def test_without_hooks_an_agent_may_report_its_failure_by_itself(play: Play) -> None:
+    """Claude Code does, since 2.1.332. What hooks report does not count: they tell the failure themselves."""
+
+    async def scene(world: World) -> None:
+        continues = "● Usage limit reached · set to continue automatically at 8pm"
+        world.publish(HooksAlive(True))
+        world.shows(REPORTED, SHOWN[0], "", continues, *BOX)
+        await world.grace()
+        assert world.told == []
+        world.publish(HooksAlive(False))
+        world.shows(REPORTED, SHOWN[0], "", continues, *BOX)
+        await world.grace()
+
+    assert play(scene).told == [replace(BY_HOOK, source="screen")]
+
+
 def test_a_record_that_is_later_than_the_next_prompt_repeats_nothing(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
@@ -325,6 +342,7 @@ def test_what_hooks_say_is_not_looked_for_on_the_screen(play: Play) -> None:
     """A state that no rule of the screen decided shows nothing."""
 
     async def scene(world: World) -> None:
+        world.publish(HooksAlive(True))
         world.shows(Verdict(Readiness.FAILED, "its hooks say that it failed"), *CODEX_SHOWN)
         await world.grace()
 
