@@ -24,7 +24,7 @@ def hook(bench: Bench) -> list[Figure]:
     ratio = ms["client"] / ms["bare"]
     return [
         Figure(
-            "a hook's round trip",
+            "hook round trip",
             "≤ 2 × python -S",
             f"{ms['client']:.1f} ms",
             f"python -S {ms['bare']:.1f} ms; `relay hook` {ms['relay']:.1f} ms",

@@ -98,7 +98,7 @@ def of_size(size: int) -> list[Figure]:
     return [
         _recall(f"recall@10 in {size:,} memories", was, now),
         Figure(
-            f"the same by kind of question: {', '.join(KINDS)}",
+            f"recall@10 by kind of question: {', '.join(KINDS)}",
             "",
             ", ".join(f"{now.by_kind[kind]:.0%}" for kind in KINDS),
             "first layout " + ", ".join(f"{was.by_kind[kind]:.0%}" for kind in KINDS),
@@ -112,9 +112,9 @@ def of_size(size: int) -> list[Figure]:
             f"{added[1] / added[0]:.2f}",
         ),
         Figure(
-            f"file of {size:,} memories",
+            f"file size, {size:,} memories",
             "",
-            f"{sizes[1]:.1f} MB, made of the first layout in {migrated:.2f} s",
+            f"{sizes[1]:.1f} MB, migrated from the first layout in {migrated:.2f} s",
             f"first layout {sizes[0]:.1f} MB",
             f"{sizes[1] / sizes[0]:.2f}",
         ),
@@ -145,7 +145,7 @@ def of_locomo(path: Path) -> list[Figure]:
 
 def of_mem0() -> list[Figure]:
     """Measure mem0 with a local embedder beside the embedded store, where both can be had."""
-    name = f"recall@10 in {RIVAL_NOTES:,} memories, beside mem0 with {minilm.MODEL}"
+    name = f"recall@10 in {RIVAL_NOTES:,} memories, against mem0 with {minilm.MODEL}"
     absent = minilm.missing() + [name for name in ("mem0",) if importlib.util.find_spec(name) is None]
     if absent:
         return [Figure(name, "", "", f"not measured: no {', '.join(absent)}")]
@@ -173,7 +173,7 @@ def of_mem0() -> list[Figure]:
     return [
         Figure(name, "", ours.recall(), f"mem0 {theirs.recall()}", ratio),
         Figure(
-            f"the same by kind of question: {', '.join(KINDS)}",
+            f"recall@10 by kind of question: {', '.join(KINDS)}",
             "",
             ", ".join(f"{ours.by_kind[kind]:.0%}" for kind in KINDS),
             "mem0 " + ", ".join(f"{theirs.by_kind[kind]:.0%}" for kind in KINDS),

@@ -64,7 +64,7 @@ def latency(bench: Bench) -> list[Figure]:
     p50, p90 = statistics.median(milliseconds), statistics.quantiles(milliseconds, n=10)[-1]
     return [
         Figure(
-            "directive of A to bytes on B's stdin, p50",
+            "A's directive to bytes on B's stdin, p50",
             "≤ 5 ms",
             f"{p50:.1f} ms (p90 {p90:.1f} ms)",
             "agent-relay 1.6: 225 ms",
@@ -90,7 +90,7 @@ def burst(bench: Bench) -> list[Figure]:
     middle = statistics.median(seconds)
     return [
         Figure(
-            f"burst of {BURST} messages A to B, in order",
+            f"burst of {BURST} messages from A to B, in order",
             "≤ 0.15 s, none lost",
             f"{middle:.2f} s, none lost",
             "agent-relay 1.6: 34.9 s",
@@ -120,7 +120,7 @@ def injection(bench: Bench) -> list[Figure]:
     p50 = statistics.median(milliseconds)
     return [
         Figure(
-            "one injection, from its directive through its handler to stdin",
+            "one injection, from directive through handler to stdin",
             "≤ 10 ms",
             f"{p50:.1f} ms ({cpu:.1f} ms of CPU)",
             ok=p50 <= 10,

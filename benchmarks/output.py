@@ -82,7 +82,7 @@ def blocked(bench: Bench) -> list[Figure]:
         other = statistics.median(seconds["script"])
         figures.append(
             Figure(
-                f"program that writes 16 MB, kept waiting, {name}",
+                f"time to write 16 MB, {name}",
                 "≤ 1.5 × bare PTY",
                 f"{middle * 1000:.0f} ms",
                 f"bare PTY {bare * 1000:.0f} ms, script {other * 1000:.0f} ms",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relay.cli.output import table
 
-HEADINGS = ("what", "goal", "relay", "beside it", "ratio", "")
+HEADINGS = ("what", "goal", "relay", "compared with", "ratio", "")
 
 
 @dataclass(frozen=True, slots=True)
