@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make test-agents`, `make check`, `make docs`, `make bench`.
-# Each sets up its own virtual environment in this clone; nothing is installed outside it.
+# Each sets up its virtual environment in this clone, and installs nothing outside it.
 
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 test` chooses another.
 PYTHON ?= $(firstword $(foreach name,python3 python python3.14 python3.13 python3.12 python3.11,$(shell \
@@ -13,11 +13,11 @@ BIN := $(VENV)/bin
 # More workers than cores: most tests wait for terminals and processes.
 WORKERS ?= 4
 
-# The agents that `make test-agents` drives; gemini and opencode are there too.
+# The agents that `make test-agents` drives; gemini and opencode are also available.
 AGENTS ?= claude codex qwen pi aider
 AGENT_WORKERS ?= 2
 
-# -E reads every page anew: a page that Sphinx remembers does not warn again.
+# --fresh-env reads every page again: Sphinx does not repeat the warnings of a cached page.
 SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --fresh-env --nitpicky -d .cache/doctrees docs .cache/site
 
 export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
@@ -40,7 +40,7 @@ test: $(VENV)/.stamp  ## all tests
 test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="claude qwen" chooses
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
 	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" $(ARGS) || { \
-		echo "What failed is tried once more, alone: real agents wait for real time, and a busy machine is late."; \
+		echo "Retrying what failed, one test at a time: real agents run in real time, and time out on a busy machine."; \
 		$(BIN)/pytest tests/real_agents --agents "$(AGENTS)" --last-failed --last-failed-no-failures none; }
 
 test-agents-newest: export AGENTS_NEWEST := 1
@@ -48,14 +48,14 @@ test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/N
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
 	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" --agents-table docs/NATIVE.md $(ARGS)
 
-test-long: $(VENV)/.stamp  ## what the tests leave out for its length: kills at every step, two at once, ...
+test-long: $(VENV)/.stamp  ## the long tests that `make test` omits: kills at every step, two at once, ...
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/messaging/test_chaos.py tests/messaging/test_guarantee.py tests/messaging/test_faults.py \
 		tests/session/test_session_sweep.py tests/session/test_session_soak.py tests/supervision/test_fleet_soak.py tests/hosts tests/readers --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
 
-test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as backends of memories, with real PostgreSQL and Chroma servers
+test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as memory backends, with real PostgreSQL and Chroma servers
 	@$(MEMORY_VENV)/bin/pytest tests/memory_backends $(ARGS)
 
-check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site with its links
+check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site with all of its links
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -67,38 +67,38 @@ docs: $(VENV)/.stamp  ## the site, in .cache/site
 	@$(SPHINX)
 	@echo "Open .cache/site/index.html."
 
-man: $(VENV)/.stamp  ## rewrite the man page, docs/relay.1, after a change of the command line
+man: $(VENV)/.stamp  ## rewrite the man page, docs/relay.1, after changing the command line
 	@$(BIN)/python -m docsite
 
 format: $(VENV)/.stamp  ## rewrite the code in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.stamp  ## relay's speed, side by side with other programs
+bench: $(VENV)/.stamp  ## compare relay's speed with other programs
 	@$(BIN)/python -m benchmarks
 
-bench-fleet: $(VENV)/.stamp  ## how it grows: 10 to 500 simulated agents, 60 sessions, a soak; some seven minutes
+bench-fleet: $(VENV)/.stamp  ## how relay scales: 10 to 500 simulated agents, 60 sessions, a soak; about seven minutes
 	@$(BIN)/python -m benchmarks.fleet
 
-bench-memory: $(VENV)/.stamp  ## what the store of memories finds, and how fast; some three minutes
+bench-memory: $(VENV)/.stamp  ## what the memory store finds, and how fast; about three minutes
 	@$(BIN)/python -m benchmarks.memory
 
-pictures: $(VENV)/.stamp  ## redraw docs/img/*.svg from the recordings beside them
+pictures: $(VENV)/.stamp  ## redraw docs/img/*.svg from the recordings next to them
 	@$(BIN)/python -m tools.pictures
 
-record: $(VENV)/.stamp  ## record the sessions of the pictures anew, and redraw them; a quiet machine is best
+record: $(VENV)/.stamp  ## record the pictures' sessions again, and redraw them; best on a quiet machine
 	@$(BIN)/python -m tools.pictures --record
 
-dist: $(VENV)/.stamp  ## the wheel and the sdist of this commit in dist/, the same bytes for everybody
+dist: $(VENV)/.stamp  ## build this commit's wheel and sdist in dist/, reproducibly
 	@$(BIN)/python -m tools.dist
 
-test-install: $(VENV)/.stamp  ## the commit installed by pip, pipx and uv on each Python there is; some minutes
+test-install: $(VENV)/.stamp  ## install the commit with pip, pipx and uv on each available Python; takes minutes
 	@$(BIN)/python -m tools.install_trial $(ARGS)
 
 clean:  ## remove the virtual environments and caches
 	rm -rf $(VENV) .cache dist build
 
-# pip 25.1 is the first that reads dependency groups (PEP 735).
+# pip 25.1 is the first version that reads dependency groups (PEP 735).
 $(VENV)/.stamp: pyproject.toml
 	@$(call create,$(VENV))
 	@$(BIN)/python -m pip install --quiet --group check --editable .

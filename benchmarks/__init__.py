@@ -1,1 +1,1 @@
-"""Relay's speed and size, side by side with other programs in one run: `python -m benchmarks`."""
+"""Benchmarks of relay's speed and size, compared with other programs in one run: `python -m benchmarks`."""

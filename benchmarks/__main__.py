@@ -1,7 +1,7 @@
-"""Measure relay beside other programs, print the table, and write it into docs/BENCHMARKS.md.
+"""Compare relay with other programs, print the table, and write it into docs/BENCHMARKS.md.
 
-Each figure is a median of runs that take turns on one machine; docs/BENCHMARKS.md explains them.  Everything
-runs in a temporary home and leaves no process behind.
+Each figure is a median of alternating runs on one machine; docs/BENCHMARKS.md explains them. Everything runs
+in a temporary home and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(names: list[str], quick: bool) -> tuple[list[Figure], int]:
-    """Measure the rows `names`. Return their figures, failed rows among them, and how many failed."""
+    """Measure the rows `names`. Return their figures, including failed rows, and the number of failures."""
     figures: list[Figure] = []
     failures = 0
     with bench(quick) as own:
@@ -68,7 +68,7 @@ def run(names: list[str], quick: bool) -> tuple[list[Figure], int]:
             print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
             try:
                 figures += ROWS[name](own)
-            except Exception as error:  # noqa: BLE001 (shown in the table; the other rows go on)
+            except Exception as error:  # noqa: BLE001 (shown in the table; the other rows still run)
                 failures += 1
                 print(f"{type(error).__name__}: {error}", file=sys.stderr)
                 figures.append(Figure(name, "", "FAILED", ok=False))

@@ -1,4 +1,4 @@
-"""The surroundings of a benchmark: a relay home of its own, and the commands to compare."""
+"""The setup of a benchmark: a relay home of its own, and the commands to compare."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 SETTINGS = "runaway_rate = 100000\n"
-"""A benchmark sends more in a minute than an agent; the guard still counts."""
+"""A benchmark sends more messages per minute than an agent would; the guard still counts them."""
 
 
 class Bench:
@@ -58,7 +58,7 @@ class Bench:
         return next(int(each["pid"]) for each in listed if each["name"] == name)
 
     def program(self, name: str, *arguments: object) -> list[str]:
-        """Return the command line of one of our own small programs; -S -E has it start fast."""
+        """Return the command line of one of our own small programs; -S -E makes Python start fast."""
         return [sys.executable, "-S", "-E", str(PROGRAMS / f"{name}.py"), *map(str, arguments)]
 
     def terminal(self, argv: Sequence[str]) -> Terminal:
@@ -82,7 +82,7 @@ class Bench:
 
     @contextlib.contextmanager
     def detached(self, name: str, argv: Sequence[str], *options: str) -> Iterator[None]:
-        """Run `argv` in a session without a terminal for the time of the block."""
+        """Run `argv` in a session without a terminal for the duration of the block."""
         self.start(name, argv, *options)
         try:
             yield
@@ -96,7 +96,7 @@ def scripted(argv: Sequence[str]) -> list[str]:
 
 
 def tmuxed(argv: Sequence[str]) -> list[str]:
-    """Return the command line that runs `argv` in a tmux of its own, without a status line."""
+    """Return the command line that runs `argv` in a separate tmux server, without a status line."""
     return ["tmux", "-f", "/dev/null", "new-session", " ".join(argv), ";", "set", "status", "off"]
 
 
@@ -110,7 +110,7 @@ def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None
 
 @contextlib.contextmanager
 def bench(quick: bool) -> Iterator[Bench]:
-    """Yield a bench, and remove its home and processes afterwards. A socket's path must be short."""
+    """Yield a bench, then remove its home and processes. The path is short because a socket's must be."""
     directory = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp")).resolve()
     own = Bench(directory, quick)
     try:
@@ -136,7 +136,7 @@ def processes_of(directory: Path) -> dict[int, str]:
             environment = (entry / "environ").read_bytes() + b"\0"
             command = (entry / "cmdline").read_bytes()
         except OSError:
-            continue  # it has ended, or is another user's
+            continue  # ended, or another user's
         if int(entry.name) != os.getpid() and (marks[0] in environment or marks[1] in command):
             found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
     return found

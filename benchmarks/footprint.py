@@ -1,4 +1,4 @@
-"""The cost of an idle session and its shim: memory and processor time; and how soon another one is there."""
+"""The cost of an idle session and its shim (memory, CPU time), and how fast a killed session restarts."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def idle_cpu(bench: Bench) -> list[Figure]:
 
 
 def back(bench: Bench) -> list[Figure]:
-    """Seconds from a session's kill -9 until another one is ready beside the agent"""
+    """Seconds from kill -9 of a session until its replacement is ready"""
     seconds: list[float] = []
     with bench.detached("back", ["cat"]):
         for _ in range(3 if bench.quick else 9):
-            time.sleep(1.0)  # a session in which nothing happens
+            time.sleep(1.0)  # the session idles
             before = find_claim(Home.from_env(bench.env), "back")
             generation = call(before.shim, {"op": "status"})["generation"]
             started = time.monotonic()

@@ -1,4 +1,4 @@
-"""The cost of the bridge to an agent: the time of one call of its hook."""
+"""The cost of the bridge to an agent: the time of one hook call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT = 120
 
 
 def hook(bench: Bench) -> list[Figure]:
-    """The round trip of the command that agents call as their hook, from a process of the agent's"""
+    """The round trip of the command that agents call as their hook, from one of the agent's processes"""
     results = bench.directory / "hook.json"
     rounds = 20 if bench.quick else 200
     program = bench.program("hooked", results, rounds, *bench.command)

@@ -1,4 +1,4 @@
-"""The cost of one text of a hook: relay's own work, without waiting for the agent."""
+"""The cost of injecting one hook's text: relay's own work, without waiting for the agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SIZES = {"a 200-byte finding": 200, "10 KB": layout.MAX_HOOK_BYTES}
 
 
 def cost(bench: Bench) -> list[Figure]:
-    """One hook's text: checked, laid out, counted, and written down without secrets; the processor's share"""
+    """One hook's text: checked, laid out, counted, and logged without secrets; relay's share of the time"""
     rounds = 50 if bench.quick else 500
     return [
         _figure(name, sorted(asyncio.run(_milliseconds(bench, size, rounds))))
@@ -38,7 +38,7 @@ def cost(bench: Bench) -> list[Figure]:
 
 
 async def _milliseconds(bench: Bench, size: int, rounds: int) -> list[float]:
-    """Return the time of each round but the first, which loads the search for secrets."""
+    """Return the time of each round except the first, which loads the search for secrets."""
     bus = EventBus()
     journal = Journal(bench.directory / "events.jsonl", "bench", "A")
     log = AuditLog(bench.directory / "audit.jsonl", "bench", "A", "bench", full=True)

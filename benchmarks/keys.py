@@ -1,4 +1,4 @@
-"""Keys: how long the user waits for the echo of a key, and for the first byte of the agent."""
+"""Keys: how long the user waits for a key's echo, and for the agent's first byte."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from benchmarks.table import Figure
 
 CAPITALS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FLOOD = 10_000_000
-"""Bytes a second."""
+"""Bytes per second."""
 
 PAUSES = (0.011, 0.017, 0.023, 0.029)
-"""Seconds between two keys: of no common measure, so that they meet timers at every phase."""
+"""Seconds between two keys: without a common divisor, so that keys meet timers at every phase."""
 
 _SETTLED = 1.5
 
 
 def echo(bench: Bench) -> list[Figure]:
-    """The echo of a key, with a program that is silent otherwise"""
+    """The echo of a key, in a program that is otherwise silent"""
     argv = bench.program("echo")
     rivals = {"relay": bench.wrapped(argv), "script": scripted(argv)}
     if shutil.which("tmux"):
@@ -67,7 +67,7 @@ def first_byte(bench: Bench) -> list[Figure]:
 
 
 def _rounds(bench: Bench, rivals: dict[str, list[str]], keys: int) -> dict[str, list[float]]:
-    """Return the seconds of each echo, the rivals taking turns."""
+    """Return the seconds of each echo; the rivals take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(1 if bench.quick else 3):
         for name, command in rivals.items():
@@ -95,7 +95,7 @@ def _echoes(bench: Bench, command: Sequence[str], keys: int) -> list[float]:
 def _figures(
     seconds: dict[str, list[float]], what: str, goal: str, limit: float, percents: tuple[int, int]
 ) -> list[Figure]:
-    """Return a line for each percentile; the goal is about the first."""
+    """Return one figure per percentile; the goal applies to the first."""
     figures = []
     for percent in percents:
         values = {name: _percentile(each, percent) * 1e6 for name, each in seconds.items()}

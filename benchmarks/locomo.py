@@ -1,8 +1,8 @@
-"""The conversations and questions of LoCoMo, from the user's own file.
+"""The conversations and questions of LoCoMo, read from the user's own file.
 
 https://github.com/snap-research/locomo
 
-Its licence, CC BY-NC 4.0, forbids us to bring it along.
+Its licence, CC BY-NC 4.0, does not let us ship it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from benchmarks.memory_set import Question, Set
 from relay.memory.backend import Memory, Scope
 
 KINDS = ("turns", "facts")
-"""What is saved: each turn as it was said, or the observations that LoCoMo has drawn from the turns."""
+"""What is saved: each turn as spoken, or the observations that LoCoMo derived from the turns."""
 
-_ADVERSARIAL = 5  # the category of questions that have no answer
+_ADVERSARIAL = 5  # the category of questions without an answer
 _TURN = re.compile(r"D[0-9]+:[0-9]+")
 _SCOPE = Scope("Ada", "locomo")
 
 
 def read(path: Path, kind: str) -> Iterator[Set]:
-    """Give the notes and questions of each conversation in `path`. Raise ValueError for another file.
+    """Yield the notes and questions of each conversation in `path`. Raise ValueError if it is another file.
 
-    A fact has the turns from which it was drawn; a question's evidence is every note of one of its turns.
+    A fact lists the turns it was derived from; a question's evidence is every note of one of its turns.
     """
     try:
         for sample in json.loads(path.read_text(encoding="utf-8")):
@@ -75,7 +75,7 @@ def _facts(sample: dict[str, Any]) -> Iterator[tuple[datetime, str, list[str]]]:
 
 
 def _sessions(sample: dict[str, Any]) -> Iterator[tuple[int, datetime]]:
-    """Give the number and the beginning of each session, in their order."""
+    """Yield the number and start of each session, in order."""
     conversation = sample["conversation"]
     number = 1
     while when := conversation.get(f"session_{number}_date_time"):

@@ -1,4 +1,4 @@
-"""What the store of memories finds, and how fast, beside its first layout and beside mem0.
+"""What the memory store finds, and how fast, compared with its first layout and with mem0.
 
 python -m benchmarks.memory [--quick] [--size N] [--locomo locomo10.json] [--write FILE]
 
@@ -31,15 +31,15 @@ SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000,)
 QUESTIONS, QUESTIONS_OF_MANY = 200, 60
 MANY = 100_000
 ADDED = 100
-RIVAL_NOTES = 1_000  # a model reads each
+RIVAL_NOTES = 1_000  # few, as a model reads each
 
 Search = Callable[[str, Scope, int], Iterable[str]]
-"""Returns ids, best first."""
+"""Return ids, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """at5, at10: the share of the evidence among the first so many. seconds: of each search, sorted."""
+    """at5, at10: the share of the evidence in the first 5 or 10 results. seconds: of each search, sorted."""
 
     at5: float
     at10: float
@@ -55,7 +55,7 @@ class Found:
 
 def main(argv: list[str] | None = None) -> int:
     options = _parse(argv)
-    os.environ["TZ"] = "UTC"  # the questions name the notes' days
+    os.environ["TZ"] = "UTC"  # the questions name the days of the notes
     time.tzset()
     figures: list[Figure] = []
     for size in options.size or (QUICK_SIZES if options.quick else SIZES):
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def of_size(size: int) -> list[Figure]:
-    """Measure both layouts with `size` notes that we make; the new one is made out of the old."""
+    """Measure both layouts with `size` generated notes; the new store is migrated from the old one."""
     made = make(size, QUESTIONS_OF_MANY if size >= MANY else QUESTIONS)
     with tempfile.TemporaryDirectory(prefix="rb-") as directory:
         old_path, new_path = Path(directory) / "first.db", Path(directory) / "memory.db"
@@ -122,7 +122,7 @@ def of_size(size: int) -> list[Figure]:
 
 
 def of_locomo(path: Path) -> list[Figure]:
-    """Measure both layouts with the conversations in `path`, each in a store of its own."""
+    """Measure both layouts with the conversations in `path`, each in its own store."""
     figures = []
     for kind in locomo.KINDS:
         ends: list[list[Found]] = []
@@ -144,7 +144,7 @@ def of_locomo(path: Path) -> list[Figure]:
 
 
 def of_mem0() -> list[Figure]:
-    """Measure mem0 with a local embedder beside the embedded store, where both can be had."""
+    """Measure mem0 with a local embedder against the embedded store, if both are installed."""
     name = f"recall@10 in {RIVAL_NOTES:,} memories, against mem0 with {minilm.MODEL}"
     absent = minilm.missing() + [name for name in ("mem0",) if importlib.util.find_spec(name) is None]
     if absent:
@@ -183,7 +183,7 @@ def of_mem0() -> list[Figure]:
 
 
 def in_turns(searches: Sequence[Search], questions: Sequence[Question]) -> list[Found]:
-    """Ask each question of each of `searches`; return what each found."""
+    """Put each question to each of `searches` in turn; return what each search found."""
     return [_together(each) for each in zip(*(_asked(searches, one) for one in questions), strict=True)]
 
 
@@ -203,7 +203,7 @@ def _asked(searches: Sequence[Search], question: Question) -> list[Found]:
 
 
 def _together(parts: Sequence[Found]) -> Found:
-    """Return the figures of all questions, of which `parts` has those of one or more each."""
+    """Merge the figures of `parts`, each of which covers one or more questions."""
     weights = [len(part.seconds) for part in parts]
     kinds = {kind for part in parts for kind in part.by_kind}
     return Found(
@@ -218,7 +218,7 @@ def _together(parts: Sequence[Found]) -> Found:
 
 
 def _adding(made: Set, old: FirstStore, backend: MemoryBackend) -> tuple[float, float]:
-    """Return the median of the seconds that adding a note takes, in the old layout and in the new one."""
+    """Return the median seconds for adding a note, in the old layout and in the new one."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for number, note in enumerate(made.notes[:ADDED]):
         another = replace(note, id=f"a{number}", text=f"{note.text} Again, for the {number}th time.")
@@ -230,7 +230,7 @@ def _adding(made: Set, old: FirstStore, backend: MemoryBackend) -> tuple[float, 
 
 
 def _megabytes(path: Path) -> float:
-    """Return the size of a store, with what it has written ahead."""
+    """Return the size of a store, including its write-ahead log."""
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6
 
 

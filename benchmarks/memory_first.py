@@ -1,4 +1,4 @@
-"""The store of memories as relay 0.1.0 had it, to measure beside today's: its tables, search and adding."""
+"""The memory store of relay 0.1.0, to compare with today's: its tables, search and insertion."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 
 class FirstStore:
-    """The file at `path`; made if need be. Its calls run on a thread of their own, as those of today's do."""
+    """The file at `path`, created if missing. Calls run on a separate thread, as today's do."""
 
     def __init__(self, path: Path) -> None:
         self._writer = Writer(_FirstDatabase, path)
 
     def fill(self, notes: Iterable[Memory]) -> None:
-        """Add `notes`, none of which is there, in one transaction."""
+        """Add `notes`, all of them new, in one transaction."""
 
         def fill(database: Database) -> None:
             with database.transaction() as db:
@@ -69,7 +69,7 @@ class FirstStore:
         self._writer.call(fill)
 
     def add(self, note: Memory) -> None:
-        """Add `note`, unless its agent sees its text already."""
+        """Add `note`, unless its agent already sees its text."""
 
         def add(database: Database) -> None:
             with database.transaction() as db:
@@ -80,7 +80,7 @@ class FirstStore:
         self._writer.call(add)
 
     def search(self, query: str, scope: Scope, limit: int) -> list[str]:
-        """Return the ids of the memories that fit best."""
+        """Return the ids of the best matches."""
         words = list(dict.fromkeys(_WORD.findall(query.lower())))
         words = [word for word in words if word not in _STOP_WORDS] or words
         found = (

@@ -1,12 +1,12 @@
-"""Notes and questions that the project makes itself, to measure what a store of memories finds.
+"""Generated notes and questions, to measure what a memory store finds.
 
-Agents of one team talk about parts of a product and save notes.  All of it comes out of word lists and one
+Agents of one team talk about parts of a product and save notes.  All text comes from word lists and one
 seed: the same size gives the same set anywhere.  docs/BENCHMARKS.md says what such a set cannot show.
 
     conversation  an opening that names part and topic; then a decision, a reason, a next step and chatter,
                   which name neither; a quarter of them alternate with another conversation of the same agent
     fact          one note that names part, topic and decision
-    again         a topic that is decided anew on several days, which only their dates tell apart
+    again         a topic decided again on several days, which only the dates tell apart
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SORTS = _words(
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """noted: what notes call it. asked: the same in other words, for questions."""
+    """noted: the topic's name in notes. asked: the same in other words, for questions."""
 
     noted: str
     asked: str
@@ -183,12 +183,12 @@ _DECIDED = (
     "Agreed: {decision} (#{n}).",
     "It will be {decision}, says {person}, #{n}.",
 )
-_LATER = {"n": "{n}", "person": "{person}"}  # filled in by and by
+_LATER = {"n": "{n}", "person": "{person}"}  # filled in step by step
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """kind: one of KINDS. evidence: ids of the notes that answer it, all of which `scope` sees."""
+    """kind: one of KINDS. evidence: ids of the notes that answer it; `scope` sees all of them."""
 
     kind: str
     text: str
@@ -198,14 +198,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """notes: in the order in which they were saved; each text differs."""
+    """notes: in the order they were saved; each text is unique."""
 
     notes: Sequence[Memory]
     questions: Sequence[Question]
 
 
 def make(size: int, questions: int, seed: int = 14) -> Set:
-    """Return `size` notes, and about `questions` questions, as many of each kind."""
+    """Return `size` notes, and about `questions` questions, equally many of each kind."""
     maker = _Maker(random.Random(seed))
     notes, asked = maker.notes(size)
     by_kind = {kind: [each for each in asked if each.kind == kind] for kind in KINDS}
@@ -217,7 +217,7 @@ def make(size: int, questions: int, seed: int = 14) -> Set:
 
 
 _Talk = tuple[list[Memory], list[Question]]
-"""What was saved, and what can be asked about it."""
+"""The notes saved, and the questions they answer."""
 
 
 class _Maker:
@@ -230,7 +230,7 @@ class _Maker:
         self._subjects = iter(subjects)
 
     def notes(self, size: int) -> tuple[list[Memory], list[Question]]:
-        """Return `size` notes by time, and all questions that they answer."""
+        """Return `size` notes sorted by time, and every question they answer."""
         notes: list[Memory] = []
         asked: list[Question] = []
         while len(notes) < size:
@@ -250,7 +250,7 @@ class _Maker:
             yield from self._again(agent, shared)
         else:
             when = self._time(self.random.randrange(_DAYS))
-            for _ in range(2 if kind < 0.7 else 1):  # two at the same time: they alternate
+            for _ in range(2 if kind < 0.7 else 1):  # two at the same time alternate
                 yield self._conversation(agent, shared, when, next(self._subjects), "")
 
     def _fact(self, agent: str, shared: bool) -> _Talk:
@@ -269,7 +269,7 @@ class _Maker:
         ]
 
     def _again(self, agent: str, shared: bool) -> Iterator[_Talk]:
-        """Give a topic's decisions on days of three to six months, all as facts or all as conversations."""
+        """Yield a topic's decisions on days in three to six months, all as facts or all as conversations."""
         part, topic = next(self._subjects)
         as_facts = self.random.random() < 0.5
         for month in self.random.sample(range(_DAYS // 31), self.random.randrange(3, 7)):
@@ -286,7 +286,7 @@ class _Maker:
     def _conversation(
         self, agent: str, shared: bool, when: datetime, subject: tuple[str, Topic], day: str
     ) -> _Talk:
-        """Return its notes, and questions on its decision and its reason; of a `day`, on its decision."""
+        """Return the notes, and questions on their decision and reason; for a `day`, only on the decision."""
         part, topic = subject
         openings = (
             f"Talked with {{person}} about the {topic.noted} of the {part}, #{{n}}.",
@@ -314,7 +314,7 @@ class _Maker:
         return _FIRST + timedelta(days=day, minutes=self.random.randrange(8 * 60))
 
     def _note(self, text: str, agent: str, shared: bool, when: datetime) -> Memory:
-        """Return a note; {n} in its text makes it unlike all others."""
+        """Return a note; {n} in its text makes it unique."""
         n = next(self._number)
         text = text.format(n=n, person=self.random.choice(_PEOPLE))
         return Memory(f"n{n}", text, agent, TEAM, shared, when.timestamp())

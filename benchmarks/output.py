@@ -1,4 +1,4 @@
-"""Output: how long `cat` of a large file takes, and how long a program that writes is kept waiting."""
+"""Output: how long `cat` of a large file takes, and how long a program's writes block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLOURED = (
     b"a line of a log \x1b[32mok\x1b[0m 42 \x1b[38;5;208mms\x1b[0m\n"
 )
 SETTLE = 1.0
-"""Seconds after which a session has loaded everything."""
+"""Seconds until a session has loaded everything."""
 
 
 def cat(bench: Bench) -> list[Figure]:
@@ -46,10 +46,10 @@ def _cat(bench: Bench, what: str, line: bytes, size: int, most: float) -> Figure
     for _ in range(2 if bench.quick else 5):
         for name, command in rivals.items():
             if name == "tmux" and len(seconds[name]) == 2:
-                continue  # it takes long, and is here for comparison only
+                continue  # slow, and only here for comparison
             with bench.terminal(command) as terminal:
                 taken, spent = terminal.drain(60)
-            # The terminal turns each newline into two bytes; tmux shows only what there is time for.
+            # The terminal turns each newline into two bytes; tmux shows only what it has time for.
             if name != "tmux" and taken < lines * (len(line) + 1):
                 raise AssertionError(f"{name} showed {taken} bytes of {lines * (len(line) + 1)}")
             seconds[name].append(spent)
@@ -62,7 +62,7 @@ def _cat(bench: Bench, what: str, line: bytes, size: int, most: float) -> Figure
 
 
 def blocked(bench: Bench) -> list[Figure]:
-    """A program that writes 16 MB: how long its writes take"""
+    """How long the writes of a program take that writes 16 MB"""
     size = 16 * 1024 * 1024
     seconds: dict[str, list[float]] = {"bare": [], "attached": [], "detached": [], "script": []}
     for number in range(2 if bench.quick else 5):

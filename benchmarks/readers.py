@@ -1,4 +1,4 @@
-"""The speed of the readers: CPU seconds for each kind of output, and the rates that follow.
+"""The speed of the readers: CPU seconds for each kind of output, and the resulting rates.
 
 python -m benchmarks.readers [--quick]
 """

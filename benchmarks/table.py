@@ -1,4 +1,4 @@
-"""The figures, as a table on the terminal and in docs/BENCHMARKS.md."""
+"""The figures as a table, on the terminal and in docs/BENCHMARKS.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADINGS = ("what", "goal", "relay", "compared with", "ratio", "")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. ratio: as text. ok: None where there is no goal."""
+    """One row of the table. ratio: as text. ok: None without a goal."""
 
     what: str
     goal: str
@@ -32,13 +32,13 @@ class Figure:
 
 
 def plain(figures: Sequence[Figure]) -> str:
-    """Return the table for a terminal."""
+    """Return the table formatted for a terminal."""
     head, *lines = table([HEADINGS, *(figure.cells() for figure in figures)])
     return "\n".join([head, "-" * max(map(len, lines)), *lines])
 
 
 def markdown(figures: Sequence[Figure], machine: str, command: str = "make bench") -> str:
-    """Return the table for docs/BENCHMARKS.md, without its markers; `command` made it."""
+    """Return the table for docs/BENCHMARKS.md, without its markers; `command` produced it."""
     rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(figure.cells() for figure in figures)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([*lines, "", f"{machine} Made by `{command}`."])
@@ -56,7 +56,7 @@ def write(path: Path, block: str, name: str = "bench") -> None:
 
 
 def machine() -> str:
-    """Return a sentence on the machine and the programs measured."""
+    """Return a sentence about the machine and the programs measured."""
     parts = [
         f"{os.cpu_count()} × {_processor()}",
         f"{platform.system()} {platform.release()}",

@@ -1,4 +1,4 @@
-"""The terminal that relay and its rivals run in: it reads as fast as it can."""
+"""The terminal in which relay and its rivals run: it reads as fast as it can."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_SIZE = 1 << 16
 
 
 class Terminal:
-    """`argv` in a new terminal. started: when it was forked, in monotonic seconds."""
+    """`argv` in a new terminal. started: when the process was forked, in monotonic seconds."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], directory: Path) -> None:
         self.started = time.monotonic()
@@ -37,7 +37,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the program, if it still runs, with a hang-up, as a closed window does."""
+        """Hang up, as closing a window does; kill the program if it survives that."""
         os.close(self.master)
         for number, patience in ((signal.SIGHUP, 1.0), (signal.SIGKILL, 5.0)):
             deadline = time.monotonic() + patience
@@ -49,12 +49,12 @@ class Terminal:
                 os.kill(self.pid, number)
 
     def read(self, timeout: float) -> bytes:
-        """Return what comes next, b"" at the end. Raise TimeoutError after `timeout` silent seconds."""
+        """Return the next output, b"" at the end. Raise TimeoutError after `timeout` seconds of silence."""
         if not select.select([self.master], [], [], timeout)[0]:
             raise TimeoutError(f"the program said nothing for {timeout:g} s")
         try:
             return os.read(self.master, READ_SIZE)
-        except OSError:  # EIO on Linux: nobody has the terminal open any more
+        except OSError:  # EIO on Linux: nobody has the terminal open any longer
             return b""
 
     def drain(self, timeout: float) -> tuple[int, float]:
@@ -65,12 +65,12 @@ class Terminal:
                 while data := os.read(self.master, READ_SIZE):
                     size += len(data)
             except OSError as error:
-                if error.errno != errno.EIO:  # Linux: nobody has the terminal open any more
+                if error.errno != errno.EIO:  # Linux: nobody has the terminal open any longer
                     raise
         return size, time.monotonic() - self.started
 
     def until(self, text: bytes, timeout: float) -> bytes:
-        """Return the output up to `text` and what came with it. Raise TimeoutError as `read` does."""
+        """Return the output up to `text` and whatever came with it. Raise TimeoutError as `read` does."""
         seen = b""
         while text not in seen:
             data = self.read(timeout)
@@ -80,7 +80,7 @@ class Terminal:
         return seen
 
     def skip(self, seconds: float) -> None:
-        """Read and drop output for `seconds`."""
+        """Read and discard output for `seconds`."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
@@ -93,7 +93,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after `seconds`, without a system call for each read in it."""
+    """Raise TimeoutError in the block after `seconds`, without an extra system call for each read."""
 
     def ring(*_: object) -> None:
         raise TimeoutError(f"the program has not ended within {seconds:g} s")

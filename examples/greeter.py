@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A very small agent: it prints lines, reads lines, and greets whoever greets it.
+"""A very small agent: it prints lines, reads lines, and returns every greeting.
 
-    relay wrap -n Bob   examples/greeter.py          waits to be greeted
+    relay wrap -n Bob   examples/greeter.py          waits for a greeting
     relay wrap -n Alice examples/greeter.py Bob      opens the conversation
 
-All it knows of relay is how a message is written: `@relay:NAME text` on a line of its own. Messages from
-others arrive on its standard input, typed there by relay. With --log it writes down, as JSON lines, what it
-said and what it really read, which is how `relay demo` knows that a greeting arrived.
+All it knows of relay is how to write a message: `@relay:NAME text` on a separate line. Messages from other
+agents arrive on its standard input, typed there by relay. With --log it records, as JSON lines, what it said
+and read; this is how `relay demo` knows that a greeting arrived.
 """
 
 from __future__ import annotations

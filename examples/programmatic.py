@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same without a relay.config.py: a program that describes the session and runs the agent.
+"""The same without a relay.config.py: a program that configures the session and runs the agent.
 
 examples/programmatic.py claude
 """

@@ -1,1 +1,1 @@
-"""The growth of relay: hundreds of simulated agents, dozens of real sessions, on one machine."""
+"""How relay scales on one machine: hundreds of simulated agents, dozens of real sessions."""

@@ -1,7 +1,7 @@
-"""Measure how relay grows: fleets of simulated agents from 10 to 500, 60 real sessions, and a soak.
+"""Measure how relay scales: fleets of 10 to 500 simulated agents, 60 real sessions, and a soak.
 
-Prints the tables and writes them into docs/SCALE.md, which explains the figures.  All of it runs in
-temporary homes, is bounded in time, and leaves no process behind.
+Prints the tables and writes them into docs/SCALE.md, which explains the figures. Everything runs in temporary
+homes, is bounded in time, and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "SCALE.md"
 SIZES, QUICK_SIZES = (10, 50, 100, 250, 500), (10, 50)
 SESSIONS, QUICK_SESSIONS = 60, 5
-ROUNDS = 20  # each to so many others
+ROUNDS = 20  # each session talks to this many others
 SOAK_SECONDS, QUICK_SOAK_SECONDS = 60, 10
 
 PARTS = ("agents", "sessions", "soak")
@@ -93,14 +93,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def fleet_table(fleets: Sequence[Fleet]) -> str:
-    """Return a table in Markdown with a column for each size."""
+    """Return a Markdown table with a column for each size."""
     rows = [["simulated agents", *(str(fleet.size) for fleet in fleets)]]
     rows += [[what, *(cell(fleet) for fleet in fleets)] for what, cell in ROWS.items()]
     return _markdown(rows)
 
 
 def goals_table(fleets: Sequence[Fleet], real: Sequence[Sessions]) -> str:
-    """Return a table in Markdown of the goals whose sizes were measured; "" for none."""
+    """Return a Markdown table of the goals whose sizes were measured; "" if there are none."""
     rows: list[tuple[str, str, str, bool]] = []
     for fleet in fleets:
         if fleet.size == 100:
@@ -139,7 +139,7 @@ def goals_table(fleets: Sequence[Fleet], real: Sequence[Sessions]) -> str:
 
 
 def sessions_table(found: Sessions) -> str:
-    """Return a table in Markdown with a row for each figure."""
+    """Return a Markdown table with a row for each figure."""
     return _markdown(
         [
             [f"{found.size} real sessions", ""],
@@ -170,7 +170,7 @@ def _sessions(size: int, quick: bool) -> Sessions:
 
 
 def _soak(seconds: int) -> str:
-    """Return the account of tests/messaging/soak.py. Raise RuntimeError if a message is unexplained."""
+    """Return the account of tests/messaging/soak.py. Raise RuntimeError if any message is unaccounted for."""
     run = subprocess.run(
         [sys.executable, ROOT / "tests" / "messaging" / "soak.py", "--seconds", str(seconds)],
         stdout=subprocess.PIPE,

@@ -14,22 +14,22 @@ from benchmarks.fleet.swarm import FILES_PER_AGENT, Swarm
 from benchmarks.footprint import cpu_seconds, pss
 
 CHAT_RATE = 100.0
-"""Messages a second of the whole fleet, so that sizes differ in size alone."""
+"""Messages per second of the whole fleet, so that fleets differ only in size."""
 
 CHAT, BURST = 500, 2000
-"""Messages in all: at that rate, and as fast as everybody can."""
+"""Messages in total: at that rate, and as fast as possible."""
 
 QUIET = 5.0
-"""Announcements a second that an agent may get in quiet times; see `relay.transport.presence.interval`."""
+"""Announcements per second that an agent may get when idle; see `relay.transport.presence.interval`."""
 
 IDLE_SECONDS = 6.0
 STORM_SECONDS = 90.0
-"""The longest time of any step; a slower machine has too many agents on it."""
+"""Seconds any step may take; a slower machine has too many agents on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Messages that were sent and injected. Times are seconds; `cpu` is the processor time of each."""
+    """Messages sent and injected. Times in seconds; `cpu` is the processor time per message."""
 
     count: int
     p50: float
@@ -39,7 +39,7 @@ class Phase:
 
     @property
     def rate(self) -> float:
-        """Return messages a second."""
+        """Return messages per second."""
         return self.count / self.seconds
 
 
@@ -49,10 +49,10 @@ class Fleet:
 
     size: int
     connected: float
-    presence: float  # until all agents knew all
-    announced: int  # announcements that all got until then
-    idle_announced: float  # a second, by all
-    idle_cpu: float  # a second, of all with the broker
+    presence: float  # until every agent knew all others
+    announced: int  # announcements received by all until then
+    idle_announced: float  # per second, by all
+    idle_cpu: float  # per second, of all agents and the broker
     chat: Phase
     burst: Phase
     broadcast: Phase
@@ -93,8 +93,8 @@ def measure(bench: Bench, size: int) -> Fleet:
 
 
 def check_limits(size: int) -> None:
-    """Raise RuntimeError, with advice, if a process here may not open enough files for `size` agents."""
-    needed = FILES_PER_AGENT * size + 100  # the broker, which serves them all, needs fewer
+    """Raise RuntimeError, with advice, if a process here cannot open enough files for `size` agents."""
+    needed = FILES_PER_AGENT * size + 100  # the broker, which serves all of them, needs fewer
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:
         raise RuntimeError(
@@ -109,7 +109,7 @@ def broker_pid(bench: Bench) -> int:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that `share` of all do not exceed."""
+    """Return the smallest value that the fraction `share` of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -123,7 +123,7 @@ def _cpu(swarm: Swarm, broker: int) -> float:
 
 
 def _idle(swarm: Swarm, broker: int, seconds: float) -> tuple[float, float]:
-    """Return processor time and announcements, a second, of idle agents."""
+    """Return the processor time and announcements per second of idle agents."""
     _settle(swarm)
     heard, cpu, begun = _heard(swarm), _cpu(swarm, broker), time.monotonic()
     time.sleep(seconds)
@@ -132,7 +132,7 @@ def _idle(swarm: Swarm, broker: int, seconds: float) -> tuple[float, float]:
 
 
 def _settle(swarm: Swarm) -> None:
-    """Wait until agents get no more announcements than in quiet times."""
+    """Wait until agents get no more announcements than when idle."""
     deadline = time.monotonic() + STORM_SECONDS
     heard = _heard(swarm)
     while time.monotonic() < deadline:
@@ -144,7 +144,7 @@ def _settle(swarm: Swarm) -> None:
 
 
 def _phase(swarm: Swarm, broker: int, send: Callable[[], list[Any]]) -> Phase:
-    """Measure the messages that `send` sends, each of which must be injected once."""
+    """Measure the messages that `send` sends, each of which must be injected exactly once."""
     cpu = _cpu(swarm, broker)
     sent = send()
     count = sum(accepted for _, accepted in sent)

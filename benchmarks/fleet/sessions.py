@@ -1,4 +1,4 @@
-"""Real sessions without a terminal: `relay wrap -d` of a line agent, all of which talk to all."""
+"""Real sessions without a terminal: `relay wrap -d` of line agents that all talk to each other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.bench import Bench, processes_of
 from benchmarks.fleet.phases import IDLE_SECONDS, STORM_SECONDS, broker_pid, percentile
 from benchmarks.footprint import cpu_seconds, pss
 
-_SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"  # this much talk would be held for the user
+_SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"  # runaway limits would hold this much traffic
 TO_ONE, QUICK_TO_ONE = 1200, 60
-"""Messages of all sessions to one."""
+"""Messages from all sessions to one."""
 
-_PACE = 0.015  # seconds between two directives, of different agents
+_PACE = 0.015  # seconds between two directives, from different agents
 _LINE = re.compile(rb"^(\d+) .*number (\d+) said (\d+)")
 
 
@@ -31,20 +31,20 @@ class Sessions:
     started: float  # all of them, one after the other
     memory: float  # of a session's process
     broker_memory: float
-    idle_cpu: float  # of a session, a second
+    idle_cpu: float  # of one session, per second
     count: int  # directives, from each to each other
-    p50: float  # from the directive on one's output to the line on the other's input
+    p50: float  # from the directive in one's output to the line on the other's input
     p99: float
     seconds: float
-    cpu: float  # of all sessions and the broker, a directive
+    cpu: float  # of all sessions and the broker, per directive
     to_one_count: int
-    to_one: float  # messages a second, all to one
-    to_one_cpu: float  # of all processes of the home, agents and shims too, a message
-    all_idle_cpu: float  # of all processes of the home, a second
+    to_one: float  # messages per second, from all to one
+    to_one_cpu: float  # of all processes of the home, including agents and shims, per message
+    all_idle_cpu: float  # of all processes of the home, per second
 
 
 def measure(bench: Bench, size: int, rounds: int) -> Sessions:
-    """Start `size` sessions, let them be idle, then talk: each to `rounds` others, all to one."""
+    """Start `size` sessions, let them idle, then have them talk: each to `rounds` others, then all to one."""
     names = [f"s{number}" for number in range(size)]
     settings = bench.directory / "config" / "relay.toml"
     settings.write_text(_SETTINGS, encoding="utf-8")
@@ -60,7 +60,7 @@ def measure(bench: Bench, size: int, rounds: int) -> Sessions:
         started = time.monotonic() - begun
         pids = [int(each["pid"]) for each in json.loads(bench.relay("ps", "--json"))]
         broker = broker_pid(bench)
-        time.sleep(2)  # the last ones have heard of all the others
+        time.sleep(2)  # the last ones have discovered all the others
         everything = [*processes_of(bench.directory)]
         before, begun = sum(map(cpu_seconds, pids)), time.monotonic()
         all_before = sum(map(cpu_seconds, everything))
@@ -99,9 +99,9 @@ def _orders(bench: Bench, name: str) -> Path:
 def _talk(
     bench: Bench, names: list[str], told: socket.socket, expected: int, pace: float, receiver: str = ""
 ) -> tuple[list[float], float]:
-    """Return the seconds of each message, and of all. Raise AssertionError for one that comes twice.
+    """Return the seconds of each message and in total. Raise AssertionError if a message arrives twice.
 
-    receiver: who gets all that the others say ("": each says one thing to each other in turn).
+    receiver: gets everything the others say ("": each says one thing to each other in turn).
     """
     speakers = [name for name in names if name != receiver]
 

@@ -1,4 +1,4 @@
-"""A fleet of simulated agents in a few worker processes, and its commands."""
+"""A fleet of simulated agents in a few worker processes, and the commands to drive it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent.parent
 WORKERS = 4
 FILES_PER_AGENT = 10
-"""Descriptors that one agent needs, at most: its connection, the ledger and its log, locks."""
+"""File descriptors that one agent needs at most: its connection, the ledger and its log, locks."""
 
 
 class Swarm:
@@ -46,7 +46,7 @@ class Swarm:
         self._answers(time.monotonic() + seconds, "start")
 
     def ask(self, *command: object, seconds: float) -> list[Any]:
-        """Return the answer of each worker to a command. Raise TimeoutError for one that is late."""
+        """Send every worker a command and return their answers. Raise TimeoutError if one is late."""
         deadline = time.monotonic() + seconds
         text = " ".join(map(str, command))
         for worker in self._workers:
@@ -54,13 +54,13 @@ class Swarm:
         return self._answers(deadline, text)
 
     def ask_first(self, *command: object, seconds: float) -> Any:
-        """Return the answer of the first worker to a command."""
+        """Send the first worker a command and return its answer."""
         text = " ".join(map(str, command))
         _tell(self._workers[0], text)
         return _answer(self._workers[0], time.monotonic() + seconds, text)
 
     def close(self) -> None:
-        """End the workers, politely and then firmly."""
+        """End the workers: close their input, and kill those that remain."""
         for worker in self._workers:
             assert worker.stdin is not None
             with contextlib.suppress(BrokenPipeError):

@@ -1,17 +1,17 @@
-"""A process of the fleet: many agents, each a real messaging client that injects what it gets at once.
+"""A worker process of the fleet: many agents, each a real messaging client that injects what it gets at once.
 
 python -m benchmarks.fleet.worker FIRST END TOTAL
 
-The agents `agent-FIRST` to `agent-(END-1)` of a fleet of TOTAL live in the home that RELAY_HOME names.  Reads
-one command a line, answers each with one line of JSON; ends with its standard input.  Times are seconds of
-CLOCK_MONOTONIC, which all processes of the machine share.
+Runs the agents `agent-FIRST` to `agent-(END-1)` of a fleet of TOTAL in the home that RELAY_HOME names.  Reads
+one command per line and answers each with one line of JSON; ends when its standard input does.  Times are
+seconds of CLOCK_MONOTONIC, which all processes of the machine share.
 
-    connect                 be on the bus; when each agent was connected
-    see                     when each agent had heard that all TOTAL are online
-    heard                   how many announcements have come in so far
+    connect                 connect to the bus; when each agent was connected
+    see                     when each agent knew that all TOTAL are online
+    heard                   number of announcements received so far
     chat COUNT RATE         each agent sends COUNT messages to random others, RATE a second: (begin, accepted)
     broadcast               the first agent sends one message to everybody: (begin, accepted)
-    injected                how many messages were injected since the last `take`
+    injected                number of messages injected since the last `take`
     take                    of those: (seconds from send to injected, when) each
 """
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Agent:
-    """One simulated agent. injected: (seconds from send to injected, when it was) of each message."""
+    """One simulated agent. injected: (seconds from sending to injection, when) of each message."""
 
     client: MessagingClient
 
@@ -55,7 +55,7 @@ class Agent:
         self._arrived: asyncio.Queue[MessageStored] = asyncio.Queue()
 
     async def run(self, home: Home) -> None:
-        """Be on the bus until cancelled."""
+        """Stay on the bus until cancelled."""
         self.client = await MessagingClient.open(
             home,
             TEAM,
@@ -92,7 +92,7 @@ class Agent:
 
 
 async def patiently(job: Callable[[], Awaitable[T]]) -> T:
-    """Do `job`, and again if the ledger was busy, as sessions do."""
+    """Run `job`, retrying while the ledger is busy, as sessions do."""
     while True:
         try:
             return await job()
@@ -102,7 +102,7 @@ async def patiently(job: Callable[[], Awaitable[T]]) -> T:
 
 
 class Heard:
-    """Counts the announcements that come in."""
+    """Counts incoming announcements."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -133,13 +133,13 @@ class Worker:
     async def see(self) -> object:
         seen = []
         for agent in self._agents:
-            # The public roster also knows this home's agents, by their locks.
+            # The public roster also finds this home's agents by their locks.
             tracker = agent.client._listener.tracker
 
             def count(ledger: Ledger, tracker: PresenceTracker = tracker) -> int:
                 return tracker.attendance(ledger).count()
 
-            while await tracker.ledger.run(count) < len(self._everybody):  # noqa: ASYNC110  no event is at hand
+            while await tracker.ledger.run(count) < len(self._everybody):  # noqa: ASYNC110  there is no event
                 await asyncio.sleep(0.05)
             seen.append(time.monotonic())
         return seen

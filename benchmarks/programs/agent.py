@@ -1,9 +1,9 @@
-"""A line agent: says what datagrams to ORDERS tell it to say, reports each line that it reads to TOLD.
+"""A line agent: prints what datagrams to ORDERS say, and reports each line it reads to TOLD.
 
 agent.py ORDERS TOLD
 
-`{now}` in an order becomes the time of writing, in nanoseconds of CLOCK_MONOTONIC, which all processes share;
-before each line that is reported stands the time at which it was read.
+`{now}` in an order becomes the time of writing, in nanoseconds of CLOCK_MONOTONIC, which all processes share.
+Each reported line begins with the time it was read.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Echoes keys in raw mode until Ctrl-D; with a number of bytes as argument, also prints that many a second.
+"""Echo keys in raw mode until Ctrl-D; with a number as argument, also print that many bytes a second.
 
-What it prints are lines as agents and their tools print them: plain, coloured and with an `@` in them, all in
-small letters, so that an echoed capital letter is an echo.
+It prints lines like those of agents and their tools: plain, coloured and with an `@`, all in lower case, so
+an upper-case letter is an echo.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""An agent with hooks: times the calls of the one that decides on its tool calls, beside a bare interpreter.
+"""An agent with hooks: times calls of the hook that decides on its tool calls, and of a bare interpreter.
 
 hooked.py RESULTS ROUNDS RELAY... --settings FILE
 
-FILE is what `relay wrap` gives to Claude Code; RELAY is the command of the public `relay hook`.  The seconds
+FILE is what `relay wrap` gives to Claude Code; RELAY is the command of the public `relay hook`. The seconds
 of each call go to RESULTS as JSON: {"client": [...], "bare": [...], "relay": [...]}.
 """
 

@@ -1,4 +1,4 @@
-"""After SETTLE seconds writes SIZE bytes of text and notes in REPORT how many seconds that took.
+"""After SETTLE seconds, write SIZE bytes of text and record in REPORT how many seconds that took.
 
 writer.py REPORT SIZE SETTLE
 """

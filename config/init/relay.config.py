@@ -1,7 +1,7 @@
-"""Handlers for the agents of this project. relay runs this file once you trust it: `relay trust`.
+"""Handlers for this project's agents. relay runs this file once you trust it: `relay trust`.
 
-Two examples follow as comments. The first is called when an agent says `@deploy:staging v1.2.3` on a line of
-its own, the second when an agent has started.
+Two examples follow as comments. relay calls the first when an agent says `@deploy:staging v1.2.3` on a
+separate line, the second when an agent has started.
 """
 
 # from relay import on, pattern

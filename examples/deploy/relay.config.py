@@ -1,6 +1,6 @@
-"""A namespace of your own: the agent says `@deploy:staging v1.2.3`, and hears how it went.
+"""A namespace of your own: the agent says `@deploy:staging v1.2.3`, and gets the result.
 
-The deployment itself is deploy.sh, in the folder where the agent runs.
+deploy.sh, in the agent's folder, does the deployment.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from relay import pattern
 
 @pattern("deploy:production")
 def refuse(target, message, ctx):
-    # More specific than the handler below, so it runs first; `stop` keeps the other from running at all.
+    # More specific than the handler below, so it runs first; `stop` keeps the other from running.
     return {"inject": f"Only a person deploys to {target}. Ask for it.", "stop": True}
 
 

@@ -1,8 +1,8 @@
-"""Do not take excuses: an agent that ends its turn by explaining away what it left undone goes on with it.
+"""Accept no excuses: an agent that ends its turn by explaining away unfinished work has to continue.
 
-An excuse is one sentence that says both that something is left and why.  A report of finished work, a
-question or a quotation may use the same words, so those do not count.  `continuations` in relay.toml says how
-often in a row an agent is made to go on (3).
+An excuse is one sentence that says both that something is left and why. A report of finished work, a question
+or a quotation may use the same words, so those do not count. `continuations` in relay.toml limits how often
+in a row an agent is made to continue (3).
 """
 
 import re
@@ -44,7 +44,7 @@ def says(sentence, patterns):
 
 
 def excuse_in(text):
-    """(the kind of excuse, the sentence) of the first one in `text`, or None."""
+    """Return (kind of excuse, sentence) for the first excuse in `text`, or None."""
     for sentence in SENTENCES.split(QUOTED.sub(" ", text)):
         if says(sentence, LEFT) and not says(sentence, DONE):
             for kind, patterns in REASONS.items():

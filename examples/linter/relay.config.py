@@ -1,6 +1,6 @@
-"""What ruff finds in a Python file goes to the agent that has just written it, before its next step.
+"""Tell an agent what ruff finds in the Python file it has just written, before its next step.
 
-The same as hooks/linter-feedback/, as a handler: it runs in the session, so nothing is started but ruff.
+The same as hooks/linter-feedback/, as a handler: it runs in the session, so ruff is the only new process.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Memory from start to end: what is known is told at the start, and what was learned is asked for at the end.
+"""Memory from start to end: tell the agent what is known at the start, ask what it learned at the end.
 
-In between the agent saves, searches, lists and forgets by itself, with `@memory:save ...` and its kin.
-For relay's own closing prompt write `"prompt_on_end": True` in place of `ask_what_was_learned`;
+In between, the agent saves, searches, lists and forgets by itself, with `@memory:save ...` and the like.
+For relay's own closing prompt, write `"prompt_on_end": True` in place of `ask_what_was_learned`;
 `"auto_save": True` saves the agent's last answer.
 """
 
@@ -22,7 +22,8 @@ def tell_what_is_known(event, ctx):
 
 
 def note(memory):
-    # On one line, a note cannot pass for a heading: whoever can write to an agent may have written it.
+    # On one line, a note cannot pass for a heading: anyone who can message an agent may have
+    # written the note.
     return f"- {' '.join(memory.text.split())} ({memory.agent})"
 
 

@@ -1,6 +1,6 @@
-"""Tell people outside: `@notify:#engineering Build complete` posts to a webhook, such as Slack's.
+"""Notify people outside relay: `@notify:#engineering Build complete` posts to a webhook, such as Slack's.
 
-The agent's environment says where: NOTIFY_WEBHOOK=https://hooks.slack.com/services/...
+The agent's environment has the URL: NOTIFY_WEBHOOK=https://hooks.slack.com/services/...
 """
 
 import json
@@ -10,7 +10,7 @@ from relay import pattern
 
 
 @pattern("notify")
-def notify(target, message, ctx):  # a plain function gets a thread of its own, so it may wait for the network
+def notify(target, message, ctx):  # a plain function runs in a thread, so it may wait for the network
     url = ctx.env.get("NOTIFY_WEBHOOK")
     if not url:
         return {

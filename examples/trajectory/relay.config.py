@@ -1,6 +1,6 @@
-"""Trajectories: the task, the phases and the messages of each agent, recorded by the real `trail` command.
+"""Trajectories: the task, phases and messages of each agent, recorded by the real `trail` command.
 
-README.md says what is recorded where. trajectory.py beside this file runs trail.
+README.md says what is recorded where. trajectory.py next to this file runs trail.
 """
 
 import re
@@ -19,9 +19,9 @@ PHASES = {
     "observing": "observe",
 }
 
-# A phase begins where a sentence says so: "Now testing the parser.", "I'm designing", "Let me start
-# implementing", "Testing whether it holds", "Phase: observe".  Not "Testing is hard", and no list, heading or
-# quotation.
+# A phase begins when a sentence says so: "Now testing the parser.", "I'm designing", "Let me start
+# implementing", "Testing whether it holds", "Phase: observe". "Testing is hard" does not count, nor do lists,
+# headings and quotations.
 DOING = rf"(?P<doing>{'|'.join(PHASES)})\b(?![-/_])"
 LEAD = r"(?:(?:okay|ok|alright|so|now|next|first|then|finally|currently)[,:]?\s+)*"
 WE_ARE = r"(?:I['’]m|I\s+am|we['’]re|we\s+are)\s+(?:(?:now|currently|still|just)\s+)*"
@@ -55,7 +55,7 @@ trajectories: dict[str, Trajectory] = {}
 
 
 def trajectory_of(ctx):
-    """The trajectory of the agent: in a folder of its own, as trail has no lock (README.md)."""
+    """Return the agent's trajectory, in its own folder, as trail has no lock (README.md)."""
     base = Path(ctx.env.get("TRAJECTORIES_DATA_DIR") or ".agentworkforce/trajectories")
     made = Trajectory(
         ctx.agent_name,
@@ -68,7 +68,7 @@ def trajectory_of(ctx):
 
 
 def declarations_in(text):
-    """(phase, sentence) of each sentence of `text` in which the agent says that it is in a phase."""
+    """Return (phase, sentence) for each sentence of `text` in which the agent says that it is in a phase."""
     for sentence in re.split(r"(?<=[^\d\s][.!?])\s+|\n\s*", FENCED.sub("", text)):
         if found := next(filter(None, (each.match(sentence) for each in DECLARATIONS)), None):
             doing = found["doing"].lower()
@@ -76,7 +76,7 @@ def declarations_in(text):
 
 
 def answer(trajectory, inject=None):
-    """Give the agent a text, and tell the user, in one line, what has gone wrong since the last time."""
+    """Give the agent a text, and tell the user, in one line, what has failed since the last time."""
     return HookResult(
         "inject_context" if inject else "continue",
         inject or None,
@@ -111,5 +111,5 @@ def record_message(sender, body, ctx):
 def end(reason, ctx):
     trajectory = trajectory_of(ctx)
     trajectory.close()
-    ask = reason == "stop"  # after "exit" nobody can answer, and after "restart" the trajectory goes on
+    ask = reason == "stop"  # after "exit" nobody can answer, and after "restart" the trajectory continues
     return answer(trajectory, CLOSING.format(data_dir=shlex.quote(str(trajectory.data_dir))) if ask else None)

@@ -2,9 +2,9 @@
 
     phase(), message() ──→ pending ──→ one thread, one call at a time ──→ trail decision, trail reflect
 
-`trail` reads its file, changes it and writes it back, without a lock, in some 0.6 s.  So each agent has a
-data directory of its own, a lock on it is held during each call, and what comes up during a call waits for
-the next one, which records all of it.  Texts are arguments: no shell ever sees them.
+`trail` reads its file, changes it and writes it back, without a lock, in some 0.6 s.  So each agent has its
+own data directory, which is locked during each call. Whatever arrives during a call waits for the next one,
+which records all of it.  Texts are passed as arguments: no shell ever sees them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MAX_TITLE = 500
 """UTF-16 units in the title of a trajectory; trail refuses a longer one."""
 
 MAX_MESSAGE = 2_000
-"""Characters that are recorded of a message. `relay messages` has all of it."""
+"""Characters of a message to record. `relay messages` has all of it."""
 
 MAX_ARGUMENT = 30_000
-"""Characters in one argument: at four bytes each, Linux takes no more than 131,072 bytes."""
+"""Characters in one argument: at four bytes each, below Linux's limit of 131,072 bytes."""
 
 NOTHING_ACTIVE = "No active trajectory"
-"""What trail prints if no trajectory is active."""
+"""What trail prints if there is no active trajectory."""
 
 _UNPRINTABLE = re.compile("[^\t\n -~\xa0-\ud7ff\ue000-\U0010ffff]")
 
@@ -44,12 +44,12 @@ class TrailError(Exception):
 
 
 class Trajectory:
-    """The trajectory of one agent. Every method may be called from any thread; none raises.
+    """One agent's trajectory. Every method may be called from any thread; none raises.
 
     agent:    its name in the trajectory.
     folder:   where it works; trail looks for the git repository there.
     env:      its environment; `trail` comes from the PATH in it.
-    data_dir: where trail keeps the trajectories of this agent, and of no other.
+    data_dir: where trail keeps this agent's trajectories, and no other's.
     limit:    seconds for one call.
     """
 
@@ -62,11 +62,11 @@ class Trajectory:
         self._env = {**env, "TRAJECTORIES_DATA_DIR": str(data_dir)}
         self._limit = limit
         self._calling = threading.Lock()  # one call at a time
-        self._begun = False  # else what comes up waits for `begin`, unless a trajectory is active
-        self._task = ""  # what to start a trajectory with
-        self._title: str | None = None  # of the active trajectory; "" if none is; None while that is unknown
-        self._phase = ""  # the last one that is recorded
-        self._changed = threading.Condition()  # guards what follows
+        self._begun = False  # until then, entries wait for `begin`, unless a trajectory is active
+        self._task = ""  # starts a trajectory
+        self._title: str | None = None  # of the active trajectory; "" if none; None while unknown
+        self._phase = ""  # the last one recorded
+        self._changed = threading.Condition()  # guards the fields below
         self._phases: list[tuple[str, str]] = []
         self._notes: list[str] = []
         self._writing = False
@@ -97,12 +97,12 @@ class Trajectory:
         self._note(f"Message from {sender}: {_cut(_printable(body), MAX_MESSAGE)}")
 
     def problem(self) -> str | None:
-        """Return the next failure that nobody was told of, as one line; each is returned once."""
+        """Return the next unreported failure as one line; each is returned once."""
         with self._changed:
             return self._problems.pop(0) if self._problems else None
 
     def close(self) -> None:
-        """Record what is pending, within the limit of one call, and nothing after that."""
+        """Record what is pending, within the limit of one call; accept nothing afterwards."""
         with self._changed:
             self._closed = True
             if not self._changed.wait_for(lambda: not self._writing, self._limit):
@@ -120,7 +120,7 @@ class Trajectory:
             threading.Thread(target=self._write, name="trajectory", daemon=True).start()
 
     def _write(self) -> None:
-        """Record what is pending, until nothing is."""
+        """Record pending entries until none are left."""
         while True:
             with self._changed:
                 phases, self._phases = self._phases, []
@@ -135,7 +135,7 @@ class Trajectory:
                     self._record(phases, [])
                     self._record([], notes)
                     continue
-                with self._changed:  # nothing to record it in yet: `begin` is to start a trajectory
+                with self._changed:  # no trajectory to record it in yet: `begin` starts one
                     self._phases[:0], self._notes[:0] = phases, notes
                     self._writing = False
                     self._changed.notify_all()
@@ -161,7 +161,7 @@ class Trajectory:
                 self._failed(error)
 
     def _record_phases(self, phases: list[tuple[str, str]]) -> None:
-        """Record the last of `phases` as a decision; those that were left again are in its reasoning."""
+        """Record the last of `phases` as a decision; its reasoning lists the phases passed through."""
         if phases and phases[0][0] == self._phase:
             phases = phases[1:]
         if not phases:
@@ -178,7 +178,7 @@ class Trajectory:
             self._call("reflect", "--", "\n".join(notes))
 
     def _open(self) -> None:
-        """Find the active trajectory, or start one for the task; do nothing if that is done."""
+        """Find the active trajectory, or start one for the task; do nothing if that is already done."""
         if self._title is not None and not self._task:
             return
         self._title, self._phase = self._active()
@@ -193,7 +193,7 @@ class Trajectory:
         self._task = ""
 
     def _active(self) -> tuple[str, str]:
-        """Return the title and the phase of the active trajectory; empty if there is none."""
+        """Return the title and phase of the active trajectory; empty if there is none."""
         try:
             trajectory = json.loads(self._call("export", "--format=json"))
             events = [event for chapter in trajectory["chapters"] for event in chapter["events"]]
@@ -208,7 +208,7 @@ class Trajectory:
             raise TrailError("trail export: its output is no trajectory.") from None
 
     def _call(self, command: str, *arguments: str) -> str:
-        """Run `trail COMMAND ARGUMENT...`; return what it prints. Raise TrailError."""
+        """Run `trail COMMAND ARGUMENT...` and return its output. Raise TrailError."""
         program = shutil.which("trail", path=self._env.get("PATH", os.defpath))
         if program is None:
             raise TrailError("trail is not on the agent's PATH: npm install -g agent-trajectories")
@@ -225,12 +225,12 @@ class Trajectory:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     start_new_session=True,
-                    pass_fds=[lock.fileno()],  # held until it ends, even if this process is killed before
+                    pass_fds=[lock.fileno()],  # held until trail ends, even if this process is killed first
                 ) as process:
                     try:
                         output, errors = process.communicate(timeout=deadline - time.monotonic())
                     except subprocess.TimeoutExpired:
-                        os.killpg(process.pid, signal.SIGKILL)  # it leads the group, and is not reaped yet
+                        os.killpg(process.pid, signal.SIGKILL)  # trail leads the group, and is not reaped yet
                         raise TimeoutError from None
         except TimeoutError:
             raise TrailError(f"trail {command} did not end within {self._limit:g} s.") from None
@@ -248,7 +248,7 @@ class Trajectory:
 
 
 def _lock(descriptor: int, deadline: float) -> None:
-    """Lock a file. Raise TimeoutError if others hold it until `deadline`."""
+    """Lock a file. Raise TimeoutError if another process holds the lock until `deadline`."""
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -260,7 +260,7 @@ def _lock(descriptor: int, deadline: float) -> None:
 
 
 def _fitting(notes: Iterable[str]) -> int:
-    """Return how many of `notes` fit into one argument, the first one always."""
+    """Return how many of `notes` fit into one argument, at least one."""
     count = size = 0
     for note in notes:
         size += len(note) + 1
@@ -271,7 +271,7 @@ def _fitting(notes: Iterable[str]) -> int:
 
 
 def _printable(text: str) -> str:
-    """Return `text` without what cannot be an argument (NUL) or would control a terminal that shows it."""
+    """Return `text` without NUL, which no argument may contain, and terminal control characters."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -282,7 +282,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _title(text: str) -> str:
-    """Return `text` as trail takes it for a title."""
+    """Return `text` as a title that trail accepts."""
     units = text.encode("utf-16-le")
     if len(units) <= 2 * MAX_TITLE:
         return text
@@ -290,7 +290,7 @@ def _title(text: str) -> str:
 
 
 def _reason(errors: bytes, code: int) -> str:
-    """Return why trail failed: the line of Node's trace that names the error."""
+    """Return why trail failed: the line of Node's stack trace that names the error."""
     text = _printable(errors.decode(errors="replace"))
     found = re.search(r"^\w*Error: (.+)", text, re.MULTILINE)
     return found[1] if found else f"exited with {code}"

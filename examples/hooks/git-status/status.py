@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell an agent at the start of its session what is uncommitted; outside a repository nothing.
+"""Tell an agent at the start of its session what is uncommitted; say nothing outside a repository.
 
 ## main...origin/main [ahead 1]          Git status: branch main...origin/main [ahead 1];
  M config.py                       ->    1 modified file (config.py),
@@ -16,7 +16,7 @@ KINDS = {"?": "untracked", "A": "added", "D": "deleted", "R": "renamed", "C": "c
 
 
 def summary(status):
-    """One sentence of what `git status --short --branch` printed."""
+    """Summarise the output of `git status --short --branch` in one sentence."""
     head, *rows = status.splitlines()
     files = {}
     for row in rows:
@@ -44,7 +44,7 @@ def main():
                 **os.environ,
                 "GIT_OPTIONAL_LOCKS": "0",
                 "LC_ALL": "C.UTF-8",
-            },  # never in the way of another git
+            },  # never blocks another git process
             capture_output=True,
             encoding="utf-8",
             errors="replace",

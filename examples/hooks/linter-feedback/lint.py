@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell an agent what ruff finds in the Python file that it has just written, while it still thinks of it."""
+"""Tell an agent what ruff finds in the Python file it has just written, while it is still at work on it."""
 
 import json
 import os
@@ -13,7 +13,7 @@ SHOWN = 20
 
 
 def edited(data):
-    """The Python files that the tool has written, as paths from the project."""
+    """Return the Python files that the tool has written, as paths relative to the project."""
     cwd = Path(data.get("cwd") or ".").absolute()
     wanted = data.get("tool_input") or {}
     names = [wanted.get("file_path") or wanted.get("path") or ""]
@@ -24,7 +24,7 @@ def edited(data):
 
 
 def check(cwd, files):
-    """What is to be answered: nothing where nothing was found."""
+    """Return the answer to the hook; empty if ruff finds nothing."""
     path = f"{cwd}/.venv/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     ruff = shutil.which("ruff", path=path)
     if ruff is None:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Stop shell commands that are known to do harm, before they run.
+"""Stop shell commands that are known to do harm before they run.
 
     PreToolUse on standard input  ->  the command  ->  its simple commands  ->  a reason, or nothing
 
-This is a guide rail, not a fence.  It reads the command as a shell would, through sudo, sh -c and $(...), but
-a blacklist never ends: an agent that means to can write a script and run that.  It keeps one that is merely
-hasty from the classic accidents.  What must never happen needs a sandbox, or an account with no right to it.
+This is a guard rail, not a fence.  It reads the command as a shell would, through sudo, sh -c and $(...), but
+a blacklist is never complete: an agent that wants to can write a script and run that.  It keeps a merely
+hasty agent from the classic accidents.  What must never happen needs a sandbox, or an account without the
+rights to do it.
 """
 
 import itertools
@@ -25,7 +26,7 @@ SYSTEM |= {
 SYSTEM |= {"/" + name for name in ("sbin", "srv", "sys", "usr", "var")}
 DISK = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|md|dm-|mapper/)")
 
-# Programs that run the rest of their command line, with the options of theirs that take a value.
+# Programs that run the rest of their command line, with their options that take a value.
 RUNNERS = {"sudo": "ugpCDhRTU", "doas": "uC", "env": "uC", "nice": "n", "timeout": "ks", "xargs": "InPLds"}
 RUNNERS |= dict.fromkeys(("command", "exec", "nohup", "time", "setsid", "builtin", "stdbuf", "ionice"), "")
 
@@ -33,11 +34,11 @@ HELD = re.compile("\ue000(\\d+)\ue001")  # stands for the n-th $(...), `...` or 
 HEREDOC = re.compile(r"<<-?[ \t]*['\"]?(\w+)")
 ASSIGNMENT = re.compile(r"\w+=")
 BOMB = re.compile(r"(:|\b\w{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}")
-LONGEST = 128 * 1024  # Linux gives no program a longer argument, and reading it has to be done in time
+LONGEST = 128 * 1024  # Linux's limit for one argument; parsing must also finish in time
 
 
 def find_harm(text, cwd, deep=0):
-    """Why the command line `text` must not run in the directory `cwd`; "" if nothing is known against it."""
+    """Return why the command line `text` must not run in the directory `cwd`; "" if it may."""
     if not text.strip():
         return ""
     if deep > 8:
@@ -54,7 +55,7 @@ def find_harm(text, cwd, deep=0):
         if why := find_harm(each, cwd, deep + 1):
             return why
     for pipeline in pipelines(text):
-        fed = False  # by a download further up in the pipeline
+        fed = False  # by a download earlier in the pipeline
         for words in pipeline:
             program, arguments = unwrapped(words)
             code = read_as_code(program, arguments)
@@ -76,7 +77,7 @@ def find_harm(text, cwd, deep=0):
 
 
 def known(program, arguments, cwd):
-    """Why one simple command must not run, or ""."""
+    """Return why a simple command must not run, or ""."""
     targets = [path(each, cwd) for each in operands(arguments)]
     vital = next((each for each in targets if each in SYSTEM or each == posixpath.expanduser("~")), "")
     flags = "".join(each for each in arguments if re.fullmatch("-[a-zA-Z]+", each))
@@ -97,7 +98,7 @@ def known(program, arguments, cwd):
 
 
 def read_as_code(program, arguments):
-    """What `program` takes for a program: texts, "-" for its standard input, placeholders of <(...)."""
+    """Return what `program` runs as code: texts, "-" for its standard input, placeholders of <(...)."""
     if program == "eval":
         return [" ".join(arguments)]
     if program in {".", "source"}:
@@ -112,12 +113,12 @@ def read_as_code(program, arguments):
         if word == "-m":
             return []
         if word[:1] != "-":
-            return [word] if HELD.search(word) else []  # a script: what is piped into it is data
+            return [word] if HELD.search(word) else []  # a script: data is piped into it, not code
     return ["-"]
 
 
 def unwrapped(words):
-    """(the program's name, its arguments), without assignments, sudo and the like."""
+    """Return (program name, its arguments), without assignments, sudo and the like."""
     words = list(words)
     while words:
         if ASSIGNMENT.match(words[0]) or words[0] in {"{", "!", "then", "do", "else", "if", "while", "until"}:
@@ -136,7 +137,7 @@ def unwrapped(words):
 
 
 def pipelines(text):
-    """The simple commands in `text`, each as its words: [[["curl", "-s", URL], ["sh"]], ...]."""
+    """Return the simple commands in `text`, each as its words: [[["curl", "-s", URL], ["sh"]], ...]."""
     found = [[[]]]
     for word in split(text.replace("\\\n", " ")):
         if word in {"|", "|&"}:
@@ -149,19 +150,19 @@ def pipelines(text):
 
 
 def split(text):
-    """Words and operators, quotes gone."""
+    """Split `text` into words and operators, without the quotes."""
     try:
         lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
         lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
         return list(lexer)
-    except ValueError:  # a quote that is never closed
+    except ValueError:  # an unclosed quote
         return split(re.sub("['\"]", " ", text.rstrip("\\")))
 
 
 def take_heredocs(text):
-    """`text` without the bodies of its here-documents, and those."""
+    """Return `text` without the bodies of its here-documents, and the bodies."""
     lines = text.split("\n")
-    last = {line.strip(): number for number, line in enumerate(lines)}  # where a body can end at the latest
+    last = {line.strip(): number for number, line in enumerate(lines)}  # the last line that can end a body
     kept, bodies, at = [], [], 0
     while at < len(lines):
         kept.append(lines[at])
@@ -175,7 +176,7 @@ def take_heredocs(text):
 
 
 def hold_substitutions(text):
-    """`text` with a placeholder for each $(...), `...` and <(...), and what stood in them."""
+    """Replace each $(...), `...` and <(...) in `text` by a placeholder; return it and what they contained."""
     out, inner, quote, at = [], [], "", 0
     while at < len(text):
         two, one = text[at : at + 2], text[at]
@@ -197,7 +198,7 @@ def hold_substitutions(text):
 
 
 def closing(text, at):
-    """Where the parenthesis ends in which `at` is; -1 if it does not."""
+    """Return the position of the parenthesis that closes the one around `at`; -1 if none does."""
     depth = 1
     for place in range(at, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
@@ -215,7 +216,7 @@ def operands(arguments):
 
 
 def path(word, cwd):
-    """The directory that `word` means, a trailing /* left out."""
+    """Return the directory that `word` means, without a trailing /*."""
     word = re.sub(r"^(~|\$HOME|\$\{HOME\})(?=/|$)", lambda _: posixpath.expanduser("~"), word)
     word = re.sub(r"(^|/)(\*|\.\*|\.\[!\.\]\*)$", r"\1", word) or "."
     return re.sub("^//", "/", posixpath.normpath(posixpath.join(cwd, word)))

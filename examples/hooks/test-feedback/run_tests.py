@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the project's tests when an agent has written a Python file, and tell it which of them fail.
+"""Run the project's tests when an agent has written a Python file, and tell it which ones fail.
 
 For a project whose tests take seconds: the agent waits for them.
 """
@@ -17,7 +17,7 @@ PASSED, FAILED, INTERRUPTED, NO_TESTS = 0, 1, 2, 5  # pytest's exit codes; 2: a 
 
 
 def writes_python(data):
-    """Whether the tool has written a Python file."""
+    """Return whether the tool has written a Python file."""
     wanted = data.get("tool_input") or {}
     names = [wanted.get("file_path") or wanted.get("path") or ""]
     patch = wanted.get("command") or wanted.get("input") or ""  # Codex writes files with apply_patch
@@ -26,13 +26,13 @@ def writes_python(data):
 
 
 def check(cwd):
-    """What is to be answered: nothing where all tests pass."""
+    """Return the answer to the hook; empty if all tests pass."""
     path = f"{cwd}/.venv/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     pytest = shutil.which("pytest", path=path)
     if pytest is None:
         return {"systemMessage": "test-feedback: there is no pytest. Install it: pip install pytest"}
     command = [pytest, "--quiet", "--no-header", "--tb=no", "-rfE", "--color=no"]
-    wide = {**os.environ, "COLUMNS": "200"}  # the summary has one line for each failure, cut to fit
+    wide = {**os.environ, "COLUMNS": "200"}  # the summary has one line per failure, cut to the width
     try:
         run = subprocess.run(
             command, cwd=cwd, env=wide, capture_output=True, text=True, timeout=55, check=False

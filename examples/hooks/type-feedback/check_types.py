@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell an agent which types are wrong in the Python file that it has just written: mypy, else pyright."""
+"""Tell an agent about type errors in the Python file it has just written: mypy's, else pyright's."""
 
 import json
 import os
@@ -17,7 +17,7 @@ CHECKERS = {
 
 
 def edited(data):
-    """The Python files that the tool has written, as paths from the project."""
+    """Return the Python files that the tool has written, as paths relative to the project."""
     cwd = Path(data.get("cwd") or ".").absolute()
     wanted = data.get("tool_input") or {}
     names = [wanted.get("file_path") or wanted.get("path") or ""]
@@ -28,7 +28,7 @@ def edited(data):
 
 
 def check(cwd, files):
-    """What is to be answered: nothing where nothing was found."""
+    """Return the answer to the hook; empty if there are no errors."""
     path = f"{cwd}/.venv/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     name = next((each for each in CHECKERS if shutil.which(each, path=path)), None)
     if name is None:
