@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a home of their own, and the `relay` command in it."""
+"""Fixtures for all tests: a separate home, and the `relay` command in it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from support import Relay, processes_of, wait_until
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the developer's own settings from tests, and tests from the developer's home."""
+    """Keep the developer's settings out of tests, and tests out of the developer's home."""
     for name in list(os.environ):
-        if name.startswith("RELAY_") and name != "RELAY_LONG":  # asks for the long tests
+        if name.startswith("RELAY_") and name != "RELAY_LONG":  # turns on the long tests
             del os.environ[name]
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
-        if signal.getsignal(number) is signal.SIG_IGN:  # nohup, a job in the background: all would inherit it
+        if signal.getsignal(number) is signal.SIG_IGN:  # nohup or a background job: children inherit it
             signal.signal(number, handler)
     person = tempfile.mkdtemp(prefix="home-")
-    os.environ["HOME"] = person  # shells and language prompts keep a history there
+    os.environ["HOME"] = person  # shells and language prompts keep their history there
     config.add_cleanup(lambda: shutil.rmtree(person, ignore_errors=True))
 
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Yield a fresh RELAY_HOME. The test fails if a process of it lives on."""
+    """Yield a fresh RELAY_HOME. Fail the test if it leaves a process behind."""
     with _fresh_home() as path:
         yield path
 
@@ -44,14 +44,14 @@ def relay(home: Path) -> Relay:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Relay]:
-    """Yield the `relay` command in a home for those tests of a module that do not disturb each other."""
+    """Yield the `relay` command in a home shared by those tests of a module that do not interfere."""
     with _fresh_home() as path:
         yield Relay(path)
 
 
 @contextlib.contextmanager
 def _fresh_home() -> Iterator[Path]:
-    """Yield a home with a short path, as a socket's is limited, and end what lives in it afterwards."""
+    """Yield a home with a short path, as socket paths are limited; afterwards end its processes."""
     path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
     yield path
     try:
@@ -61,13 +61,13 @@ def _fresh_home() -> Iterator[Path]:
 
 
 def _end_all(home: Path) -> None:
-    """Stop what runs in `home` as a user would. Kill what is left after that, and fail the test."""
+    """Stop what runs in `home` as a user would. Kill whatever is left, and fail the test."""
     if not processes_of(home):
         return
     relay = Relay(home)
     for _ in range(3):  # a session may have been ending, and its broker starting
         for command in (("stop", "--all"), ("broker", "stop")):
-            with contextlib.suppress(subprocess.TimeoutExpired):  # what it leaves is found below
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the search below finds what is left
                 relay(*command, check=False, timeout=30)
         for pid, command in processes_of(home).items():
             if "relay.memory.helper" in command:  # it would wait for another session
@@ -86,7 +86,7 @@ def _end_all(home: Path) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report loudly what was not tested."""
+    """Report prominently what was not tested."""
     skipped = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])}
     if skipped:
         terminalreporter.section("NOT TESTED", sep="!", red=True, bold=True)

@@ -1,7 +1,7 @@
 """Programs that tests drive: from PATH, else unpacked from Debian's archive into `.cache/debian`.
 
-No root, and nothing is installed: apt's lists and what was in the packages lie in the clone's cache, and a
-small wrapper script gives the program its libraries.
+Nothing is installed and root is not needed: apt's lists and the packages' contents are in the clone's cache,
+and a small wrapper script gives the program its libraries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 CACHE = Path(__file__).parent.parent / ".cache" / "debian"
 
-# The package that holds a program, and the program's path in it.
+# The package that contains a program, and the program's path in the package.
 PACKAGES = {
     "htop": ("htop", "usr/bin/htop"),
     "less": ("less", "usr/bin/less"),
@@ -26,14 +26,14 @@ PACKAGES = {
     "script": ("bsdutils", "usr/bin/script"),
     "tmux": ("tmux", "usr/bin/tmux"),
     "top": ("procps", "usr/bin/top"),
-    "vim": ("vim-tiny", "usr/bin/vim.tiny"),  # the one flavour that runs without vim-runtime
+    "vim": ("vim-tiny", "usr/bin/vim.tiny"),  # the only flavour that runs without vim-runtime
 }
 
 _SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/local/sbin"])
 
 
 def require(program: str) -> Path:
-    """The path of `program`; where there is none the test is skipped, and says what was not tested."""
+    """Return the path of `program`. If there is none, skip the test and say what was not tested."""
     found = _look(program)
     if isinstance(found, str):
         pytest.skip(f"{program} is not on PATH, and {found}")
@@ -41,21 +41,21 @@ def require(program: str) -> Path:
 
 
 def find(program: str) -> Path | None:
-    """The path of an executable that runs `program`, or None where neither PATH nor apt has it."""
+    """Return the path of an executable that runs `program`, or None if neither PATH nor apt has it."""
     found = _look(program)
     return None if isinstance(found, str) else found
 
 
 @functools.cache
 def _look(program: str) -> Path | str:
-    """Where the program is, or why there is none."""
+    """Return the path of the program, or why there is none."""
     if found := shutil.which(program, path=_SYSTEM_PATH):
         return Path(found)
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return "there is no apt to fetch it with"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest's workers, and several runs of pytest
+        fcntl.flock(lock, fcntl.LOCK_EX)  # against other pytest workers and runs
         wrapper = CACHE / program / program
         if not wrapper.exists():
             try:
@@ -72,7 +72,7 @@ def _unpack(program: str, wrapper: Path) -> None:
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir()
     _apt("update")
-    # The package with those of its dependencies that this machine lacks: 'URI' FILE SIZE HASH on each line.
+    # The package and those of its dependencies that this machine lacks: 'URI' FILE SIZE HASH per line.
     wanted = _apt("install", "--print-uris", "-qq", "-y", "--no-install-recommends", "--reinstall", package)
     names = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
     _apt("download", *names, cwd=build)
@@ -91,15 +91,15 @@ def _unpack(program: str, wrapper: Path) -> None:
 
 
 def _apt(command: str, *arguments: str, cwd: Path | None = None) -> str:
-    """Run apt-get with lists and caches of its own; its standard output."""
+    """Run apt-get with separate lists and caches. Return its standard output."""
     lists, cache = CACHE / "apt" / "lists", CACHE / "apt" / "cache"
     (lists / "partial").mkdir(parents=True, exist_ok=True)
     (cache / "archives" / "partial").mkdir(parents=True, exist_ok=True)
     options = {
         "Dir::State::Lists": lists,
         "Dir::Cache": cache,
-        "Debug::NoLocking": "1",  # the system's locks are root's, and nothing of the system's is touched
-        "APT::Sandbox::User": "root",  # where it is root that runs the tests: _apt cannot write in the clone
+        "Debug::NoLocking": "1",  # the system's locks need root, and this touches nothing of the system
+        "APT::Sandbox::User": "root",  # for runs as root: _apt cannot write in the clone
         "Acquire::http::Timeout": "20",
         "Acquire::Retries": "2",
     }

@@ -1,4 +1,4 @@
-"""A Mosquitto with the access list and the passwords that relay writes, on a free port of loopback."""
+"""A Mosquitto with the access list and passwords that relay writes, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from support import wait_until
 
 
 class GuardedMosquitto:
-    """acl, passwords: what the files hold; None: there is no such file, and everybody may do anything.
+    """acl, passwords: the contents of the files; None: no such file, and everybody may do anything.
 
-    extra: further lines of its configuration.
+    extra: further configuration lines.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class GuardedMosquitto:
         self.url = f"mqtt{'s' if tls else ''}://127.0.0.1:{self.port}"
         lines = [f"listener {self.port} 127.0.0.1", f"log_dest file {directory}/log", extra]
         if os.getuid() == 0:
-            lines.append("user root")  # else it works as a user who cannot read the files
+            lines.append("user root")  # else it runs as a user who cannot read the files
         for setting, file, text in (("acl_file", "acl", acl), ("password_file", "passwords", passwords)):
             if text is not None:
                 path = directory / file
@@ -59,7 +59,7 @@ class GuardedMosquitto:
 
 
 def make_certificate(directory: Path, *, host: str = "IP:127.0.0.1", days: int = 2) -> None:
-    """A self-signed certificate for `host`, cert.pem and key.pem in `directory`; needs openssl."""
+    """Write a self-signed certificate for `host` to cert.pem and key.pem in `directory`; needs openssl."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not on PATH, and connections with TLS were not tested")
     directory.mkdir(parents=True, exist_ok=True)

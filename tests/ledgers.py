@@ -1,4 +1,4 @@
-"""Ledgers, and other databases, as tests use them: in few words, and from a test that runs an event loop."""
+"""Helpers for ledgers and other databases, also for tests that run an event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Counting(sqlite3.Connection):
-    """Keeps what every connection of a test is asked to do, where `counted` has made them."""
+    """Records the statements of every connection of a test, once `counted` has installed it."""
 
     statements: ClassVar[list[str]] = []
 
@@ -31,7 +31,7 @@ class Counting(sqlite3.Connection):
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many transactions have been committed since the last call."""
+    """Return a function that returns the number of transactions committed since its last call."""
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **named: connect(*args, factory=Counting, **named))
 
@@ -83,13 +83,13 @@ def post(
     there: Callable[[str], bool] | None = None,
     **more: Any,
 ) -> list[Message]:
-    """Accept a message as an agent or a person would send it. there: default: who is known is."""
+    """Accept a message as an agent or the user would send it. there: by default, the known agents."""
     there = there or (lambda name: ledger.registry.spelled(team, name) is not None)
     return posting.post(ledger, team, sender, OutgoingMessage(to, body, **more), limits, there=there)
 
 
 async def in_ledger(place: Home | Path, job: Callable[[Ledger], T]) -> T:
-    """Do `job` with the ledger of a home, or at a path, beside the event loop."""
+    """Run `job` with the ledger of a home, or at a path, off the event loop."""
 
     def work() -> T:
         with Ledger(place if isinstance(place, Path) else place.ledger) as ledger:
@@ -99,10 +99,10 @@ async def in_ledger(place: Home | Path, job: Callable[[Ledger], T]) -> T:
 
 
 async def messages(home: Home) -> list[Message]:
-    """The messages of `home`, oldest first."""
+    """Return the messages of `home`, oldest first."""
     return [entry.message for entry in await in_ledger(home, Ledger.messages)]
 
 
 async def states(home: Home) -> list[State]:
-    """Their states."""
+    """Return the states of the messages of `home`, oldest first."""
     return [message.state for message in await messages(home)]

@@ -1,4 +1,4 @@
-"""config/nats/cluster.conf with the addresses and paths of a test; TLS, users and replicas are as shipped."""
+"""config/nats/cluster.conf with a test's addresses and paths; TLS, users and replicas are as shipped."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SHIPPED = Path(__file__).parent.parent / "config" / "nats" / "cluster.conf"
 def adapted(
     name: str, address: str, port: int, routes: Mapping[str, str], data: Path, directory: Path
 ) -> str:
-    """The file of the node `name`, which serves MQTT at `address` and `port`.
+    """Return the configuration file of the node `name`, which serves MQTT at `address` and `port`.
 
     routes:    address and port, by name, where each node listens for the others.
-    directory: has cert.pem, key.pem and relay.conf; the file belongs there.
+    directory: contains cert.pem, key.pem and relay.conf; the file belongs there.
     """
     text = SHIPPED.read_text()
     changes = {

@@ -1,4 +1,4 @@
-"""Helpers of tests: waiting for an event, a clean environment, the processes of a home."""
+"""Test helpers: waiting for an event, a clean environment, the processes of a home."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds until a test takes what it waits for to have been lost. Only a broken program takes that long."""
+"""Seconds until a test gives up waiting. Only a broken program takes that long."""
 
-_TICK = 0.005  # seconds between two looks
+_TICK = 0.005  # seconds between two polls
 
 
 def wait_until(
     condition: Callable[[], T], timeout: float = PATIENCE, message: str | Callable[[], str] = ""
 ) -> T:
-    """Call `condition` until it is true, and return its value. Raise AssertionError on timeout.
+    """Poll `condition` until it is true, and return its value. Raise AssertionError on timeout.
 
     timeout: seconds. message: what it waits for.
     """
@@ -40,7 +40,7 @@ def wait_until(
 
 
 async def eventually(condition: Callable[[], object | Awaitable[object]]) -> None:
-    """Return when `condition` holds, of which no event tells. Raise TimeoutError if it never does."""
+    """Poll `condition` until it holds, for what no event reports. Raise TimeoutError if it never does."""
     async with asyncio.timeout(PATIENCE):
         while True:
             found = condition()
@@ -104,7 +104,7 @@ class Relay:
 def processes_of(home: Path) -> dict[int, str]:
     """Return the command lines of the living processes of `home` by process id (Linux; elsewhere none).
 
-    These are the processes with `home` as RELAY_HOME, or a path in it on their command line.
+    These are the processes with `home` as RELAY_HOME or with a path below it in their command line.
     """
     found = {}
     marks = (f"RELAY_HOME={home}\0".encode(), f"{home}/".encode())
@@ -113,14 +113,14 @@ def processes_of(home: Path) -> dict[int, str]:
             environment = (entry / "environ").read_bytes() + b"\0"
             command = (entry / "cmdline").read_bytes()
         except OSError:
-            continue  # it ended, or is another user's
+            continue  # ended, or another user's
         if int(entry.name) != os.getpid() and (marks[0] in environment or marks[1] in command):
             found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
     return found
 
 
 def listening(path: Path) -> int:
-    """A listening socket at `path`, as a shim hands it to its session; the descriptor."""
+    """Return the descriptor of a socket listening at `path`, as a shim hands it to its session."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen()
@@ -128,7 +128,7 @@ def listening(path: Path) -> int:
 
 
 def session_patch(code: str) -> dict[str, str]:
-    """The environment in which session processes run `code` before anything else."""
+    """Return an environment in which session processes run `code` before anything else."""
     folder = Path(__file__).parent / "fakes" / "session_patch"
     paths = [str(folder), str(Path(__file__).parent), str(Path(__file__).parent / "messaging")]
     return {"PYTHONPATH": os.pathsep.join(paths), "RELAY_TEST_PATCH": code}

@@ -1,4 +1,4 @@
-"""docs/ARCHITECTURE.md is true, and the rules that it states hold."""
+"""docs/ARCHITECTURE.md is accurate, and the code follows its rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
 TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").rglob("*.py"))}
 
 MOST_ATTRIBUTES = 12
-VALUES = {"Options"}  # no dataclass, which would cost 5 ms before the agent starts
+VALUES = {"Options"}  # not a dataclass, which would cost 5 ms before the agent starts
 
 
 QUESTION_WORDS = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why", "Which", "That"}
@@ -32,7 +32,7 @@ def words(nodes: list[ast.expr]) -> list[str]:
 
 
 def features() -> dict[str, list[str]]:
-    """The modules that handle or answer each kind of event or question."""
+    """Return the modules that handle each kind of event, or answer each kind of question."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for path, tree in TREES.items():
         for node in ast.walk(tree):
@@ -44,7 +44,7 @@ def features() -> dict[str, list[str]]:
 
 
 def event_table() -> list[str]:
-    """The rows of the table of events and questions, as the code has them."""
+    """Return the rows of the table of events and questions, according to the code."""
     handled, rows = features(), []
     for path, node in classes():
         bases = words(node.bases)
@@ -82,7 +82,7 @@ def test_a_hook_passes_at_most_a_dozen_modules() -> None:
 
 
 def test_the_first_change_works(relay: Relay) -> None:
-    """As the page has it: one module and one line."""
+    """The page's example works: one module and one line."""
     section = PAGE[PAGE.index("### A first change") : PAGE.index("## Where a change goes")]
     module, line = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     patch = session_patch(
@@ -121,7 +121,7 @@ def test_no_public_class_name_means_two_things() -> None:
 
 
 def test_no_text_of_the_code_refers_to_a_plan() -> None:
-    """The reason itself is there; what numbered it elsewhere is not."""
+    """Comments give the reason itself, not its number in a plan."""
     pattern = re.compile(r"\bR\d{1,2}\b|\bdesign, section\b|\bDESIGN\b|\bREQUIREMENTS\b|\bFINDINGS\b")
     found = [
         f"{path.name}: {line.strip()}"

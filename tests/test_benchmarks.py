@@ -1,4 +1,4 @@
-"""The benchmarks: that they can be run and where their table goes. Speed itself is not asserted here."""
+"""The benchmarks run, and their table goes where it belongs. Nothing here asserts speed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ write(Path(sys.argv[1]), markdown(figures, "2 × a processor."))
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Python with `arguments` at the root of the checkout, where `benchmarks` can be imported."""
+    """Run Python with `arguments` at the root of the checkout, where `benchmarks` can be imported."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=ROOT,
@@ -75,7 +75,7 @@ def test_the_rows_are_listed_each_with_what_it_measures() -> None:
 
 
 def test_what_an_injection_costs_relay_is_measured() -> None:
-    """R85: for a short text and one at the limit, against the goal. The figure depends on the machine."""
+    """R85: a short text and one at the limit are measured; the figure depends on the machine."""
     made = run("-m", "benchmarks", "--quick", "--only", "injection-cost")
     assert made.returncode == 0, made.stderr
     rows = [line for line in made.stdout.splitlines() if line.startswith("relay's own work per injection")]
@@ -92,7 +92,7 @@ def test_an_unknown_row_is_refused_with_the_known_ones() -> None:
 def test_the_table_goes_between_the_markers_of_the_readme(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("above\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nbelow\n", encoding="utf-8")
-    for _ in range(2):  # the second writes over the first
+    for _ in range(2):  # the second run overwrites the first
         made = run("-c", TABLE_MAKER, readme)
         assert made.returncode == 0, made.stderr
     text = readme.read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def test_the_readme_has_the_markers() -> None:
 
 
 def test_a_small_fleet_is_measured() -> None:
-    """Five agents are connected, heard of, and get all that is sent; nothing of them is left."""
+    """Five agents connect, discover each other, and get everything sent; none of their processes is left."""
     made = run("-m", "benchmarks.fleet", "--quick", "--only", "agents", "--size", "5")
     assert made.returncode == 0, made.stderr
     lines = (line.strip("| ").split(" | ") for line in made.stdout.splitlines())
@@ -156,7 +156,7 @@ LOCOMO = [
 
 
 def test_the_recall_of_the_memory_store_is_measured_beside_its_first_layout(tmp_path: Path) -> None:
-    """Few memories, and a file in the form of LoCoMo's; the page is left alone."""
+    """Works with few memories and a file in LoCoMo's format; docs/BENCHMARKS.md does not change."""
     file, page = tmp_path / "locomo10.json", tmp_path / "page.md"
     file.write_text(json.dumps(LOCOMO), encoding="utf-8")
     page.write_text("<!-- memory:begin -->\n<!-- memory:end -->\n", encoding="utf-8")
@@ -165,7 +165,7 @@ def test_the_recall_of_the_memory_store_is_measured_beside_its_first_layout(tmp_
     rows = {line.split("|")[1].strip(): line for line in page.read_text(encoding="utf-8").splitlines()[3:-3]}
     assert "%" in rows["recall@10 in 300 memories"]
     assert "100.0% (@5 100.0%)" in rows["LoCoMo, facts: recall@10"]
-    assert "100.0% (@5 100.0%)" in rows["LoCoMo, turns: recall@10"]  # it names the speaker
+    assert "100.0% (@5 100.0%)" in rows["LoCoMo, turns: recall@10"]  # the query names the speaker
     assert "ms (p95" in rows["LoCoMo, turns: search, p50"]
     assert "Made by `make bench-memory`." in page.read_text(encoding="utf-8")
 

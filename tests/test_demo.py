@@ -18,7 +18,7 @@ HEARD = re.compile(r"Bob reads +│ .*Hello Bob, I am Alice.*Alice reads +│ .*
 
 
 class Demo:
-    """The demo's command and environment, and what of it is alive or lies about."""
+    """The demo's command and environment, and the processes and files it leaves."""
 
     def __init__(self, relay: Relay, tmp_path: Path) -> None:
         self.command = [*relay.command, "demo"]

@@ -1,6 +1,6 @@
-"""The documentation is complete: what exists is documented, and what is documented exists.
+"""The documentation is complete: everything that exists is documented, and everything documented exists.
 
-Events, the context and the answers of handlers are compared in tests/hooks/test_hooks_documented.py.
+tests/hooks/test_hooks_documented.py compares events, the context and the answers of handlers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRANSLATED = re.compile(
     ),
     re.IGNORECASE,
 )
-"""Phrases that read as translated; CONTRIBUTING.md lists them, with what to write instead."""
+"""Phrases that read as translated; CONTRIBUTING.md lists them with their replacements."""
 NAMESPACES = sorted({path.stem for path in (ROOT / "relay" / "builtin").glob("*.py")} - {"__init__"})
 
 
@@ -40,7 +40,7 @@ def page(name: str) -> str:
 
 
 def rows(text: str) -> list[str]:
-    """The rows of the tables in `text`."""
+    """Return the table rows in `text`."""
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
@@ -90,7 +90,7 @@ def headings(text: str) -> set[str]:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_link_to_another_site_is_an_address(path: Path) -> None:
-    """Nobody asks these sites: the tests work without the Internet."""
+    """Nothing is requested from these sites: the tests work offline."""
     for target in re.findall(r"\]\((\w+:[^)\s]*)\)", path.read_text(encoding="utf-8")):
         parts = urlsplit(target)
         assert parts.scheme in {"https", "http"} and re.fullmatch(r"([\w-]+\.)+\w+(:\d+)?", parts.netloc), (
@@ -143,7 +143,7 @@ def test_each_example_is_listed() -> None:
 
 
 def test_the_readme_is_an_introduction() -> None:
-    """Tables of states, figures, commands and caveats are pages of their own."""
+    """Tables of states, figures, commands and caveats have their own pages."""
     assert len(page("README.md").split()) <= 900
 
 
@@ -152,6 +152,6 @@ def test_the_readme_is_an_introduction() -> None:
 )
 def test_no_phrase_that_reads_as_translated_comes_back(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    if path.name == "CONTRIBUTING.md":  # it names them
+    if path.name == "CONTRIBUTING.md":  # its table names them
         text = text.split("## Words")[0]
     assert TRANSLATED.findall(text) == []

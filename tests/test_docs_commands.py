@@ -1,7 +1,8 @@
-"""Each command that a page shows in a block of its own is run, with small programs in place of the agents.
+"""Every command shown in a block of a page runs, with small programs in place of the agents.
 
-A page is one test: its blocks run in their order, in a project that `shell` sets up. What needs a terminal
-(`relay wrap`, `relay ps --watch`) gets one; what cannot be run here is in `NOT_RUN`, with the reason.
+Each page is one test: its blocks run in order, in a project that `shell` sets up. Commands that need a
+terminal (`relay wrap`, `relay ps --watch`) get one; `NOT_RUN` lists the commands that cannot run here, with
+the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from support import PATIENCE, Relay, wait_until
 
 pytestmark = pytest.mark.timeout(
     900
-)  # a page has dozens of commands, and a busy machine takes seconds for each
+)  # a page has dozens of commands, and each takes seconds on a busy machine
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -48,7 +49,7 @@ NOT_RUN = {
     r"relay replay Alice --session": "an id that differs in each run; the line before is run",
     r"relay agents (update|reset) ": "tests/cli/test_agents_update.py runs it, for a minute",
 }
-"""Commands that are shown and not run here: how each begins, and why."""
+"""Commands that are shown but not run here: how each begins, and why."""
 
 TERMINAL = re.compile(r"relay (wrap|attach|ps --watch|replay \w)")
 AGENT = f"""\
@@ -67,12 +68,12 @@ SCENES = {
     "REPLAY.md": (ALICE,),
     "USAGE.md": (ALICE,),
 }
-"""What a page takes to have been done before, apart from what `shell` sets up."""
+"""What a page assumes to have been done before, apart from what `shell` sets up."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page. first: it is the first one of its block."""
+    """A command of a page. first: whether it is the first of its block."""
 
     line: int
     first: bool
@@ -80,12 +81,12 @@ class Command:
 
     @property
     def reason(self) -> str | None:
-        """Why it is not run here."""
+        """Return why it does not run here."""
         return next((why for start, why in NOT_RUN.items() if re.match(start, self.text)), None)
 
 
 def commands(page: str) -> list[Command]:
-    """Return the commands of the `sh` and `console` blocks of a page; of the latter the lines after `$ `."""
+    """Return the commands in the `sh` and `console` blocks of a page; of the latter, the lines after `$ `."""
     found = []
     for block in re.finditer(r"^( *)```(sh|console)\n(.*?)^\1```$", page, re.MULTILINE | re.DOTALL):
         first = page.count("\n", 0, block.start()) + 2
@@ -104,7 +105,7 @@ def commands(page: str) -> list[Command]:
 
 
 class Terminal:
-    """A terminal in which a command runs. What it shows is read all the time: nobody waits for its reader."""
+    """A terminal in which a command runs. Its output is read continuously, so no write ever blocks."""
 
     def __init__(self, text: str, folder: Path, environment: dict[str, str]) -> None:
         self.text = text
@@ -127,7 +128,7 @@ class Terminal:
 
 @dataclass
 class Shell:
-    """Runs the commands of one page, as a user does, in one folder after the other."""
+    """Runs the commands of one page, as a user would, moving from folder to folder."""
 
     relay: Relay
     folder: Path
@@ -153,7 +154,7 @@ class Shell:
         self.folder = Path(where.read_text().strip())
 
     def _run_in_terminal(self, text: str) -> None:
-        """Start what stays in the terminal, and leave what is only looked at."""
+        """Start what stays in the terminal, and quit what is only viewed."""
         if attached := re.match(r"relay attach (\w+)", text):
             self._detach(attached[1])
         terminal = Terminal(text, self.folder, self.environment)
@@ -174,7 +175,7 @@ class Shell:
                 wait_until(lambda left=terminal: not left.process.isalive(), message=terminal.said)
 
     def _runs(self, name: str) -> bool:
-        """Whether the agent can be sent messages: it is on the bus some time after `relay ps` lists it."""
+        """Return whether the agent can receive messages: it joins the bus after `relay ps` lists it."""
         listed = json.loads(self.relay("ps", "--json").stdout)
         return any(each["name"] == name and each["bus"].startswith("connected") for each in listed)
 
@@ -234,14 +235,14 @@ SHOWN = {path.relative_to(ROOT).as_posix(): commands(path.read_text(encoding="ut
 def test_each_command_that_a_page_shows_works(name: str, shell: Shell) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
     fleet = re.search(r"^```toml\n((?=\[fleet\]).*?)^```", page, re.MULTILINE | re.DOTALL)
-    if fleet and "depends_on" not in fleet[1]:  # the one of FLEET.md names files and programs of a project
+    if fleet and "depends_on" not in fleet[1]:  # the one in FLEET.md names files and programs of a project
         (shell.folder / "relay.toml").write_text(fleet[1])
     project = shell.folder
     try:
         for text in SCENES.get(Path(name).name, ()):
             shell.run(text)
         for command in SHOWN[name]:
-            if command.first:  # a block begins in the project, wherever the one before went
+            if command.first:  # each block starts in the project, wherever the previous one ended
                 shell.folder = project
             if not command.reason:
                 try:
@@ -259,7 +260,7 @@ def test_what_is_not_run_is_shown_somewhere(start: str) -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_commands_stand_in_blocks_that_are_run(name: str) -> None:
-    """Only a block that says `sh` or `console` is taken for commands."""
+    """Only a block marked `sh` or `console` counts as commands."""
     page = (ROOT / name).read_text(encoding="utf-8")
     fenced = re.sub(r"^ *```\w+\n.*?^ *```$", "", page, flags=re.MULTILINE | re.DOTALL)
     untold = re.findall(r"^ *```\n(.*?)^ *```$", fenced, re.MULTILINE | re.DOTALL)

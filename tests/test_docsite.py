@@ -1,4 +1,4 @@
-"""The manual and the man page say what the command line has; the site loads nothing from other hosts."""
+"""The manual and the man page match the command line; the site loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_groff_finds_nothing_wrong_with_the_man_page() -> None:
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: what relay.1 shows")
 def test_the_man_page_shows_options_as_they_are_typed() -> None:
-    """Hyphens that roff would turn into others could not be copied."""
+    """Options could not be copied if roff replaced their hyphens."""
     done = subprocess.run(
         ["groff", "-man", "-Tutf8", "-P-cbou", PAGE], capture_output=True, text=True, check=True
     )

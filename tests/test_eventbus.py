@@ -1,4 +1,4 @@
-"""The bus of a session: order, containment, questions."""
+"""A session's event bus: order, containment of failures, questions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ask(Question[str]):
 
 
 class Feature:
-    """Notes what it handles; the first one also publishes and answers."""
+    """Records what it handles; the first one also publishes and answers."""
 
     def __init__(self, bus: EventBus, name: str, seen: list[str]) -> None:
         self.bus = bus
@@ -69,7 +69,7 @@ class Answering(Feature):
 
 
 def on_bus(*kinds: type[Feature]) -> tuple[EventBus, list[str]]:
-    """A bus of the running loop with features a, b, ... of these kinds, and what they note."""
+    """Return a bus on the running loop with features a, b, ... of these kinds, and their records."""
     bus, seen = EventBus(), list[str]()
     for name, kind in zip("abc", kinds, strict=False):
         bus.add(kind(bus, name, seen))
@@ -77,7 +77,7 @@ def on_bus(*kinds: type[Feature]) -> tuple[EventBus, list[str]]:
 
 
 def test_all_features_see_all_events_in_the_same_order() -> None:
-    """Though one publishes another event while it handles the first."""
+    """This holds even if one publishes another event while handling the first."""
 
     async def main() -> None:
         bus, seen = on_bus(Publishing, Feature)
@@ -92,7 +92,9 @@ def test_all_features_see_all_events_in_the_same_order() -> None:
 
 
 def test_a_handler_that_raises_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged with its traceback and published on one line; that a handler of this fails ends there."""
+    """The error is logged with its traceback and published on one line; if handling that fails, it ends
+    there.
+    """
 
     async def main() -> None:
         bus, seen = on_bus(Raising, Feature)
@@ -131,7 +133,7 @@ class Failing(Feature):
 
 
 def test_all_are_asked_though_one_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """As at a session's end, where each has something to put away."""
+    """At a session's end, for example, each feature has cleaning up to do."""
 
     async def main() -> None:
         bus, seen = on_bus(Answering, Failing, Answering)

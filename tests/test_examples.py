@@ -1,4 +1,4 @@
-"""The examples: each is loaded as relay loads it, and does what it says."""
+"""The examples: each loads as relay would load it, and does what it says."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Load = Callable[[str], House]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Load]:
-    """Loads the relay.config.py of one example; its agent runs in the example's folder."""
+    """Load the relay.config.py of one example; its agent runs in the example's folder."""
     houses = []
 
     def load(name: str) -> House:
@@ -90,7 +90,7 @@ def test_notify_posts_to_the_webhook(load: Load, monkeypatch: pytest.MonkeyPatch
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     house = load("notify")
     with HTTPServer(("127.0.0.1", 0), Webhook) as server:

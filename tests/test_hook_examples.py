@@ -1,6 +1,6 @@
-"""The recipes under examples/hooks/ do what they say: as `relay hooks test` runs them, with the real tools.
+"""The recipes in examples/hooks/ work as described: run by `relay hooks test`, with the real tools.
 
-Each has its rules in both shapes, and every test of a recipe runs in both.
+Each recipe has its rules in both formats, and each of its tests runs with both.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ TESTED = "from halves import half\n\n\ndef test_half() -> None:\n    assert half
 
 
 def need(tool: str) -> None:
-    """Skip, and say so, where the tool that a recipe runs is missing."""
+    """Skip the test, and say so, if a tool that a recipe runs is missing."""
     if shutil.which(tool, path=f"{TOOLS}:{os.environ['PATH']}") is None:
         pytest.skip(f"{tool} IS NOT INSTALLED: a recipe is not tested")
 
 
 class Project:
-    """A person's project, into which the recipes were copied."""
+    """A user's project with copies of the recipes."""
 
     def __init__(self, relay: Relay, folder: Path, shape: str) -> None:
         self.relay = relay
@@ -57,7 +57,7 @@ class Project:
         (self.folder / name).write_text(text)
 
     def fire(self, recipe: str, event: str, data: Mapping[str, Any], *, agent: str = "") -> dict[str, Any]:
-        """What the rules of `recipe` say to `event`, as `relay hooks test` prints it."""
+        """Return the answer of `recipe`'s rules to `event`, as `relay hooks test` prints it."""
         run = self.relay(
             *("hooks", "test", event, "--rules", self.folder / "hooks" / recipe / self.shape),
             *(("--agent", agent) if agent else ()),
@@ -71,7 +71,7 @@ class Project:
         return answer
 
     def wrote(self, recipe: str, name: str = "halves.py", **data: Any) -> dict[str, Any]:
-        """What `recipe` says when an agent has written a file."""
+        """Return the answer of `recipe` after an agent has written a file."""
         told = {"tool_name": "Write", "tool_input": {"file_path": name}, **data}
         return self.fire(recipe, "PostToolUse", told)
 
@@ -87,14 +87,14 @@ class Project:
 
 @pytest.fixture(params=["hooks.json", "flat.json"])
 def project(request: pytest.FixtureRequest, relay: Relay, tmp_path: Path) -> Project:
-    folder = tmp_path / "my project"  # its path has to be quoted
+    folder = tmp_path / "my project"  # a path that must be quoted
     folder.mkdir()
     return Project(relay, folder, request.param)
 
 
 @pytest.fixture
 def without_tools(tmp_path: Path) -> str:
-    """A PATH on which there is nothing but what the scripts themselves need."""
+    """Return a PATH that contains only what the scripts themselves need."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "python3").symlink_to(sys.executable)
@@ -107,7 +107,7 @@ def without_tools(tmp_path: Path) -> str:
 
 
 def test_project_context_comes_with_every_prompt(project: Project) -> None:
-    """R16, R45: a file's text in a group, the rule's own text in a flat rule; the same text."""
+    """R16, R45: the group reads the text from a file, the flat rule contains it; the result is the same."""
     answer = project.fire("project-context", "UserPromptSubmit", {"prompt": "Fix the build"})
     (context,) = answer["additional_contexts"]
     assert context.strip() == (project.folder / "hooks/project-context/context.md").read_text().strip()
@@ -116,7 +116,7 @@ def test_project_context_comes_with_every_prompt(project: Project) -> None:
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "pi"])
 def test_the_guardrail_reads_every_agents_own_payload(project: Project, agent: str) -> None:
-    """R21, R45: its shell tool is called Bash or run_shell_command; a group and a flat rule hear of both."""
+    """R21, R45: the shell tool is Bash or run_shell_command; both the group and the flat rule match it."""
     (captured,) = [
         *(PAYLOADS / agent).glob("PreToolUse-Bash.json"),
         *(PAYLOADS / agent).glob("*Tool*-run_shell_command.json"),
@@ -131,7 +131,7 @@ def test_the_guardrail_reads_every_agents_own_payload(project: Project, agent: s
 
 
 def test_the_guardrail_leaves_other_tools_alone(project: Project) -> None:
-    """R19, R45: its matcher names the shell's tool, and no rule is run for another."""
+    """R19, R45: the matcher names the shell's tool, and the rule does not run for others."""
     data = {"tool_name": "Write", "tool_input": {"file_path": "x", "content": "rm -rf /"}}
     assert project.fire("shell-guardrail", "PreToolUse", data)["matched_rule_count"] == 0
 
@@ -149,7 +149,7 @@ def test_the_guardrail_leaves_other_tools_alone(project: Project) -> None:
     ids=["empty", "blank", "none", "an answer", "not told", "at the cap"],
 )
 def test_an_empty_answer_is_asked_for_again(project: Project, data: dict[str, Any], outcome: str) -> None:
-    """R27, R45: force_continue with a follow_up_message; never once the cap is reached."""
+    """R27, R45: force_continue comes with a follow_up_message, and never once the cap is reached."""
     answer = project.fire("empty-answer-rescue", "Stop", data)
     assert answer["outcome"] == outcome
     assert answer["force_continue"] is (outcome == "continue")
@@ -157,7 +157,7 @@ def test_an_empty_answer_is_asked_for_again(project: Project, data: dict[str, An
 
 
 def test_each_compaction_is_a_row(project: Project) -> None:
-    """R34, R35, R45: which session, when, what kind, by whom; what is not told is unknown."""
+    """R34, R35, R45: a row has the session, time, kind and trigger; what is not reported is unknown."""
     told = {"session_id": "s-1", "compaction_type": "full", "trigger": "auto"}
     assert project.fire("compaction-audit", "PreCompact", told)["outcome"] == "allow"
     project.fire("compaction-audit", "PreCompact", {"session_id": "s-2"})
@@ -171,7 +171,7 @@ def test_each_compaction_is_a_row(project: Project) -> None:
 
 
 def test_linter_feedback_tells_what_the_real_ruff_finds(project: Project) -> None:
-    """R81: findings in the file that was written, none in others, and none once it is mended."""
+    """R81: it reports findings in the written file, not those in others, and none once they are fixed."""
     need("ruff")
     project.write("halves.py", UNUSED)
     project.write("other.py", "import sys\n")
@@ -197,7 +197,7 @@ def test_linter_feedback_tells_what_the_real_ruff_finds(project: Project) -> Non
 def test_linter_feedback_knows_the_file_of_every_agents_tool(
     project: Project, tool: str, tool_input: dict[str, str]
 ) -> None:
-    """R21, R81: absolute paths and relative ones, and Codex's patches."""
+    """R21, R81: it understands absolute and relative paths, and Codex's patches."""
     need("ruff")
     project.write("halves.py", UNUSED)
     told = {key: value.replace("{folder}", str(project.folder)) for key, value in tool_input.items()}
@@ -212,7 +212,7 @@ def test_linter_feedback_knows_the_file_of_every_agents_tool(
 def test_feedback_is_about_python_files_alone(
     project: Project, recipe: str, tool_input: dict[str, str]
 ) -> None:
-    """R81, R82: what is no Python file, or is not told, is nothing to look at."""
+    """R81, R82: a file that is not Python, or not reported, is not checked."""
     project.write("notes.md", "import os\n")
     project.write("test_bad.py", "import nowhere\n")
     answer = project.wrote(recipe, tool_input=tool_input)
@@ -221,7 +221,7 @@ def test_feedback_is_about_python_files_alone(
 
 
 def test_type_feedback_tells_what_the_real_mypy_finds(project: Project) -> None:
-    """R82: wrong types in the file that was written, none in what it imports, none once it is mended."""
+    """R82: it reports type errors in the written file, none in its imports, and none once they are fixed."""
     need("mypy")
     project.write("other.py", 'count: int = "many"\n')
     project.write("halves.py", f"import other\n\n{UNTYPED}\n\nprint(other.count)\n")
@@ -235,7 +235,7 @@ def test_type_feedback_tells_what_the_real_mypy_finds(project: Project) -> None:
 
 
 def test_test_feedback_tells_what_the_real_pytest_finds(project: Project) -> None:
-    """R82: the failures' short summary, none once it is mended; also of a file that cannot be imported."""
+    """R82: it reports the short summary of failures, and import errors; nothing once they are fixed."""
     need("pytest")
     project.write("halves.py", CLEAN)
     assert project.wrote("test-feedback")["additional_contexts"] == []  # there are no tests
@@ -257,7 +257,7 @@ def test_test_feedback_tells_what_the_real_pytest_finds(project: Project) -> Non
 def test_a_tool_that_is_missing_is_told_to_the_person(
     project: Project, without_tools: str, recipe: str, tool: str
 ) -> None:
-    """R79, R81, R82: the user hears how to get it; the agent hears nothing."""
+    """R79, R81, R82: the user learns how to install it; the agent is told nothing."""
     project.path = without_tools
     project.write("halves.py", UNUSED)
     answer = project.wrote(recipe)
@@ -266,7 +266,7 @@ def test_a_tool_that_is_missing_is_told_to_the_person(
 
 
 def test_a_tool_that_fails_is_told_to_the_person(project: Project) -> None:
-    """R81: a configuration that ruff cannot read is no finding of its."""
+    """R81: if ruff cannot read its configuration, that is not reported as a finding."""
     need("ruff")
     project.write("halves.py", UNUSED)
     project.write("ruff.toml", "no such = setting\n")
@@ -276,7 +276,7 @@ def test_a_tool_that_fails_is_told_to_the_person(project: Project) -> None:
 
 
 def test_findings_are_not_more_than_an_agent_can_read(project: Project) -> None:
-    """R71, R81: of 300 findings it is told 20, and how many more there are."""
+    """R71, R81: of 300 findings, the agent gets 20 and the number of the rest."""
     need("ruff")
     project.write("halves.py", "".join(f"import module{number}\n" for number in range(300)))
     (found,) = project.wrote("linter-feedback")["additional_contexts"]
@@ -285,7 +285,7 @@ def test_findings_are_not_more_than_an_agent_can_read(project: Project) -> None:
 
 
 def test_git_status_is_told_at_the_start(project: Project) -> None:
-    """R83: nothing outside a repository; then what is changed and what is new, each with its files."""
+    """R83: nothing outside a repository; inside one, the changed and the new files."""
     need("git")
     start = {"source": "startup"}
     assert project.fire("git-status", "SessionStart", start)["additional_contexts"] == []
@@ -343,7 +343,7 @@ CASES = {
 def test_a_rule_written_for_claude_code_and_its_flat_twin_give_the_same_verdict(
     recipe: str, relay: Relay, tmp_path: Path
 ) -> None:
-    """R12, R14, R45: whatever is asked of them."""
+    """R12, R14, R45: both formats answer every event alike."""
     project = Project(relay, tmp_path, "")
     project.write("halves.py", UNUSED + UNTYPED)
     project.write("test_halves.py", TESTED.replace("== 2", "== 3"))
@@ -351,7 +351,7 @@ def test_a_rule_written_for_claude_code_and_its_flat_twin_give_the_same_verdict(
         verdicts = []
         for project.shape in ("hooks.json", "flat.json"):
             answer = project.fire(recipe, event, data)
-            for key in ("rules", "duration_ms", "attachments"):  # those name the rule
+            for key in ("rules", "duration_ms", "attachments"):  # these name the rule
                 del answer[key]
             verdicts.append(answer)
         assert verdicts[0] == verdicts[1]
@@ -373,7 +373,7 @@ def test_every_recipe_is_explained() -> None:
 
 
 def test_every_script_can_be_run_and_gives_up_in_time() -> None:
-    """R45: executable, with a timeout of its own; what a prompt or a tool call waits for in single digits."""
+    """R45: each is executable and has a timeout, below ten seconds if a prompt or tool call waits for it."""
     for recipe in RECIPES:
         folder = ROOT / "examples" / "hooks" / recipe
         assert all(os.access(script, os.X_OK) for script in folder.glob("*.py"))
@@ -497,13 +497,13 @@ FIND_HARM = runpy.run_path(str(ROOT / "examples/hooks/shell-guardrail/guardrail.
 
 @pytest.mark.parametrize("command", HARMFUL)
 def test_the_guardrail_stops(command: str) -> None:
-    """R45: known harmful commands, however they are written."""
+    """R45: it stops known harmful commands, however they are written."""
     assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project")
 
 
 @pytest.mark.parametrize("command", INNOCENT)
 def test_the_guardrail_lets_through(command: str) -> None:
-    """R45: known innocent commands, though they may speak of harmful ones."""
+    """R45: it allows known harmless commands, even if they mention harmful ones."""
     assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project") == ""
 
 
@@ -551,13 +551,13 @@ PIECES = [
 
 @given(st.lists(st.sampled_from([*PIECES, " "]) | st.text(max_size=3), max_size=30))
 def test_the_guardrail_reads_anything(pieces: list[str]) -> None:
-    """R45: what no shell could read is no error."""
+    """R45: input that no shell can parse is not an error."""
     assert isinstance(FIND_HARM("".join(pieces), "/home/dev/project"), str)
 
 
 @pytest.mark.parametrize("piece", ["a", "`", "$(", "<<A ", "<<A\n", "'", "| ", "a\n"])
 def test_the_guardrail_reads_what_is_long_in_time(piece: str) -> None:
-    """R45: what cannot be read in the seconds that its rule has is stopped unread."""
+    """R45: a command too long to parse before the rule's timeout is stopped unread."""
     FIND_HARM(piece * (128 * 1024 // len(piece)), "/home/dev/project")
     assert FIND_HARM(piece * (129 * 1024), "/home/dev/project")
 
@@ -566,7 +566,7 @@ def test_the_guardrail_reads_what_is_long_in_time(piece: str) -> None:
 
 
 def test_the_linter_as_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R70, R81: examples/linter answers with a HookResult; the user is told how many findings there are."""
+    """R70, R81: examples/linter answers with a HookResult; the user sees the number of findings."""
     need("ruff")
     house = House(tmp_path)
     try:

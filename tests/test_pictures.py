@@ -1,4 +1,4 @@
-"""The pictures of the documentation: redrawn from their recordings, small, and still without animation."""
+"""The documentation's pictures: redrawn from their recordings, small, and still when animation is off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person has allowed in advance, and what that does not cover."""
+"""What the user has allowed in advance, and what that does not cover."""
 
 from __future__ import annotations
 

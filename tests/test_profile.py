@@ -1,4 +1,4 @@
-"""Agent profiles: the shipped ones, the user's, and what is said about wrong ones."""
+"""Agent profiles: the shipped ones, the user's, and the messages about wrong ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_shipped_file_is_a_profile(user: Home) -> None:
         ("sudo -Eg staff -- fish", "shell"),
         ("sudo --group staff fish", "shell"),
         ("sudo --group=staff fish", "shell"),
-        ("sudo -u bob fish", "generic"),  # what relay gives an agent is this user's alone
+        ("sudo -u bob fish", "generic"),  # only this user gets what relay gives an agent
         ("nice -n 10 fish", "shell"),
         ("nice -n10 fish", "shell"),
         ("env -u HOME A=1 stdbuf -oL fish", "shell"),
@@ -194,7 +194,7 @@ def test_which_agents_can_resume_a_conversation(user: Home) -> None:
 
 
 def test_how_a_conversation_is_resumed(user: Home) -> None:
-    """Options as the --help of most programs writes them; a key of the user's replaces the shipped one."""
+    """Options are written as most programs' --help writes them; the user's key replaces the shipped one."""
     _write(
         user, "mine", "[resume]\nkeep = ['-v', '--model X', '--debug [X]', '--add-dir DIRS...', 'a-b Y']\n"
     )
@@ -231,7 +231,7 @@ def test_rules_come_by_priority_and_the_users_replace_those_of_their_name(user: 
 
 
 def test_how_the_input_is_drawn(user: Home) -> None:
-    """A profile whose rules say when the agent is ready has no other input than its own."""
+    """A profile whose rules say when the agent is ready has no other input definition."""
     _write(user, "mine", "[input]\nglyphs = '%'\nbullets = '-'\nplaceholders = ['^Say']\nidle = ['^z']\n")
     mine = load("mine", user).input
     assert mine is not None and (mine.glyphs, mine.bullets) == ("%", "-")

@@ -1,4 +1,4 @@
-"""Redaction: known key formats are taken out, ordinary logs stay as they are, hostile lines cost little."""
+"""Redaction: known key formats are removed, ordinary logs stay unchanged, hostile lines cost little."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 from relay.redaction import MAX_KNOWN, OVERLAP, SEGMENT, Redactor, redact
 
 # ruff: noqa: E501 (lines of logs)
-# Keys are put together here, from parts, so that no scanner takes this file for a leak.
+# Keys are assembled from parts here, so no scanner takes this file for a leak.
 _RANDOM = random.Random(44)
 
 find = Redactor().find
 
 
 def drawn(length: int, alphabet: str = "") -> str:
-    """Characters as a key has them: a digit, a small and a capital letter are always there."""
+    """Return random characters like a key's, with a digit, a lower- and an upper-case letter."""
     alphabet = alphabet or "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     return ("a7Q" + "".join(_RANDOM.choices(alphabet, k=length)))[:length]
 
@@ -41,7 +41,7 @@ def part(value: object) -> str:
 JWT = ".".join([part({"alg": "HS256", "typ": "JWT"}), part({"sub": "1234567890", "admin": True}), drawn(43)])
 BODY = "\n".join(drawn(64) for _ in range(12))
 
-# id: (a line, what of it must be gone, the kind in the mark)
+# id: (a line, the part that must be removed, the kind in the mark)
 KEYS: dict[str, tuple[str, str, str]] = {}
 
 
@@ -169,7 +169,7 @@ def test_known_formats_are_taken_out(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY"])
 def test_private_keys_lose_their_body(kind: str) -> None:
-    """R44: the lines around stay, so that one sees what was there."""
+    """R44: the surrounding lines stay and show what was there."""
     first, last = f"-----BEGIN {kind}-----", f"-----END {kind}-----"
     for text in (
         f"$ cat key\n{first}\n{BODY}\n{last}\n$ ",
@@ -243,7 +243,7 @@ ORDINARY = {
 
 
 def test_the_end_of_a_private_key_is_one_too() -> None:
-    """R44: `tail`, or an agent that hides the beginning of what a command has printed."""
+    """R44: `tail`, or an agent that hides the start of a command's output, shows only the end."""
     rows = [drawn(64) for _ in range(4)] + [drawn(20)]
     last = "-----END RSA PRIVATE " + "KEY-----"
     for frame in ("{}", "│   {}   │", "  12 {}", "    {}      █"):
@@ -280,7 +280,7 @@ def test_ordinary_logs_stay_as_they_are(name: str) -> None:
     "name", ["github classic", "square", "password json", "postgres url", "jwt", "bearer"]
 )
 def test_secrets_anywhere_in_a_long_line(name: str) -> None:
-    """R44: the line is looked at in segments, and a secret may be in two of them."""
+    """R44: the line is scanned in segments, and a secret may span two of them."""
     line, secret, kind = KEYS[name]
     for at in range(SEGMENT - OVERLAP - 200, SEGMENT + 200, 7):
         assert redact("." * at + f" {line} " + "." * 5000).count(f"[secret: {kind}]") == 1
@@ -288,13 +288,13 @@ def test_secrets_anywhere_in_a_long_line(name: str) -> None:
 
 
 def test_keys_longer_than_their_format_are_taken_whole() -> None:
-    """R44: services make their keys longer now and then."""
+    """R44: services occasionally lengthen their keys."""
     key = "sq0" + "csp-" + drawn(43)
     assert redact(f"{key}{drawn(20)} end") == "[secret: square-token] end"
 
 
 def test_values_that_were_given_are_never_forgotten() -> None:
-    """R44: else an agent could print keys of its own until relay wrote the user's down."""
+    """R44: else an agent could print its own keys until relay forgot the user's."""
     redactor = Redactor(["swordfish-77"])
     for number in range(MAX_KNOWN + 1):
         redactor.learn(f"{number:012}", "token")
@@ -303,7 +303,7 @@ def test_values_that_were_given_are_never_forgotten() -> None:
 
 
 def test_known_values_are_remembered_though_others_come() -> None:
-    """R44: one that is typed character by character is known once, not a hundred times."""
+    """R44: a value typed character by character is remembered once, not a hundred times."""
     redactor = Redactor(["first-value-9"])
     long = drawn(300)
     for length in range(8, 300):
@@ -323,8 +323,10 @@ def test_of_known_values_that_begin_alike_each_is_taken_out_as_far_as_it_goes() 
 
 
 def test_many_known_values_that_begin_alike_take_no_longer_than_one() -> None:
-    """R44: an agent may print such, and then a text of nothing but their beginnings; what takes a hundred times
-    as long does not end within the test's time."""
+    """R44: an agent may print many such values, and then a text of nothing but their prefixes.
+
+    Code a hundred times slower does not finish in the test's time.
+    """
     redactor = Redactor()
     for number in range(MAX_KNOWN):
         redactor.learn(f"abababab{number:05}", "token")
@@ -336,19 +338,19 @@ def test_many_known_values_that_begin_alike_take_no_longer_than_one() -> None:
     ["a", "password=", "://x:", "eyJ", "sk-ant-", "aws key '", "xoxb-1-", "-----BEGIN PRIVATE KEY-----"],
 )
 def test_a_megabyte_on_one_line_takes_linear_time(hostile: str) -> None:
-    """R44: what takes quadratic time does not end within the test's time."""
+    """R44: quadratic code does not finish in the test's time."""
     text = hostile * ((1 << 20) // len(hostile))
     assert len(redact(text)) <= len(text)
 
 
 def test_our_own_sources_stay_as_they_are() -> None:
-    """R44: code that talks of tokens and passwords all the time."""
+    """R44: this code mentions tokens and passwords all the time."""
     sources = list((Path(__file__).parents[1] / "relay").rglob("*.py"))
     assert len(sources) > 100
     found = {
         f"{path.name}: {text[s.start : s.end]}"
         for path in sources
-        if path.name != "detectors.py"  # whose expressions look like what they find
+        if path.name != "detectors.py"  # its patterns look like what they match
         for text in [path.read_text()]
         for s in find(text)
     }

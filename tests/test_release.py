@@ -1,4 +1,4 @@
-"""What a release says of itself agrees: the version, the changelog, and where to report a fault."""
+"""A release is consistent: its version, its changelog, and where to report a bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""relay.toml: which values a setting may have (what a session makes of them: tests/session)."""
+"""relay.toml: the valid values of each setting (tests/session covers their effect)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def settings(folder: Path, line: str) -> tuple[Settings, list[str]]:
     [("idle_seconds", 3600), ("closing_seconds", 600), ("handler_seconds", 600), ("stop_seconds", 60)],
 )
 def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
-    """Else a project from anywhere could have `relay stop` wait for years."""
+    """Else any project could make `relay stop` wait for years."""
     assert settings(tmp_path, f"{name} = {most}") == (Settings(**{name: float(most)}), [])
     for value in (f"{most}.5", "9e8", "inf", "nan", "-1", "true"):
         taken, (notice,) = settings(tmp_path, f"{name} = {value}")
@@ -33,7 +33,7 @@ def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
 
 
 def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
-    """A project may set them: they are names."""
+    """A project may set them: they are only names."""
     assert settings(tmp_path, "channels = ['#ops', 'dev']") == (Settings(channels=("#ops", "dev")), [])
     for line, said in (
         ("channels = ['#a b']", "in channels, 'a b' is not a valid channel"),
@@ -45,7 +45,7 @@ def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
 
 
 def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
-    """Both are the user's own: an untrusted project's are not taken."""
+    """Both are the user's own: an untrusted project cannot set them."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
     project = tmp_path / "project"
     for folder in (home.config, project):
@@ -81,7 +81,7 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
 
 
 def test_what_is_allowed_in_advance_is_said_by_the_person_only(tmp_path: Path) -> None:
-    """A project's word does not count, though its file is trusted."""
+    """A project cannot allow anything, even if its file is trusted."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
     project = tmp_path / "project"
     for folder in (home.config, project):
@@ -100,7 +100,7 @@ def test_a_prefix_is_a_punctuation_character(tmp_path: Path, prefix: str) -> Non
 
 @pytest.mark.parametrize("prefix", ["", "ab", "a", "7", " ", ":", "\\", "\u00a0", "\u202e", "\u3000"])
 def test_what_is_part_of_a_directive_or_cannot_be_seen_is_no_prefix(tmp_path: Path, prefix: str) -> None:
-    """In relay.toml and in a pattern file alike."""
+    """This holds in relay.toml and in pattern files."""
     taken, (notice,) = settings(tmp_path, f"prefix = '{prefix}'")
     assert taken == Settings()
     assert "prefix must be one punctuation character" in notice

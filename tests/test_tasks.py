@@ -9,7 +9,7 @@ from relay.tasks import Tasks
 
 
 def test_idle_waits_for_what_queued_work_has_queued() -> None:
-    """In queues before and behind its own, and in new ones: what an agent's last words lead to is done."""
+    """Queues before and behind its own are emptied, and new ones, too."""
     done: list[str] = []
 
     async def main() -> None:
@@ -26,7 +26,7 @@ def test_idle_waits_for_what_queued_work_has_queued() -> None:
             tasks.queue("b", work("second", ("a", "third"), ("c", "fourth")))
             await tasks.idle()
             assert sorted(done) == ["first", "fourth", "second", "third"]
-            await tasks.idle()  # at once
+            await tasks.idle()  # returns immediately
             tasks.cancel()
 
     asyncio.run(main())

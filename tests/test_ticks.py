@@ -1,4 +1,4 @@
-"""The ticks at which an idle process does what is due now and then."""
+"""The ticks at which an idle process does its periodic work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relay.clock import TICK, until_tick
 
 @given(st.lists(st.floats(TICK, 3600), min_size=2))
 def test_what_is_due_now_and_then_is_due_together(periods: list[float]) -> None:
-    """At a tick that is nearest to the time asked for."""
+    """Each runs at the tick nearest to the time requested."""
     before = time.monotonic()
     waits = [until_tick(period) for period in periods]
     late = time.monotonic() - before

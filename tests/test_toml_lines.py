@@ -1,4 +1,4 @@
-"""The lines of keys in TOML, however they are written."""
+"""The line numbers of TOML keys, however they are written."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ TEXT = textwrap.dedent('''\
         (("agents", "Lead", "on_exit", 1, "run"), 29),
         (("agents", "Lead", "on_exit", 1, "deeper", "run"), 31),
         (("agents", "Leo", "task", "run"), 33),
-        (("agents", "Lead", "task"), 14),  # it has none: the line of its table
+        (("agents", "Lead", "task"), 14),  # without a line of its own: its table's line
         (("nothing",), 1),
     ],
 )
 def test_a_key_is_found_within_its_own_table(path: KeyPath, line: int) -> None:
-    tomli.loads(TEXT.replace("agents.Ann.run", "other.Ann.run"))  # the text is TOML, but for that
+    tomli.loads(TEXT.replace("agents.Ann.run", "other.Ann.run"))  # apart from this, the text is TOML
     assert TomlLines(TEXT).of(path) == line
 
 
@@ -98,7 +98,7 @@ def quoted(text: str, draw: Any) -> str:
 
 
 def written(value: Any, draw: Any) -> str:
-    """Return `value` as TOML, in one of the ways to write it."""
+    """Return `value` as TOML, in one of the possible notations."""
     space = draw(st.sampled_from(["", " ", "\n", "  # ] } '\"\n"]))
     match value:
         case bool() | int():

@@ -1,4 +1,4 @@
-"""examples/trajectory: the real `trail`, of npm, records what wrapped agents do (R64)."""
+"""examples/trajectory: the real `trail`, from npm, records what wrapped agents do (R64)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ else:
     Trajectory = driver.Trajectory
 
 pytestmark = pytest.mark.timeout(400)
-"""Each call of trail starts Node.js, which takes a busy machine seconds."""
+"""Each call of trail starts Node.js, which takes seconds on a busy machine."""
 
 HOSTILE = [
     'it\'s "quoted" `date`',
@@ -53,10 +53,10 @@ HOSTILE = [
 
 @pytest.fixture(scope="session")
 def trail() -> Path:
-    """The folder of the real `trail`, installed once in .cache; where that fails the test is skipped."""
+    """Return the folder of the real `trail`, installed once in .cache; skip the test if that fails."""
     TRAIL.folder.parent.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "trail.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest's workers
+        fcntl.flock(lock, fcntl.LOCK_EX)  # against other pytest workers
         if not TRAIL.installed:
             if blocked := TRAIL.blocked():
                 pytest.skip(f"examples/trajectory with the real trail: {blocked}")
@@ -69,13 +69,13 @@ def trail() -> Path:
 
 @pytest.fixture
 def trail_env(trail: Path) -> dict[str, str]:
-    """The environment of an agent that has the real trail, and on a busy machine time for it."""
+    """Return the environment of an agent with the real trail and enough time for it on a busy machine."""
     return {"PATH": f"{trail}:{os.environ['PATH']}", "TRAIL_SECONDS": str(PATIENCE)}
 
 
 @pytest.fixture
 def folder(relay: Relay) -> Path:
-    """A project with the example's files, trusted."""
+    """Return a trusted project with the example's files."""
     folder = relay.home / "project"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     relay("trust", cwd=folder)
@@ -83,7 +83,7 @@ def folder(relay: Relay) -> Path:
 
 
 def fake(folder: Path, code: str) -> dict[str, str]:
-    """The environment of an agent whose `trail` is a shell script with this `code`."""
+    """Return the environment of an agent whose `trail` is a shell script containing `code`."""
     folder.mkdir(exist_ok=True)
     (folder / "trail").write_text(f"#!/bin/sh\n{code}\n")
     (folder / "trail").chmod(0o755)
@@ -91,22 +91,22 @@ def fake(folder: Path, code: str) -> dict[str, str]:
 
 
 def trajectories(data: Path) -> list[dict[str, Any]]:
-    """What trail has written of one agent."""
+    """Return what trail has written for one agent."""
     texts = [path.read_text() for path in data.rglob("trajectory.json")]
-    return [json.loads(text) for text in texts if text]  # trail empties the file before it writes it
+    return [json.loads(text) for text in texts if text]  # trail empties the file before it writes
 
 
 def events(data: Path, kind: str) -> list[dict[str, Any]]:
-    """The events of one kind of the only trajectory of an agent, oldest first."""
+    """Return the events of one kind in an agent's only trajectory, oldest first."""
     try:
         (one,) = trajectories(data)
     except ValueError:
-        return []  # none yet, or half of one
+        return []  # none yet, or half written
     return [event for chapter in one["chapters"] for event in chapter["events"] if event["type"] == kind]
 
 
 def phases(data: Path) -> list[str]:
-    """Every phase that was recorded, those that an agent only passed through included, oldest first."""
+    """Return every recorded phase, including those an agent only passed through, oldest first."""
     found = []
     for event in events(data, "decision"):
         passed = re.search(r"^Passed through: (.*)$", event["raw"]["reasoning"], re.MULTILINE)
@@ -127,7 +127,7 @@ def data_of(folder: Path, name: str) -> Path:
 def test_a_session_is_recorded_from_its_task_to_its_end(
     relay: Relay, folder: Path, trail_env: dict[str, str]
 ) -> None:
-    """R64: start with the task, phases from the agent's own words, a message, and the closing prompt."""
+    """R64: the task, phases from the agent's own words, a message and the closing prompt are recorded."""
     ada, data = Puppet(relay, "Ada"), data_of(folder, "Ada")
     ada.wrap(options=("--task", "Fix the 'login' form"), cwd=folder, env=trail_env)
     ada.hears("Active trajectory: Fix the 'login' form")
@@ -153,7 +153,7 @@ def test_a_session_is_recorded_from_its_task_to_its_end(
 
 @pytest.mark.slow
 def test_two_agents_at_once_lose_nothing(relay: Relay, folder: Path, trail_env: dict[str, str]) -> None:
-    """R64: in one folder, with phases and messages at the same time."""
+    """R64: they share a folder and write phases and messages at the same time."""
     said, short = ["designing", "implementing", "testing"], ["design", "implement", "test"]
     both = [Puppet(relay, name) for name in ("Ada", "Bob")]
     for puppet in both:
@@ -194,7 +194,7 @@ def test_without_trail_the_user_is_told_once_and_the_session_goes_on(
 def test_a_trail_that_hangs_is_killed_and_the_session_goes_on(
     relay: Relay, folder: Path, tmp_path: Path
 ) -> None:
-    """R64: with the processes that it has started; the fixture finds any that is left."""
+    """R64: its child processes are killed, too; the fixture finds any that is left."""
     env = {**fake(tmp_path / "bin", "sleep 1000 & wait"), "TRAIL_SECONDS": "0.2"}
     ada = Puppet(relay, "Ada").wrap(options=("--task", "x"), cwd=folder, env=env)
     ada.told("trail export did not end within 0.2 s.")
@@ -210,7 +210,7 @@ Make = Callable[..., Trajectory]
 
 @pytest.fixture
 def make(trail_env: dict[str, str], tmp_path: Path) -> Make:
-    """Makes a driver of the real trail for one agent, as a session does: one for each run."""
+    """Return a factory for drivers of the real trail for one agent, one per run, as in a session."""
 
     def make(env: dict[str, str] = trail_env) -> Trajectory:
         return Trajectory("Ada", tmp_path, {**os.environ, **env}, tmp_path / "data", PATIENCE)
@@ -220,7 +220,7 @@ def make(trail_env: dict[str, str], tmp_path: Path) -> Make:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
 def test_hostile_texts_are_data(make: Make, tmp_path: Path, text: str) -> None:
-    """R64: neither options, nor commands, nor what controls a terminal."""
+    """R64: they are not taken for options, commands or terminal controls."""
     ada = make()
     ada.begin(text)
     ada.phase("test", text)
@@ -262,7 +262,7 @@ def test_what_an_agent_says_before_it_is_ready_is_recorded(make: Make, tmp_path:
 
 
 def test_a_session_that_takes_over_in_the_middle_knows_the_phase(make: Make, tmp_path: Path) -> None:
-    """`relay reload`: session_start is not fired again."""
+    """`relay reload` does not fire session_start again."""
     first = make()
     first.begin("first")
     first.phase("design", "Phase: design")
@@ -298,7 +298,7 @@ def test_what_comes_after_the_agent_has_completed_its_trajectory_is_left_out(
 
 
 def test_a_failure_is_told_in_one_line(make: Make, tmp_path: Path) -> None:
-    """The line of Node's trace that says what is wrong."""
+    """It is the line of Node's stack trace that says what is wrong."""
     (tmp_path / "data").write_text("a file")
     ada = make()
     assert ada.begin("task") == ""
@@ -310,13 +310,13 @@ def test_a_failure_is_told_in_one_line(make: Make, tmp_path: Path) -> None:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Path]:
-    """A FIFO that the fake trail of `test_a_storm_...` waits at."""
+    """Yield a FIFO at which the fake trail of `test_a_storm_...` waits."""
     os.mkfifo(tmp_path / "gate")
     yield tmp_path / "gate"
 
 
 def test_a_storm_of_output_is_a_few_calls(tmp_path: Path, gate: Path) -> None:
-    """What comes up during a call is recorded by the next one, whole and in order."""
+    """The next call records whatever arrives during a call, complete and in order."""
     calls = tmp_path / "calls"
     code = f"""
 printf '%s\\0' "$@" END >> {calls}
@@ -343,7 +343,7 @@ esac"""
 
 
 def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
-    """A session that has been killed may have left a call behind."""
+    """A killed session may have left a call behind."""
     data = tmp_path / "data"
     data.mkdir()
     env = {**os.environ, **fake(tmp_path / "bin", "exit 1")}
@@ -390,7 +390,7 @@ def test_any_text_can_be_an_argument(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def declared() -> Callable[[str], list[str]]:
-    """The phases that the example hears in a text."""
+    """Return a function that finds the phases declared in a text."""
     with registering(Registry()):
         config = runpy.run_path(str(EXAMPLE / "relay.config.py"))
     return lambda text: [phase for phase, _ in config["declarations_in"](text)]
@@ -443,5 +443,5 @@ def test_what_declares_a_phase(declared: Callable[[str], list[str]], text: str, 
     ],
 )
 def test_what_declares_none(declared: Callable[[str], list[str]], text: str) -> None:
-    """R64: not every line that contains 'testing'."""
+    """R64: "testing" in a line is not enough."""
     assert declared(text) == []

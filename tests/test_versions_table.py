@@ -1,4 +1,4 @@
-"""The table of tested versions of agents, as `make test-agents-newest` writes it into the docs."""
+"""The table of tested agent versions, as `make test-agents-newest` writes it into the docs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_docs_have_the_table() -> None:
 
 
 def test_pattern_files_name_the_versions_that_passed() -> None:
-    """Those that relay was made with, and those of the table's rows in which nothing failed."""
+    """These are the versions relay was built with, and those in table rows without failures."""
     passed = {(name, package.version) for name, package in PINNED.items()}
     for line in NATIVE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].splitlines():
         _, agent, version, _, failed, *_ = [cell.strip() for cell in line.split("|")] if line else [""] * 6

@@ -1,4 +1,4 @@
-"""The wheel and the sdist: reproducible, complete, and in an empty environment a working `relay`."""
+"""The wheel and the sdist: reproducible, complete, and a working `relay` in an empty environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCH = 1_760_000_000
 
 
 def tracked() -> list[str]:
-    """The files of this working tree that are committed, or would be; all but caches where git cannot say."""
+    """Return the committed and committable files of this working tree; without git, all but caches."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split(
@@ -34,7 +34,7 @@ def tracked() -> list[str]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the files that are committed, or would be."""
+    """Return a copy of the committed and committable files."""
     folder = tmp_path_factory.mktemp("tree")
     for name in tracked():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(tree: Path, out: Path, umask: int) -> Path:
-    """Build `tree` into the folder `out`, and return that."""
+    """Build `tree` into the folder `out`, and return `out`."""
     command = ["-m", "tools.dist", "--tree", str(tree), "--epoch", str(EPOCH), "--out", str(out)]
     run = subprocess.run(
         [sys.executable, *command],
