@@ -1,7 +1,7 @@
 """Fixtures for tests with real agent CLIs, each wrapped by `relay` and talking to a scripted model.
 
-`make test-agents AGENTS="claude qwen"` says which; a test that takes `agent` runs once for each of them. The
-marker `agents("claude", ...)` names those that a test is for, where it is not for all.
+`make test-agents AGENTS="claude qwen"` chooses them; a test that takes `agent` runs once for each. The marker
+`agents("claude", ...)` limits a test to the agents it names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from support import Relay
 DEFAULT = "claude codex qwen pi aider"
 NOBODY = ""
 TIMEOUT = 600
-"""Seconds for one test: an agent takes its time on a busy machine. A single wait gives up sooner (house)."""
+"""Seconds for one test: agents are slow on a busy machine. A single wait times out sooner (house)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test that is for none of the chosen agents is no test: it is not skipped either."""
+    """Remove tests that apply to none of the chosen agents, instead of skipping them."""
     nobody = [item for item in items if isinstance(item, pytest.Function) and _agent(item) == NOBODY]
     items[:] = [item for item in items if item not in nobody]
     for item in items:
@@ -61,7 +61,7 @@ def _agent(item: pytest.Function) -> object:
 
 @pytest.fixture
 def agent(request: pytest.FixtureRequest) -> Agent:
-    """One of the agents that are tested; skipped, and said so, where it is not installed."""
+    """Return one of the tested agents; skip the test, and say so, if it is not installed."""
     if request.param not in AGENTS:
         raise pytest.UsageError(f"there is no agent {request.param!r}; there are {', '.join(AGENTS)}")
     if reason := PACKAGES[request.param].missing():
@@ -71,6 +71,6 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 @pytest.fixture
 def house(relay: Relay) -> Iterator[House]:
-    """Real agents in one relay home: `alice = house.wrap(agent, "Alice", Rule("hi", "hello"))`."""
+    """Yield real agents in one relay home: `alice = house.wrap(agent, "Alice", Rule("hi", "hello"))`."""
     with House(relay) as house:
         yield house

@@ -1,11 +1,11 @@
-"""The wire formats of model APIs: what a request says, whatever its dialect, and how an answer is written.
+"""The wire formats of model APIs: how each dialect is parsed as a request and written as an answer.
 
     Anthropic Messages   POST /v1/messages                           claude
     OpenAI Chat          POST .../chat/completions                   qwen, pi, opencode, aider
     OpenAI Responses     POST .../responses                          codex
     Gemini               POST .../models/NAME:(stream)generateContent gemini
 
-Only what the agents' own clients look at is filled in.
+Answers contain only the fields that the agents' own clients read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Role = Literal["user", "assistant", "result", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One text of a conversation. note: slipped in by the agent itself (reminders, hooks' context)."""
+    """One text of a conversation. note: inserted by the agent itself (reminders, hooks' context)."""
 
     role: Role
     text: str
@@ -37,7 +37,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request: the conversation so far and what the model may call."""
+    """One request: the conversation so far and the tools that the model may call."""
 
     system: str
     tools: tuple[Tool, ...]
@@ -45,19 +45,19 @@ class Turn:
 
     @property
     def user(self) -> str:
-        """The newest text of the user."""
+        """Return the user's newest text."""
         return next((each.text for each in reversed(self.said) if each.role == "user"), "")
 
     @property
     def step(self) -> int:
-        """How many times the model has spoken since that text."""
+        """Return how many times the model has spoken since that text."""
         newer = itertools.takewhile(lambda each: each.role != "user", reversed(self.said))
         return sum(each.role == "assistant" for each in newer)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The model calls a tool. input: a text for one that takes no JSON, such as codex's apply_patch."""
+    """A tool call by the model. input: a text for a tool that takes no JSON, such as codex's apply_patch."""
 
     name: str
     input: Mapping[str, Any] | str
@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model says: texts and calls, in order; `piece`: characters in a streamed piece."""
+    """What the model says: texts and calls, in order; `piece`: characters per streamed piece."""
 
     parts: tuple[str | Call, ...]
     piece: int = 16
@@ -76,12 +76,12 @@ class Answer:
 
 
 Event = tuple[str | None, Any]
-"""A server-sent event: its name, if the dialect has names, and its data (a string is sent as it is)."""
+"""A server-sent event: its name, if the dialect has names, and its data (a string is sent unchanged)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How requests of one API are read, and answers written in one piece or as events."""
+    """How to parse one API's requests, and write answers in one piece or as events."""
 
     read: Callable[[Mapping[str, Any]], Turn]
     whole: Callable[[Answer], Any]
@@ -89,19 +89,19 @@ class Dialect:
 
 
 def dialect_of(path: str) -> Dialect | None:
-    """The dialect of a POST to `path`, or None for one that is none of these."""
+    """Return the dialect of a POST to `path`, or None if it is not one of these."""
     return next((dialect for ending, dialect in _ENDINGS.items() if path.endswith(ending)), None)
 
 
 _REMINDER = re.compile(r"<system-reminder>(.*?)</system-reminder>\s*", re.DOTALL)  # claude's own notes
 _GOES_ON = "Stop hook additional context:"
-"""What a hook has claude's turn go on with, in a note: it is what the model has to answer."""
+"""Starts the note with which a hook continues claude's turn: the text that the model has to answer."""
 
 _PREAMBLE = re.compile(
     r"\s*(<environment_context>|<user_instructions>|<permissions instructions>|# AGENTS\.md instructions"
     r"|<session_context>|<hook_context>|<INSTRUCTIONS>)"
 )
-_RULES = re.compile(r"\n+# \*SEARCH/REPLACE block\* Rules:.*", re.DOTALL)  # aider, behind the newest text
+_RULES = re.compile(r"\n+# \*SEARCH/REPLACE block\* Rules:.*", re.DOTALL)  # aider, after the newest text
 _serial = itertools.count(1)
 
 
@@ -110,7 +110,7 @@ def _id(prefix: str) -> str:
 
 
 def _user(text: str) -> Iterator[Said]:
-    """What a text in the user's role holds: the agent's own notes, and the user's words."""
+    """Split a text in the user's role into the agent's own notes and the user's words."""
     for note in _REMINDER.findall(text):
         yield Said("user" if note.lstrip().startswith(_GOES_ON) else "note", note)
     text = _RULES.sub("", _REMINDER.sub("", text))
@@ -119,7 +119,7 @@ def _user(text: str) -> Iterator[Said]:
 
 
 def _text(content: Any) -> str:
-    """The text in a message's content, of any dialect."""
+    """Return the text in a message's content, in any dialect."""
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, Mapping):
@@ -144,7 +144,7 @@ def _read_anthropic(body: Mapping[str, Any]) -> Turn:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if message["role"] == "assistant":
             said.append(Said("assistant", _text([each for each in blocks if each["type"] == "text"])))
-        elif message["role"] == "system":  # notes of claude's in mid-conversation
+        elif message["role"] == "system":  # claude's notes in mid-conversation
             said.append(Said("note", _text(content)))
         else:
             for block in blocks:
@@ -285,7 +285,7 @@ def _read_responses(body: Mapping[str, Any]) -> Turn:
     for item in items:
         kind, role = item.get("type", "message"), item.get("role")
         if kind.endswith("_call") or role == "assistant":
-            if not speaking:  # one answer may be several items
+            if not speaking:  # one answer may consist of several items
                 said.append(Said("assistant", _text(item.get("content"))))
             speaking = True
         elif kind.endswith("_output"):

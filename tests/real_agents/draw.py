@@ -1,10 +1,10 @@
-"""Draw the screens of other versions of an agent than those that the rules were written from.
+"""Draw the screens of other agent versions than those the rules were written from.
 
     PYTHONPATH=tests python tests/real_agents/draw.py FOLDER claude 2.0.77 1.0.128
 
-Each version runs against a scripted model in a terminal of 80 and of 120 columns, and each scene below leaves
-FOLDER/claude/STATE-SCENE-COLUMNS-VERSION.txt, with the state in which it was: a scene knows that, as the
-model is held, asked, or done. Where a version draws nothing of the kind within half a minute, that is said.
+Each version runs against a scripted model in a terminal of 80 and of 120 columns. Each scene below writes
+FOLDER/claude/STATE-SCENE-COLUMNS-VERSION.txt with the state the agent was in: the scene knows it, as the
+model is held, asked, or done. A version that draws no such screen within half a minute is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from terminal.emulator import Emulator
 SIZES = ((80, 24), (120, 40))
 PATIENCE = 20.0
 STILL = 0.8
-"""Seconds without output after which a screen is done."""
+"""Seconds without output after which a screen is complete."""
 
 QUOTED = """This is what it showed me:
 
@@ -39,16 +39,16 @@ Press Enter to confirm, Esc to cancel; esc to interrupt.
 
 That is all."""
 HOOKED = {"claude": (1, 0), "codex": (0, 125), "opencode": (1, 2)}
-"""Versions from which on relay's hooks, or its plugin, tell that a turn is over."""
+"""First versions in which relay's hooks, or its plugin, report the end of a turn."""
 
 
 class Missing(Exception):
-    """A scene that this version does not have, or that did not come about."""
+    """A scene that this version lacks, or that did not appear."""
 
 
 @dataclass
 class Stage:
-    """One running agent, and what is done to it."""
+    """One running agent, and the actions on it."""
 
     agent: Agent
     model: Model
@@ -61,7 +61,7 @@ class Stage:
     def say(self, text: str) -> None:
         self.terminal.type(text)
         self.sees(re.escape(text))
-        self.rest(2.0)  # claude 1.0.128 takes an Enter that comes earlier for a part of what was pasted
+        self.rest(2.0)  # claude 1.0.128 takes an earlier Enter for part of the pasted text
         self.terminal.type("\r")
 
     def sees(self, pattern: str, patience: float = PATIENCE) -> None:
@@ -72,12 +72,12 @@ class Stage:
             self.rest(0.02)
 
     def rest(self, seconds: float) -> None:
-        """Draw what comes for that long."""
+        """Draw the output of the next `seconds`."""
         end = time.monotonic() + seconds
         self.terminal.wait(lambda: time.monotonic() >= end)
 
     def settle(self, most: float = 8.0) -> None:
-        """Wait until nothing has been drawn for a moment; agents that animate get `most` seconds."""
+        """Wait until nothing has been drawn for a moment; agents that animate get at most `most` seconds."""
         end = time.monotonic() + most
         while time.monotonic() < end:
             size = len(self.terminal.output)
@@ -86,7 +86,7 @@ class Stage:
                 return
 
     def asked(self, text: str) -> None:
-        """Wait until the model was asked `text`."""
+        """Wait until the model is asked `text`."""
         deadline = time.monotonic() + PATIENCE
         while not self.model.count(text):
             if time.monotonic() > deadline:
@@ -280,7 +280,7 @@ PLANNING: tuple[Scene, ...] = (
 )
 TRUST: tuple[Scene, ...] = (("prompting-other", "trust-folder", trust),)
 FOLLOWS = {refused, undraft, unslash, released, ran}
-"""Scenes that need the one before them."""
+"""Scenes that need the previous one."""
 
 
 def script(release: threading.Event, agent: Agent) -> list[Rule]:
@@ -308,7 +308,7 @@ def script(release: threading.Event, agent: Agent) -> list[Rule]:
 
 
 def distrust(agent: Agent, place: Place) -> bool:
-    """Have it ask whether the folder is trusted; False where it never does."""
+    """Make the agent ask whether to trust the folder; return False if it never does."""
 
     def change(path: str, old: str, new: str) -> None:
         file = place.home / path
@@ -346,7 +346,7 @@ class Drawing:
             rest = self._run(rest, arguments, trusted)
 
     def _run(self, scenes: list[Scene], arguments: tuple[str, ...], trusted: bool) -> list[Scene]:
-        """Run the scenes until one fails; return those behind it."""
+        """Run the scenes until one fails; return those after it."""
         with ExitStack() as stack:
             release = threading.Event()
             model = stack.enter_context(Model(*script(release, self.agent)))
@@ -404,7 +404,7 @@ class Drawing:
 
 
 def of_version(agent: Agent, version: str) -> Agent:
-    """The agent as that version: codex knew no `--no-daemon` once, and has had other words in its input."""
+    """Return the agent at that version: old codex had no `--no-daemon` and a different prompt text."""
     package = replace(PINNED[agent.name], version=version)
     if agent.name != "codex":
         return replace(agent, package=package)

@@ -1,7 +1,7 @@
-"""Real agents under a fleet file: `relay up` starts them, and a user's terminal is attached to each.
+"""Real agents in a fleet file: `relay up` starts them, and a user's terminal is attached to each.
 
-The sessions' wall clock can be put forward (`Fleet.pass_time`): to relay it is as if the machine had slept,
-so a limit of hours ends within a test. The agents' own clock goes on.
+The sessions' wall clock can be put forward (`Fleet.pass_time`): to relay, this looks as if the machine had
+slept, so a limit of hours ends within a test. The agents' own clock is unaffected.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ import relay.state.readiness
 relay.clock.LOOK = 1.0
 relay.state.readiness.FAILURE = 3.0
 """
-"""Run by sessions first. What takes a minute otherwise takes seconds: to look at the wall clock, and to type
-into an agent that has failed."""
+"""Code that sessions run first.
+
+It shortens two waits from a minute to seconds: checking the wall clock, and typing into a failed agent.
+"""
 
 
 @dataclass(frozen=True)
 class Member:
-    """An agent of a fleet. keys: of its table, beside the command and its environment."""
+    """An agent of a fleet. keys: those of its table besides its command and environment."""
 
     name: str
     agent: Agent
@@ -51,7 +53,7 @@ class Member:
 
 
 class Fleet:
-    """A fleet of real agents. `relay up` has started those that start by themselves."""
+    """A fleet of real agents. `relay up` has started those with autostart."""
 
     def __init__(self, house: House, *members: Member) -> None:
         self.house = house
@@ -68,34 +70,34 @@ class Fleet:
         self.up()
 
     def up(self, *arguments: str) -> str:
-        """`relay up`; what it says."""
+        """Run `relay up` and return its output."""
         return self.house.relay("up", "-f", self._file, *arguments, env=self._env, timeout=120).stdout
 
     def attach(self, name: str) -> Wrapped:
-        """Attach a terminal to an agent that runs."""
+        """Attach a terminal to a running agent."""
         member, place = self._members[name], self._places[name]
         return self.house.attach(member.agent, name, place, self._command(member))
 
     def pass_time(self, seconds: float) -> None:
-        """Put the wall clock of the sessions forward."""
+        """Put the sessions' wall clock forward."""
         part = self._passed.with_suffix(".part")
         part.write_text(str(seconds))
         part.replace(self._passed)
 
     def state(self, name: str) -> str:
-        """The STATE column of `relay ps -a`."""
+        """Return the STATE column of `relay ps -a`."""
         header, *rows = self.house.relay("ps", "-a").stdout.splitlines()
         start, end = header.index("STATE"), header.index("FOR")
         (row,) = [row for row in rows if row.split()[0] == name]
         return row[start:end].strip()
 
     def record(self, name: str) -> dict[str, Any]:
-        """What relay keeps of the agent, also once it has ended."""
+        """Return relay's record of the agent, even after it has ended."""
         path = self.house.relay.home / "state" / "agents" / "default" / f"{name.lower()}.json"
         return dict(json.loads(path.read_text()))
 
     def next(self) -> str:
-        """`relay next --print`: who needs the user; "" if nobody does."""
+        """Return the output of `relay next --print`: the agent that needs the user, or ""."""
         return self.house.relay("next", "--print", check=False).stdout.strip()
 
     def _command(self, member: Member) -> list[str]:
@@ -109,7 +111,7 @@ class Fleet:
 
 
 def _toml(value: object) -> str:
-    """Return a value as TOML; JSON's strings, numbers and lists are TOML, too."""
+    """Return a value as TOML; JSON strings, numbers and lists are valid TOML."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())} }}"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Real agents in real terminals, wrapped by `relay`: what a test does to them and sees of them."""
+"""Real agents in real terminals, wrapped by `relay`: how tests drive and observe them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from terminal.emulator import Emulator
 T = TypeVar("T")
 
 PATIENCE = 120.0
-"""Seconds until a test gives up; only a broken program takes them."""
+"""Seconds until a test gives up; only a broken program takes that long."""
 
 
 class Wrapped:
-    """One agent under `relay wrap`, in a terminal of its own, with a model of its own."""
+    """One agent under `relay wrap`, with its own terminal and model."""
 
     def __init__(
         self, house: House, agent: Agent, name: str, model: Model, terminal: Emulator, command: Sequence[str]
@@ -41,20 +41,20 @@ class Wrapped:
         self.command = list(command)
         self.work = house.relay.home / name / "work"
 
-    # What the user does.
+    # User actions.
 
     def type(self, text: str) -> None:
         self.terminal.type(text)
 
     def say(self, text: str) -> None:
-        """Type a line and submit it once it is drawn: agents take an Enter at once for a newline."""
+        """Type a line, and submit it once it is drawn: agents take an immediate Enter for a newline."""
         self.terminal.type(text)
         self.sees(re.escape(text[-30:]))
         time.sleep(self.agent.pause)
         self.terminal.type("\r")
 
     def send(self, text: str, wait: float = 0, *options: str) -> str:
-        """`relay send --wait`: a message of the user's; its state after at most `wait` seconds."""
+        """Run `relay send --wait` as the user; return the message's state after at most `wait` seconds."""
         command = [*self.house.relay.command, "send", "--json", "--wait", str(wait), *options, self.name, "-"]
         with subprocess.Popen(
             command,
@@ -72,7 +72,7 @@ class Wrapped:
             (row,) = json.loads(run.stdout.read())
         return str(row["state"])
 
-    # What can be seen.
+    # Observations.
 
     def sees(self, pattern: str) -> None:
         """Wait until a row of the screen matches the regular expression `pattern`."""
@@ -82,15 +82,15 @@ class Wrapped:
         return any(re.search(pattern, row) for row in self.terminal.lines())
 
     def hears(self, text: str) -> None:
-        """Wait until `text` was said to the agent's model."""
+        """Wait until `text` has been said to the agent's model."""
         self.house.wait(lambda: self.model.count(text), f"{self.name}'s model is told {text[:80]!r}")
 
     def info(self) -> dict[str, Any]:
-        """The row of `relay ps --json`; empty once the session has ended."""
+        """Return the row of `relay ps --json`; empty once the session has ended."""
         return self._ask(lambda home: find(home, self.name).public())
 
     def explain(self) -> dict[str, Any]:
-        """What `relay explain --json` prints; empty once the session has ended."""
+        """Return the output of `relay explain --json`; empty once the session has ended."""
         return self._ask(lambda home: call(find(home, self.name).socket, {"op": "explain"}))
 
     def _ask(self, question: Callable[[Home], dict[str, Any]]) -> dict[str, Any]:
@@ -101,34 +101,34 @@ class Wrapped:
 
     @property
     def state(self) -> str:
-        """The state, with what it asks: `ready`, `prompting (permission)`."""
+        """Return the state, with the kind of question: `ready`, `prompting (permission)`."""
         row = self.info()
         prompt = f" ({row['prompt']})" if row.get("prompt") else ""
         return f"{row.get('state', 'ended')}{prompt}"
 
     def messages(self) -> list[str]:
-        """The state of each message to this agent, oldest first."""
+        """Return the state of each message to this agent, oldest first."""
         return [row["state"] for row in self.house.messages(self.name)]
 
     def becomes(self, *states: str) -> None:
-        """Wait until `relay ps` says one of `states`; `prompting` stands for any kind of it."""
+        """Wait until `relay ps` shows one of `states`; `prompting` stands for any kind."""
         self.house.wait(
             lambda: self.state in states or self.state.split(" ")[0] in states,
             f"{self.name} is {' or '.join(states)}",
         )
 
     def waiting(self) -> int:
-        """How many texts wait to be typed."""
+        """Return how many texts wait to be typed."""
         return int(self.explain().get("waiting", 0))
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
-        """The journal's entries of this agent, of one kind if `kind` is given."""
+        """Return this agent's journal entries, all or only those of one `kind`."""
         path = self.house.relay.home / "state" / "events.jsonl"
         entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [each for each in entries if each["name"] == self.name and kind in ("", each["event"])]
 
     def describe(self) -> str:
-        """Everything known, for a failed assertion."""
+        """Describe everything known, for a failed assertion."""
         asked = [
             f"  user {r.turn.user[-200:]!r} step {r.turn.step} -> {r.step.status} {r.step.text[:60]!r}"
             for r in self.model.requests
@@ -150,7 +150,7 @@ class Wrapped:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The folder of an agent, its model, and the arguments and the environment that it is started with."""
+    """An agent's folder and model, and the arguments and environment to start it with."""
 
     work: Path
     model: Model
@@ -159,12 +159,12 @@ class Placed:
 
 
 class House:
-    """One relay home and the agents in it."""
+    """One relay home and its agents."""
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
         self.agents: list[Wrapped] = []
-        self.settings(teach="never")  # a lesson would come between what a test says and what it expects
+        self.settings(teach="never")  # a lesson would come between a test's words and the expected answer
         self._open = ExitStack()
 
     def __enter__(self) -> House:
@@ -175,7 +175,7 @@ class House:
         self._open.close()
 
     def settings(self, **values: str | float | list[str]) -> None:
-        """Write the user's own relay.toml, for agents that are wrapped from now on."""
+        """Write the user's relay.toml, for agents wrapped from now on."""
         path = self.relay.home / "config" / "relay.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))
@@ -197,9 +197,9 @@ class House:
     ) -> Wrapped:
         """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
 
-        arguments: more of the agent's own. rules: hooks.json files that are named. ready: wait until it has
-        drawn its prompt. A second agent of the same name has the home and the folder of the first; so has one
-        `beside` it. command: run that instead. supervision: as a fleet file's keys.
+        arguments: further ones for the agent. rules: hooks.json files to name. ready: wait until the agent
+        has drawn its prompt. A second agent with the same name shares the home and folder of the first; so
+        does one `beside` it. command: run that instead. supervision: as the keys of a fleet file.
         """
         place = self.place(agent, name, *script, beside=beside)
         if config:
@@ -220,7 +220,7 @@ class House:
         return wrapped
 
     def place(self, agent: Agent, name: str, *script: Rule, beside: str = "") -> Placed:
-        """Make the home and the folder of an agent, and start its model."""
+        """Make an agent's home and folder, and start its model."""
         model = self._open.enter_context(Model(*script))
         folder = self.relay.home / (beside or name)
         place = Place(folder / "home", folder / "work", model.port)
@@ -229,7 +229,7 @@ class House:
         return Placed(place.work, model, start.arguments, {**common, **start.environment})
 
     def attach(self, agent: Agent, name: str, placed: Placed, command: Sequence[str]) -> Wrapped:
-        """Run `relay attach NAME` in a terminal, for an agent that was started otherwise."""
+        """Run `relay attach NAME` in a terminal, for an agent started in another way."""
         argv = [*self.relay.command, "attach", name]
         return self._open_terminal(agent, name, placed, argv, command)
 
@@ -252,12 +252,12 @@ class House:
         return wrapped
 
     def messages(self, to: str) -> list[dict[str, Any]]:
-        """What `relay messages --to NAME --json` lists, oldest first."""
+        """Return the output of `relay messages --to NAME --json`, oldest first."""
         rows = json.loads(self.relay("messages", "--all", "--json", "--to", to).stdout)
         return sorted(rows, key=lambda row: row["time"])
 
     def wait(self, condition: Callable[[], T], what: str) -> T:
-        """Draw what the agents write until `condition()` holds; AssertionError, with everything, if never."""
+        """Draw the agents' output until `condition()` holds; else raise AssertionError with all details."""
         deadline = time.monotonic() + PATIENCE
         while not (value := condition()):
             if time.monotonic() > deadline:

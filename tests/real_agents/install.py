@@ -2,12 +2,12 @@
 
     python tests/real_agents/install.py claude qwen       what `make test-agents` runs
 
-With AGENTS_NEWEST=1 in the environment (`make test-agents-newest`) they are the newest versions that the
-registries had when this ran last, as .cache/agents/newest.json notes them.
+With AGENTS_NEWEST=1 in the environment (`make test-agents-newest`), these are the newest versions in the
+registries when this last ran, recorded in .cache/agents/newest.json.
 
-.cache/agents/NAME-VERSION/ holds one agent, complete once `.complete` is in it; NAME-VERSION.log tells of its
-installation. Where npm is missing, or a Python that aider runs on, an agent is left out, and its tests
-are skipped.
+.cache/agents/NAME-VERSION/ holds one agent, and is complete once it contains `.complete`; NAME-VERSION.log is
+the installation's log. Without npm, or a Python that aider runs on, an agent is left out and its tests are
+skipped.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache"
 NEWEST = os.environ.get("AGENTS_NEWEST") == "1"
 NEWEST_FILE = CACHE / "agents" / "newest.json"
 NODE_PACKAGE = f"node-{sys.platform}-{'x64' if machine() == 'x86_64' else 'arm64'}"
-"""The package of npm that holds Node.js itself."""
+"""The npm package that contains Node.js itself."""
 MINUTES = 20
-"""Until an installation is given up; aider's 666 MB are the largest."""
+"""Minutes until an installation is aborted; aider's 666 MB are the largest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What is installed of one agent. program: its command, as a path in its folder.
+    """The installation of one agent. program: its command, as a path in its folder.
 
-    after: a Node program of the package that has to run once; npm itself runs no scripts of packages.
+    after: a Node program of the package that must run once; npm does not run packages' scripts.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Package:
 
     @property
     def node(self) -> Path:
-        """The folder of the Node.js that it has for itself, where that of this machine is too old for it."""
+        """Return the folder of the agent's own Node.js, used if this machine's is too old."""
         return self.folder / "node_modules" / NODE_PACKAGE / "bin"
 
     def environment_path(self) -> Mapping[str, str]:
-        """PATH for the agent: the system's programs, and the Node.js that npm's agents run on."""
+        """Return PATH for the agent: the system's programs, and the Node.js that npm's agents need."""
         folders = ["/usr/local/bin", "/usr/bin", "/bin"]
         system = shutil.which("node")
         node = self.node if self.node.is_dir() else Path(system).parent if system else None
@@ -80,7 +80,7 @@ class Package:
         return {"PATH": ":".join(folders)}
 
     def newest(self) -> str:
-        """The newest version in the registry. Raise OSError or SubprocessError."""
+        """Return the newest version in the registry. Raise OSError or SubprocessError."""
         if self.npm:
             command = ["npm", "view", self.package, "version"]
         else:
@@ -89,7 +89,7 @@ class Package:
         return asked.stdout.strip() if self.npm else asked.stdout.partition("(")[2].partition(")")[0]
 
     def blocked(self) -> str:
-        """What this machine lacks to install it, or ""."""
+        """Return what this machine lacks to install it, or ""."""
         if self.npm and not (shutil.which("npm") and shutil.which("node")):
             return f"{self.name}: npm and Node.js are not installed"
         if not self.npm and python() is None:
@@ -97,7 +97,7 @@ class Package:
         return ""
 
     def missing(self) -> str:
-        """Why there is nothing to test, or "" if it is installed."""
+        """Return why there is nothing to test, or "" if it is installed."""
         if self.installed:
             return ""
         if blocked := self.blocked():
@@ -108,7 +108,7 @@ class Package:
         return f"{self.name} {self.version} is not installed: `make {target} AGENTS={self.name}` does that"
 
     def install(self) -> None:
-        """Install it; CalledProcessError or TimeoutExpired where that fails, with the details in `log`."""
+        """Install it. Raise CalledProcessError or TimeoutExpired on failure, with the details in `log`."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         with open(self.log, "w", encoding="utf-8") as log:
@@ -156,15 +156,15 @@ PINNED = {
         Package("aider", "aider-chat", "0.86.2", "bin/aider"),
     )
 }
-"""The versions that relay was made with."""
+"""The versions that relay was built with."""
 
 
 LATER = {"pi": replace(PINNED["pi"], package="@earendil-works/pi-coding-agent", version="0.87.1")}
-"""Newest versions in packages of another name. The registry lacks what pi from 1.0 on depends on."""
+"""Newest versions whose package has another name. The registry lacks dependencies of pi 1.0 and newer."""
 
 
 def _newest() -> dict[str, str]:
-    """The newest versions, by agent, as far as they were asked for."""
+    """Return the newest versions by agent, for the agents asked about."""
     try:
         return dict(json.loads(NEWEST_FILE.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -175,11 +175,11 @@ PACKAGES = dict(PINNED)
 if NEWEST:
     PACKAGES |= {name: replace(PINNED[name], version=version) for name, version in _newest().items()}
     PACKAGES |= LATER
-"""What is tested."""
+"""The packages to test."""
 
 
 def python() -> str | None:
-    """A Python that aider runs on: 3.10 to 3.12, of PATH, pyenv or uv."""
+    """Return a Python that aider runs on: 3.10 to 3.12, from PATH, pyenv or uv."""
     candidates = [sys.executable, "python3.12", "python3.11", "python3.10"]
     candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.1[0-2]*/bin/python"), reverse=True))
     if shutil.which("uv"):
@@ -189,7 +189,7 @@ def python() -> str | None:
 
 
 def _version(interpreter: str) -> str:
-    """MAJOR.MINOR of an interpreter, or "" where it does not run (a shim of pyenv's may not)."""
+    """Return MAJOR.MINOR of an interpreter, or "" if it does not run (a pyenv shim may not)."""
     show = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         run = subprocess.run([interpreter, "-c", show], capture_output=True, text=True, check=False)
@@ -199,7 +199,7 @@ def _version(interpreter: str) -> str:
 
 
 def _missing_node(manifest: Path) -> str:
-    """The major version of Node.js that a package asks for, or "" if this machine's will do."""
+    """Return the Node.js major version that a package requires, or "" if this machine's is new enough."""
     engines = json.loads(manifest.read_text(encoding="utf-8")).get("engines", {})
     least = re.search(r"\d+", engines.get("node", ""))
     show = "console.log(process.versions.node.split('.')[0])"
@@ -208,7 +208,7 @@ def _missing_node(manifest: Path) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Install those that are not; an unknown name is an error, a failed installation a notice."""
+    """Install what is missing; an unknown name is an error, a failed installation only a notice."""
     if unknown := sorted(set(names) - set(PACKAGES)):
         print(f"No such agent: {', '.join(unknown)}. There are {', '.join(PACKAGES)}.", file=sys.stderr)
         return 2
@@ -229,7 +229,7 @@ def main(names: list[str]) -> int:
 
 
 def _look_for_newest(names: list[str]) -> None:
-    """Note the newest versions; where a registry does not answer, the version stays, and that is said."""
+    """Record the newest versions; if a registry does not answer, keep the version and say so."""
     for name in set(names) - LATER.keys():
         try:
             PACKAGES[name] = replace(PACKAGES[name], version=PINNED[name].newest())

@@ -1,12 +1,12 @@
-"""A scripted model on loopback: what an agent asks it is kept, and what it answers is a test's choice.
+"""A scripted model on loopback: it records what an agent asks, and answers what a test has scripted.
 
     with Model(Rule("ping", "pong")) as model:     # an agent is pointed at model.port
         ...                                        # whose user says "ping"
-        assert model.count("ping") == 1            # was heard once
+        assert model.count("ping") == 1            # was received once
 
-The first rule whose conditions hold answers. Step n of a rule is for the n-th request of a turn: a step that
-calls a tool is followed by the next one when the tool's result has come. With no rule, or past the last step,
-the model says "Done.".
+The first rule whose conditions hold answers. Step n of a rule answers the n-th request of a turn: after a
+step that calls a tool, the next one follows when the tool's result has arrived. With no rule, or past the
+last step, the model says "Done.".
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from typing import Any
 from real_agents.dialects import Answer, Call, Dialect, Turn, dialect_of
 
 SHELLS = ("Bash", "bash", "shell_command", "exec_command", "shell", "run_shell_command")
-"""What agents call the tool that runs a command line."""
+"""Agents' names for the tool that runs a command line."""
 
 HELD = 60.0
-"""Seconds until a held answer is given up; only a broken test takes them."""
+"""Seconds until a held answer is dropped; only a broken test takes that long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """A command line for whatever shell tool the agent offers. escalate: asks to leave codex's sandbox."""
+    """A command line for the agent's shell tool, whatever its name. escalate: leave codex's sandbox."""
 
     command: str
     escalate: bool = False
@@ -45,9 +45,9 @@ class Step:
     """One answer: `text`, then `calls`; or an HTTP error.
 
     hold: the answer stops after `after` events (0: before its first byte) until this is set.
-    pace: seconds between two events, as real models take them.
-    error: with a status, the JSON object of the error, in place of a usual one.
-    headers: more headers of the answer.
+    pace: seconds between two events, as with real models.
+    error: with a status, the JSON error object to send in place of the usual one.
+    headers: further headers of the answer.
     """
 
     text: str = ""
@@ -64,7 +64,7 @@ class Rule:
     """Answers for turns whose newest user text matches `match`, a regular expression.
 
     system: searched in the system prompt; tools: only for requests with, or without, tools;
-    side: what the agent asks on the side (a title, its memory), no part of the conversation.
+    side: a side request (for a title, for memory), not part of the conversation.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ SIDE_RULES = (
     Rule("^Managed memory directory", "Nothing to remember.", side=True),
     Rule("", "{}", system="(?i)suggestion generator|predict what the user", side=True),
 )
-"""What agents ask on the side: claude, codex and opencode a title (with the user's text), qwen its memory."""
+"""Side requests: claude, codex and opencode ask for a title (with the user's text), qwen for its memory."""
 _ELSE = Rule("", "Done.")
 
 
@@ -119,8 +119,8 @@ class Model:
     def __init__(self, *script: Rule) -> None:
         self.script = list(script)
         self.requests: list[Request] = []
-        self.faults: list[str] = []  # what no rule and no dialect foresaw
-        self.answered = 0  # streams whose last byte was written
+        self.faults: list[str] = []  # requests that no rule or dialect expected
+        self.answered = 0  # streams completely written
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.model = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -142,12 +142,12 @@ class Model:
         self._thread.join()
 
     def heard(self, *roles: str) -> list[str]:
-        """Every different text that was ever said to the model. roles: default all but the model's own."""
+        """Return every different text said to the model. roles: default: all except the model's own."""
         said = dict.fromkeys(said for request in list(self.requests) for said in request.turn.said)
         return [each.text for each in said if each.role in (roles or ("user", "note", "result"))]
 
     def count(self, text: str) -> int:
-        """How often `text` was said to the model: what each request had more than the one before."""
+        """Return how often `text` was said to the model, counting in each request only what it adds."""
         counts = [
             sum(said.text.count(text) for said in request.turn.said if said.role != "assistant")
             for request in list(self.requests)
@@ -155,7 +155,7 @@ class Model:
         return sum(max(0, now - before) for before, now in itertools.pairwise([0, *counts]))
 
     def answer(self, turn: Turn) -> Step:
-        """The step that answers `turn`, which is kept unless it is asked on the side."""
+        """Return the step that answers `turn`, and record it unless it is a side request."""
         rule = next((each for each in (*SIDE_RULES, *self.script) if each.fits(turn)), _ELSE)
         step = rule.step(turn.step)
         if not rule.side:
@@ -171,7 +171,7 @@ def _parts(step: Step, turn: Turn) -> Iterator[str | Call]:
 
 
 def _shell(shell: Shell, turn: Turn) -> Call:
-    """A call of the shell tool that is offered, with arguments that fit its schema."""
+    """Return a call of the agent's shell tool, with arguments that fit its schema."""
     offered = {tool.name: tool.schema for tool in turn.tools}
     name = next(each for each in SHELLS if each in offered)
     properties = offered[name].get("properties") or {}
@@ -193,7 +193,7 @@ class _Server(ThreadingHTTPServer):
     model: Model
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """An agent that goes away in mid-request is no fault of the test's."""
+        """Ignore agents that disconnect in mid-request: that is not the test's fault."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -239,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _stream(self, dialect: Dialect, answer: Answer, step: Step) -> None:
-        """Write server-sent events (WHATWG HTML, 9.2), and close the connection."""
+        """Write server-sent events (WHATWG HTML, 9.2), then close the connection."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")

@@ -1,8 +1,8 @@
-"""How each agent CLI is started against a scripted model, with no dialog, no update check and no account.
+"""How to start each agent CLI against a scripted model, without dialogs, update checks or an account.
 
-Tried with the versions that install.py pins. What is common to all: the environment is built from nothing, so
-that no proxy, key or setting of the machine reaches an agent; HOME is the test's; the folder it runs in is a
-git repository that it trusts.
+Tested with the versions that install.py pins. Common to all: the environment is built from scratch, so no
+proxy, key or setting of the machine reaches an agent; HOME is the test's; the working folder is a git
+repository that the agent trusts.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ KEY = "sk-ant-dummy-0000000000000000000000000000"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an agent runs: its HOME, the folder it works in, and the port of its model."""
+    """Where an agent runs: its HOME, its working folder, and its model's port."""
 
     home: Path
     work: Path
     port: int
 
     def put(self, path: str, content: str | Mapping[str, Any]) -> None:
-        """Write a file of the agent's home: text, or JSON."""
+        """Write a file in the agent's home: text, or JSON."""
         target = self.home / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The agent's arguments, and what it has in its environment beside the common part."""
+    """The agent's arguments, and its environment besides the common part."""
 
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -49,14 +49,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What a test has to know of one agent.
+    """What a test has to know about one agent.
 
-    ready, permission, question, plan: a regular expression of a row that it draws when it has started and
-    waits, or that a dialog has; "" where it has none. question_call, plan_call: the tools that ask.
-    clear: begins a new conversation. planning, free, resume: arguments with which it plans first, runs
-    commands unasked, goes on with the last conversation. prompts: what stands before a first prompt on its
-    command line. native: it has hooks that relay uses here (not gemini: it takes them from a folder of root's
-    only). pause: seconds in which it takes an Enter behind other keys for a newline.
+    ready, permission, question, plan: a regular expression for a row that it draws when it has started and
+    waits, or that the dialog has; "" if it has none. question_call, plan_call: the tools that ask.
+    clear: starts a new conversation. planning, free, resume: arguments that make it plan first, run commands
+    without asking, continue the last conversation. prompts: what precedes a first prompt on its command line.
+    native: it has hooks that relay uses here (not gemini, which reads them only from a folder owned by root).
+    pause: seconds in which it takes an Enter after other keys for a newline.
     """
 
     package: Package
@@ -81,7 +81,7 @@ class Agent:
 
 
 def prepare(place: Place, package: Package) -> dict[str, str]:
-    """Make the folders; the environment that is common to all agents."""
+    """Make the folders; return the environment common to all agents."""
     place.home.mkdir(parents=True, exist_ok=True)
     place.work.mkdir(parents=True, exist_ok=True)
     place.put(
@@ -100,7 +100,7 @@ def prepare(place: Place, package: Package) -> dict[str, str]:
 
 
 def _claude(place: Place) -> Start:
-    """Without these settings it starts with up to three dialogs, and runs no hooks in a foreign folder."""
+    """Without these settings it starts with up to three dialogs, and runs no hooks in an unknown folder."""
     place.put(
         ".claude.json",
         {
@@ -117,12 +117,12 @@ def _claude(place: Place) -> Start:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
-    # 2.1.330 asks for no permission otherwise.
+    # otherwise 2.1.330 asks for no permission
     return Start(("--permission-mode=default",), environment)
 
 
 def _codex(place: Place) -> Start:
-    """--no-daemon: else it shares a background server among its terminals."""
+    """Pass --no-daemon: otherwise its terminals share a background server."""
     place.put(
         ".codex/config.toml",
         f"""model = "mock-model"
@@ -145,7 +145,7 @@ enabled = false
 
 
 def _qwen(place: Place) -> Start:
-    """The model's name has to be in the environment and in the settings."""
+    """The model's name must be in both the environment and the settings."""
     place.put(
         ".qwen/settings.json",
         {
@@ -154,7 +154,7 @@ def _qwen(place: Place) -> Start:
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
             "model": {"name": "mock-model"},
-            # Else it asks the model after turns what to remember of them, and what might be said next.
+            # Otherwise it asks the model after turns what to remember, and what might be said next.
             "ui": {"enableFollowupSuggestions": False},
             "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         },
@@ -168,7 +168,7 @@ def _qwen(place: Place) -> Start:
 
 
 def _pi(place: Place) -> Start:
-    """Providers of one's own go in models.json; --provider and --model have both to be given."""
+    """Custom providers go into models.json; both --provider and --model are required."""
     model = {
         "id": "mock-model",
         "name": "Mock",
@@ -179,7 +179,7 @@ def _pi(place: Place) -> Start:
         "maxTokens": 4000,
     }
     provider = {"baseUrl": f"{place.url}/v1", "api": "openai-completions", "apiKey": "sk-dummy"}
-    # 0.87.1 compacts no conversation of a few words otherwise.
+    # Otherwise 0.87.1 does not compact a conversation of a few words.
     place.put(".pi/agent/settings.json", {"compaction": {"keepRecentTokens": 1}})
     place.put(".pi/agent/models.json", {"providers": {"mock": {**provider, "models": [model]}}})
     environment = {"PI_SKIP_VERSION_CHECK": "1", "PI_OFFLINE": "1"}
@@ -187,7 +187,7 @@ def _pi(place: Place) -> Start:
 
 
 def _gemini(place: Place) -> Start:
-    """-m with a plain flash model: else a router asks the model first which model to take."""
+    """Pass -m with a plain flash model: otherwise a router first asks the model which model to use."""
     place.put(
         ".gemini/settings.json",
         {
@@ -203,7 +203,7 @@ def _gemini(place: Place) -> Start:
 
 
 def _opencode(place: Place) -> Start:
-    """permission "ask": else commands run at once. Without the lock file it installs a package of its own."""
+    """Set permission "ask": otherwise commands run at once. Without the lock file it installs a package."""
     limit = {"context": 200000, "output": 8000}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
@@ -231,7 +231,7 @@ def _opencode(place: Place) -> Start:
 
 
 def _aider(place: Place) -> Start:
-    """Without a fresh price list in its cache it fetches one from the network."""
+    """Without a fresh price list in its cache, it downloads one."""
     place.put(".aider/caches/model_prices_and_context_window.json", {"mock-model": {}})
     arguments = (
         "--model=openai/mock-model",

@@ -1,4 +1,4 @@
-"""Dialogs of real agents: the user hears of them, and answers them with `relay answer`."""
+"""Dialogs of real agents: the user is notified of them, and answers with `relay answer`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ASKING = b"\x1b]2;Alice asks: permission\x1b\\"
 
 
 def asked_permission(house: House, agent: Agent) -> Wrapped:
-    """An agent that asks whether a command may run."""
-    offer = "Let me see.\n\n```bash\ntouch approved\n```\n"  # aider has no tools and takes these
+    """Return an agent that asks whether a command may run."""
+    offer = "Let me see.\n\n```bash\ntouch approved\n```\n"  # aider has no tools and uses these
     step = Step(offer) if agent.name == "aider" else Step(calls=(Shell("touch approved", escalate=True),))
     alice = house.wrap(agent, "Alice", Rule("^begin", step, "As you like."))
     alice.say("begin now")
@@ -25,7 +25,7 @@ def asked_permission(house: House, agent: Agent) -> Wrapped:
 
 
 def answer(alice: Wrapped, *arguments: str) -> str:
-    """`relay answer Alice ...`; what it did."""
+    """Run `relay answer Alice ...` and return its output."""
     done = alice.house.relay("answer", "Alice", *arguments, "--json", check=False)
     assert done.returncode == 0, f"{done.stderr}\n{alice.describe()}"
     return str(json.loads(done.stdout).get("result"))
@@ -33,7 +33,7 @@ def answer(alice: Wrapped, *arguments: str) -> str:
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider")
 def test_a_person_hears_of_a_dialog_and_allows_it(house: House, agent: Agent) -> None:
-    """R96: the title of the terminal, the kind in `relay ps`; the answer runs the command."""
+    """R96: the title and `relay ps` show the kind of question; the answer runs the command."""
     alice = asked_permission(house, agent)
     alice.house.wait(lambda: ASKING in alice.terminal.output, "the title")
     assert alice.state == "prompting (permission)"
@@ -46,7 +46,7 @@ def test_a_person_hears_of_a_dialog_and_allows_it(house: House, agent: Agent) ->
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider")
 def test_a_person_refuses_what_an_agent_wants(house: House, agent: Agent) -> None:
-    """The mark is moved to an option further down."""
+    """The selection moves to an option further down."""
     alice = asked_permission(house, agent)
     assert answer(alice, "no") == "answered"
     alice.house.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")
@@ -60,7 +60,7 @@ def test_a_person_refuses_what_an_agent_wants(house: House, agent: Agent) -> Non
 def test_a_person_answers_a_question(
     house: House, agent: Agent, arguments: tuple[str, ...], told: str
 ) -> None:
-    """Also in a low terminal, where qwen 0.24.4 shows a scroll bar for some seconds."""
+    """This also works in a low terminal, where qwen 0.24.4 shows a scroll bar for some seconds."""
     assert agent.question_call is not None
     asks = Rule("^begin", Step("Let me ask.", calls=(agent.question_call,)))
     alice = house.wrap(agent, "Alice", asks, rows=30)

@@ -1,4 +1,4 @@
-"""Handlers of a relay.config.py reach real agents through these agents' own hooks, within the same turn."""
+"""Handlers in a relay.config.py reach real agents through the agents' own hooks, within the same turn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def note(kind, ctx):
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_denied_tool_call_does_not_happen(house: House, agent: Agent) -> None:
-    """R36: the model reads the reason, the command did not run; another one did."""
+    """R36: the model reads the reason; the denied command does not run, another one does."""
     config = """
 from relay import on
 
@@ -58,7 +58,7 @@ def policy(tool_name, tool_input):
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_linters_finding_reaches_the_model_before_its_next_step(house: House, agent: Agent) -> None:
-    """R73: a real file is written, real ruff looks at it, and the model reads what it found."""
+    """R73: real ruff checks a real file, and the model reads its findings."""
     config = f"""
 import subprocess
 from relay import on
@@ -93,7 +93,7 @@ def lint(ctx):
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_turn_goes_on_until_a_handler_is_content(house: House, agent: Agent) -> None:
-    """R1, R2, R7, R8, R10: agent_end has the last words; what it injects continues the turn, None ends it."""
+    """R1, R2, R7, R8, R10: agent_end comes last; what it injects continues the turn, None ends it."""
     config = ENDS + (
         """
 @on("agent_end")
@@ -120,7 +120,7 @@ def more(last_assistant_message):
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_continuations_stop_at_the_cap(house: House, agent: Agent) -> None:
-    """R10: a handler that always continues gets three in a row, and three after the next prompt."""
+    """R10: a handler that always continues gets three in a row, and three more after the next prompt."""
     config = """
 from relay import on
 
@@ -139,7 +139,7 @@ def more():
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_message_rides_on_the_reply_to_a_tools_hook(house: House, agent: Agent) -> None:
-    """R73: sent while a command runs, it is read by the model in the same turn."""
+    """R73: a message sent while a command runs reaches the model in the same turn."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done")
     alice = house.wrap(
         agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free
@@ -157,7 +157,7 @@ def test_a_message_rides_on_the_reply_to_a_tools_hook(house: House, agent: Agent
 
 @pytest.mark.agents("claude", "pi")
 def test_a_failed_tool_is_told_with_its_error(house: House, agent: Agent) -> None:
-    """R37: tool_post says what went wrong."""
+    """R37: tool_post reports the error."""
     config = """
 from relay import on
 
@@ -181,7 +181,7 @@ def note(tool_name, error, ctx):
 
 @pytest.mark.agents("claude", "qwen")
 def test_a_plan_waits_for_approval(house: House, agent: Agent) -> None:
-    """R88, R96, R99: a plan that is proposed is seen as such, and its handlers run."""
+    """R88, R96, R99: a proposed plan is recognised, and its handlers run."""
     assert agent.plan_call is not None
     alice = house.wrap(
         agent,
@@ -202,7 +202,7 @@ def test_a_plan_waits_for_approval(house: House, agent: Agent) -> None:
 
 @pytest.mark.agents("claude", "qwen")
 def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
-    """R89, R96, R99: a question is told apart, and is over once the user has answered."""
+    """R89, R96, R99: a question is recognised, and is over once the user has answered."""
     assert agent.question_call is not None
     alice = house.wrap(
         agent,
@@ -222,7 +222,7 @@ def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) -> None:
-    """Text before a tool call counts, and what stands in a fence, a quote or behind a backslash does not."""
+    """Text before a tool call counts; text in a fence, in a quote or after a backslash does not."""
     before = "\n".join(
         [
             "First this.",
@@ -253,10 +253,10 @@ def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) ->
 
 
 def test_an_agent_is_taught_once(house: House, agent: Agent) -> None:
-    """Who it is and how to write directives is in its first conversation, and nothing of that fires."""
+    """Its first conversation says who it is and how to write directives; none of that fires."""
     house.settings(teach="auto")
     alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you I know my name"))
-    if not agent.native:  # it is typed
+    if not agent.native:  # the lesson is typed
         alice.hears("@relay:")
         alice.becomes("ready")
     alice.say("begin now")

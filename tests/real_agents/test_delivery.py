@@ -1,4 +1,4 @@
-"""The guarantee with real agents: a model is told what was sent once and in order, or it is seen to wait."""
+"""The guarantee with real agents: a model gets each message once and in order, or it is visibly waiting."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ IDLE = 1.0
 """Seconds without output after which an agent counts as idle."""
 
 DEPTH = 4
-"""Messages that may lead to one another before the user speaks."""
+"""Messages in a chain of replies before the user speaks."""
 
 
 def at_work(house: House, agent: Agent, name: str = "Alice") -> Wrapped:
-    """An agent that runs a command, until `finish`."""
+    """Return an agent that runs a command until `finish`."""
     work = house.relay.home / name / "work"
-    for mark in ("started", "go"):  # of one with its name
+    for mark in ("started", "go"):  # of an earlier agent with this name
         (work / mark).unlink(missing_ok=True)
     command = Shell("touch started; until test -e go; do sleep 0.05; done")
     alice = house.wrap(agent, name, Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free)
@@ -42,12 +42,12 @@ def at_work(house: House, agent: Agent, name: str = "Alice") -> Wrapped:
 
 
 def finish(alice: Wrapped) -> None:
-    """Have the command end that `at_work` began."""
+    """End the command that `at_work` started."""
     (alice.work / "go").touch()
 
 
 def kill(alice: Wrapped) -> None:
-    """Kill -9 its shim, in whose terminal the agent runs."""
+    """Kill -9 the shim in whose terminal the agent runs."""
     os.kill(alice.info()["terminal_pid"], signal.SIGKILL)
     alice.house.wait(alice.terminal.ended, "the terminal is given back")
 
@@ -57,14 +57,14 @@ def ledger_of(house: House) -> Path:
 
 
 def is_noted(house: House, body: str) -> bool:
-    """Whether the ledger has it that this message is being delivered to its receiver."""
+    """Return whether the ledger says that this message is being delivered to its receiver."""
     with closing(sqlite3.connect(f"file:{ledger_of(house)}?mode=ro", uri=True)) as db:
         rows = db.execute("SELECT 1 FROM inbox WHERE body = ? AND injecting", (body,))
         return rows.fetchone() is not None
 
 
 def test_a_message_that_waits_as_it_starts(house: House, agent: Agent) -> None:
-    """An agent may take it before it is ready to run it; that is not a question of its own."""
+    """An agent may accept the message before it can run it; that does not look like a question."""
     if agent.name == "opencode":
         pytest.skip("opencode reports it late as it starts: the message may be uncertain first")
     home = Home.from_env(house.relay.environment).ensure()
@@ -80,13 +80,13 @@ def test_a_message_that_waits_as_it_starts(house: House, agent: Agent) -> None:
 
 
 def states(house: House) -> list[str]:
-    """The states of all messages, oldest first."""
+    """Return the states of all messages, oldest first."""
     with Ledger(ledger_of(house)) as ledger:
         return [str(entry.message.state) for entry in ledger.messages()]
 
 
 def told(alice: Wrapped, text: str) -> int:
-    """How often `text` stands in the longest conversation that the agent's model was sent."""
+    """Return how often `text` occurs in the longest conversation sent to the agent's model."""
     return max(
         sum(said.text.count(text) for said in request.turn.said if said.role != "assistant")
         for request in alice.model.requests
@@ -115,7 +115,7 @@ def test_priorities_decide_what_a_working_agent_hears(house: House, agent: Agent
 
 
 def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Agent) -> None:
-    """The user is told, and lets them go on with `relay release`; nothing is lost or heard twice."""
+    """The user is notified, and `relay release` lets them continue; nothing is lost or received twice."""
     house.settings(teach="never", runaway_depth=DEPTH)
     alice = house.wrap(agent, "Alice", Rule("begin|once more", "@relay:Bob once more"))
     bob = house.wrap(agent, "Bob", Rule("once more", "@relay:Alice once more"))
@@ -125,7 +125,7 @@ def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Ag
 
     alice.say("begin now")
     house.wait(lambda: quiet_with(DEPTH), "the fifth is held")
-    # Codex and qwen 0.24.4 ring themselves at the end of a turn.
+    # Codex and qwen 0.24.4 ring the bell themselves at the end of a turn.
     notices = lambda: [row["text"] for row in alice.events("notice") if "held" in row["text"]]  # noqa: E731
     house.wait(notices, "the user is told")
     house.wait(lambda: b"\a" in alice.terminal.output, "the bell rings")
@@ -140,7 +140,7 @@ def test_agents_that_answer_each_other_for_ever_are_held(house: House, agent: Ag
 
 
 def test_a_channel_is_heard_by_each_member_once(house: House, agent: Agent) -> None:
-    """A person's message reaches both, an agent's the other; the mark names sender and channel."""
+    """The user's message reaches both, an agent's reaches the other; the mark names sender and channel."""
     house.settings(teach="never", channels=["#ops"])
     alice = house.wrap(agent, "Alice", Rule("is out", "@relay:#ops I have seen it"))
     bob = house.wrap(agent, "Bob")
@@ -156,10 +156,10 @@ def test_a_channel_is_heard_by_each_member_once(house: House, agent: Agent) -> N
 
 
 def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> None:
-    """Killed when it has noted that it types or carries a message, and when the model has one."""
+    """This holds when it is killed after recording a typed or carried message, or once the model has one."""
 
     def killed(body: str, until: Callable[[Wrapped], bool], *, working: bool = False) -> Wrapped:
-        """A session that is killed at that moment of giving `body` to its agent."""
+        """Deliver `body` with a session that is killed at that moment."""
         alice = at_work(house, agent) if working else house.wrap(agent, "Alice")
         alice.send(body)
         if working:
@@ -175,7 +175,7 @@ def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> Non
         house.wrap(agent, "Alice"),
     ]
     last = lives[-1]
-    assert last.send("four", 20) == "injected"  # after which nothing comes that was sent before
+    assert last.send("four", 20) == "injected"  # everything sent earlier has arrived by now
     last.hears("] four [")
     last.becomes("ready")
     bodies = ("one", "two", "three", "four")
@@ -184,13 +184,13 @@ def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> Non
     assert heard["one"][0] <= 1 and heard["two"][1] <= 1, became
     assert (heard["three"][2], heard["four"][3]) == (1, 1), became
     again = [heard[body][life] for number, body in enumerate(bodies) for life in range(4) if life != number]
-    assert not any(again), (became, heard)  # what one life has begun to give no other gives by itself
+    assert not any(again), (became, heard)  # no other life repeats what one life has begun to give
     assert {became["one"], became["two"], became["three"]} <= {"injected", "uncertain"}
     assert became["four"] == "injected"
 
 
 def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agent: Agent) -> None:
-    """What came beside a draft is in the conversation, although the user presses Esc before the answer."""
+    """A message delivered with a draft stays in the conversation when Esc takes the prompt back."""
     never = threading.Event()
     alice = house.wrap(agent, "Alice", Rule("^wait", Step("Slow.", hold=never)))
     alice.type("wait for it")
@@ -207,12 +207,12 @@ def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agen
         alice.type("\x1b")
 
     def over() -> bool:
-        """No spinner is drawn. Qwen 0.24.4 paints all rows anew, the input after the spinner."""
+        """Return whether no spinner is drawn. Qwen 0.24.4 repaints all rows, the input after the spinner."""
         painted = agent.name != "qwen" or alice.shows(r"^>\s")
         return painted and not alice.shows(f"{spinner}|esc again")
 
     house.wait(over, "the turn is over")
-    alice.type("\x15")  # claude and qwen 0.24.4 have the prompt in their input again
+    alice.type("\x15")  # claude and qwen 0.24.4 put the prompt back into their input
     alice.becomes("ready")
     alice.say("and now")
     alice.hears("and now")
@@ -223,7 +223,7 @@ def test_a_prompt_that_is_taken_back_takes_no_message_with_it(house: House, agen
 
 
 def test_send_says_injected_when_the_model_has_the_message(house: House, agent: Agent) -> None:
-    """R73: `relay send --wait` waits while the agent works, and ends when the message has reached it."""
+    """R73: `relay send --wait` waits while the agent works, and returns once the message has reached it."""
     alice = at_work(house, agent)
     command = [*house.relay.command, "send", "--json", "--wait", "40", "Alice", "are you done?"]
     with subprocess.Popen(

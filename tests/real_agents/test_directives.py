@@ -8,7 +8,7 @@ from real_agents.recipes import Agent
 
 
 def test_one_real_agent_answers_anothers_directive(house: House, agent: Agent) -> None:
-    """R99: what Alice says reaches Bob's model once, and his answer hers; the user only began it."""
+    """R99: Alice's words reach Bob's model once, and his answer hers; the user only starts it."""
     alice = house.wrap(
         agent,
         "Alice",

@@ -1,4 +1,4 @@
-"""Real agents whose API fails: the session says why, once, and when a limit ends."""
+"""Real agents whose API fails: the session reports why, once, and when a limit ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_RETRY = {"x-should-retry": "false"}
 
 
 def subscriber(agent: Agent, settings: dict[str, Any] | None = None) -> Agent:
-    """claude with a login in place of a key: only so it speaks of a limit. settings: the user's own."""
+    """Return claude with a login in place of a key: only then does it report limits. settings: the user's."""
 
     def start(place: Place) -> Start:
         given = agent.start(place)
@@ -39,7 +39,7 @@ def subscriber(agent: Agent, settings: dict[str, Any] | None = None) -> Agent:
 
 
 def limited(agent: Agent, reset: int) -> Step:
-    """The API's answer when the limit is used up until `reset`, in seconds since the epoch."""
+    """Return the API's answer when the limit is used up until `reset`, in seconds since the epoch."""
     if agent.name == "codex":
         return Step(status=429, error={"type": "usage_limit_reached", "plan_type": "pro", "resets_at": reset})
     unified = {"status": "rejected", "reset": str(reset), "representative-claim": "five_hour"}
@@ -53,13 +53,13 @@ def failures(alice: Wrapped) -> list[dict[str, Any]]:
 
 
 def ends_at(failed: dict[str, Any], reset: int) -> bool:
-    """True if the limit ends then; agents leave the seconds out."""
+    """Return whether the limit ends then; agents leave out the seconds."""
     return failed["reset_at"] is not None and abs(failed["reset_at"] - reset) < 60
 
 
 @pytest.mark.agents("claude", "codex")
 def test_a_usage_limit_and_when_it_ends(house: House, agent: Agent) -> None:
-    """Told once, also by the session that follows one that is killed, until a turn ends well."""
+    """It is reported once, even by the session that follows a killed one, until a turn succeeds."""
     reset = int(time.time()) + HOURS * 3600
     wrapped = subscriber(agent) if agent.name == "claude" else agent
     alice = house.wrap(wrapped, "Alice", Rule("^begin", limited(agent, reset)))
@@ -123,7 +123,7 @@ CLASSES = {
 
 @pytest.mark.agents("claude", "codex")
 def test_what_failed_has_a_class(house: House, agent: Agent) -> None:
-    """One turn for each, in one conversation: each is an occurrence of its own."""
+    """One conversation has a turn for each class; each counts as a separate occurrence."""
     steps = CLASSES[agent.name]
     alice = house.wrap(agent, "Alice", *(Rule(f"^try {cls}", *[step] * 12) for cls, step in steps.items()))
     for number, cls in enumerate(steps, start=1):
@@ -141,7 +141,7 @@ def test_a_model_that_quotes_a_limit_has_not_failed(house: House, agent: Agent) 
     alice.sees("529 Overloaded")
     alice.becomes("ready")
     assert alice.explain()["failure"] is None
-    alice.say("fail for me")  # what comes of a quotation would be there by then
+    alice.say("fail for me")  # any effect of a quotation would show by then
     house.wait(lambda: failures(alice), "the failure is told")
     assert [failed["class"] for failed in failures(alice)] == ["unauthorized"]
 

@@ -26,13 +26,13 @@ LATER: dict[str, Any] = {"task": "help with it", "account": "work", "autostart":
 
 
 def escalations(*agents: Wrapped) -> list[str]:
-    """What the user was told of these, but for dialogs."""
+    """Return the escalations of these agents, except those about dialogs."""
     entries = [entry for agent in agents for entry in agent.events("escalated")]
     return [entry["text"] for entry in entries if entry["kind"] == "supervision"]
 
 
 def escalated(agent: Wrapped, words: str) -> str:
-    """Wait until the user was told `words`; the whole text."""
+    """Wait until the user is told `words`; return the whole text."""
     return agent.house.wait(
         lambda: next((text for text in escalations(agent) if words in text), ""),
         f"the user is told {words!r}",
@@ -40,13 +40,13 @@ def escalated(agent: Wrapped, words: str) -> str:
 
 
 def prompts(agent: Wrapped) -> list[str]:
-    """What began each of the turns, in order; an agent may ask its model several times for one."""
+    """Return what started each turn, in order; an agent may ask its model several times in one."""
     asked = [request.turn.user for request in agent.model.requests]
     return [text for n, text in enumerate(asked) if n == 0 or asked[n - 1] != text]
 
 
 def waits_for_its_account(fleet: Fleet, name: str) -> Wrapped:
-    """Start another agent of an account that is held: it is not given its task."""
+    """Start another agent of a held account: it does not get its task."""
     fleet.up(name)
     agent = fleet.attach(name)
     agent.house.wait(lambda: agent.waiting() == 1 and agent.state == "ready", f"{name} waits")
@@ -57,7 +57,7 @@ def waits_for_its_account(fleet: Fleet, name: str) -> Wrapped:
 
 
 def test_a_usage_limit_is_waited_for(house: House, agent: Agent) -> None:
-    """By all agents of the account; after its reset the one that met it is nudged, once."""
+    """All agents of the account wait; after the reset, the one that met the limit is nudged once."""
     reset = int(time.time()) + 3 * HOUR
     agent = subscriber(agent) if agent.name == "claude" else agent
     fleet = Fleet(
@@ -91,7 +91,7 @@ def test_a_usage_limit_is_waited_for(house: House, agent: Agent) -> None:
 
 
 def test_an_expired_login_holds_the_account(house: House, agent: Agent) -> None:
-    """The user is told once, logs in, and gives one of them a prompt: all go on."""
+    """The user is told once, logs in, and prompts one of them: all continue."""
     fleet = Fleet(
         house,
         Member("Alice", agent, (Rule(TASK, *[Step(status=401)] * 12),), WORK),
@@ -114,7 +114,7 @@ def test_an_expired_login_holds_the_account(house: House, agent: Agent) -> None:
 
 
 def test_a_full_context(house: House, agent: Agent) -> None:
-    """The user is told; an agent that is to be restarted then begins anew, once."""
+    """The user is told; an agent with a restart policy then starts again, once."""
     full = CLASSES[agent.name]["context_full"]
     on_error = [{"match": "context_full", "action": "restart", "cooldown": 0}]
     fleet = Fleet(
@@ -139,13 +139,13 @@ def test_a_full_context(house: House, agent: Agent) -> None:
 
 
 def keeps(agent: Wrapped, session: str, text: str) -> bool:
-    """Return True if the agent has written `text` into the file of its conversation, where it has one."""
+    """Return whether the agent has written `text` into its conversation file, if it keeps one."""
     files = [path for path in agent.work.parent.rglob(f"*{session}*") if path.is_file()]
     return not files or any(text in path.read_text(errors="replace") for path in files)
 
 
 def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
-    """The next agent has the old conversation, and is told to go on; the task is not given again."""
+    """The next agent has the old conversation and is told to continue; the task is not given again."""
     hold = threading.Event()
     script = (
         Rule("You were interrupted", "I go on."),
@@ -175,7 +175,7 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
 
 
 def test_an_idle_agent_is_nudged(house: House, agent: Agent) -> None:
-    """As often as its policy says, not faster; then the user is told."""
+    """Nudges come as often as the policy says, no faster; then the user is told."""
     nudge = {"action": "nudge", "text": "Go on, please.", "attempts": 2, "cooldown": 4}
     keys = {"task": TASK, "idle_grace": 0.5, "on_idle": nudge}
     fleet = Fleet(house, Member("Alice", agent, (Rule(TASK, "Begun."), Rule("", "Still at it.")), keys))
@@ -191,7 +191,7 @@ def test_an_idle_agent_is_nudged(house: House, agent: Agent) -> None:
 
 
 def test_a_gate_fails_twice_and_passes(house: House, agent: Agent) -> None:
-    """What it prints is the agent's next prompt; once it passes the agent is done."""
+    """The gate's output is the agent's next prompt; once the gate passes, the agent is done."""
     run = 'echo x >> tried; echo "bug $(wc -l < tried) of 2"; [ "$(wc -l < tried)" = 3 ]'
     gate = {"action": "gate", "run": run, "attempts": 5, "cooldown": 0}
     keys = {"task": TASK, "idle_grace": 0.5, "on_idle": gate}
@@ -209,7 +209,7 @@ def test_a_gate_fails_twice_and_passes(house: House, agent: Agent) -> None:
 
 
 def test_a_cap_warns_and_holds(house: House, agent: Agent) -> None:
-    """At 80 % and at 100 % of what it may use; a nudge, or a message, begins no other turn then."""
+    """It warns at 80 % of the cap and holds at 100 %; then no nudge or message starts a turn."""
     answer = INPUT + OUTPUT
     nudge = {"action": "nudge", "text": "Go on, please.", "attempts": 50, "cooldown": 0}
     keys = {"task": TASK, "idle_grace": 0.5, "max_tokens": 5 * answer - 1, "on_idle": nudge}

@@ -1,4 +1,4 @@
-"""Whatever stands around them and is done to the terminal, each directive is heard once, and exactly."""
+"""Each directive is received once and exactly, whatever surrounds it and whatever happens to the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from real_agents.recipes import Agent
 
 WIDTHS = (80, 120, 60, 200, 80)
 PACE = 0.02
-"""Seconds between two pieces of a reply. Of one that comes at once, opencode draws the last page only."""
+"""Seconds between two pieces of a reply. If all comes at once, opencode draws only the last page."""
 
 URL = "https://example.com/" + "/".join(f"part-{n}" for n in range(40)) + "?q=1&r=2#end"
 LONG = " ".join(f"word{n}" for n in range(50))
@@ -86,10 +86,10 @@ BODIES = [
 ]
 
 UNRECORDED = {"gemini": "\N{ZERO WIDTH JOINER}"}
-"""What an agent leaves out of its own record."""
+"""What an agent omits from its own record."""
 
 LEAVES_TEXT_TWICE = {"aider"}
-"""Whose live display now and then fails to erase what it prints above itself, for the user's eyes, too."""
+"""Agents whose live display sometimes fails to erase what they print above it, for the user as well."""
 
 SAID = [*BODIES, *BODIES, "last of the first turn", "after the resizes"]
 
@@ -99,7 +99,7 @@ def said(house: House) -> list[str]:
 
 
 def resize(alice: Wrapped) -> None:
-    """Give the terminal each width in turn, and see the agent draw itself there."""
+    """Give the terminal each width in turn, and wait for the agent to redraw."""
     for columns in WIDTHS[1:]:
         written = len(alice.terminal.output)
         alice.terminal.resize(columns, 40)
@@ -108,10 +108,10 @@ def resize(alice: Wrapped) -> None:
 
 
 def have_it_talk(house: House, agent: Agent) -> None:
-    """Have it say REPLY before and after a tool, and one more line after resizes; hear the end of each."""
+    """Have it say REPLY before and after a tool, and a line after resizes; wait for the end of each."""
     command, reply = "echo @relay:you said by a tool", REPLY
     tool = Step(reply, calls=(Shell(command),), pace=PACE)
-    if toolless := agent.name == "aider":  # it offers to run the shell commands in a text
+    if toolless := agent.name == "aider":  # it offers to run shell commands in its text
         reply = REPLY.replace("```sh", "```text")
         tool = Step(f"{reply}\n```bash\n{command}\n```\n", pace=PACE)
     last = Step(reply + "\n@relay:you last of the first turn", pace=PACE)
@@ -144,7 +144,7 @@ def have_it_talk(house: House, agent: Agent) -> None:
 def test_each_directive_is_heard_once_and_exactly(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
-    """Before and after a tool, in a long turn, and after resizes; what is none is never heard."""
+    """This holds before and after a tool, in a long turn and after resizes; nothing else counts."""
     have_it_talk(house, agent)
     record_property("heard", ["its record", f"{len(SAID)} of {len(SAID)}", "", ""])
     assert said(house) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in SAID]
@@ -153,7 +153,7 @@ def test_each_directive_is_heard_once_and_exactly(
 def test_from_the_screen_alone_none_is_heard_twice_or_cut(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
-    """Without its hooks and its record. What a drawing makes alike cannot be told apart."""
+    """The hooks and the record are off. Text that the drawing makes ambiguous cannot be told apart."""
     own = house.relay.home / "config" / "patterns" / f"{agent.name}.toml"
     own.parent.mkdir(parents=True)
     own.write_text(f'name = "{agent.name}"\n[native]\nhooks = ""\ntranscript = ""\n')
@@ -171,5 +171,5 @@ def test_from_the_screen_alone_none_is_heard_twice_or_cut(
 
 
 def drawn(text: str) -> str:
-    """A text without what agents leave out, or put in, when they draw it."""
+    """Return a text without what agents omit or insert when they draw it."""
     return re.sub(r"[\s*_`]+", "", text)

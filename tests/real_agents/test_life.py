@@ -1,4 +1,4 @@
-"""Real agents that are killed, restarted, resized or refused by their API: each thing is heard once."""
+"""Real agents that are killed, restarted, resized or refused by their API: everything is received once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
 HOLDS = 3.0
-"""Seconds for which a message is seen to wait."""
+"""Seconds for which a message must stay waiting."""
 
 BODY = (
     "the first of several sentences that are together wider than any terminal of this test, so that the "
@@ -22,7 +22,7 @@ BODY = (
 
 @pytest.mark.parametrize("columns", [60, 200])
 def test_a_directive_is_heard_once_at_any_width(house: House, agent: Agent, columns: int) -> None:
-    """A body that is wider than the terminal arrives whole where the agent has hooks, else at least once."""
+    """A body wider than the terminal arrives complete if the agent has hooks, else at least once."""
     alice = house.wrap(agent, "Alice", Rule("^begin", f"Now then.\n\n@relay:you {BODY}\n"), columns=columns)
     alice.say("begin now")
     house.wait(lambda: house.messages("you"), "the directive is heard")
@@ -36,7 +36,7 @@ def test_a_directive_is_heard_once_at_any_width(house: House, agent: Agent, colu
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode")
 def test_a_killed_agents_message_is_heard_by_its_successor(house: House, agent: Agent) -> None:
-    """What waited behind a dialog when the agent was killed is told to the next one of its name, once."""
+    """A message waiting behind a dialog when the agent is killed goes to its successor, once."""
     alice = house.wrap(agent, "Alice", Rule("^begin", Step(calls=(Shell("touch approved", escalate=True),))))
     alice.say("begin now")
     alice.sees(agent.permission)
@@ -53,7 +53,7 @@ def test_a_killed_agents_message_is_heard_by_its_successor(house: House, agent: 
 
 
 def test_an_api_that_fails_loses_no_message(house: House, agent: Agent) -> None:
-    """529, which most try again, then 401, which they give up on; the user tries again when it works."""
+    """The API returns 529, which most retry, then 401, on which they give up; the user retries later."""
     alice = house.wrap(agent, "Alice", Rule("", Step(status=529)))
     alice.say("begin now")
     house.wait(lambda: alice.model.requests, "the model is asked")
@@ -102,7 +102,7 @@ def test_a_new_conversation_repeats_nothing(house: House, agent: Agent) -> None:
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_resumed_conversation_repeats_nothing(house: House, agent: Agent) -> None:
-    """What the agent draws again of its earlier conversation is not said again."""
+    """Redrawing the earlier conversation does not repeat its directives."""
     script = (Rule("^first", "Now then.\n\n@relay:you before it"), Rule("^second", "@relay:you after it"))
     alice = house.wrap(agent, "Alice", *script)
     alice.say("first thing")
@@ -120,7 +120,7 @@ def test_a_resumed_conversation_repeats_nothing(house: House, agent: Agent) -> N
 
 
 def test_killed_sessions_leave_the_agent_and_what_it_said(house: House, agent: Agent) -> None:
-    """S7: the same agent in the same conversation; each directive once, each message once."""
+    """S7: the same agent stays in the same conversation; each directive and each message counts once."""
     words = [Rule(f"^say {n}", f"@relay:you number {n}") for n in ("one", "two", "three")]
     alice = house.wrap(agent, "Alice", *words)
     before = alice.info()

@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "memory" / "relay.config.py"
 
 
 def test_a_note_of_yesterday_is_in_the_first_prompt_of_today(house: House, agent: Agent) -> None:
-    """R51, R63: with the example that the project has for this, and what the agent itself saved."""
+    """R51, R63: the shipped example does this with what the agent itself saved."""
     config = EXAMPLE.read_text()
     yesterday = house.wrap(
         agent, "Alice", Rule("^learn", "@memory:save The project work uses Prisma."), config=config

@@ -1,4 +1,4 @@
-"""What agents without hooks say, from the records that they write: each directive once, and exactly."""
+"""Directives of agents without hooks, from the records they write: each one once, and exactly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def recorded(agent: Wrapped) -> str:
 
 
 def test_directives_are_taken_from_its_own_record(house: House, agent: Agent) -> None:
-    """Exactly as the model wrote them; a tool's output, a fence and a quote say nothing (F16)."""
+    """They are exact, as the model wrote them; a tool's output, a fence and a quote do not count (F16)."""
     run = "echo @relay:you said by a tool"
     step, more = Step(TEXT, calls=(Shell(run),)), "@relay:you said last"
     if agent.name == "aider":  # its shell commands are in its text
@@ -77,7 +77,7 @@ def test_directives_are_taken_from_its_own_record(house: House, agent: Agent) ->
 
 @pytest.mark.agents("gemini")
 def test_a_new_conversation_is_heard_from_the_screen(house: House, agent: Agent) -> None:
-    """/clear begins a session of another id: its first turn is not lost, and nothing is heard again."""
+    """/clear starts a session with another id: its first turn is not lost, and nothing is repeated."""
     rules = (
         Rule("^begin", "Hello.\n\n@relay:you first"),
         Rule("^go on", "@relay:you second\n\nThat is all."),
@@ -100,7 +100,7 @@ def test_a_new_conversation_is_heard_from_the_screen(house: House, agent: Agent)
 
 @pytest.mark.agents("gemini")
 def test_a_resumed_conversation_says_nothing_again(house: House, agent: Agent) -> None:
-    """Its record has the old words, and its screen shows them; only new ones count."""
+    """Its record and its screen contain the old words; only new ones count."""
     id = "0f5bd5cd-1c9d-4f02-9a0e-0123456789ab"
     rules = (Rule("^begin", "Hello.\n\n@relay:you first"), Rule("^go on", "@relay:you second"))
     alice = house.wrap(agent, "Alice", *rules, arguments=("--session-id", id))
@@ -118,7 +118,7 @@ def test_a_resumed_conversation_says_nothing_again(house: House, agent: Agent) -
 
 
 def test_two_agents_in_one_folder_act_on_their_own_words(house: House, agent: Agent) -> None:
-    """What one says is never taken for the other's."""
+    """Neither agent's words are taken for the other's."""
     alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you from Alice"))
     bob = house.wrap(agent, "Bob", Rule("^begin", "@relay:you from Bob"), beside="Alice")
     alice.say("begin now")
@@ -133,7 +133,7 @@ def test_two_agents_in_one_folder_act_on_their_own_words(house: House, agent: Ag
 
 
 def test_what_the_user_cuts_off_is_not_acted_on(house: House, agent: Agent) -> None:
-    """Nothing tells whether it was meant to be; the next turn is heard."""
+    """Nothing shows whether the directive was finished; the next turn is read."""
     hold = threading.Event()
     cut = Step("@relay:you cut off\n\n" + "and so on\n" * 40, hold=hold, after=20)
     alice = house.wrap(agent, "Alice", Rule("^begin", cut), Rule("^next", "@relay:you whole"))

@@ -1,4 +1,4 @@
-"""pi, whose record relay writes by an extension: its conversations, the user's own extensions, and Esc."""
+"""pi, whose record a relay extension writes: its conversations, the user's own extensions, and Esc."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def said(house: House) -> list[str]:
 
 
 def say(alice: Wrapped, text: str, heard: str) -> None:
-    """Say something to which Alice answers with a message of that body."""
+    """Say something that Alice answers with a message with that body."""
     alice.becomes("ready")
     alice.say(text)
     alice.house.wait(lambda: heard in said(alice.house), f"{heard!r} is heard")
@@ -51,14 +51,14 @@ def sessions(alice: Wrapped) -> list[Path]:
 
 
 def test_a_fork_and_a_step_back_repeat_nothing(house: House, agent: Agent) -> None:
-    """/fork and /tree show the old words again, as another conversation and as another branch."""
+    """/fork and /tree show the old words again, in another conversation and on another branch."""
     alice = house.wrap(agent, "Alice", *SCRIPT)
     say(alice, "first thing", "before it")
     alice.say("/fork")
     alice.sees("Fork from Message|Fork from")
     alice.type("\r")
     alice.sees("Forked|Branched")
-    alice.type("\x15")  # it has the prompt in its input again
+    alice.type("\x15")  # the prompt is in its input again
     say(alice, "second thing", "after it")
     alice.say("/tree")
     alice.sees("Session Tree")
@@ -87,7 +87,7 @@ def test_a_conversation_that_is_named_repeats_nothing(house: House, agent: Agent
 
 
 def test_a_compaction_says_nothing(house: House, agent: Agent) -> None:
-    """Its summary may quote anything; what comes later is heard."""
+    """Its summary may quote anything; later text counts."""
     quoted = Rule("conversation to summarize|structured context checkpoint", "@relay:you from a summary")
     alice = house.wrap(agent, "Alice", quoted, *SCRIPT)
     say(alice, "first thing", "before it")
@@ -98,7 +98,7 @@ def test_a_compaction_says_nothing(house: House, agent: Agent) -> None:
 
 
 def test_esc_in_a_tool_leaves_what_was_said_before_it(house: House, agent: Agent) -> None:
-    """And a message that rode on the tool's result is not lost with the turn."""
+    """A message that rode on the tool's result is not lost with the turn, either."""
     run = Step("@relay:you before the tool", calls=(Shell("touch started; sleep 600"),))
     alice = house.wrap(agent, "Alice", Rule("^begin", run, "Never said."), *SCRIPT)
     alice.say("begin now")
@@ -116,7 +116,7 @@ def test_esc_in_a_tool_leaves_what_was_said_before_it(house: House, agent: Agent
 def test_the_users_own_extensions_are_loaded_beside_ours(
     house: House, agent: Agent, flags: tuple[str, ...]
 ) -> None:
-    """Those that pi finds by itself, and with --no-extensions those that are named; it draws no complaint."""
+    """pi loads those it finds by itself and, with --no-extensions, those named; it does not complain."""
     folder = house.relay.home / "Alice"
     found, named = folder / "home/.pi/agent/extensions/mine.js", folder / "named.js"
     for path in (found, named):
@@ -138,7 +138,7 @@ def test_the_users_own_extensions_are_loaded_beside_ours(
 
 
 def test_without_the_extension_its_screen_is_read_and_that_is_said(house: House, agent: Agent) -> None:
-    """Something between relay and pi leaves the flag out, as an old version would the extension."""
+    """A program between relay and pi drops the flag, as an old version would ignore the extension."""
     script = house.relay.home / "pi"
     script.write_text(f'#!/bin/sh\nshift 2\nexec {agent.package.command} "$@"\n')
     script.chmod(0o755)

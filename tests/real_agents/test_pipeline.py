@@ -1,4 +1,4 @@
-"""A real agent in a pipeline: `relay wrap claude -p hi --output-format json | jq` is as without relay."""
+"""A real agent in a pipeline: `relay wrap claude -p hi --output-format json | jq` works as without relay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
 
 VOLATILE = re.compile(rb'"(session_id|uuid|\w+_ms)":(?:"[^"]*"|\d+)')
-"""What differs from one run to the next: the ids that claude makes up, and the times that it measures."""
+"""What differs between runs: ids that claude generates, and times that it measures."""
 
 SAID = "“Hi”\n\n> é 日本語 \\n\ttab\n"
 
@@ -33,7 +33,7 @@ SAID = "“Hi”\n\n> é 日本語 \\n\ttab\n"
 def test_a_pipeline_gets_what_the_agent_writes_by_itself(
     house: House, agent: Agent, answer: Step, arguments: tuple[str, ...], code: int
 ) -> None:
-    """Byte for byte, with standard error apart, and with the agent's exit code."""
+    """The output is the same byte for byte, standard error is separate, and the exit code is the agent's."""
     place = house.place(agent, "Alice", Rule("^hi", answer))
 
     def run(*before: str) -> tuple[bytes, bytes, int]:

@@ -1,6 +1,6 @@
-"""Recordings of real agents: no secret that their model says or that they print is in any file of relay's.
+"""Recordings of real agents: no secret that the model says or the agent prints is in any of relay's files.
 
-Agents draw words by columns, and only the cells that have changed: no reader of their bytes finds a secret.
+Agents position words by column, and draw only changed cells: scanning their bytes finds no secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relay.recording.asciicast import Cast
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 PIECE = 12
-"""Characters of a secret of which no file may hold so many one after another."""
+"""No file may contain this many consecutive characters of a secret."""
 
 
 def drawn(random: Random, length: int, alphabet: str = LETTERS) -> str:
@@ -27,7 +27,7 @@ def drawn(random: Random, length: int, alphabet: str = LETTERS) -> str:
 
 
 class Secrets:
-    """Made up at runtime: no file of the project holds any."""
+    """Generated at runtime: no file of the project contains any."""
 
     def __init__(self) -> None:
         random = Random(44)
@@ -56,20 +56,20 @@ class Secrets:
 
 
 def shown(path: Path) -> str:
-    """What a recording's output says, without its sequences and without its jumps."""
+    """Return the text of a recording's output, without its escape sequences and cursor jumps."""
     output = "".join(event.data for event in Cast(path, strict=True) if event.kind == "o")
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\r\n]", "", output)
 
 
 def ours(alice: Wrapped) -> list[Path]:
-    """The files of relay's home; the agent's own folders are beside its state."""
+    """Return the files of relay's home; the agent's own folders are next to its state."""
     home = alice.house.relay.home
     return [path for path in home.rglob("*") if path.is_file() and home / alice.name not in path.parents]
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi")
 def test_no_secret_is_in_any_file(house: House, agent: Agent) -> None:
-    """R44: said by the model in small pieces, printed by a command, and drawn again and again."""
+    """R44: the model says it in small pieces, a command prints it, and it is redrawn many times."""
     secrets = Secrets()
     prose = "\n".join(f"Line {number} of an answer that is no secret at all." for number in range(30))
     said = Step(f"Here:\n\n```\n{secrets.text}\n```\n\n{prose}\n")

@@ -1,4 +1,4 @@
-"""A killed agent's own conversation goes on in the next one, by the id that its hooks or its record told."""
+"""The next agent continues a killed agent's conversation, by the id from its hooks or its record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPT = (Rule("^first thing", "The bird is a heron."), Rule("^second thing", "I
 
 
 def conversation(alice: Wrapped) -> str:
-    """What relay knows its conversation by; "" while it knows none."""
+    """Return the id by which relay knows its conversation; "" while unknown."""
     return alice.info().get("session_id") or ""
 
 
@@ -42,7 +42,7 @@ def resumed(alice: Wrapped, id: str, *, ready: bool = True) -> Wrapped:
 
 
 def test_a_killed_agent_resumes_its_conversation(house: House, agent: Agent) -> None:
-    """The model is told the old conversation, and the first prompt of the command line once."""
+    """The model gets the old conversation, and the command line's first prompt only once."""
     alice = house.wrap(agent, "Alice", *SCRIPT, arguments=(*agent.prompts, "first thing"), ready=False)
     alice.sees("a heron")
     alice.becomes("ready")
@@ -63,7 +63,7 @@ def test_a_killed_agent_resumes_its_conversation(house: House, agent: Agent) -> 
 
 @pytest.mark.agents("claude", "qwen", "pi")
 def test_without_a_prompt_there_is_nothing_to_resume(house: House, agent: Agent) -> None:
-    """These tell the id at once, but keep no conversation before the first prompt, and refuse its id."""
+    """These report the id at once, but save no conversation before the first prompt, and reject the id."""
     alice = house.wrap(agent, "Alice")
     id = house.wait(lambda: conversation(alice), "the id is known")
     assert alice.explain()["conversation"] == f"{id} (nothing to resume yet)"
@@ -75,7 +75,7 @@ def test_without_a_prompt_there_is_nothing_to_resume(house: House, agent: Agent)
 
 @pytest.mark.agents("claude", "codex", "qwen")
 def test_a_child_of_the_agent_does_not_take_its_place(house: House, agent: Agent) -> None:
-    """It is started in the agent's shell and folder, with the agent's hooks, and begins one of its own."""
+    """The child runs in the agent's shell and folder, with its hooks, and starts its own conversation."""
     alice = house.wrap(agent, "Alice", arguments=agent.free)
     arguments = Path(f"/proc/{alice.info()['agent_pid']}/cmdline").read_text().split("\0")
     hooks = arguments[arguments.index("--settings") :][:2] if agent.name == "claude" else []
@@ -103,7 +103,7 @@ def test_a_child_of_the_agent_does_not_take_its_place(house: House, agent: Agent
 
 
 def test_a_new_conversation_is_the_one_that_is_resumed(house: House, agent: Agent) -> None:
-    """/clear begins one of another id; Gemini without hooks does not tell which."""
+    """/clear starts one with another id; Gemini without hooks does not report which."""
     alice = house.wrap(agent, "Alice", *SCRIPT)
     alice.say("first thing")
     alice.sees("a heron")

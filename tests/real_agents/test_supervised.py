@@ -1,4 +1,4 @@
-"""Real agents that die: they come back by themselves, in the same terminal, with their conversation."""
+"""Real agents that die: they restart by themselves, in the same terminal, with their conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def die(alice: Wrapped, restarts: int) -> None:
 
 
 def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
-    """The first prompt is given once; the next agent has the old conversation, and is told to go on."""
+    """The first prompt is given once; the next agent has the old conversation, and is told to continue."""
     hold = threading.Event()
     script = (
         Rule("first thing", "The bird is a heron."),
@@ -55,7 +55,7 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
 
 
 def test_the_agent_of_a_finished_conversation_is_done(house: House, agent: Agent) -> None:
-    """What the user ends with the agent's own command is not restarted, though every end would be."""
+    """An agent that the user quits is not restarted, even if the policy restarts it after every exit."""
     alice = house.wrap(agent, "Alice", Rule("first", "Yes."), supervision={"restart": "always"})
     alice.say("first")
     alice.sees("Yes")

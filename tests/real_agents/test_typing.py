@@ -1,4 +1,4 @@
-"""What is typed into real agents arrives exactly and once, and at no moment at which it would do harm."""
+"""Texts typed into real agents arrive exactly, once, and never at a harmful moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
 HOLDS = 3.0
-"""Seconds for which a message is seen to wait: longer than relay ever takes to type one that may be typed."""
+"""Seconds for which a message must stay waiting: longer than relay ever takes to type one."""
 
 WORDS = " ".join(f"word{number:04}" for number in range(1334))
 ESSAY = "\n\n".join(f"Point {number} takes its time." for number in range(1, 61))
@@ -33,7 +33,7 @@ BODIES = {
 
 
 def test_texts_arrive_exactly_and_once(house: House, agent: Agent) -> None:
-    """Every row of the typing table, one after another; what each message became is known."""
+    """Every row of the typing table is typed in turn; each message's outcome is known."""
     alice = house.wrap(agent, "Alice")
     arrive(alice, BODIES)
     assert not (alice.work / "typed-bang").exists()
@@ -44,7 +44,7 @@ def test_texts_of_any_length_arrive_exactly_and_once(house: House, agent: Agent)
 
 
 def arrive(alice: Wrapped, bodies: Mapping[str, str]) -> None:
-    """Send them to an idle agent, one after another: its model is told each whole, and once."""
+    """Send them to an idle agent one after another; its model gets each complete, and once."""
     for body in bodies.values():
         assert alice.send(body, PATIENCE) == "injected", f"{body[:40]!r}\n{alice.describe()}"
         alice.hears(body)
@@ -53,7 +53,7 @@ def arrive(alice: Wrapped, bodies: Mapping[str, str]) -> None:
 
 
 def test_control_characters_are_not_typed(house: House, agent: Agent) -> None:
-    """An ESC, a paste's end or a Ctrl-C inside a message does nothing and is left out."""
+    """An ESC, the end of a paste or a Ctrl-C in a message has no effect and is removed."""
     alice = house.wrap(agent, "Alice")
     alice.send("one \x1b[31mred\x1b[0m two\x1b[201~ three\x03 four\x1b five")
     alice.hears("five")
@@ -75,13 +75,13 @@ def test_a_message_waits_for_a_draft_and_leaves_it_whole(house: House, agent: Ag
     alice.hears("half a thought")
     alice.hears("for later")
     drafts = [text for text in alice.model.heard("user") if "half" in text]
-    # qwen puts context behind, 0.24.4 in a tag.
+    # qwen appends context, 0.24.4 in a tag.
     assert [re.split(r"\[relay|<qwen:", text)[0].strip() for text in drafts] == ["half a thought"]
     assert alice.model.count("for later") == 1
 
 
 def test_a_message_while_an_answer_streams_neither_cuts_it_nor_is_lost(house: House, agent: Agent) -> None:
-    """Where the agent queues what is typed, or where relay waits: the answer is whole, the message heard."""
+    """Whether the agent queues input or relay waits, the answer is complete and the message arrives."""
     go_on = threading.Event()
     alice = house.wrap(agent, "Alice", Rule("^begin", Step(ESSAY, hold=go_on, after=60)))
     alice.say("begin now")
@@ -98,7 +98,7 @@ def test_a_message_while_an_answer_streams_neither_cuts_it_nor_is_lost(house: Ho
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "pi")
 def test_a_message_while_a_tool_runs_is_heard_once(house: House, agent: Agent) -> None:
-    """It may come with the tool's result or after the turn, and the command runs to its end."""
+    """It may arrive with the tool's result or after the turn; the command runs to its end."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done; echo fini''shed")
     alice = house.wrap(
         agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free
@@ -115,7 +115,7 @@ def test_a_message_while_a_tool_runs_is_heard_once(house: House, agent: Agent) -
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "aider")
 def test_a_permission_dialog_is_never_answered_by_a_message(house: House, agent: Agent) -> None:
-    """The message waits as long as the dialog is open, and is heard once the user has refused."""
+    """The message waits while the dialog is open, and arrives once the user has refused."""
     alice = _asked_permission(house, agent)
     assert alice.send("2 of us say yes, y", wait=HOLDS) == "stored"
     assert alice.state.startswith("prompting")
@@ -129,7 +129,7 @@ def test_a_permission_dialog_is_never_answered_by_a_message(house: House, agent:
 
 @pytest.mark.agents("claude", "qwen")
 def test_a_question_is_never_answered_by_a_message(house: House, agent: Agent) -> None:
-    """R89: a question is seen as one; the message waits, and the model learns of no choice."""
+    """R89: the question is recognised; the message waits, and no choice is reported to the model."""
     assert agent.question_call is not None
     alice = house.wrap(agent, "Alice", Rule("^begin", Step("Let me ask.", calls=(agent.question_call,))))
     alice.say("begin now")
@@ -146,7 +146,7 @@ def test_a_question_is_never_answered_by_a_message(house: House, agent: Agent) -
 
 @pytest.mark.agents("claude", "codex", "qwen", "opencode")
 def test_a_dialog_is_known_after_its_terminal_was_resized(house: House, agent: Agent) -> None:
-    """It is redrawn, wrapped otherwise, and still a dialog."""
+    """It is redrawn with different line breaks, and still recognised."""
     alice = _asked_permission(house, agent)
     for columns, rows in ((200, 50), (60, 24)):
         begin = len(alice.terminal.output)
@@ -162,8 +162,8 @@ def test_a_dialog_is_known_after_its_terminal_was_resized(house: House, agent: A
 
 
 def _asked_permission(house: House, agent: Agent) -> Wrapped:
-    """An agent that asks whether a command may run."""
-    offer = "Let me see.\n\n```bash\ntouch approved\n```\n"  # aider has no tools and takes these
+    """Return an agent that asks whether a command may run."""
+    offer = "Let me see.\n\n```bash\ntouch approved\n```\n"  # aider has no tools and uses these
     step = Step(offer) if agent.name == "aider" else Step(calls=(Shell("touch approved", escalate=True),))
     alice = house.wrap(agent, "Alice", Rule("^begin", step, "As you like."))
     alice.say("begin now")
@@ -173,6 +173,6 @@ def _asked_permission(house: House, agent: Agent) -> Wrapped:
 
 
 def _refuse(alice: Wrapped) -> None:
-    """As the user does."""
+    """Refuse as the user does."""
     alice.type("n\r" if alice.agent.name == "aider" else "\x1b")
     alice.house.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")

@@ -1,4 +1,4 @@
-"""The use of real agents, as their files or a plugin tell it; the model here counts 110 tokens an answer."""
+"""Token usage of real agents, from their files or a plugin; the model here counts 110 tokens per answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tokens(agent: Wrapped) -> int:
 
 
 def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> None:
-    """Also the one before a tool call; a resized screen and another session change nothing."""
+    """This includes the one before a tool call; a resize and another session change nothing."""
     alice = house.wrap(
         agent,
         "Alice",

@@ -1,4 +1,4 @@
-"""What agents with records of their own say, in whatever Markdown: each directive is heard once, exactly."""
+"""Agents with their own records: whatever the Markdown, each directive is received once, exactly."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HEARD = [
 
 @pytest.mark.agents("claude", "codex", "qwen", "opencode")
 def test_whatever_the_markdown_each_directive_is_heard_once(house: House, agent: Agent) -> None:
-    """Before and after a tool, and after a resize, which has the agent draw everything again."""
+    """Before and after a tool, and after a resize, which makes the agent redraw everything."""
     alice = house.wrap(
         agent,
         "Alice",
@@ -75,7 +75,7 @@ def test_whatever_the_markdown_each_directive_is_heard_once(house: House, agent:
 
 @pytest.mark.agents("opencode")
 def test_without_its_plugin_its_screen_is_read(house: House, agent: Agent) -> None:
-    """`--pure`, or a version that does not load it: nothing is lost, and `relay explain` says so."""
+    """With `--pure`, or a version that does not load it, nothing is lost, and `relay explain` says so."""
     alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you from the screen"), arguments=("--pure",))
     alice.say("begin now")
     house.wait(lambda: house.messages("you"), "the directive is heard")

@@ -1,6 +1,6 @@
-"""The tables of the agents that were tested, in the docs.
+"""The docs' tables of tested agents.
 
-Versions: a row for each run of all tests. Heard: how one long reply was heard, from each source of its words.
+Versions: a row for each run of all tests. Heard: how one long reply was received, from each source.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class VersionsTable:
 def written(
     text: str, rows: dict[tuple[str, str], str], marks: tuple[str, str] = (BEGIN, END), head: str = HEAD
 ) -> str:
-    """Return `text` with these rows in the table between `marks`, by their first two cells; others stay."""
+    """Return `text` with these rows in the table between `marks`, matched by two cells; others stay."""
     before, _, rest = text.partition(marks[0])
     table, _, after = rest.partition(marks[1])
     kept = {
