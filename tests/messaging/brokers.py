@@ -1,11 +1,11 @@
-"""The brokers that the bus is tested on: each is started, killed and started again with the same data.
+"""The brokers that the bus is tested on: each is started, killed and restarted with the same data.
 
-    Embedded    the nats-server that relay starts by itself, with its configuration and access list
+    Embedded    the nats-server that relay starts itself, with its configuration and access list
     Nats        the same program, with the configuration that relay ships (config/nats/nats-server.conf)
     Mosquitto   with the configuration that relay ships (config/mosquitto/mosquitto.conf)
     Amqtt       a broker in Python that keeps everything in memory: the least that a broker may do
 
-All listen on a free port of loopback, the same one for as long as the object lives.
+Each listens on a free loopback port, the same one for the object's lifetime.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AGENTS = {
     name: Credentials("default", topics.level(name), f"s@cret of {name}")
     for name in ("Alice", "Bob", "Bob.B")
 }
-"""Those whom a broker with an access list of its own knows."""
+"""The agents known to a broker with its own access list."""
 
 SHIPPED_NATS = ROOT / "config" / "nats" / "nats-server.conf"
 SHIPPED_MOSQUITTO = ROOT / "config" / "mosquitto" / "mosquitto.conf"
@@ -49,9 +49,9 @@ AMQTT = "amqtt==0.12.1"
 
 @dataclass(frozen=True, slots=True)
 class Keeps:
-    """What a broker has by itself after kill -9 and a start with the same data.
+    """What a broker has after kill -9 and a restart with the same data, without any client's help.
 
-    mail: QoS 1 messages that it had acknowledged, for an absent session that is to be kept.
+    mail: QoS 1 messages that it had acknowledged, for an absent persistent session.
     sessions: such sessions with their subscriptions. retained: retained messages.
     """
 
@@ -61,14 +61,14 @@ class Keeps:
 
 
 class Broker(ABC):
-    """title: its row in docs/BROKERS.md. saves: when what it has acknowledged is safe from kill -9."""
+    """title: its row in docs/BROKERS.md. saves: when acknowledged messages survive kill -9."""
 
     title: ClassVar[str]
     saves: ClassVar[str]
     keeps: ClassVar[Keeps]
 
     def __init__(self, directory: Path) -> None:
-        """directory: for its data. The test is skipped where this machine cannot run it."""
+        """directory: for its data. Skips the test if this machine cannot run the broker."""
         self._directory = directory
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -76,25 +76,25 @@ class Broker(ABC):
 
     @abstractmethod
     def url(self, name: str) -> str:
-        """With the credentials of the agent `name` in the default team."""
+        """Return the URL with the credentials of the agent `name` in the default team."""
 
     @abstractmethod
     def start(self) -> None:
-        """Return when it listens."""
+        """Start it; return when it listens."""
 
     @abstractmethod
     def kill(self) -> None:
-        """SIGKILL; return when it is gone. Nothing, if it does not run."""
+        """Kill it with SIGKILL, if it runs; return when it is gone."""
 
     @abstractmethod
     def wipe(self) -> None:
-        """Delete all that it has kept; it must not be running."""
+        """Delete all its data; it must not be running."""
 
     def settle(self) -> None:  # noqa: B027  most have nothing to wait for
-        """Return when it has saved what it will save within seconds."""
+        """Return once it has saved what it saves within seconds."""
 
     def restart(self, *, empty: bool = False) -> None:
-        """Kill it and start it again at once, without its data where `empty`."""
+        """Kill it and restart it at once, without its data if `empty`."""
         self.kill()
         if empty:
             self.wipe()
@@ -128,11 +128,11 @@ class Embedded(Broker):
         broker.stop(self._home)  # its supervisor
 
     def wipe(self) -> None:
-        pass  # it keeps nothing
+        pass  # it stores nothing
 
 
 class _Server(Broker):
-    """A program of its own, a child of the test's."""
+    """A separate program, as a child process of the test."""
 
     command: list[str | Path]
 
@@ -168,9 +168,9 @@ class _Server(Broker):
 
 
 class Mosquitto(_Server):
-    """With the users and the access list that `relay broker acl` writes.
+    """Mosquitto with the users and access list that `relay broker acl` writes.
 
-    tls: it speaks TLS, with cert.pem and key.pem of `directory`. settings: in place of the shipped ones.
+    tls: use TLS, with cert.pem and key.pem in `directory`. settings: in place of the shipped ones.
     """
 
     title = "Mosquitto 2.0, `config/mosquitto/mosquitto.conf`"
@@ -183,7 +183,7 @@ class Mosquitto(_Server):
         self._settings = settings
         program = debian.require("mosquitto")
         config = directory / "mosquitto.conf"
-        # Started by root, it would work as a user who cannot write here.
+        # Started by root, it would drop to a user who cannot write here.
         config.write_text(self.configuration() + ("user root\n" if os.getuid() == 0 else ""))
         (directory / "passwords").write_text(acl.mosquitto_passwords(AGENTS.values()))
         (directory / "passwords").chmod(0o600)
@@ -194,9 +194,9 @@ class Mosquitto(_Server):
         return f"{'mqtts' if self._tls else 'mqtt'}://{_login(AGENTS[name])}@127.0.0.1:{self.port}"
 
     def configuration(self) -> str:
-        """The shipped file, with the addresses and paths of this test."""
+        """Return the shipped file with this test's addresses and paths."""
         return self._adapted(
-            # As Debian's own mosquitto.conf has it, which refuses to be told twice.
+            # Like Debian's own mosquitto.conf; Mosquitto rejects a second setting of it.
             f"persistence_location {self._data}/\n{SHIPPED_MOSQUITTO.read_text()}",
             {
                 "listener": f"{self.port} 127.0.0.1",
@@ -204,13 +204,13 @@ class Mosquitto(_Server):
                 "keyfile": f"{self._directory}/key.pem" if self._tls else None,
                 "password_file": f"{self._directory}/passwords",
                 "acl_file": f"{self._directory}/acl",
-                "autosave_interval": "1",  # second; in place of those that `saves` says
+                "autosave_interval": "1",  # one second; in place of the intervals that `saves` names
                 **self._settings,
             },
         )
 
     def settle(self) -> None:
-        self._wait_for_save()  # it may have begun before
+        self._wait_for_save()  # a save may have begun earlier
         self._wait_for_save()
 
     def _wait_for_save(self) -> None:
@@ -218,7 +218,7 @@ class Mosquitto(_Server):
         wait_until(lambda: self._database() != before)
 
     def _database(self) -> int:
-        """Another number after each save, which puts a new file in place of the old one."""
+        """Return a number that changes with each save, which replaces the file."""
         try:
             return (self._data / "mosquitto.db").stat().st_mtime_ns
         except FileNotFoundError:
@@ -226,7 +226,7 @@ class Mosquitto(_Server):
 
     @staticmethod
     def _adapted(text: str, values: Mapping[str, str | None]) -> str:
-        """The configuration `text` with these settings changed, or left out (None)."""
+        """Return the configuration `text` with these settings changed, or removed (None)."""
         lines = []
         for line in text.splitlines():
             key = line.partition(" ")[0]
@@ -238,7 +238,7 @@ class Mosquitto(_Server):
 
 
 class DebianMosquitto(Mosquitto):
-    """With what Debian's package switches on, and otherwise Mosquitto's defaults: saved every 30 minutes."""
+    """Mosquitto as Debian's package configures it, otherwise with its defaults: saved every 30 minutes."""
 
     title = "Mosquitto 2.0, `persistence true` alone"
     saves = "every 30 minutes"
@@ -252,11 +252,11 @@ class DebianMosquitto(Mosquitto):
         )
 
     def settle(self) -> None:
-        """It will not save before the test has ended."""
+        """Do nothing: it would save only after the test."""
 
 
 class Nats(_Server):
-    """nats-server as the broker of a team, with the users that `relay broker acl` writes."""
+    """nats-server as a team's broker, with the users that `relay broker acl` writes."""
 
     title = "nats-server 2.15, `config/nats/nats-server.conf`"
     saves = "at once"
@@ -305,16 +305,16 @@ class Amqtt(_Server):
 
 
 def _login(agent: Credentials) -> str:
-    """As a URL has it."""
+    """Return the login part of a URL."""
     return f"{quote(agent.user, safe='')}:{quote(agent.password, safe='')}"
 
 
 def _installed(requirement: str) -> Path:
-    """A virtual environment with that package alone: what it depends on may clash with ours."""
+    """Return a virtual environment with only that package: its dependencies may clash with ours."""
     folder = CACHE / re.sub("=+", "-", requirement)
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest's workers, and several runs of pytest
+        fcntl.flock(lock, fcntl.LOCK_EX)  # against other pytest workers and runs
         if not (folder / ".complete").exists():
             venv.create(folder, clear=True, with_pip=True)
             run = subprocess.run(

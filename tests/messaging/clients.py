@@ -1,4 +1,4 @@
-"""An agent on the bus as a test sees it: a real messaging client, and what it reported."""
+"""An agent on the bus, from a test's view: a real messaging client and what it reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
 
 
 class Agent:
-    """client: once it is open, as it is while it is `running`."""
+    """client: while it is `running`."""
 
     client: MessagingClient
 
@@ -72,7 +72,7 @@ class Agent:
         return await self.client.send(OutgoingMessage(to, body, **more))
 
     async def status(self, part: str) -> str:
-        """The next status that contains `part`."""
+        """Return the next status that contains `part`."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 text = await self.statuses.get()
@@ -80,12 +80,12 @@ class Agent:
                     return text
 
     async def receive(self, count: int = 1) -> list[Message]:
-        """The next messages, in order."""
+        """Return the next messages, in order."""
         async with asyncio.timeout(PATIENCE):
             return [await self.messages.get() for _ in range(count)]
 
     async def outcome(self, state: State) -> Message:
-        """The next outcome with that state."""
+        """Return the next outcome with that state."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 message = await self.outcomes.get()
@@ -93,7 +93,7 @@ class Agent:
                     return message
 
     async def sees(self, name: str, *, online: bool = True) -> None:
-        """Return when the roster says so."""
+        """Return when the roster shows `name` as online, or offline."""
 
         async def seen() -> bool:
             return any(p.name == name and p.online is online for p in await self.client.roster())
@@ -101,30 +101,30 @@ class Agent:
         await eventually(seen)
 
     async def hears(self, name: str) -> bool:
-        """Whether its home has heard that `name` is online; the roster also knows the home's own agents."""
+        """Return whether its home has heard that `name` is online; the roster also knows local agents."""
         tracker = self.client._listener.tracker
         return await tracker.ledger.run(lambda ledger: tracker.attendance(ledger).online(name))
 
     async def waiting(self) -> list[str]:
-        """The texts that wait for it, in order."""
+        """Return the texts that wait for it, in order."""
         return [message.body for message in await self.client.waiting()]
 
     async def inject(self, message: Message) -> None:
-        """What a session does with a message that it can type."""
+        """Do what a session does with a message that it can type."""
         await self.client.injecting(message.id)
         await self.client.settle(message.id, State.INJECTED)
 
     @property
     def ignored(self) -> int:
-        """Payloads that were not relay's, or not what their topic said."""
+        """Return how many payloads were not relay's, or did not match their topic."""
         return self.client._receiver.ignored
 
     async def ledger(self) -> list[Message]:
-        """The messages of its home."""
+        """Return the messages of its home."""
         return await ledgers.messages(self.home)
 
     async def all_are(self, state: State) -> None:
-        """Return when all the messages of its home are in that state."""
+        """Return when all messages of its home are in that state."""
 
         async def there() -> bool:
             return all(message.state is state for message in await self.ledger())
@@ -147,5 +147,5 @@ async def running(agent: Agent, *, connected: bool = True) -> AsyncIterator[Agen
 
 
 async def known(home: Home, name: str) -> None:
-    """Have `name` be known in the team, as after a session of it."""
+    """Make `name` known in the team, as after a session of that name."""
     await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name))

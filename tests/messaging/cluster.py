@@ -1,6 +1,6 @@
 """Three nats-servers on loopback as one broker, each started from the file that relay ships.
 
-Each is a child of the test's.
+Each is a child process of the test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOST = "127.0.0.1"
 
 
 class Node:
-    """One of the three. port: for MQTT clients. route: for the other nodes."""
+    """One of the three nodes. port: for MQTT clients. route: for the other nodes."""
 
     def __init__(self, number: int, port: int, route: int, directory: Path) -> None:
         self.name = f"nats-{number}"
@@ -54,19 +54,19 @@ class Node:
         return False
 
     def leads_since(self) -> dict[str, str]:
-        """The Raft groups whose leader it has become, by its log, and when last."""
+        """Return the Raft groups of which it became leader, according to its log, and when it last did."""
         said = r"^\[\d+\] (\S+ \S+) \[INF\] (?:Self is new|JetStream cluster new (?!meta)).* leader(.*)$"
         return {group: time for time, group in re.findall(said, self.log.read_text(), re.MULTILINE)}
 
     def kill(self) -> None:
-        """SIGKILL; return when it is gone. Nothing, if it does not run."""
+        """Kill it with SIGKILL, if it runs; return when it is gone."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def hang(self) -> None:
-        """From now on it answers nobody, and its connections stay open."""
+        """Make it hang: it answers nobody, and its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -90,7 +90,7 @@ class Cluster:
         return ",".join(f"mqtts://{_login(AGENTS[name])}@{_HOST}:{node.port}" for node in self.nodes)
 
     def led_by(self, node: Node) -> int:
-        """How many Raft groups `node` leads: the streams, each mailbox, and the cluster itself."""
+        """Return how many Raft groups `node` leads: the streams, each mailbox, and the cluster itself."""
         latest: dict[str, tuple[str, str]] = {}
         for each in self.nodes:
             for group, time in each.leads_since().items():

@@ -1,4 +1,4 @@
-"""A home of its own for each test, whose broker is ended with it."""
+"""A home for each test; its broker ends with the test."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
 
 @pytest.fixture
 def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    """The ledger of another home."""
+    """Yield the ledger of another home."""
     with Ledger(tmp_path / "far.db", clock=clock) as found:
         yield found
 
 
 @pytest.fixture(autouse=True)
 def quiet_event_loop(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """What asyncio logs as an error would stand on the user's terminal."""
+    """Fail if asyncio logs an error, which would appear on the user's terminal."""
     yield
     said = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
     assert said == []

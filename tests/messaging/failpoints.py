@@ -1,9 +1,9 @@
-"""Killing a process at a named step of the protocol, with no code for it in the product.
+"""Kill a process at a named step of the protocol, without any code for it in the product.
 
-A step is a method; `arm` replaces it, in the process that is to die, by one that sends SIGKILL before or
-after its Nth call.  A step of the ledger is over when it is committed.  `POINTS` names the steps in the order
-in which a message passes them, and says what must have become of the message in whose handling the process
-died, once everything has been started again.
+A step is a method; in the process that is to die, `arm` replaces it by one that sends SIGKILL before or after
+its Nth call.  A step of the ledger is over once it is committed.  `POINTS` lists the steps in the order in
+which a message passes them, and the required outcome of the message being handled when the process died, once
+everything has been restarted.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from relay.transport import broker, name_claims
 TEAM = "default"
 
 OFFICE = Path("/office")
-"""Where the actors work, on every host: what waits for one of them waits for the next of that name."""
+"""The actors' folder, on every host: mail for one of them waits for the next of that name."""
 
 PROCESSES = multiprocessing.get_context("forkserver")
-"""Starts actors within milliseconds: the fork server has imported everything already."""
+"""Starts actors within milliseconds: the fork server has already imported everything."""
 PROCESSES.set_forkserver_preload(["failpoints"])
 
 
@@ -56,7 +56,7 @@ class When(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What may have become of a message: its state, and how often its receiver's agent has it."""
+    """A possible outcome of a message: its state, and how often the receiver's agent got it."""
 
     state: State
     typed: int
@@ -68,13 +68,12 @@ HALF = {End(State.UNCERTAIN, 0), End(State.UNCERTAIN, 1)}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A step, and whose process takes it.
+    """A step, and which process takes it.
 
     target: "module:Class.method" or "module:function".
-    kind: of several things that the method is for, the one meant: the kind of payload that is published.
-    before, after: the end of the first message, where the process died there alone; None: it was never
-    accepted.
-    once_died_at: the step at which the process had died earlier, where only its next start gets here.
+    kind: if the method serves several purposes, the one meant: the kind of payload published.
+    before, after: the end of the first message if only that process died there; None: it was never accepted.
+    once_died_at: the step at which the process has to die first, if only its next start gets here.
     """
 
     target: str
@@ -92,8 +91,8 @@ class Point:
 class Failpoint:
     """Where a process dies: at the `nth` call.
 
-    also: the pid files of those that die with it. note: a file that gets a byte as it dies; "" for none.
-    signal: what it gets; SIGSTOP if it is to hang.
+    also: the pid files of processes that die with it. note: a file that gets a byte at the kill; "" for none.
+    signal: the signal to send; SIGSTOP makes it hang.
     """
 
     point: Point
@@ -114,7 +113,7 @@ _MQTT = "relay.transport.mqtt:MqttTransport."
 _BROKER = "relay.transport.broker:"
 
 TYPING = Point("failpoints:type_into", before=End(State.UNCERTAIN, 0), after=End(State.UNCERTAIN, 1))
-"""The first byte that the agent gets, and the last: nobody can know which of the two it was."""
+"""The first byte that the agent gets, and the last: nobody can know which one it was."""
 
 STARTING = [
     Point(_OWNERS + "take"),
@@ -129,7 +128,7 @@ STARTING = [
     Point(_MQTT + "subscribe"),
     Point(_MQTT + "publish", "presence"),
 ]
-"""The steps of a process that comes on the bus."""
+"""Steps of a process that joins the bus."""
 
 SENDING = [
     Point(_OUTBOX + "send", before=None),
@@ -141,7 +140,7 @@ SENDING = [
     Point(_OUTBOX + "receipt"),
     Point(_OUTBOX + "outcomes"),
 ]
-"""The steps of a sender's process."""
+"""Steps of a sender's process."""
 
 RECEIVING = [
     Point(_INBOX + "store"),
@@ -157,7 +156,7 @@ RECEIVING = [
         once_died_at=Failpoint(TYPING, When.AFTER),
     ),
 ]
-"""The steps of a receiver's process."""
+"""Steps of a receiver's process."""
 
 ALONE = [
     Point(_LEDGER + "retry"),
@@ -173,7 +172,7 @@ ALONE = [
     Point(_CHANNELS + "limit"),
     Point(_OWNERS + "end"),
 ]
-"""What is done in one transaction, by a person's command or by chance; it is done, or it is not."""
+"""Single transactions, run by a user's command or at random times: each happens completely or not at all."""
 
 POINTS = [*STARTING, *SENDING, *RECEIVING, *ALONE]
 
@@ -185,23 +184,23 @@ READING = {
     *(_CHANNELS + name for name in ("of", "audience", "all")),
     *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "held")),
 }
-"""What of the ledger changes nothing: to die there is to die before the next step."""
+"""Ledger methods that change nothing: dying there is dying before the next step."""
 
 
 def type_into(log: Path, message: Message) -> None:
-    """Give `message` to the fake agent, which has it for ever, whatever dies."""
+    """Give `message` to the fake agent, which keeps it whatever dies."""
     append(log, f"{message.id} {message.sender} {message.body}")
 
 
 def append(file: Path, line: str) -> None:
-    """Add a line to `file`, whole or not at all, whoever is killed."""
+    """Append a line to `file` atomically, whichever process is killed."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
 
 
 def arm(failpoint: Failpoint) -> None:
-    """Have this process die at `failpoint`."""
+    """Make this process die at `failpoint`."""
     module, _, path = failpoint.point.target.partition(":")
     owner: Any = importlib.import_module(module)
     *parents, name = path.split(".")
@@ -209,7 +208,7 @@ def arm(failpoint: Failpoint) -> None:
         owner = getattr(owner, parent)
     original = getattr(owner, name)
     calls = 0
-    doomed = threading.Event()  # as soon as what runs now is committed
+    doomed = threading.Event()  # set: die as soon as the running batch is committed
     commit_together = Database.commit_together
 
     def commit(*arguments: Any) -> Any:
@@ -262,17 +261,17 @@ def _die(failpoint: Failpoint) -> None:
         with open(failpoint.note, "ab", buffering=0) as note:
             note.write(b"x")
     os.kill(os.getpid(), failpoint.signal)
-    signal.pause()  # in another thread than the first: the signal is on its way
+    signal.pause()  # another thread than the first: the signal is on its way
 
 
 def _kind(arguments: tuple[Any, ...]) -> str:
-    """What the payload among a publish's arguments is."""
+    """Return the kind of the payload among a publish's arguments."""
     payload = next(each for each in arguments if isinstance(each, bytes))
     return str(json.loads(payload).get("kind", "presence"))
 
 
 def _kill(file: Path) -> None:
-    """Kill the process that `file` names: {"pid": ...}, as the broker's endpoint file does, or a bare pid."""
+    """Kill the process that `file` names: {"pid": ...}, as in the broker's endpoint file, or a bare pid."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         named = json.loads(file.read_text())
         os.kill(named["pid"] if isinstance(named, dict) else named, signal.SIGKILL)
@@ -280,9 +279,9 @@ def _kill(file: Path) -> None:
 
 @dataclass(slots=True)
 class Actor:
-    """One agent on the bus in a process of its own, whose agent takes everything at once.
+    """One agent on the bus in a separate process; the agent takes everything at once.
 
-    url: the broker, if not the home's own.
+    url: the broker, unless it is the home's own.
     """
 
     home: Home
@@ -293,12 +292,12 @@ class Actor:
 
     @property
     def log(self) -> Path:
-        """What its agent was given, a line for each message."""
+        """Return the log of what its agent was given, one line per message."""
         return self.home.state / f"{self.name}.log"
 
     @property
     def accepted(self) -> Path:
-        """The ids of the messages that the ledger has accepted."""
+        """Return the file with the ids of the messages that the ledger has accepted."""
         return self.home.state / f"{self.name}.accepted"
 
     @property
@@ -306,7 +305,7 @@ class Actor:
         return self.home.run / f"{self.name}.pid"
 
     def start(self, failpoint: Failpoint | None = None, *, listens: bool = True) -> None:
-        """listens: it may be the one that hears presences for its home."""
+        """Start it. listens: whether it may be the one that listens to presences for its home."""
         theirs, self._commands = PROCESSES.Pipe(duplex=False)
         self._process = PROCESSES.Process(target=_main, args=(self, theirs, failpoint, listens), daemon=True)
         self._process.start()
@@ -323,7 +322,7 @@ class Actor:
         self._process = self._commands = None
 
     def send(self, to: str, bodies: Iterable[str]) -> None:
-        """Have it send, one after the other, as soon as it runs; it may be dead by then."""
+        """Make it send one message after another as soon as it runs; it may be dead by then."""
         self._command((to, list(bodies)))
 
     def drain(self) -> None:
@@ -335,7 +334,7 @@ class Actor:
             self._commands.send(command)
 
     def join(self, seconds: float) -> bool:
-        """Whether it has died, or does within `seconds`; AssertionError if it was not killed but failed."""
+        """Return whether it dies within `seconds`. Raise AssertionError if it failed without being killed."""
         self._process.join(seconds)
         code = self._process.exitcode
         assert code in (None, -signal.SIGKILL), f"{self.name} failed with {code}"
@@ -354,12 +353,12 @@ class Actor:
 
 
 def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, listens: bool) -> None:
-    """The actor's process."""
-    # Seconds: what dies here is back at once.
+    """Run the actor's process."""
+    # Seconds, as the tests restart what dies at once.
     receipts = Inbox.receipts
 
     def ends(*arguments: Any) -> list[Receipt]:
-        """What is stored is typed before anybody can be told that it is stored."""
+        """Drop receipts for *stored*: the message is typed before anybody can be told."""
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = ends  # type: ignore[method-assign]
@@ -384,7 +383,7 @@ async def _act(actor: Actor, commands: Connection) -> None:
         try:
             orders.put_nowait(commands.recv())
         except EOFError:
-            running.cancel()  # the test has gone
+            running.cancel()  # the test has ended
 
     async def type_all() -> None:
         while True:
@@ -419,7 +418,7 @@ async def _act(actor: Actor, commands: Connection) -> None:
 
 
 def dies_in(failpoint: Failpoint, action: Callable[[], object]) -> None:
-    """Do `action` (picklable) in a process that dies at `failpoint`."""
+    """Run `action` (picklable) in a process that dies at `failpoint`."""
     process = PROCESSES.Process(target=_die_in, args=(failpoint, action), daemon=True)
     process.start()
     process.join()
@@ -433,7 +432,7 @@ def _die_in(failpoint: Failpoint, action: Callable[[], object]) -> None:
 
 
 def far_url(home: Home, name: str) -> str:
-    """The URL under which `name`, with another home, reaches the broker of `home`, which is started."""
+    """Start the broker of `home` and return the URL under which `name`, with another home, reaches it."""
     endpoint, rights = broker.admit(home, TEAM, name)
     user = rights.user.replace("/", "%2F")
     return f"mqtt://{user}:{rights.password}@{endpoint.host}:{endpoint.port}"

@@ -1,9 +1,9 @@
-"""An agent that does its worst with credentials of its own, and no scruples.
+"""An attacker with valid credentials of its own.
 
     python tests/messaging/hostile.py TEAM NAME VICTIM
 
-Does every one of ATTACKS in turn in the home of the environment, to VICTIM where it takes one, once at least
-and until standard input ends; writes the name of each that it has done.
+Runs each of ATTACKS in turn in the home of the environment, against VICTIM where one is needed, at least once
+and until standard input ends; prints the name of each that it has run.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from relay.transport import broker, packets, presence, topics
 from relay.transport.presence import Presence
 
 MB = 1 << 20
-BIG = bytes(MB - 1000)  # the largest payload that the broker takes, but for its topic
-BATCH = 100  # publishes between two looks for their acknowledgements
+BIG = bytes(MB - 1000)  # the broker's largest payload, minus the topic
+BATCH = 100  # publishes between two reads of acknowledgements
 
 TRIES = 5
-"""Times that it tries to log in."""
+"""Login attempts."""
 
 
 class Hostile:
-    """Connections of `name`, who has it in for `victim`."""
+    """Connections of `name`, who attacks `victim`."""
 
     def __init__(self, home: Home, team: str = "default", name: str = "Mallory", victim: str = "Bob") -> None:
         self.endpoint, self.credentials = broker.admit(home, team, name)
@@ -45,15 +45,16 @@ class Hostile:
         self._open: list[socket.socket] = []
 
     def connect(self) -> socket.socket:
-        """A connection that says nothing."""
+        """Connect without sending anything."""
         found = socket.create_connection((self.endpoint.host, self.endpoint.port), 60)
         self._open.append(found)
         return found
 
     def login(self, client_id: str = "", *, keep: bool = False) -> socket.socket:
-        """keep: the broker is to keep the mail of `client_id` (MQTT 3.1.1 section 3.1.2.4).
+        """Log in and return the connection. keep: make the session persistent (MQTT 3.1.1, 3.1.2.4).
 
-        On a busy machine a broker cuts off one who has just come; so this tries again, as relay does.
+        On a busy machine a broker may cut off a client that has just connected; so this retries, as relay
+        does.
         """
         for _ in range(TRIES - 1):
             with contextlib.suppress(OSError, EOFError, AssertionError, IndexError, ValueError):
@@ -73,7 +74,7 @@ class Hostile:
         return connection
 
     def publish(self, connection: socket.socket, number: int, packet: bytes) -> None:
-        """Send the packet with that number, from 0, and take the acknowledgements of a whole BATCH."""
+        """Send the packet with that number, from 0, and read the acknowledgements after each BATCH."""
         connection.sendall(packet)
         if number % BATCH == BATCH - 1:
             acknowledged(connection, BATCH)
@@ -82,7 +83,7 @@ class Hostile:
         return topics.inbox(self.team, to or self.victim, self.name)
 
     def envelope(self, number: int, text: str, origin: str, priority: Priority, ttl: float | None) -> bytes:
-        """The payload of a message that nothing is wrong with."""
+        """Return the payload of a valid message."""
         message = Message(
             secrets.token_hex(8), self.name, self.victim, text, time.time(), State.STORED, priority=priority
         )
@@ -96,17 +97,17 @@ class Hostile:
 
 
 def retained(packet: bytes) -> bytes:
-    """A PUBLISH as one to be kept (section 3.3.1.3)."""
+    """Return a PUBLISH with the retain flag (section 3.3.1.3)."""
     return bytes([packet[0] | 1]) + packet[1:]
 
 
 def unasked(topic: str, payload: bytes) -> bytes:
-    """A PUBLISH that nobody acknowledges, at QoS 0 (section 4.3.1): the broker passes on all that comes."""
+    """Return a PUBLISH at QoS 0 (section 4.3.1), which the broker forwards without acknowledgements."""
     return packets._packet(packets.PUBLISH, packets._field(topic.encode()) + payload)
 
 
 def acknowledged(connection: socket.socket, count: int) -> None:
-    """Read `count` acknowledgements, of 4 bytes each."""
+    """Read `count` acknowledgements of 4 bytes each."""
     left = 4 * count
     while left:
         got = len(connection.recv(left))
@@ -119,7 +120,7 @@ def acknowledged(connection: socket.socket, count: int) -> None:
 
 
 def keeps_much(mallory: Hostile, count: int, payload: bytes) -> None:
-    """Retained messages under as many topics."""
+    """Publish retained messages under `count` topics."""
     connection = mallory.login()
     for number in range(count):
         packet = packets.publish(mallory.topic(f"r{number}"), payload)
@@ -127,7 +128,7 @@ def keeps_much(mallory: Hostile, count: int, payload: bytes) -> None:
 
 
 def stays(mallory: Hostile, sessions: int, messages: int) -> None:
-    """Sessions that stay, and messages that wait for each of them."""
+    """Leave persistent sessions, with messages waiting for each."""
     inbox = topics.inbox_filter(mallory.team, mallory.name)
     for number in range(sessions):
         connection = mallory.login(f"mallory-{number}", keep=True)
@@ -142,7 +143,7 @@ def stays(mallory: Hostile, sessions: int, messages: int) -> None:
 
 
 def subscribes(mallory: Hostile, sessions: int, filters: int) -> None:
-    """Sessions that stay, each with as many subscriptions, of which every one is a mailbox of its own."""
+    """Leave persistent sessions with many subscriptions, each of which is a mailbox."""
     for number in range(sessions):
         connection = mallory.login(f"subscriber-{number}", keep=True)
         stream = connection.makefile("rb")
@@ -154,7 +155,7 @@ def subscribes(mallory: Hostile, sessions: int, filters: int) -> None:
 
 
 def reads_nothing(mallory: Hostile, connections: int, messages: int) -> None:
-    """What is for itself piles up in the broker, once for each connection."""
+    """Read nothing, so messages to itself pile up in the broker for each connection."""
     for _ in range(connections):
         connection = mallory.login()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -165,7 +166,7 @@ def reads_nothing(mallory: Hostile, connections: int, messages: int) -> None:
 
 
 def talks_nonsense(mallory: Hostile, count: int) -> None:
-    """Packets that are none, of strangers and of one who has logged in."""
+    """Send malformed packets, as a stranger and as a logged-in client."""
     for number in range(count):
         connection = mallory.login() if number % 10 == 0 else mallory.connect()
         with contextlib.suppress(OSError):
@@ -187,7 +188,7 @@ def floods(
     anew: bool = False,
     ttl: float | None = None,
 ) -> None:
-    """Valid messages. anew: each in a stream of its own; ttl: after which each has expired."""
+    """Send valid messages. anew: each in a separate stream; ttl: after which each expires."""
     connection, origin, text = mallory.login(), secrets.token_hex(8), "x" * size
     for number in range(count):
         stream = (0, text, secrets.token_hex(8)) if anew else (number, text, origin)
@@ -196,7 +197,7 @@ def floods(
 
 
 def floods_unasked(mallory: Hostile, count: int, size: int = 10) -> None:
-    """As fast as the broker reads; nobody holds it up."""
+    """Publish as fast as the broker reads, without acknowledgements to wait for."""
     connection, origin, text = mallory.login(), secrets.token_hex(8), "x" * size
     some = [mallory.envelope(number, text, origin, Priority.NORMAL, None) for number in range(1000)]
     for number in range(count):
@@ -204,7 +205,7 @@ def floods_unasked(mallory: Hostile, count: int, size: int = 10) -> None:
 
 
 def announces(mallory: Hostile, count: int, *, ask: bool = True) -> None:
-    """Comes and goes, each time from another home and as another run."""
+    """Join and leave repeatedly, each time from another home and as another run."""
     connection, topic = mallory.login(), topics.presence(mallory.team, mallory.name)
     for number in range(count):
         anew = secrets.token_hex(8)
@@ -218,7 +219,7 @@ def announces(mallory: Hostile, count: int, *, ask: bool = True) -> None:
 
 
 def lies(mallory: Hostile, count: int) -> None:
-    """Payloads that are nearly right, and receipts for what nobody has sent."""
+    """Send payloads that are nearly valid, and receipts for messages that nobody sent."""
     connection = mallory.login()
     right = json.loads(mallory.envelope(0, "x" * 1000, secrets.token_hex(8), Priority.NORMAL, None))
     receipt = Receipt("0" * 16, mallory.name, mallory.victim, State.INJECTED)
@@ -251,7 +252,7 @@ ATTACKS: dict[str, Callable[[Hostile], None]] = {
     "announcements": partial(announces, count=2_000),
     "lies": partial(lies, count=700),
 }
-"""Each for a second or two."""
+"""The attacks, each for a second or two."""
 
 
 def main() -> None:
@@ -262,7 +263,7 @@ def main() -> None:
                 mallory = Hostile(home, *sys.argv[1:])
                 attack(mallory)
                 mallory.close()
-            except (OSError, EOFError):  # the broker was killed, or has had enough
+            except (OSError, EOFError):  # the broker was killed, or cut the connection
                 mallory.close()
             print(name, flush=True)
             if number and select.select([sys.stdin], [], [], 0)[0]:

@@ -1,17 +1,16 @@
-"""A soak: agents that never stop talking, killed at random with their broker; then all messages accounted.
+"""A soak: agents that never stop talking, killed at random with their broker; then an account of all messages.
 
 python tests/messaging/soak.py [--seconds N] [--seed S]
 
-Each agent is a process with a real messaging client in one home, on the embedded broker.  What it sends it
-notes in a file before and after; what is injected into it, it notes between `injecting` and `settle`, as a
-real agent would have it on its screen.  A file that was appended to survives kill -9, so the notes are the
-truth that the ledger is held against:
+Each agent is a process with a real messaging client in one home, on the embedded broker. It records in a file
+what it sends, before and after sending, and what is injected into it, between `injecting` and `settle`, as a
+real agent would have it on its screen. A file that was appended to survives kill -9, so these notes are the
+truth that the ledger is checked against:
 
     sent = injected + uncertain + waiting + dead letters
 
-Prints the account and exits 1 when a message is unexplained: lost, injected twice, out of order, or in a
-state that the notes contradict.  SEED fixes what is done to whom, not the moments at which the machine
-does it.
+Prints the account and exits 1 if a message is unexplained: lost, injected twice, out of order, or in a state
+that the notes contradict.  SEED fixes what happens to whom, not when the machine does it.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ from relay.transport import broker
 
 TEAM = "soak"
 AGENTS = ("Ada", "Bo", "Cy", "Dee")
-AWAY = "Eve"  # killed for good at half time: what is for her waits, what is from her is carried by others
-RATE = 25.0  # messages a second of each agent
+AWAY = "Eve"  # killed for good at half time: her mail waits, and others carry what she sent
+RATE = 25.0  # messages per second and agent
 BROADCASTS, HURRIED, REJECTED = 0.02, 0.05, 0.02
-"""The shares of messages to everybody, of those given up after HURRY, of those that cannot be typed."""
+"""The fractions of broadcasts, of messages dropped after HURRY, and of those that cannot be typed."""
 HURRY = 1.0  # seconds
-DROPPED = 0.05  # the chance that the user drops a waiting message, each time something is killed
-SETTLE_SECONDS = 90.0  # after the last kill; the longest pause between two tries is a minute
+DROPPED = 0.05  # the chance that the user drops a waiting message, at each kill
+SETTLE_SECONDS = 90.0  # after the last kill; the longest pause between two retries is a minute
 
 UNLIMITED = Limits(rate=0, depth=0, broadcasts=0, queue=0)
 PRIORITIES = tuple(Priority)
@@ -65,7 +64,7 @@ DEAD = {State.REJECTED, State.EXPIRED}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a sender noted. to: `*` too. number: grows with each. id: None if it died, or was told no."""
+    """A sender's note. to: may be `*`. number: increasing. id: None if the sender died or was refused."""
 
     sender: str
     to: str
@@ -76,7 +75,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """What a receiver noted: message `id` is in front of the agent."""
+    """A receiver's note: message `id` has reached the agent."""
 
     receiver: str
     sender: str
@@ -85,7 +84,7 @@ class Injected:
 
 
 class Notes:
-    """A file of JSON lines, each one whole or not there, whoever is killed."""
+    """A file of JSON lines, each written atomically, whoever is killed."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -95,7 +94,7 @@ class Notes:
 
 
 async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> None:
-    """Send to random others, take what comes, until standard input ends. Numbers begin at `first`."""
+    """Send to random agents and take what arrives, until standard input ends. Numbers start at `first`."""
     chance = random.Random(seed)
     sent, injected = Notes(notes / f"{name}.sent"), Notes(notes / f"{name}.injected")
     wake = asyncio.Event()
@@ -109,7 +108,7 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
     client = await MessagingClient.open(home, TEAM, name, limits=UNLIMITED, publish=publish)
 
     async def obey() -> None:
-        """A line: send no more. The end of standard input: end."""
+        """Stop sending on the first line; exit at the end of standard input."""
         orders = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
@@ -145,7 +144,7 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
         try:
             await client.injecting(message.id)
         except MessageRefused:
-            return  # the user was faster
+            return  # the user dropped it first
         await asyncio.sleep(chance.uniform(0.0, 0.01))
         if chance.random() < REJECTED:
             await client.settle(message.id, State.REJECTED, "it is a shell")
@@ -164,14 +163,14 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How many messages there were in each state, and what nobody can explain."""
+    """How many messages there were in each state, and which ones nothing explains."""
 
     states: Counter[State]
     accepted: int
     unexplained: list[str]
 
     def table(self) -> str:
-        """Lines for a person; the sum must come out."""
+        """Return lines for display; the sum must match."""
         groups = {
             "injected": self.states[State.INJECTED],
             "uncertain": self.states[State.UNCERTAIN],
@@ -186,7 +185,7 @@ class Account:
 def account(
     messages: Iterable[Message], sent: Sequence[Sent], injected: Sequence[Injected], away: Iterable[str]
 ) -> Account:
-    """Hold the ledger's `messages` against what was noted. away: receivers whose messages may still wait."""
+    """Compare the ledger's `messages` with the notes. away: receivers whose messages may still wait."""
     ledger = {message.id: message for message in messages}
     times = Counter(each.id for each in injected)
     tried = {(each.sender, each.to, each.number): each for each in sent}
@@ -212,14 +211,14 @@ def account(
 
 
 def _possible(state: State) -> set[int]:
-    """How often a message in `state` may have been injected."""
+    """Return how often a message in `state` may have been injected."""
     if state is State.INJECTED:
         return {1}
     return {0, 1} if state is State.UNCERTAIN else {0}
 
 
 def _disorder(injected: Sequence[Injected], ledger: Mapping[str, Message]) -> Iterator[str]:
-    """What came too late, of those that have one sender, receiver and priority."""
+    """Report late messages among those with the same sender, receiver and priority."""
     last: dict[tuple[str, str, Priority], int] = defaultdict(int)
     for each in injected:
         if each.id in ledger:
@@ -230,7 +229,7 @@ def _disorder(injected: Sequence[Injected], ledger: Mapping[str, Message]) -> It
 
 
 def read_sent(path: Path) -> list[Sent]:
-    """The notes of the sender that `path` is named after."""
+    """Return the notes of the sender that `path` is named after."""
     name = path.name.removesuffix(".sent")
     found: dict[tuple[str, int], Sent] = {}
     for what, to, number, *rest in map(json.loads, path.read_text().splitlines()):
@@ -239,12 +238,12 @@ def read_sent(path: Path) -> list[Sent]:
 
 
 def read_injected(path: Path) -> list[Injected]:
-    """The notes of the receiver that `path` is named after, in order."""
+    """Return the notes of the receiver that `path` is named after, in order."""
     name = path.name.removesuffix(".injected")
     return [Injected(name, *fields) for fields in map(json.loads, path.read_text().splitlines())]
 
 
-# What is done to them.
+# The faults.
 
 
 class Soak:
@@ -260,7 +259,7 @@ class Soak:
         self.done: Counter[str] = Counter()
 
     def run(self, seconds: float) -> None:
-        """Be cruel for `seconds`, then let everything settle."""
+        """Inject faults for `seconds`, then let everything settle."""
         begun = time.monotonic()
         for name in (*AGENTS, AWAY):
             self._start(name)
@@ -286,9 +285,9 @@ class Soak:
             _order(process, "quiet\n")
 
     def settle(self) -> Account:
-        """The account, as soon as it is complete, or after SETTLE_SECONDS."""
+        """Return the account as soon as it is complete, or after SETTLE_SECONDS."""
         with Ledger(self._home.ledger) as ledger:
-            ledger.inbox.recover(TEAM, AWAY)  # as its next start would: what was being typed is uncertain
+            ledger.inbox.recover(TEAM, AWAY)  # as its next start would: the message being typed is uncertain
         deadline = time.monotonic() + SETTLE_SECONDS
         while (found := self._account()).unexplained and time.monotonic() < deadline:
             time.sleep(0.25)
@@ -303,7 +302,7 @@ class Soak:
         broker.stop(self._home)
 
     def _account(self) -> Account:
-        # The ledger first: what an agent notes meanwhile is not in it yet, and looked at again.
+        # Read the ledger first: later notes are not in it yet, and are checked again.
         with Ledger(self._home.ledger) as ledger:
             listed = [*ledger.messages(), *ledger.lookup(self._unlisted)]
         return account(
@@ -353,7 +352,7 @@ class Soak:
                 os.kill(pid, signal.SIGCONT)
 
     def _kill_all(self) -> None:
-        """The broker, its supervisor and two agents within a moment."""
+        """Kill the broker, its supervisor and two agents within a moment."""
         names = self._chance.sample(AGENTS, 2)
         self._kill(names[0])
         self._signal("supervisor", signal.SIGKILL)
@@ -363,7 +362,7 @@ class Soak:
             self._start(name)
 
     def _signal(self, which: str, number: signal.Signals) -> int | None:
-        """Send the broker (`pid`) or its supervisor a signal; its process id, None if there is none now."""
+        """Signal the broker (`pid`) or its supervisor; return its process id, None if it is not running."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             pid = int(json.loads((self._home.broker / "endpoint.json").read_text())[which])
             os.kill(pid, number)
@@ -371,14 +370,14 @@ class Soak:
         return None
 
     def _drop(self) -> None:
-        """What the user may do at any time."""
+        """Drop a waiting message, as the user may at any time."""
         with Ledger(self._home.ledger) as ledger:
             waiting = [e.message for e in ledger.messages() if e.message.state in WAITING]
             if waiting:
                 self.done["drop"] += 1
-                with contextlib.suppress(LedgerError):  # too late for that
+                with contextlib.suppress(LedgerError):  # too late
                     dropped = ledger.drop(self._chance.choice(waiting).id)
-                    if dropped.state.final:  # it has been settled meanwhile, and is no longer listed
+                    if dropped.state.final:  # settled in the meantime, and no longer listed
                         self._unlisted.append(dropped.id)
 
     def _pause(self, least: float, most: float) -> None:
@@ -392,7 +391,7 @@ def _order(process: subprocess.Popen[str], line: str) -> None:
 
 
 def soak(seconds: float, seed: int) -> Account:
-    """The whole thing, in a home of its own, which is kept only if something is unexplained."""
+    """Run the soak in a temporary home, which is kept only if something is unexplained."""
     directory = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp")).resolve()
     home = Home.from_env({"RELAY_HOME": str(directory / "home")}).ensure()
     notes = directory / "notes"
@@ -421,7 +420,7 @@ def main() -> int:
         parser.add_argument(option, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.agent:
-        logging.getLogger("relay").setLevel(logging.ERROR)  # that the broker is gone is no news here
+        logging.getLogger("relay").setLevel(logging.ERROR)  # the broker's death is no news here
         notes, first = Path(options.notes), int(options.first)
         asyncio.run(agent(Home.from_env(), notes, options.agent, options.seed, first))
         return 0

@@ -1,4 +1,4 @@
-"""The access lists that relay writes, and the rows that tell whether a broker's holds: on real brokers."""
+"""The access lists that relay writes, and the checks of a broker's access list, on real brokers."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ PASSWORDS = acl.mosquitto_passwords(TEAM)
 
 @pytest.fixture(autouse=True)
 def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These brokers deliver in the order of what they got; only one of several nodes may not."""
+    """Let only a cluster's nodes deliver out of order; these brokers are single."""
     monkeypatch.setattr(attack, "SETTLE_SECONDS", 0.0)
 
 
 def tried(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
-    """What the rows say of the broker at `url`, by their keys."""
+    """Return what the checks say about the broker at `url`, by their keys."""
     rows = asyncio.run(probe(endpoints(url), agents, native=native))
     assert [row.key for row in rows] == [key for key in CLAIMS if key in {row.key for row in rows}]
     return {row.key: (row.status, row.detail) for row in rows}
@@ -78,7 +78,7 @@ def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
 
 
 def test_whose_login_is_refused_can_read_why_his_messages_wait(home: Home, tmp_path: Path) -> None:
-    """The user has no session that could be told; the others of the home go on."""
+    """The user has no session to report it; the home's other agents continue."""
     agents = [broker.credentials(home, "default", name) for name in ("Alice", "Bob")]
     files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
 
@@ -115,7 +115,7 @@ def test_no_row_of_rights_holds_without_a_list(tmp_path: Path) -> None:
 OWN_INBOX = "read relay/v1/default/agents/alice/inbox/+"
 AS_ALICE = "write relay/v1/default/agents/+/inbox/alice"
 
-# What is wrong with the list: a text of it, by what it is replaced, and the rows that tell of it.
+# Faults of a list: a text in it, its replacement, and the checks that detect it.
 WEAKER = {
     "writes under any name": (AS_ALICE, "write relay/v1/default/agents/+/inbox/+", {"publish", "will"}),
     "writes as one other": (
@@ -179,7 +179,7 @@ def test_each_right_that_is_missing_is_noticed(tmp_path: Path, line: str) -> Non
 
 
 def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Where every attack succeeds: nothing retained, no session."""
+    """Even where every attack succeeds, no retained message and no session remains."""
 
     async def left(url: str) -> tuple[list[str], bytes]:
         endpoint = Endpoint.of(url)
@@ -195,7 +195,7 @@ def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
                     retained.append(topic)
                 elif topic.endswith("disconnected"):
                     sessions = bytes(message.payload)
-                elif not message.retain and (beats := beats + 1) == 2:  # what it says of itself is of now
+                elif not message.retain and (beats := beats + 1) == 2:  # its report on itself is current
                     break
         return retained, sessions
 
@@ -233,7 +233,7 @@ def test_a_login_that_is_refused_and_a_broker_that_is_away_are_said(tmp_path: Pa
 
 
 class NatsServer:
-    """An nats-server of somebody's own, that includes what relay writes."""
+    """Somebody's own nats-server, which includes the file that relay writes."""
 
     def __init__(self, directory: Path, users: str) -> None:
         with contextlib.ExitStack() as stack:
@@ -284,7 +284,7 @@ def test_a_native_port_that_lets_agents_in_is_noticed(nats: Callable[[str], Nats
 
 
 def test_the_examples_are_what_relay_writes() -> None:
-    """config/mosquitto/acl, config/mosquitto/passwords, config/nats/relay.conf."""
+    """These are config/mosquitto/acl, config/mosquitto/passwords and config/nats/relay.conf."""
     team = [Credentials("default", name, f"{name}'s password") for name in ("alice", "bob", "you")]
     config = ROOT / "config"
     assert (config / "mosquitto" / "acl").read_text() == acl.mosquitto(team)

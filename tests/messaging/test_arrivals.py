@@ -1,4 +1,4 @@
-"""What arrives is worked on in turn, one publisher's after the other's, and no line grows for ever."""
+"""Publishers take turns in the processing of arrivals, and every queue is bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inbound(sender: str, text: str) -> Inbound:
 
 
 def taken(found: Arrivals, payloads: Iterable[Inbound]) -> list[str]:
-    """The texts in the order in which they are worked on; then the connection is lost."""
+    """Return the texts in the order of processing; then the connection is lost."""
 
     async def arriving() -> AsyncIterator[Inbound]:
         for each in payloads:
@@ -39,7 +39,7 @@ def taken(found: Arrivals, payloads: Iterable[Inbound]) -> list[str]:
 
 
 def test_each_sender_has_its_turn_and_its_order() -> None:
-    """S10: those of Alice came behind all of Mallory's."""
+    """S10: Alice's messages came after all of Mallory's."""
     many = [inbound("Mallory", f"m{number}") for number in range(5)]
     few = [inbound("Alice", "a0"), inbound("Alice", "a1"), inbound("Carol", "c0")]
     assert taken(Arrivals(), [*many, *few]) == ["m0", "a0", "c0", "m1", "a1", "m2", "m3", "m4"]
@@ -72,7 +72,7 @@ def test_no_number_of_small_ones_makes_a_line_endless(monkeypatch: pytest.Monkey
 
 
 def test_of_what_is_not_held_up_by_acknowledgements_little_waits() -> None:
-    """At QoS 0 the broker sends all that it has, however slowly it is worked on."""
+    """At QoS 0 the broker sends everything it has, however slow the processing."""
     flood = [Inbound(topics.inbox("default", "Bob", "Mallory"), b"x", retained=False, qos=0)] * 10_000
     found = Arrivals()
     texts = taken(found, [*flood, inbound("Alice", "hello")])
@@ -81,7 +81,7 @@ def test_of_what_is_not_held_up_by_acknowledgements_little_waits() -> None:
 
 
 def test_of_all_together_the_end_of_the_longest_line_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many publishers there are, memory has a bound; who sent little keeps what it sent."""
+    """Memory is bounded for any number of publishers; those who sent little lose nothing."""
     large = "x" * 7_000
     crowd = [inbound(f"Mallory{number}", large) for number in range(20) for _ in range(4)]
     monkeypatch.setattr(arrivals, "ALL", 40 * (len(large) + 1024))
@@ -90,7 +90,7 @@ def test_of_all_together_the_end_of_the_longest_line_gives_way(monkeypatch: pyte
     assert len(texts) + found.dropped == len(crowd) + 2
     assert texts[0] == "first"
     assert "second" in texts
-    assert texts.count(large) <= 41  # one was taken before the others came
+    assert texts.count(large) <= 41  # one was taken before the others arrived
 
 
 def test_who_stops_taking_leaves_nothing_behind() -> None:

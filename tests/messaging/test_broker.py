@@ -25,7 +25,7 @@ from support import wait_until
 
 
 def python(home: Home, code: str) -> subprocess.Popen[str]:
-    """Run `code` in a process of its own, in a session of its own, with `home` in its environment."""
+    """Run `code` in a separate process and session, with `home` in its environment."""
     root = Path(home.state_dir).parent
     return subprocess.Popen(
         [sys.executable, "-c", f"from relay.transport import broker\nfrom relay.home import Home\n{code}"],
@@ -37,7 +37,7 @@ def python(home: Home, code: str) -> subprocess.Popen[str]:
 
 
 def gone(pid: int) -> bool:
-    """Whether process `pid` has ended (it may still be a zombie of whoever reaps orphans here)."""
+    """Return whether process `pid` has ended (it may still be a zombie of the reaper here)."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def test_one_that_was_started_by_hand_stays(home: Home) -> None:
         return sum(int(field) for field in supervisor.read_text().rpartition(")")[2].split()[11:13])
 
     begun = ticks()
-    wait_until(lambda: ticks() > begun)  # it has found nobody using the broker, many times
+    wait_until(lambda: ticks() > begun)  # it has found the broker unused many times
     assert broker.status(home) == endpoint
     assert broker.stop(home)
 
@@ -223,10 +223,10 @@ def test_an_url_names_host_port_and_login() -> None:
 
 
 def test_who_looks_at_the_broker_is_not_taken_for_one(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look takes the broker's lock for a moment."""
+    """A status check holds the broker's lock for a moment."""
     private_directory(home.broker)
     looking = open_lock(home.broker / "alive.lock")
     assert try_lock(looking, shared=True)
-    monkeypatch.setattr(locks.time, "sleep", lambda _: os.close(looking))  # at the first try in vain
+    monkeypatch.setattr(locks.time, "sleep", lambda _: os.close(looking))  # at the first failed try
     monkeypatch.setattr(broker, "_stop", lambda home: pytest.fail("ends what it takes for a broker"))
     assert broker.ensure(home, linger=0.0).kind == "embedded"

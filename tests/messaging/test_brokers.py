@@ -1,6 +1,6 @@
-"""The same promises on every broker: nothing lost, nothing twice, in order, whoever is killed.
+"""Every broker keeps the same promises: nothing lost, nothing twice, in order, whoever is killed.
 
-Alice and Bob have a home each, so that all that one knows of the other has come over the broker.
+Alice and Bob each have a home, so everything that one knows of the other has come over the broker.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 @pytest.fixture(params=[Embedded, Nats, Mosquitto, Amqtt], ids=["embedded", "nats", "mosquitto", "amqtt"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """A broker that has not been started."""
+    """Yield a broker that has not been started."""
     kind: type[Broker] = request.param
     yield from _served(kind, tmp_path)
 
@@ -88,19 +88,19 @@ def _served(kind: type[Broker], tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def far(tmp_path: Path) -> Home:
-    """Bob's home."""
+    """Return Bob's home."""
     return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
 
 
 class Program:
-    """An agent in a process of its own, which types whatever it gets."""
+    """An agent in a separate process, which types whatever it gets."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.typed: list[str] = []
 
     async def until(self, line: str) -> None:
-        """Return when it has printed a line that begins so."""
+        """Return when it has printed a line with that prefix."""
         async with asyncio.timeout(60):
             while not (text := await self._line()).startswith(line):
                 assert text, f"it ended before {line!r}"
@@ -115,14 +115,14 @@ class Program:
     async def _line(self) -> str:
         assert self._process.stdout is not None
         text = (await self._process.stdout.readline()).decode()
-        if text.startswith("typed ") and text.endswith("\n"):  # else it was killed in the middle
+        if text.startswith("typed ") and text.endswith("\n"):  # otherwise it was killed in the middle
             self.typed.append(text.split()[1])
         return text
 
 
 @contextlib.asynccontextmanager
 async def program(home: Home, name: str, url: str, to: str = "", count: int = 0) -> AsyncIterator[Program]:
-    """Run `name` in `home` for a block; it sends `count` messages to `to` as fast as it can."""
+    """Run `name` in `home` for the block; it sends `count` messages to `to` as fast as it can."""
     started = Program(
         await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", PROGRAM, name, url, to, str(count)),
@@ -140,7 +140,7 @@ async def program(home: Home, name: str, url: str, to: str = "", count: int = 0)
 async def plain(
     server: Broker, name: str, client_id: str = "", *, acknowledge: bool = True
 ) -> AsyncIterator[aiomqtt.Client]:
-    """Any MQTT client, with the rights of `name`; with a client id, the broker is to keep its session."""
+    """Yield a plain MQTT client with the rights of `name`; a client id makes its session persistent."""
     endpoint = Endpoint.of(server.url(name))
     client = aiomqtt.Client(
         endpoint.host,
@@ -157,7 +157,7 @@ async def plain(
 
 
 def introduce(home: Home, name: str) -> None:
-    """Let the home know of an agent that has not been heard of yet."""
+    """Tell the home about an agent that has not announced itself yet."""
     with Ledger(home.ledger) as ledger:
         ledger.registry.register("default", name)
 
@@ -171,7 +171,7 @@ def bodies(messages: list[Message]) -> list[str]:
 
 
 def parcel(number: int, body: str, base: int = 1) -> bytes:
-    """What Alice's client would publish for the `number`th message from some other home of hers."""
+    """Return what Alice's client would publish for the `number`th message from another of her homes."""
     message = Message(f"id{number}", "Alice", "Bob", body, 1e9, State.QUEUED)
     return encode(Envelope(message, "another-home", number, base))
 
@@ -202,7 +202,7 @@ def test_messages_go_both_ways_once_and_in_order(home: Home, far: Home, server: 
 
 
 def test_the_largest_bodies_pass_both_ways(home: Home, far: Home, server: Broker) -> None:
-    """Also those that JSON makes six times as long."""
+    """This includes bodies that JSON makes six times as long."""
     server.start()
     largest = ["x" * MAX_BODY, "\x01" * MAX_BODY, "语" * (MAX_BODY // 3)]
 
@@ -223,7 +223,7 @@ def test_the_largest_bodies_pass_both_ways(home: Home, far: Home, server: Broker
 
 
 def test_mail_waits_for_a_receiver_that_is_away(home: Home, far: Home, server: Broker) -> None:
-    """Far more of it than a broker keeps, or than is in flight at one time."""
+    """There is far more of it than a broker keeps, or than is in flight at once."""
     server.start()
     introduce(home, "Bob")
 
@@ -231,7 +231,7 @@ def test_mail_waits_for_a_receiver_that_is_away(home: Home, far: Home, server: B
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
             await asyncio.gather(*(alice.send("Bob", body) for body in numbers(1000)))
 
-            # No more than a broker surely keeps; the rest follows when the first are confirmed.
+            # No more than a broker certainly keeps; the rest follows when the first are confirmed.
             async def sent() -> bool:
                 return Counter(await states(home)) == {State.SENT: WINDOW, State.QUEUED: 1000 - WINDOW}
 
@@ -286,7 +286,7 @@ def test_a_killed_sender_has_sent_what_it_committed(home: Home, far: Home, serve
 
 
 def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, server: Broker) -> None:
-    """But for the one that it was typing, which is uncertain, and said to be."""
+    """The one being typed is the exception: it is uncertain, and reported as such."""
     server.start()
 
     async def scenario() -> None:
@@ -298,7 +298,7 @@ def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, se
                     for number in range(50):
                         await alice.send("Bob", str(50 * round_ + number))
                     await receiver.until("typed")
-                await alice.sees("Bob", online=False)  # its will
+                await alice.sees("Bob", online=False)  # by its will
                 typed += receiver.typed
             async with program(far, "Bob", server.url("Bob")) as receiver:
 
@@ -317,7 +317,7 @@ def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, se
 
 @pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
 def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, empty: bool) -> None:
-    """Nor is anything twice; also when it comes back without all that it had acknowledged."""
+    """Nothing is duplicated either, even if the broker returns without all that it had acknowledged."""
     server.start()
 
     async def scenario() -> None:
@@ -330,7 +330,7 @@ def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, em
             for burst in range(3):
                 for number in range(50):
                     await alice.send("Bob", str(50 * burst + number))
-                got += await bob.receive(burst)  # so that it is killed before and amid the delivery
+                got += await bob.receive(burst)  # so that it is killed before and during the delivery
                 await asyncio.to_thread(server.restart, empty=empty)
             got += await bob.receive(150 - len(got))
             assert bodies(got) == numbers(150)
@@ -344,7 +344,7 @@ def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, em
 
 
 def test_what_a_broker_forgot_is_published_again(home: Home, far: Home, server: Broker) -> None:
-    """It had acknowledged mail for a receiver that was away, and comes back empty."""
+    """It had acknowledged mail for an absent receiver, and comes back empty."""
     server.start()
 
     async def scenario() -> None:
@@ -367,7 +367,7 @@ def test_what_a_broker_forgot_is_published_again(home: Home, far: Home, server: 
 def test_receiver_and_broker_killed_together(
     home: Home, far: Home, server: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No will is published then, and the kept announcement, if there is one, says that Bob is there."""
+    """Then no will is published, and the retained announcement, if any, says that Bob is online."""
     monkeypatch.setattr(publisher, "FIRST_RETRY", 0.5)
     server.start()
 
@@ -460,7 +460,7 @@ def test_foreign_payloads_are_counted_and_passed_over(far: Home, server: Broker)
 
 
 def test_what_was_delivered_and_not_acknowledged_arrives(home: Home, far: Home, server: Broker) -> None:
-    """Also where the broker does not deliver it again, or not soon; and it is typed once."""
+    """The message arrives, and is typed once, even if the broker redelivers it late or never."""
     server.start()
     endpoint = Endpoint.of(server.url("Bob"))
     mailbox = for_endpoint(endpoint, Credentials("default", "bob", "")).client_id
@@ -492,11 +492,11 @@ def test_presence_comes_goes_and_grows_stale(home: Home, far: Home, server: Brok
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
             async with running(Agent(far, "Bob", url=server.url("Bob"))):
                 await alice.sees("Bob")
-            await alice.sees("Bob", online=False)  # its goodbye
+            await alice.sees("Bob", online=False)  # by its goodbye
             async with program(far, "Bob", server.url("Bob")):
                 await alice.sees("Bob")
-            await alice.sees("Bob", online=False)  # its will
-        # The host of an agent has died, and its broker with it: nobody ever published a will.
+            await alice.sees("Bob", online=False)  # by its will
+        # An agent's host and its broker died together: nobody ever published a will.
         async with plain(server, "Bob") as ghost:
             await ghost.subscribe(topics.presence_filter("default"), 0)
             kept = {}
@@ -513,7 +513,7 @@ def test_presence_comes_goes_and_grows_stale(home: Home, far: Home, server: Brok
 
 
 async def kept_under_kill(server: Broker) -> Keeps:
-    """What the broker has, by itself, after kill -9 and a start with the same data."""
+    """Return what the broker has after kill -9 and a restart with the same data, without a client's help."""
     server.start()
     async with plain(server, "Bob", "mailbox") as bob:
         await bob.subscribe(topics.inbox_filter("default", "Bob"), 1)
@@ -525,7 +525,7 @@ async def kept_under_kill(server: Broker) -> Keeps:
     await asyncio.to_thread(server.restart)
     found: list[str] = []
     async with plain(server, "Alice") as alice, plain(server, "Bob", "mailbox") as bob:
-        # Before it has subscribed again, so that only a session that was kept brings this, after all else.
+        # Before it subscribes again, so only a persistent session delivers this, after everything else.
         await alice.publish(TO_BOB, "by the session", qos=1)
         await bob.subscribe(topics.inbox_filter("default", "Bob"), 1)
         await alice.publish(TO_BOB, "end", qos=1)

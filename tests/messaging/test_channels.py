@@ -1,4 +1,4 @@
-"""Channels in the ledger: who hears which, and who is reached by what is sent to one."""
+"""Channels in the ledger: their members, and who gets what is sent to a channel."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def test_a_message_to_a_channel_is_one_to_each_member(tmp_path: Path) -> None:
 
 
 def test_of_what_a_member_that_is_away_missed_the_oldest_is_left_out(tmp_path: Path) -> None:
-    """What is on its way to one that is there is not counted, nor what was sent to it alone."""
+    """Messages on their way to an online member and direct messages do not count."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Bob", "Carol"):
             ledger.channels.join(TEAM, "ops", name)
             ledger.registry.register(TEAM, name)
         (direct,) = post(ledger, TEAM, "you", "Bob", "for Bob alone")
         sent = [post(ledger, TEAM, "you", "#ops", f"number {n}") for n in range(CATCH_UP + 3)]
-        assert ledger.channels.limit(TEAM, lambda name: True) == 0  # nobody has looked yet who is there
+        assert ledger.channels.limit(TEAM, lambda name: True) == 0  # nobody has checked yet who is online
         while ledger.outbox.claim(TEAM, "you", lambda name, _: None if name == "Bob" else 5.0, 50):
             pass
         assert ledger.channels.limit(TEAM, lambda name: False) == 0

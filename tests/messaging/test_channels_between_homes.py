@@ -1,4 +1,4 @@
-"""Channels between two homes on one broker: who is in them is heard, and kept while a member is away."""
+"""Channels between two homes on one broker: membership is announced, and kept while a member is away."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def far(tmp_path: Path) -> Home:
 
 
 def url(home: Home, name: str) -> str:
-    """The embedded broker of `home`, for an agent of another home."""
+    """Return the URL of the embedded broker of `home`, for an agent of another home."""
     endpoint, own = broker.admit(home, "default", name)
     return f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
 
@@ -61,7 +61,7 @@ def test_joining_and_leaving_is_heard_and_a_member_that_was_away_is_reached(home
             await alice.sees("Bob", online=False)
             await alice.send("#dev", "two")
 
-            def change(there: Ledger) -> None:  # while its session does not run
+            def change(there: Ledger) -> None:  # while its session is not running
                 there.channels.join("default", "late", "Bob")
                 there.channels.leave("default", "dev", "Bob")
 
@@ -74,7 +74,7 @@ def test_joining_and_leaving_is_heard_and_a_member_that_was_away_is_reached(home
 
 
 def test_a_will_says_nothing_new_to_who_listened_and_all_that_is_known_to_who_did_not(home: Home) -> None:
-    """It was written when the member connected, and may have joined another channel since."""
+    """The will dates from the connection; the member may have joined another channel since."""
 
     async def scenario() -> None:
         ledger = Writer(Ledger, home.ledger)
@@ -103,7 +103,7 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")) as bob:
                 await bob.client.join("ops")
-                for text in many:  # a busy member that is there misses nothing
+                for text in many:  # a busy member that is online misses nothing
                     await alice.send("#ops", text)
                 assert [m.body for m in await bob.receive(len(many))] == many
                 for message in await bob.client.waiting():
@@ -126,7 +126,7 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
 def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user has no session: others of the home publish, and hear that the member is back."""
+    """The user has no session: others in the home publish, and learn that the member is back."""
     monkeypatch.setattr(outgoing, "LOOK", 3600.0)
     monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
 

@@ -1,4 +1,4 @@
-"""Kill -9 at every named step of the protocol: each message is typed once, or its state is honest."""
+"""Kill -9 at every named step of the protocol: each message is typed once, or its state is accurate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from relay.messaging.runaway import Limits
 from support import wait_until
 
 SECONDS = 60.0
-"""How long a broken program is waited for."""
+"""Seconds until a test takes the program for broken."""
 
 BODIES = ["first", "second", "third"]
 
@@ -55,7 +55,7 @@ WHOLE_SWEEP = pytest.mark.skipif(
 
 
 class Stage:
-    """Alice, of `home`, has messages for Bob, who may be of another home; both die and come again."""
+    """Alice, in `home`, has messages for Bob, who may be in another home; both die and come back."""
 
     def __init__(self, home: Home, far: Home | None) -> None:
         self.home = home
@@ -69,7 +69,7 @@ class Stage:
             self.bob.url = far_url(home, "Bob")
 
     def kills(self, point: Point, when: When, also: tuple[Path, ...] = ()) -> None:
-        """Kill who takes this step, with whom `also` names; skip the test where nobody takes it."""
+        """Kill the process that takes this step, and those in `also`; skip the test if there is none."""
         if self.far is None and point.name == "MqttTransport.publish of a receipt":
             pytest.skip("within a home receipts pass through the ledger")
         dying = self.bob if point in RECEIVING or self.settles(point) else self.alice
@@ -78,7 +78,7 @@ class Stage:
         self.kill(dying, Failpoint(point, when, also=also))
 
     def settles(self, point: Point) -> bool:
-        """Whether the receiver's process takes this step, as a part of what it commits at the end."""
+        """Return whether the receiver's process takes this step, as part of its final commit."""
         return self.far is None and point.name in {"Outbox.receipt", "Inbox.receipted"}
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Stage:
         self.ledger.close()
 
     def kill(self, actor: Actor, failpoint: Failpoint) -> None:
-        """Start `actor` so that it dies at `failpoint`, with everything that takes to get there."""
+        """Start `actor` so that it dies at `failpoint`, and everything needed to get there."""
         other = self.bob if actor is self.alice else self.alice
         actor.start(failpoint)
         if failpoint.point not in STARTING and other._process is None:
@@ -102,7 +102,7 @@ class Stage:
                 each.stop()
 
     def heal(self) -> None:
-        """Start what has died, and have what was not accepted sent again."""
+        """Restart what has died, and resend what was not accepted."""
         for actor in (self.alice, self.bob):
             if actor._process is None:
                 actor.start()
@@ -113,12 +113,12 @@ class Stage:
         return [entry.message for entry in self.ledger.messages()]
 
     def typed(self) -> list[str]:
-        """The ids of what Bob's agent was given, in order."""
+        """Return the ids of what Bob's agent was given, in order."""
         log = self.bob.log
         return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
 
     def ends(self) -> list[End]:
-        """What became of each message, in the order of sending, once nothing is under way any more."""
+        """Return the outcome of each message, in the order of sending, once nothing is in flight."""
         wait_until(
             lambda: self.messages() and all(message.state.final for message in self.messages()),
             SECONDS,
@@ -147,7 +147,7 @@ def stage(home: Home, far: Home, request: pytest.FixtureRequest) -> Iterator[Sta
 
 
 def test_every_step_that_changes_something_has_a_point(tmp_path: Path) -> None:
-    """A new step of the protocol cannot be forgotten here."""
+    """Every new step of the protocol needs a point here."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         found = (type(part) for part in vars(ledger).values())
         parts = {part for part in found if part.__module__.startswith("relay.messaging.")} | {Ledger}
@@ -168,7 +168,7 @@ def test_every_step_that_changes_something_has_a_point(tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("point", [*STARTING, *SENDING, *RECEIVING], ids=lambda point: point.name)
 def test_who_is_killed_at_a_step_loses_and_doubles_nothing(stage: Stage, point: Point, when: When) -> None:
-    """R88: only what was being typed is uncertain; everything else arrives once, in order."""
+    """R88: only the message being typed is uncertain; everything else arrives once, in order."""
     if point.name == ("_launch" if stage.far else "_reload"):
         pytest.skip(
             "the broker of two homes is already running, and that of one home knows everybody at its start"
@@ -190,7 +190,7 @@ def test_who_is_killed_at_a_step_loses_and_doubles_nothing(stage: Stage, point: 
 
 
 def check_pair(stage: Stage, point: Point, when: When, pair: str) -> None:
-    """Kill the two processes of `pair` when a third of them, or one of the two, takes a step."""
+    """Kill the two processes of `pair` when a third, or one of the two, takes a step."""
     other = stage.alice if point in RECEIVING or stage.settles(point) else stage.bob
     also = []
     if pair != "both agents":
@@ -199,7 +199,7 @@ def check_pair(stage: Stage, point: Point, when: When, pair: str) -> None:
         also.append(other.pid_file)
     stage.kills(point, when, tuple(also))
     stage.heal()
-    # The other one may have been anywhere in the protocol.
+    # The other process may have been at any step.
     assert all(end == INJECTED or end in HALF for end in stage.ends())
 
 
@@ -244,7 +244,7 @@ def test_any_two_at_any_step(stage: Stage, point: Point, when: When, pair: str) 
 def test_who_carries_the_mail_of_another_may_be_killed_at_any_step(
     home: Home, far: Home, point: Point, when: When
 ) -> None:
-    """The user has no session: Alice's publishes for them."""
+    """The user has no session: Alice's session publishes for the user."""
     stage = Stage(home, far)
     try:
         for body in BODIES:
@@ -277,7 +277,7 @@ def away(name: str) -> bool:
 
 
 def contents(path: Path) -> list[str]:
-    """What is in the ledger, but for the clock that every process sets going."""
+    """Return the contents of the ledger, except the clock that every process advances."""
     with contextlib.closing(sqlite3.connect(path)) as db:
         return [row for row in db.iterdump() if not row.startswith('INSERT INTO "meta"')]
 
@@ -285,7 +285,7 @@ def contents(path: Path) -> list[str]:
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("point", ALONE, ids=lambda point: point.name)
 def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when: When) -> None:
-    """R88: and can be done, again."""
+    """R88: it can also be done again."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         (sent,) = send(ledger, TEAM, names.PERSON, ["Bob"], "hello")

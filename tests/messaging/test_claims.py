@@ -1,4 +1,4 @@
-"""A name has one holder: claims over a real broker, with the connections of two homes."""
+"""A name has one holder: claims over a real broker, with connections from two homes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.name_claims import NameClaim, contend
 from relay.transport.presence import Presence
 
-NEVER = 3600.0  # seconds: what is waited for must come before it
+NEVER = 3600.0  # seconds: what a test waits for must come sooner
 SOON = 0.05
 TOPIC = topics.presence("default", "Bob")
 
@@ -32,7 +32,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(home: Home, *, will: bytes | None = None) -> AsyncIterator[MqttTransport]:
-    """A connection of Bob's, as any of his homes could have it."""
+    """Yield a connection of Bob's, as from any of his homes."""
     endpoint, credentials = await asyncio.to_thread(broker.admit, home, "default", "Bob")
     farewell = None if will is None else (TOPIC, will)
     identity = Login(
@@ -60,7 +60,7 @@ async def win(transport: MqttTransport, session: str, *, held: bool = False) -> 
 
 
 async def kept(home: Home) -> Presence | None:
-    """What the broker keeps of Bob."""
+    """Return what the broker retains for Bob."""
     async with connected(home) as transport:
         await transport.subscribe(TOPIC, 1)
         await transport.publish(TOPIC, b"that is all")
@@ -73,7 +73,7 @@ async def kept(home: Home) -> Presence | None:
 
 @contextlib.asynccontextmanager
 async def held_by(home: Home, session: str, *, answers: bool = True) -> AsyncIterator[None]:
-    """A holder that does what a client does: announce itself, and again when somebody claims the name."""
+    """Hold the name as a client does: announce itself, and again when somebody claims it."""
 
     async def answer(transport: MqttTransport) -> None:
         async for inbound in transport.arriving():

@@ -73,7 +73,7 @@ def test_a_ledger_that_another_process_keeps_locked_delays_what_is_sent_and_not_
         async with running(Agent(home, "Alice")) as alice:
             with locked(home.ledger):
                 sending = asyncio.create_task(alice.send("Bob", "hello"))
-                for _ in range(1000):  # the loop turns, however long that is
+                for _ in range(1000):  # turns of the event loop, however long they take
                     await asyncio.sleep(0)
                 assert not sending.done()
             (sent,) = await sending
@@ -100,13 +100,13 @@ def test_who_is_cancelled_while_it_sends_has_sent_all_the_same(home: Home) -> No
 def test_what_another_process_did_to_a_message_is_told_when_it_asks_for_that(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `relay drop` does; the next look into the ledger may be 15 s away."""
+    """`relay drop` does this; the next look into the ledger may be 15 s away."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
 
     async def scenario() -> None:
         await known(home, "Bob")
         async with running(Agent(home, "Alice")) as alice:
-            for _ in range(3):  # one may be told when its client has announced itself
+            for _ in range(3):  # a receiver may get a receipt for one when its client has announced itself
                 (waiting,) = await alice.send("Bob", "never mind")
                 await in_ledger(home, lambda ledger, id=waiting.id: ledger.drop(id))  # type: ignore[misc]
                 await alice.client.drain()
@@ -166,7 +166,7 @@ def test_what_is_sent_to_an_agent_that_was_just_started_waits_for_its_session(
 def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its session was killed, and its shim starts another one, which looks what became of the text."""
+    """Its session was killed; its shim starts another one, which finds out what happened to the text."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 0.02)
     shim = claim(home, "default", "Bob")
 
@@ -188,9 +188,9 @@ def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
 def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also over another client, as after trouble with the ledger."""
-    # While Bob has no client, a sweep of Alice's would take all that he left for a dead session's, as she
-    # would if she heard his goodbye: she goes first.
+    """This holds across clients, too, as after trouble with the ledger."""
+    # While Bob has no client, a sweep by Alice would take all that he left for a dead session's, as it would
+    # if she heard his goodbye: so she goes first.
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
 
     async def scenario() -> None:
@@ -214,7 +214,7 @@ def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
 def test_a_client_that_ends_while_it_notes_why_it_could_not_publish_ends_as_it_should(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cancellation left as a group (Python 3.11.0 to 3.11.3 or so), which ended the whole session."""
+    """The cancellation escaped as a group (Python 3.11.0 to 3.11.3 or so), which ended the whole session."""
 
     async def scenario() -> None:
         loop, notes, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""The ledger's clock: it goes on whatever the wall clock does, and over a restart of the machine."""
+"""The ledger's clock: it advances whatever the wall clock does, and across a reboot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_wall_clock_that_jumps_expires_and_delays_nothing(
 def test_another_start_of_the_machine_never_takes_it_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its battery was empty: it says 1970, and a minute since it was started."""
+    """After its battery died, the machine says 1970 and an uptime of a minute."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         before = ledger.now()

@@ -1,6 +1,6 @@
-"""A cluster of three nats-servers, as config/nats/cluster.conf sets it up, whose nodes are killed under load.
+"""A cluster of three nats-servers, set up by config/nats/cluster.conf, whose nodes are killed under load.
 
-RELAY_LONG=1 kills them more often, and has them hang, too. With -s the gaps are printed.
+RELAY_LONG=1 kills them more often, and makes them hang, too. With -s, pytest prints the gaps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from session.puppet import Puppet
 from support import Relay, eventually, wait_until
 
 GAP = 20.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
-"""Seconds without messages when a node dies: twice what is promised, as an election is a matter of luck; and
-what a busy machine may take."""
+"""Seconds without messages when a node dies: twice the promise, as elections vary; more on a busy machine."""
 
 EVERY = 0.1
 """Seconds between two messages of an agent."""
@@ -43,7 +42,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
 @dataclass
 class Talk:
-    """What one agent sends another without a pause. gap: the longest wait for the next message; seconds."""
+    """One agent's continuous messages to another. gap: the longest wait for the next message, in seconds."""
 
     sender: Agent
     receiver: Agent
@@ -65,13 +64,13 @@ class Talk:
             self.gap, self._last = max(self.gap, now - self._last), now
 
     def going(self) -> bool:
-        """What was sent by now has nearly all arrived."""
+        """Return whether nearly everything sent so far has arrived."""
         return self.sent - len(self.got) < 5 and time.monotonic() - self._last < 1
 
 
 @contextlib.asynccontextmanager
 async def talking(cluster: Cluster, tmp_path: Path) -> AsyncIterator[list[Talk]]:
-    """Alice and Bob, of two homes, who talk for a block; then all has arrived once, and in order."""
+    """Have Alice and Bob, of two homes, talk for the block; then all has arrived once, and in order."""
     alice, bob = (
         Agent(Home.from_env({"RELAY_HOME": str(tmp_path / name)}).ensure(), name, url=cluster.url(name))
         for name in ("Alice", "Bob")
@@ -100,7 +99,7 @@ async def talking(cluster: Cluster, tmp_path: Path) -> AsyncIterator[list[Talk]]
 
 
 async def without(talks: list[Talk], node: Node, end: Callable[[], None], heal: Callable[[], None]) -> float:
-    """The gap that it makes when `end` ends `node`, until messages travel again. `heal` brings it back."""
+    """Return the gap in seconds after `end` ends `node`, until messages flow again. `heal` brings it back."""
     for talk in talks:
         talk.gap = 0.0
     counts = [len(talk.got) for talk in talks]
@@ -111,7 +110,7 @@ async def without(talks: list[Talk], node: Node, end: Callable[[], None], heal: 
             len(talk.got) > count + 100 and talk.going() for talk, count in zip(talks, counts, strict=True)
         )
 
-    await eventually(further)  # past every election that the death of the node may have begun
+    await eventually(further)  # past every election that the node's death may have started
     heal()
     await eventually(lambda: node.listens())
     return max(talk.gap for talk in talks)
@@ -119,7 +118,7 @@ async def without(talks: list[Talk], node: Node, end: Callable[[], None], heal: 
 
 @pytest.mark.timeout(500)
 def test_any_node_may_be_killed(cluster: Cluster, tmp_path: Path) -> None:
-    """Each of the three in turn, the leaders of streams among them: nothing lost, twice or out of order."""
+    """Each of the three dies in turn, including stream leaders: nothing is lost, duplicated or reordered."""
 
     async def scenario() -> None:
         async with talking(cluster, tmp_path) as talks:
@@ -146,7 +145,7 @@ def test_any_node_may_be_killed(cluster: Cluster, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's
 @pytest.mark.skipif(not LONG, reason="nodes that hang, for a while each: set RELAY_LONG=1")
 def test_any_node_may_hang(cluster: Cluster, tmp_path: Path) -> None:
-    """It takes connections, answers nobody, and goes on later with what it had in hand."""
+    """It accepts connections but answers nobody, and later continues where it hung."""
 
     async def scenario() -> None:
         async with talking(cluster, tmp_path) as talks:
@@ -154,11 +153,11 @@ def test_any_node_may_hang(cluster: Cluster, tmp_path: Path) -> None:
                 assert await without(talks, node, node.hang, node.resume) < 3 * GAP
 
     asyncio.run(scenario())
-    gc.collect()  # while the warning is ignored
+    gc.collect()  # while the warning is still ignored
 
 
 def test_a_session_says_what_is_true_while_most_nodes_are_away(cluster: Cluster, shared: Relay) -> None:
-    """It is off the bus, and why, where it tries next; what is sent waits, and arrives once they are back."""
+    """It is off the bus, and says why and where it tries next; messages arrive once the nodes are back."""
     env = {"SSL_CERT_FILE": str(cluster.certificate)}
     alice, bob = (
         Puppet(shared, name).wrap(options=("--broker", cluster.url(name)), env=env)

@@ -1,4 +1,4 @@
-"""What a message and an announcement cost a broker, in packets and bytes, as docs/BROKERS.md states it."""
+"""The cost of a message and an announcement in packets and bytes, as docs/BROKERS.md states it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from support import eventually
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
 
 PUBLISH, PUBACK = 3, 4
-"""MQTT 3.1.1 section 2.2.1."""
+"""Packet types (MQTT 3.1.1 section 2.2.1)."""
 
 
 @dataclass
 class Meter:
-    """Counts what passes a port on its way to a broker: (to the broker or from it, kind of packet)."""
+    """Counts packets through a port on their way to or from a broker: (direction, kind of packet)."""
 
     packets: Counter[tuple[str, str]] = field(default_factory=Counter)
     bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @contextlib.asynccontextmanager
     async def serving(self, url: str) -> AsyncIterator[int]:
-        """Pass on connections to `url` for a block; the port for them."""
+        """Forward connections to `url` for the block; yield the port for them."""
         endpoint = Endpoint.of(url)
         ended: list[asyncio.Future[None]] = []
 
@@ -54,7 +54,7 @@ class Meter:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readexactly(2)
-                while head[-1] & 0x80:  # the length goes on (MQTT 3.1.1 section 2.2.3)
+                while head[-1] & 0x80:  # another length byte (MQTT 3.1.1 section 2.2.3)
                     head += await reader.readexactly(1)
                 length = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(head[1:]))
                 rest = await reader.readexactly(length)
@@ -77,16 +77,16 @@ class Meter:
 
 
 def stated(what: str) -> int:
-    """The number in the docs' table of costs whose row begins so."""
+    """Return the number in the row of the docs' cost table with that prefix."""
     found = re.search(rf"^\| {re.escape(what)}[^|]*\| ([\d,]+) \|", DOCS.read_text(), re.MULTILINE)
     assert found is not None, what
     return int(found[1].replace(",", ""))
 
 
 async def present(agent: Agent, name: str) -> None:
-    """Wait until `agent` knows of the second connection of `name`, on which it works: the first claims it.
+    """Wait until `agent` knows the second connection of `name`, which works on its name: the first claims it.
 
-    What was sent in between is sent again, for the broker keeps nothing for a name that is only claimed.
+    What was sent in between is sent again, as the broker keeps nothing for a name that is only claimed.
     """
 
     async def there() -> bool:
@@ -98,7 +98,7 @@ async def present(agent: Agent, name: str) -> None:
 def test_a_message_costs_what_the_docs_say(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)  # a slow machine would pay for a message twice
+    monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)  # a slow machine would pay twice for a message
     monkeypatch.setattr(publisher, "LAST_RETRY", 1e6)
     directory = tmp_path / "broker"
     directory.mkdir()

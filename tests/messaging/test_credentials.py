@@ -1,4 +1,4 @@
-"""Credentials: made on first use, private, the same afterwards; and one mailbox for one agent."""
+"""Credentials: created on first use, private, stable; and one mailbox per agent."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_they_are_private_and_not_shown(home: Home) -> None:
 
 
 def test_a_file_that_was_made_open_by_hand_stays_whole(tmp_path: Path) -> None:
-    """Written anew it is private again, and never half written."""
+    """Rewriting makes it private again, and it is never half written."""
     store = CredentialStore(tmp_path)
     store.put(ALICE)
     (path,) = tmp_path.iterdir()
@@ -67,13 +67,13 @@ def test_a_login_without_a_url_is_the_agents_own() -> None:
     ("url", "password"), [("mqtt://team:shared@host", "shared"), ("mqtt://team@host", None)]
 )
 def test_a_login_in_the_url_is_taken_as_it_stands(url: str, password: str | None) -> None:
-    """Never an agent's own password beside somebody else's user."""
+    """It never combines an agent's own password with another user name."""
     login = for_endpoint(Endpoint.of(url), ALICE)
     assert (login.user, login.password) == ("team", password)
 
 
 def test_an_agent_has_one_mailbox_for_one_login() -> None:
-    """On every home: what another home made for itself does not matter where the login is shared."""
+    """This holds in every home: another home's own credentials do not matter for a shared login."""
     shared, other = Endpoint.of("mqtt://team:shared@host"), Endpoint.of("mqtt://team:other@host")
     elsewhere = Credentials("default", "alice", "made elsewhere")
     bob = Credentials("default", "bob", "secret")
@@ -90,7 +90,7 @@ def test_an_agent_has_one_mailbox_for_one_login() -> None:
 
 
 def test_mail_follows_an_agent_to_another_home(home: Home, tmp_path: Path) -> None:
-    """What the broker keeps for Bob, who was here, is his on the other home: it is one mailbox."""
+    """What the broker keeps for Bob, who was here, reaches him in the other home: it is one mailbox."""
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     shared = Credentials("the", "team", "shared")
     word = Envelope(Message("id", "Carol", "Bob", "while he was away", 1.0), "elsewhere", 1, 1)
@@ -134,7 +134,7 @@ def test_what_another_home_made_is_adopted_and_dismissed(home: Home) -> None:
     ],
 )
 def test_what_is_no_credentials_is_refused(change: dict[str, object]) -> None:
-    """They name a file and stand in access lists."""
+    """They name a file and appear in access lists."""
     value = asdict(ALICE)
     assert parse(value) == ALICE
     assert parse({**value, "user": "ignored", "client_id": "of an older relay"}) == ALICE

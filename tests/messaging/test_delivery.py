@@ -60,7 +60,7 @@ def test_mail_that_was_stored_and_not_typed_is_there_at_the_next_start(home: Hom
 def test_within_a_home_the_broker_carries_messages_alone_and_their_senders_learn_their_ends(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Receipts pass through the ledger, which both ends share: three quarters of the packets are saved."""
+    """Receipts go through the ledger, which both ends share: this saves three quarters of the packets."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 3600.0)
     monkeypatch.setattr(publisher, "FIRST_RETRY", 3600.0)
     monkeypatch.setattr(publisher, "LAST_RETRY", 3600.0)
@@ -132,7 +132,7 @@ def test_what_an_agent_says_to_the_person_is_in_the_ledger(home: Home) -> None:
 
 
 def test_everybody_is_everybody_else(home: Home) -> None:
-    """R47, U2: a broadcast reaches every agent that is there but its sender, each on its own account."""
+    """R47, U2: a broadcast reaches every online agent except its sender, each as a separate message."""
 
     async def scenario() -> None:
         await known(home, "Away")
@@ -274,7 +274,7 @@ def test_thousands_of_messages_wait_and_arrive_in_order(home: Home) -> None:
 def test_what_the_broker_took_is_noted_however_long_there_is_more(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was noted in a pause only: after some 30,000 without one, SQLite takes no statement with so many."""
+    """It used to be recorded only in a pause: after some 30,000 without one, SQLite rejects the statement."""
     monkeypatch.setattr(publisher, "GATHER", 60.0)
     monkeypatch.setattr(publisher, "UNNOTED", 20)
     noted: list[int] = []
@@ -301,7 +301,7 @@ def test_what_the_broker_took_is_noted_however_long_there_is_more(
 def test_what_waits_for_somebody_away_never_fills_the_broker(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker whose store is full takes nothing more from anybody, not even a login."""
+    """A broker whose store is full accepts nothing from anybody, not even a login."""
     monkeypatch.setattr(nats, "_MAX_STORE", 1 << 20)
 
     async def scenario() -> None:
@@ -358,7 +358,7 @@ def test_a_receiver_that_dies_while_typing_leaves_an_uncertain_message(home: Hom
             finally:
                 receiver.kill()
                 await receiver.wait()
-            # His will, which the broker publishes, has a session of his home look after what he left.
+            # His will, which the broker publishes, makes a session of his home check what he left.
             assert (await alice.outcome(State.UNCERTAIN)).id == sent.id
             async with running(Agent(home, "Bob")) as bob:
                 assert (await bob.client.waiting()) == []
@@ -379,7 +379,7 @@ def test_goodbyes_and_killed_agents_are_seen(home: Home) -> None:
 
 
 def test_two_homes_on_one_broker_reach_each_other(home: Home, tmp_path: Path) -> None:
-    """The sender's ledger learns of the end by receipts alone; the broker is an external one by its URL."""
+    """The sender's ledger learns of the end only by receipts; the broker is external, given by its URL."""
 
     async def scenario() -> None:
         far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()

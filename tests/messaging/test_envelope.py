@@ -1,4 +1,4 @@
-"""What travels: what was encoded comes out again, and nothing else does."""
+"""The wire format: decoding returns what was encoded, and rejects everything else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_no_receipt_is_longer_than_is_kept_room_for() -> None:
 
 
 def changed(**fields: Any) -> bytes:
-    """PARCEL's payload with some fields replaced."""
+    """Return PARCEL's payload with some fields replaced."""
     return json.dumps({**json.loads(encode(PARCEL)), **fields}).encode()
 
 

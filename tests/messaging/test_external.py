@@ -1,6 +1,6 @@
-"""An external broker by its URL: login and TLS, with a real mosquitto.
+"""An external broker given by its URL: login and TLS, with a real mosquitto.
 
-What it is good for is in test_brokers.py.
+test_brokers.py tests what it guarantees.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_a_wrong_password_is_said(home: Home, mosquitto: Mosquitto) -> None:
 
 
 def certify(directory: Path, address: str) -> None:
-    """A private authority (ca.pem) and, signed by it, the certificate of a broker at `address`."""
+    """Write a private authority (ca.pem) and a certificate signed by it for a broker at `address`."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not on PATH, and the connection to a broker with TLS was not tested")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
@@ -102,7 +102,7 @@ def test_tls_is_verified(
     directory = tmp_path / "mosquitto"
     directory.mkdir()
     certify(directory, address)
-    if trusted:  # as any program with OpenSSL is told to
+    if trusted:  # the way any program with OpenSSL learns of it
         monkeypatch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
     server = Mosquitto(directory, tls=True)
 
@@ -118,7 +118,7 @@ def test_tls_is_verified(
     server.start()
     try:
         asyncio.run(scenario())
-        gc.collect()  # while the warning is ignored
+        gc.collect()  # while the warning is still ignored
     finally:
         server.kill()
 
@@ -126,7 +126,7 @@ def test_tls_is_verified(
 def test_receipts_that_had_arrived_when_the_connection_is_lost_are_taken(
     home: Home, tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker was told that they have arrived, and does not bring them again; nor does anybody else."""
+    """The broker knows that they arrived and does not redeliver them; nor does anybody else."""
     mosquitto.start()
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     gate, take = asyncio.Event(), Receiver._take
@@ -157,7 +157,7 @@ def test_receipts_that_had_arrived_when_the_connection_is_lost_are_taken(
             await eventually(lambda: sum(map(len, arrivals._lines.values())) == 19)
             await asyncio.to_thread(mosquitto.settle)  # it has forgotten them for good
             await asyncio.to_thread(mosquitto.kill)
-            alice.client._receiver.announcer.again()  # what is published now ends that connection
+            alice.client._receiver.announcer.again()  # the next publish ends that connection
             await eventually(lambda: not alice.client.connected)
             gate.set()
             await asyncio.to_thread(mosquitto.start)

@@ -1,4 +1,4 @@
-"""Trouble below and beside the protocol: disks, locks, damaged files, what is old, foreign or too much."""
+"""Faults below and around the protocol: disks, locks, damaged files; old, foreign or excessive data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEAM = "default"
 
 
 class Ends:
-    """The ledgers of two homes: Alice's here, Bob's there. One clock, which tests turn."""
+    """The ledgers of two homes: Alice's here, Bob's there. Both use one clock, which tests turn."""
 
     def __init__(self, folder: Path) -> None:
         self.now = time.time()
@@ -41,7 +41,7 @@ class Ends:
         self.there = Ledger(folder / "there.db", clock=clock)
 
     def parcels(self, count: int) -> list[Envelope]:
-        """So many messages from Alice to Bob, on their way."""
+        """Return `count` messages from Alice to Bob, in flight."""
         for number in range(count):
             send(self.here, TEAM, "Alice", ["Bob"], str(number))
         return self.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, count)
@@ -62,17 +62,17 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
     made.there.close()
 
 
-# What comes late, or is too much.
+# Late or excessive data.
 
 
 def test_a_copy_that_comes_when_the_first_is_forgotten_is_uncertain(ends: Ends) -> None:
-    """R88: a broker may hand over a second copy after a month, or after the clock has jumped by one."""
+    """R88: a broker may deliver a second copy after a month, or after the clock has jumped by one."""
     (parcel,) = ends.parcels(1)
     ends.there.inbox.store(TEAM, parcel)
     ends.type(parcel)
     ends.there.prune()
     ends.now += (KEEP_DAYS + 1) * 86400
-    ends.there.prune()  # its sender must be told before
+    ends.there.prune()  # its sender must be told first
     ends.there.inbox.receipted(TEAM, ends.there.inbox.receipts(TEAM, "Bob", 9))
     ends.now += (KEEP_DAYS + 1) * 86400
     ends.there.prune()
@@ -95,7 +95,7 @@ def test_a_message_that_was_long_away_is_no_copy(ends: Ends) -> None:
 
 
 def test_a_full_inbox_takes_what_the_others_in_it_wait_for(ends: Ends) -> None:
-    """The first was lost and comes last: it is what everything that fills the inbox waits for."""
+    """The first was lost and arrives last: everything that fills the inbox waits for it."""
     first, *others = ends.parcels(5)
     for parcel in others[:3]:
         assert ends.there.inbox.store(TEAM, parcel, most=3) == []
@@ -103,7 +103,7 @@ def test_a_full_inbox_takes_what_the_others_in_it_wait_for(ends: Ends) -> None:
         ends.there.inbox.store(TEAM, others[3], most=3)
     assert len(ends.there.inbox.store(TEAM, first, most=3)) == 4
     assert ends.waiting() == ["0", "1", "2", "3"]
-    with pytest.raises(InboxFull):  # now those before it have their turn
+    with pytest.raises(InboxFull):  # now the earlier ones have their turn
         ends.there.inbox.store(TEAM, others[3], most=3)
     ends.type(first)
     ends.type(others[0])
@@ -114,7 +114,7 @@ def test_a_full_inbox_takes_what_the_others_in_it_wait_for(ends: Ends) -> None:
 def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bob is heard of before his mailbox is there; what is published in between is lost, and sent again."""
+    """Bob is known before his mailbox exists; a message published in between is lost, and sent again."""
     monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)
     monkeypatch.setattr(publisher, "LAST_RETRY", 1e6)
 
@@ -135,7 +135,7 @@ def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
 
 
 def fill(ledger: Ledger) -> None:
-    """Leave `ledger` no room to grow, as a full disk does."""
+    """Leave `ledger` no room to grow, like a full disk."""
     with ledger.reading() as db:
         (pages,) = db.execute("PRAGMA page_count").fetchone()
         db.execute(f"PRAGMA max_page_count = {pages}")
@@ -147,7 +147,7 @@ def make_room(ledger: Ledger) -> None:
 
 
 def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends) -> None:
-    """R88: nothing is accepted by half, not even a broadcast, and all goes on when there is room."""
+    """R88: nothing is accepted partially, not even a broadcast, and all continues once there is room."""
     accepted = [message.id for message in send(ends.here, TEAM, "Alice", ["Bob"], "before")]
     fill(ends.here)
     with pytest.raises(
@@ -169,7 +169,7 @@ def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends
 
 
 def test_a_receivers_full_disk_delays_what_it_gets(ends: Ends) -> None:
-    """It sends no receipt for what it could not store, and types nothing that it could not mark before."""
+    """It sends no receipt for what it could not store, and types nothing that it could not mark first."""
     first, *others = ends.parcels(200)
     ends.there.inbox.store(TEAM, first)
     fill(ends.there)
@@ -180,7 +180,7 @@ def test_a_receivers_full_disk_delays_what_it_gets(ends: Ends) -> None:
             stored.append(parcel)
     assert len(ends.there.inbox.receipts(TEAM, "Bob", 1000)) == len(stored) == len(ends.waiting())
     make_room(ends.there)
-    for parcel in others:  # its sender publishes again what it has no receipt for, and perhaps more
+    for parcel in others:  # its sender republishes what lacks a receipt, and perhaps more
         ends.there.inbox.store(TEAM, parcel)
     assert ends.waiting() == [str(number) for number in range(200)]
 
@@ -192,7 +192,7 @@ def test_a_ledger_that_another_process_keeps_locked(tmp_path: Path, monkeypatch:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match=r"another process keeps it locked\. Try again; `fuser`"):
             send(ledger, TEAM, "Alice", ["Bob"], "hello")
-        assert ledger.messages() == []  # reading goes on
+        assert ledger.messages() == []  # reading still works
         other.execute("ROLLBACK")
         send(ledger, TEAM, "Alice", ["Bob"], "hello")
         assert len(ledger.messages()) == 1
@@ -218,7 +218,7 @@ def test_a_damaged_ledger_is_said_and_a_new_one_begun(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_ledger_that_was_taken_away_is_written_no_more(tmp_path: Path, replaced: bool) -> None:
-    """What goes into a file that nobody can find would be lost with the last process that has it open."""
+    """Writes to a file that nobody can find would be lost with the last process that has it open."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         send(ledger, TEAM, "Alice", ["Bob"], "hello")
@@ -232,7 +232,7 @@ def test_a_ledger_that_was_taken_away_is_written_no_more(tmp_path: Path, replace
 def test_a_client_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its session opens a new ledger then."""
+    """Then its session opens a new ledger."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
 
     async def scenario() -> None:
@@ -249,7 +249,7 @@ def test_a_client_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
     asyncio.run(scenario())
 
 
-# Clocks, absence, masses.
+# Clocks, absence, large amounts.
 
 
 def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,11 +301,11 @@ def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: 
 def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(
     home: Home, tmp_path: Path, many: int
 ) -> None:
-    """R88: in the ledger, not in memory, for as long as it takes."""
+    """R88: they wait in the ledger, not in memory, for as long as it takes."""
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     url = far_url(home, "Bob")
     port = int(url.rpartition(":")[2])
-    broker.stop(home)  # and nobody listens there
+    broker.stop(home)  # where nobody listens
 
     async def scenario() -> None:
         def write(ledger: Ledger) -> None:

@@ -1,8 +1,8 @@
-"""The guarantee, over real ledgers and a network that loses, repeats and reorders whatever it is handed.
+"""The guarantee, with real ledgers and a network that loses, repeats and reorders payloads.
 
-Three agents on two homes send, die and come again at any moment, while a person drops and retries and clocks
-jump.  Whatever happens: nothing is typed twice, what one agent sent another is typed in order, every message
-that was accepted can be seen, and its state is true.  Once all is well again, everything moves on.
+Three agents in two homes send, die and return at any moment, while the user drops and retries messages and
+clocks jump. Whatever happens: nothing is typed twice, what one agent sent another is typed in order, every
+accepted message can be seen, and its state is accurate. Once all faults are over, everything moves on.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ PAIRS = [("Alice", "Bob"), ("Alice", "Carol"), ("Bob", "Alice")]
 TTL = 600.0
 DAY = 86400.0
 
-RETRY = 5.0  # seconds until a receiver that is there is sent a message again
-ROUNDS = 60  # in which everything that may move on must have
+RETRY = 5.0  # seconds until a message is resent to a receiver that is online
+ROUNDS = 60  # within which everything that can move on must have done so
 
 agents = st.sampled_from(sorted(HOMES))
 pairs = st.sampled_from(PAIRS)
@@ -45,7 +45,7 @@ picks = st.integers(min_value=0, max_value=1 << 16)
 
 @dataclass(slots=True)
 class Process:
-    """One agent's session: its connection to its home's ledger, and what is in its memory only."""
+    """One agent's session: its connection to its home's ledger, and the state it keeps only in memory."""
 
     ledger: Ledger
     typing: Message | None = None
@@ -54,11 +54,11 @@ class Process:
 
 @dataclass(slots=True)
 class Fate:
-    """What a message was sent as, and what has happened to it that may keep it from being typed once."""
+    """How a message was sent, and what has happened that may prevent it from being typed once."""
 
     pair: tuple[str, str]
     priority: Priority
-    turn: int  # among all that was sent, or released
+    turn: int  # its position among everything sent or released
     seen: State = State.QUEUED
     hidden: bool = False
     excuses: set[str] = field(default_factory=set)
@@ -70,9 +70,9 @@ class Network(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory(prefix="guarantee-")
         self.now = time.time()
         self.processes: dict[str, Process] = {}
-        self.flying: list[tuple[str, str, bytes]] = []  # (to, from, payload), as a broker has them
+        self.flying: list[tuple[str, str, bytes]] = []  # (to, from, payload), as in a broker
         self.fates: dict[str, Fate] = {}
-        self.log: list[str] = []  # ids, as the agents were given them
+        self.log: list[str] = []  # ids, in the order given to the agents
         self.turns = 0
 
     def teardown(self) -> None:
@@ -84,7 +84,7 @@ class Network(RuleBasedStateMachine):
                 process.ledger.close()
             self.folder.cleanup()
 
-    # What can be done, and can happen.
+    # Possible actions and faults.
 
     @initialize()
     def everybody_comes(self) -> None:
@@ -104,7 +104,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents, there=st.booleans(), outcome=st.sampled_from(["taken", "refused", "dies"]))
     def publish(self, name: str, there: bool, outcome: str) -> None:
-        """there: whether receivers are known to be. outcome: the broker's, or one's own end."""
+        """there: whether the receivers are known to be. outcome: the broker's, or the sender's death."""
         if process := self.processes.get(name):
             parcels = process.ledger.outbox.claim(
                 TEAM, name, lambda receiver, attempt: RETRY if there else None, 3, self.home_of
@@ -128,7 +128,7 @@ class Network(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(pick=picks, again=st.booleans())
     def deliver(self, pick: int, again: bool) -> None:
-        """Any of the payloads under way arrives; `again`: and stays under way."""
+        """Deliver any payload in flight; `again`: and keep it in flight."""
         place = pick % len(self.flying)
         to, sender, payload = self.flying[place]
         if to in self.processes:
@@ -139,7 +139,7 @@ class Network(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(pick=picks)
     def lose(self, pick: int) -> None:
-        """The broker forgets a payload that it may have acknowledged."""
+        """Make the broker forget a payload that it may have acknowledged."""
         to, sender, payload = self.flying.pop(pick % len(self.flying))
         item = decode(payload, topics.InboxTopic(TEAM, topics.level(to), topics.level(sender)))
         if isinstance(item, Receipt) and HOMES[to] != HOMES[sender] and item.id in self.fates:
@@ -163,7 +163,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents, doubt=st.booleans())
     def settle(self, name: str, doubt: bool) -> None:
-        """It was typed and seen to be taken, or not; or it was not, and waits again or never will be."""
+        """Settle the typed text: confirmed or in doubt; if not typed, it waits again or is rejected."""
         process = self.processes.get(name)
         if process is None or process.typing is None:
             return
@@ -178,7 +178,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents, again=st.booleans())
     def work(self, name: str, again: bool) -> None:
-        """All goes well for a while; `again`: and the broker will repeat everything."""
+        """Let everything work for a while; `again`: and the broker repeats everything."""
         self.begin(name)
         self.work_on_mail(name)
         if not again:
@@ -208,7 +208,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents)
     def begin(self, name: str) -> None:
-        """What a session does at its start."""
+        """Do what a session does when it starts."""
         if name in self.processes:
             return
         ledger = Ledger(Path(self.folder.name) / f"{HOMES[name]}.db", clock=lambda: self.now)
@@ -225,14 +225,14 @@ class Network(RuleBasedStateMachine):
 
     @rule(pair=pairs)
     def hear(self, pair: tuple[str, str]) -> None:
-        """The sender hears that the receiver has appeared."""
+        """Tell the sender that the receiver has appeared."""
         sender, receiver = pair
         if (process := self.processes.get(sender)) and receiver in self.processes:
             process.ledger.outbox.appeared(TEAM, receiver, self.home_of(receiver))
 
     @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
     def time_goes_by(self, seconds: float) -> None:
-        """Or jumps: back too, as after a start of the machine with a wrong clock."""
+        """Let time pass or jump, even back, as after a boot with a wrong clock."""
         self.now += seconds
         self.expire()
 
@@ -259,7 +259,7 @@ class Network(RuleBasedStateMachine):
         except LedgerError:
             assert not self.open_to(ledger, id, action)
 
-    # What is always true.
+    # Invariants.
 
     @invariant()
     def nothing_is_typed_twice(self) -> None:
@@ -278,7 +278,7 @@ class Network(RuleBasedStateMachine):
     def everything_is_seen_and_every_state_is_true(self) -> None:
         for name in ("Alice", "Bob"):
             at_home = [each for other, each in self.processes.items() if HOMES[other] == HOMES[name]]
-            for process in at_home[:1]:  # a person sees it whether its sender is there or not
+            for process in at_home[:1]:  # the user sees it whether its sender is online or not
                 shown = {entry.message.id: entry.message for entry in process.ledger.messages(sender=name)}
                 for id, fate in self.fates.items():
                     if fate.pair[0] == name:
@@ -294,17 +294,17 @@ class Network(RuleBasedStateMachine):
         assert message.state is not State.REJECTED or not typed, "it is said to be rejected, and was typed"
         assert message.state is not State.HELD or fate.seen in {State.HELD, State.QUEUED}
         if (message.detail or "").startswith("it came again"):
-            fate.excuses.add("forgotten")  # and a copy of it has come since
+            fate.excuses.add("forgotten")  # and a copy of it has arrived since
         if fate.seen in {State.INJECTED, State.REJECTED} and "forgotten" not in fate.excuses:
             assert message.state is fate.seen, "an end has changed"
         if message.state is State.EXPIRED:
             fate.excuses.add("expired")
         fate.seen = message.state
 
-    # The machinery.
+    # Helpers.
 
     def work_on_mail(self, name: str) -> None:
-        """Take what is under way to `name`, and leave it there."""
+        """Take what is in flight to `name`, and leave it in flight."""
         for to, sender, payload in self.flying:
             if to == name and name in self.processes:
                 self.arrive(to, sender, payload)
@@ -334,19 +334,19 @@ class Network(RuleBasedStateMachine):
             process.ledger.inbox.expire(TEAM, name)
 
     def open_to(self, ledger: Ledger, id: str, action: str) -> bool:
-        """Whether a person may expect that `action` on a message is possible; there is always a way on."""
+        """Return whether the user may expect `action` to work on a message; there is always a next step."""
         shown = {entry.message.id: entry.message for entry in ledger.messages()}
         if id not in shown:
             return False
         being_typed = any(each.typing and each.typing.id == id for each in self.processes.values())
         state = shown[id].state
         if action == "drop":
-            # What died while it was typed is uncertain as soon as its receiver is back.
+            # A message whose session died while typing becomes uncertain as soon as its receiver is back.
             return not being_typed and self.fates[id].pair[1] in self.processes
         return state not in {State.STORED, State.HELD}
 
     def heal(self) -> None:
-        """All is well again: everybody is there, everything arrives, and every agent is ready."""
+        """End all faults: everybody is online, everything arrives, and every agent is ready."""
         for name in HOMES:
             self.begin(name)
         for name in HOMES:
@@ -367,7 +367,7 @@ class Network(RuleBasedStateMachine):
             self.explain(id, fate)
 
     def moves(self, name: str, process: Process) -> bool:
-        """Take one step of `name`; whether there was one."""
+        """Take one step of `name`; return whether there was one."""
         self.begin_typing(name)
         typing = process.typing is not None
         self.type(name)
@@ -394,7 +394,7 @@ class Network(RuleBasedStateMachine):
 
 
 def _profile() -> settings:
-    """A few seconds' worth; RELAY_LONG=1 looks on for minutes, and elsewhere each time."""
+    """Return settings for a few seconds; RELAY_LONG=1 runs for minutes, with new examples each time."""
     return settings(
         max_examples=3000 if LONG else 100,
         stateful_step_count=60,

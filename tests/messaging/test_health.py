@@ -1,4 +1,4 @@
-"""`relay doctor --broker` on brokers that do not work: each state is said for what it is."""
+"""`relay doctor --broker` on broken brokers: it names each fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relay.transport.probe_result import Finding, ProbeResult
 from support import wait_until
 
 pytestmark = pytest.mark.timeout(400)
-"""Each broker that hangs or is away takes the probe its whole patience."""
+"""Each broker that hangs or is away costs the probe its full timeout."""
 
 PAIR = [AGENTS["Alice"], AGENTS["Bob"]]
 STEPS = ("reach", "login", "subscribe", "passes")
@@ -36,7 +36,7 @@ def rows(*urls: str) -> dict[str, ProbeResult]:
 
 
 def elected(*urls: str) -> dict[str, ProbeResult]:
-    """The rows; none if the broker went away in the midst, as one that elects a leader does."""
+    """Return the rows; none if the broker disconnected meanwhile, as one that elects a leader does."""
     with contextlib.suppress(BrokerError):
         return rows(*urls)
     return {}
@@ -47,7 +47,7 @@ def broken(found: dict[str, ProbeResult]) -> set[str]:
 
 
 def address(url: str) -> str:
-    """Without the login: everybody uses credentials of their own."""
+    """Return the URL without the login: all agents use their own credentials."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
@@ -101,7 +101,7 @@ def test_a_login_that_is_refused_is_said(tmp_path: Path, kind: type[_Server]) ->
 
 
 def test_a_broker_whose_store_is_broken_is_said(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its folder has gone while it runs, as with a disk that was taken away."""
+    """Its folder disappears while it runs, as when a disk is removed."""
     monkeypatch.setattr(relay.transport.mqtt, "PUBLISH_SECONDS", 3.0)
     nats.start()
     shutil.rmtree(nats._data)
@@ -113,7 +113,7 @@ def test_a_broker_whose_store_is_broken_is_said(nats: Nats, monkeypatch: pytest.
 
 
 def test_a_broker_whose_store_is_full_is_said(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filled by mail for an agent that is away, up to the limit in its configuration."""
+    """Mail for an absent agent fills it up to the limit in its configuration."""
     monkeypatch.setattr(relay.transport.mqtt, "PUBLISH_SECONDS", 3.0)
     config = nats._directory / "nats-server.conf"
     config.write_text(config.read_text().replace("10GB", "2MB"))
@@ -166,11 +166,11 @@ def test_a_cluster_is_one_bus_until_it_has_no_majority(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     with serving(tmp_path) as cluster:
         urls = [address(url) for url in cluster.url("Alice").split(",")]
-        # It has elected a leader when a message passes.
+        # Once a message passes, it has elected a leader.
         wait_until(lambda: rows(urls[0])["passes"].status is Finding.HOLDS)
         assert not broken(rows(*urls))
         cluster.nodes[2].kill()
-        # The others have elected leaders when a message passes at both.
+        # Once a message passes at both, the others have elected leaders.
         found = wait_until(lambda: broken(latest := elected(*urls)) == {"reach"} and latest)
         assert found
         assert str(cluster.nodes[2].port) in found["reach"].detail

@@ -1,4 +1,4 @@
-"""One agent that does its worst with its own credentials: nobody else feels it, and nothing of it stays."""
+"""An agent that attacks with its own credentials affects nobody else, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def many_files() -> Iterator[None]:
 
 
 def size(home: Home) -> int:
-    """Bytes in the broker's files."""
+    """Return the bytes in the broker's files."""
     return sum(path.stat().st_size for path in home.broker.rglob("*") if path.is_file())
 
 
 def memory(endpoint: Endpoint) -> int:
-    """Resident bytes of the broker, at their highest."""
+    """Return the broker's peak resident bytes."""
     status = Path(f"/proc/{endpoint.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -58,7 +58,7 @@ def broker_rows(home: Home) -> list[tuple[CheckResult, str]]:
 
 
 def others_talk(home: Home, *, team: str) -> None:
-    """Two others, who come only now, find each other and talk."""
+    """Let two others, who connect only now, find each other and talk."""
 
     async def scenario() -> None:
         alice, bob = Agent(home, "Alice", team=team), Agent(home, "Bob", team=team)
@@ -80,13 +80,13 @@ def all_is_as_before(home: Home, endpoint: Endpoint) -> None:
 
 
 def test_a_flood_that_its_receiver_does_not_take_pushes_out_nothing_of_others(home: Home) -> None:
-    """S10: the broker gave up the oldest of all that was under way, again and again while a flood lasted."""
+    """S10: the broker dropped the oldest of everything in flight, again and again during a flood."""
     alice, bob, mallory = (Hostile(home, name=name) for name in ("Alice", "Bob", "Mallory"))
     taking, sending = bob.login(), alice.login()
     taking.sendall(packets.subscribe(topics.inbox_filter("default", "Bob")))
     stream = taking.makefile("rb")
     assert packets.read(stream).kind == 0x90  # SUBACK
-    hostile.floods(mallory, 300)  # more than the broker sends before Bob's session says that it has it
+    hostile.floods(mallory, 300)  # more than the broker sends before Bob's session acknowledges
     sending.sendall(packets.publish(alice.topic(), b"hello"))
     hostile.acknowledged(sending, 1)
     hostile.floods(mallory, 2_400)
@@ -100,11 +100,13 @@ def test_a_flood_that_its_receiver_does_not_take_pushes_out_nothing_of_others(ho
         each.close()
 
 
-# What one sender may keep waiting at a receiver
+# Limits on what one sender may keep waiting at a receiver
 
 SECONDS = 15.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
-"""That a message of others, or a login, may take, also if the broker gave something up that was sent again;
-and on a busy machine."""
+"""Seconds that another agent's message or login may take.
+
+This covers a busy machine, and a message that the broker dropped and the sender repeats.
+"""
 
 ATTACKS = {
     "S1": "keeps_much(mallory, 1100, BIG)",
@@ -127,7 +129,7 @@ ATTACKS = {
 def test_what_found_no_room_goes_on_as_soon_as_there_is_some(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not with the next of its tries, which come ever more rarely."""
+    """It does not wait for the next of its retries, which become ever rarer."""
     monkeypatch.setattr(inbox, "MOST", 10)
     monkeypatch.setattr(publisher, "retry_delay", lambda attempt: 1.0 if attempt == 1 else 3600.0)
 
@@ -148,12 +150,12 @@ def test_what_found_no_room_goes_on_as_soon_as_there_is_some(
 
 
 def resident() -> int:
-    """Bytes of memory that this process has."""
+    """Return this process's resident bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def attacking(home: Home, attack: str) -> Awaitable[asyncio.subprocess.Process]:
-    """Mallory, in a process of its own."""
+    """Start Mallory in a separate process."""
     code = (
         "from hostile import *; from relay.home import Home\n"
         f"mallory = Hostile(Home.from_env()); {attack}; mallory.close()"
@@ -169,7 +171,7 @@ def attacking(home: Home, attack: str) -> Awaitable[asyncio.subprocess.Process]:
 
 
 async def said(agent: Agent, to: str, **more: Any) -> None:
-    """Send it once the ledger takes it, as a session does."""
+    """Send it once the ledger accepts it, as a session does."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(LedgerError):
@@ -178,7 +180,7 @@ async def said(agent: Agent, to: str, **more: Any) -> None:
 
 
 async def longest_of_others(home: Home, over: Future[int]) -> tuple[float, float]:
-    """The longest that a message took in another team until then, and a login of one who came meanwhile."""
+    """Return the longest times of a message in another team and of a new agent's login during the attack."""
     message = login = 0.0
     carol, dave = Agent(home, "Carol", team="web"), Agent(home, "Dave", team="web")
     async with running(carol), running(dave):
@@ -202,11 +204,11 @@ async def longest_of_others(home: Home, over: Future[int]) -> tuple[float, float
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a receiver: /proc of Linux")
 def test_others_talk_during_an_attack_and_after_it_all_is_as_before(home: Home, attack: str) -> None:
-    """What one holder of credentials can do.
+    """What the holder of one agent's credentials can do.
 
     S1: retained messages filled the store of all teams, for good. S2: 600 sessions with 25 MB took the broker
-    to 8.8 GB, and more after they had left. S10: of 7,500 valid envelopes of 60 KB each was kept, and the
-    mail of others stopped for minutes.  1,000 subscriptions were all that the broker took of everybody.
+    to 8.8 GB, and more after they had left. S10: each of 7,500 valid envelopes of 60 KB was kept, and other
+    agents' mail stopped for minutes.  1,000 subscriptions were the broker's limit for all agents together.
     """
 
     async def scenario() -> None:
@@ -246,7 +248,7 @@ def test_others_talk_during_an_attack_and_after_it_all_is_as_before(home: Home, 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of the broker: /proc of Linux")
 def test_who_reads_nothing_fills_no_memory_and_others_talk_on(home: Home) -> None:
-    """The broker had up to 64 MB for each of its connections before anybody looked again."""
+    """The broker used to buffer up to 64 MB per connection between two checks."""
 
     async def scenario() -> None:
         alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
@@ -274,10 +276,10 @@ def test_who_reads_nothing_fills_no_memory_and_others_talk_on(home: Home) -> Non
 
 
 class Stopped:
-    """A process all of whose threads stand still, without the stop that its parent would be told of."""
+    """A process whose threads are all stopped, without the stop that its parent would be notified of."""
 
     def __init__(self, pid: int) -> None:
-        # ptrace(2): PTRACE_SEIZE, PTRACE_INTERRUPT. Its threads run again when this one ends.
+        # ptrace(2): PTRACE_SEIZE, PTRACE_INTERRUPT. Its threads continue when this process ends.
         code = (
             "import ctypes, os, sys, time\n"
             "trace = ctypes.CDLL(None, use_errno=True).ptrace\n"
@@ -309,7 +311,7 @@ class Stopped:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a broker whose threads hang: ptrace of Linux")
 def test_a_broker_that_hangs_is_replaced_and_nothing_is_lost(home: Home) -> None:
-    """S17: of a plain SIGSTOP its parent hears; of this nobody did."""
+    """S17: its parent learns of a plain SIGSTOP; nobody learned of this one."""
 
     async def scenario() -> None:
         alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
@@ -375,7 +377,7 @@ def test_one_that_outgrows_its_bounds_is_killed_and_the_reason_kept(
 def test_its_memory_is_watched_while_it_does_not_answer(
     home: Home, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With many who do not read, it takes 1 GB more in a second."""
+    """With many clients that do not read, it grows by 1 GB per second."""
     watch, killed = watch_of(home, sleeper.pid), threading.Event()
 
     def hangs(*_: object) -> None:
@@ -408,7 +410,7 @@ def test_one_that_refuses_logins_is_replaced_after_the_third(
 
 @pytest.fixture
 def takes_and_drops() -> Iterator[tuple[str, int]]:
-    """The address of a broker that lets everybody in, and delivers nothing, as with a broken store."""
+    """Yield the address of a broker that admits everybody and delivers nothing, as with a broken store."""
 
     class Broker(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -478,7 +480,7 @@ def test_its_log_has_an_end(
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Home]:
-    """A home on a small disk of its own."""
+    """Yield a home on a small separate disk."""
     root = tmp_path / "small"
     root.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=14m", "none", root], check=False).returncode:
@@ -496,7 +498,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_full_disk_does_not_end_the_broker(small: Home) -> None:
-    """S4: until somebody ran `relay broker stop`, nothing went on when there was room again."""
+    """S4: nothing used to work after there was room again, until somebody ran `relay broker stop`."""
     filler = small.state / "filler"
 
     async def scenario() -> None:
@@ -524,7 +526,7 @@ def test_a_full_disk_does_not_end_the_broker(small: Home) -> None:
 
 
 def greet_own(home: Home) -> None:
-    """The broker does its work."""
+    """Pass a message, to show that the broker works."""
     endpoint = broker.ensure(home)
     login = ("relay", (home.broker / "service").read_text())
     broker_watch.greet((endpoint.host, endpoint.port), login, 30)

@@ -1,7 +1,7 @@
-"""What the embedded broker stops: holders of one agent's credentials acting beyond that agent.
+"""The embedded broker stops holders of one agent's credentials from acting beyond that agent.
 
-The attacker is Mallory, a member of the default team with real credentials of her own: a plain MQTT client
-or a socket.  The broker acknowledges what it drops, so that each attack is judged at its victim.
+The attacker is Mallory, a member of the default team with real credentials of her own: a plain MQTT client or
+a socket. The broker acknowledges what it drops, so each attack is judged at its victim.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def client(
     will: aiomqtt.Will | None = None,
     clean_session: bool = True,
 ) -> AsyncIterator[aiomqtt.Client]:
-    """A plain MQTT client with the credentials of `name`."""
+    """Yield a plain MQTT client with the credentials of `name`."""
     endpoint, own = await asyncio.to_thread(login, home, name, team)
     it = aiomqtt.Client(
         endpoint.host,
@@ -75,12 +75,12 @@ def parcel(sender: str, to: str, body: str, sequence: int = 1, *, origin: str = 
 
 
 def own_word(to: str = "Bob", body: str = "own", sequence: int = 1) -> tuple[str, bytes]:
-    """What Mallory may say: once it has arrived, what she published before it would have arrived too."""
+    """Return a message that Mallory may send: it arrives after everything she has published before it."""
     return topics.inbox("default", to, "Mallory"), parcel("Mallory", to, body, sequence)
 
 
 async def heard_of(agent: Agent, name: str) -> str:
-    """The boot id that `name` has announced, over the broker (the roster also knows who is of this home)."""
+    """Return the boot id that `name` announced over the broker (the roster also knows this home's agents)."""
     found: list[str] = []
 
     async def heard() -> bool:
@@ -110,7 +110,7 @@ def test_nobody_publishes_as_another(home: Home, qos: int, retain: bool) -> None
             assert bob.messages.empty()
             assert bob.ignored == 0
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
-            await alice.send("Bob", "the first that was kept")  # nothing retained came with Bob's return
+            await alice.send("Bob", "the first that was kept")  # nothing retained arrived with Bob's return
             assert [m.body for m in await bob.receive()] == ["the first that was kept"]
 
     asyncio.run(scenario())
@@ -178,7 +178,7 @@ def test_nobody_hears_anothers_mail_or_another_team(home: Home) -> None:
             await bob.subscribe(topics.inbox_filter("default", "Bob"), qos=1)
             heard: list[str] = []
             for topic in EAVESDROPPING:
-                # A connection for each: this broker ends some.
+                # A connection for each, as this broker closes some.
                 with contextlib.suppress(aiomqtt.MqttError):
                     async with client(home) as mallory:
                         await mallory.subscribe(topics.inbox_filter("default", "Mallory"), qos=1)
@@ -209,7 +209,7 @@ def test_nobody_forges_anothers_presence(home: Home, retain: bool) -> None:
                     await mallory.publish(topics.presence("default", "Carol"), forged, qos=1, retain=retain)
                 ghost = announced("Ghost", "boot", online=True)
                 await mallory.publish(topics.presence("default", "Ghost"), ghost, qos=1, retain=retain)
-                # Her own topic lets her announce nobody but herself.
+                # Her own topic lets her announce only herself.
                 await mallory.publish(topics.presence("default", "Mallory"), ghost, qos=1)
                 own = announced("Mallory", "boot", online=True)
                 await mallory.publish(topics.presence("default", "Mallory"), own, qos=1)
@@ -250,7 +250,7 @@ def test_nobody_leaves_a_will_as_another(home: Home) -> None:
                     await lose(mallory)
             assert [m.body for m in await bob.receive()] == ["own will"]
             assert bob.messages.empty()
-            # Carol would contradict at once, so that the roster does not tell.
+            # Carol would object at once, so the roster would not show it.
             await watcher.publish(topics.presence("default", "Watcher"), b"end", qos=1)
             async for message in watcher.messages:
                 assert message.payload != gone
@@ -261,7 +261,7 @@ def test_nobody_leaves_a_will_as_another(home: Home) -> None:
 
 
 async def lose(it: aiomqtt.Client) -> None:
-    """Break the connection, so that the broker publishes the will."""
+    """Break the connection, so the broker publishes the will."""
     sock = it._client.socket()
     assert isinstance(sock, socket.socket)
     sock.shutdown(socket.SHUT_RDWR)
@@ -327,8 +327,10 @@ def test_nobody_gets_in_without_credentials(home: Home) -> None:
 
 
 def nats(port: int, options: dict[str, object], *lines: str) -> str:
-    """What nats-server says to a NATS client until it ends the connection
-    (https://docs.nats.io/reference/reference-protocols/nats-protocol)."""
+    """Return what nats-server tells a NATS client until it closes the connection.
+
+    https://docs.nats.io/reference/reference-protocols/nats-protocol
+    """
     with socket.create_connection(("127.0.0.1", port), 5) as sock:
         sock.settimeout(10)
         said = sock.recv(4096)
@@ -361,7 +363,7 @@ def test_the_broker_listens_for_mqtt_and_nats_on_loopback_alone(home: Home) -> N
 
 
 def sockets_of(pid: int) -> set[tuple[str, int]]:
-    """Where the process listens for TCP (proc(5)): no monitoring, no websockets, no cluster."""
+    """Return where the process listens for TCP (proc(5)): no monitoring, no websockets, no cluster."""
     if not Path("/proc/net/tcp").exists():
         pytest.skip("needs /proc to see where the broker listens")
     inodes = set()
@@ -382,7 +384,7 @@ def sockets_of(pid: int) -> set[tuple[str, int]]:
 
 
 def test_nobody_wipes_a_mailbox_or_the_brokers_store(home: Home) -> None:
-    """Bob is away, with mail waiting; what Mallory can know or guess does not touch it."""
+    """Bob is away, with mail waiting; nothing that Mallory can know or guess affects it."""
     _, bobs = login(home, "Bob")
 
     async def scenario() -> None:
@@ -433,7 +435,7 @@ class Raw:
         assert self._socket.recv(4) == b"\x20\x02\x00\x00"
 
     def publish(self, *packets: tuple[bytes, bytes]) -> None:
-        """With QoS 0, as fast as the broker takes them; it may end the connection."""
+        """Publish at QoS 0 as fast as the broker reads; it may close the connection."""
         parts = []
         for topic, payload in packets:
             body = len(topic).to_bytes(2) + topic + payload
@@ -530,7 +532,7 @@ def test_a_payload_that_is_too_large_harms_nobody(home: Home) -> None:
 
 
 def test_what_was_retained_in_an_inbox_is_never_taken(home: Home) -> None:
-    """It is sent anew at every subscription, also when its id was forgotten long ago."""
+    """The broker resends it at every subscription, even when its id was forgotten long ago."""
 
     async def scenario() -> None:
         async with client(home) as mallory:

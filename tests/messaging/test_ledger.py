@@ -1,4 +1,4 @@
-"""The ledger: what is committed stays, order is kept per pair, each state is true."""
+"""The ledger: committed data stays, order is kept per pair, each state is accurate."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_what_its_sender_gave_up_holds_nothing_back(ledger: Ledger, far: Ledger,
     assert state(ledger, given_up.id) is State.EXPIRED
     (again,) = claim(ledger)
     assert bodies(far.inbox.store(TEAM, again)) == ["next"]
-    # It was on its way all the same, and comes too late: it was given up, and others were given before it.
+    # It was in flight anyway and arrives too late: it was dropped, and others were injected before it.
     assert far.inbox.store(TEAM, parcels[0]) == []
     assert state(ledger, given_up.id) is State.EXPIRED
 
@@ -222,7 +222,7 @@ def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Led
 
 
 def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
-    """The receiver's session holds it already when the user drops it."""
+    """The receiver's session already has it when the user drops it."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.drop(sent.id)
@@ -254,7 +254,7 @@ def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
 
 
 def test_what_has_arrived_in_another_home_can_be_given_up_here(ledger: Ledger, far: Ledger) -> None:
-    """Its host may be gone for ever; if it is not, the truth from there wins."""
+    """Its host may be gone for good; if it is not, the state reported from there wins."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     far.inbox.store(TEAM, claim(ledger)[0])
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
@@ -327,7 +327,7 @@ def test_a_message_with_somebody_elses_id_changes_nothing_of_his(ledger: Ledger)
 
 
 def flood(ledger: Ledger, count: int, first: int = 1, **more: Any) -> None:
-    """Mallory's messages to Bob, until one is refused."""
+    """Store Mallory's messages to Bob until one is refused."""
     for number in range(first, first + count):
         message = Message(f"m{number:07}", "Mallory", "Bob", "x", ledger.now(), State.STORED)
         ledger.inbox.store(TEAM, Envelope(message, "origin", number, first, **more))
@@ -349,7 +349,7 @@ def test_of_one_sender_no_more_waits_than_its_share_and_the_others_have_theirs(
 
 def test_its_share_is_one_of_bytes_too(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "MOST_BYTES", 3 * MAX_BODY)
-    flood(ledger, 3)  # as many may be under way at least
+    flood(ledger, 3)  # at least as many may be in flight
     flood(ledger, 10, first=4)
     monkeypatch.setattr(inbox, "MOST_BYTES", 10)
     with pytest.raises(InboxFull):
@@ -359,7 +359,7 @@ def test_its_share_is_one_of_bytes_too(ledger: Ledger, monkeypatch: pytest.Monke
 def test_what_has_ended_makes_room_the_oldest_first(
     ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else what expires at once would fill the ledger for a month."""
+    """Otherwise messages that expire at once would fill the ledger for a month."""
     monkeypatch.setattr(inbox, "MOST", 20)
     for number in range(1, 101):
         flood(ledger, 1, first=number, ttl=0.0)
@@ -447,7 +447,7 @@ def test_old_settled_messages_are_forgotten_and_others_never(ledger: Ledger, clo
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()
     ledger.outbox.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
-    ledger.prune()  # that it was settled is news
+    ledger.prune()  # being settled is recent news
     assert [entry.message.id for entry in ledger.messages()] == [done.id, open_.id]
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()

@@ -1,4 +1,4 @@
-"""The file of the ledger: several processes, kills, older and damaged files, full disks."""
+"""The ledger's file: several processes, kills, older and damaged files, full disks."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 
 
 def write_old(path: Path, version: int) -> None:
-    """A ledger of an older relay, in which Bob has a message of Alice's, and another is on its way."""
+    """Write the ledger of an older relay: Bob has a message from Alice, and another is in flight."""
     db = sqlite3.connect(path)
     db.executescript((Path(__file__).parent / "ledger_2.sql").read_text())
     if version == 1:
@@ -107,7 +107,7 @@ def write_old(path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", [*Ledger.schema.steps])
 def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int) -> None:
-    """What it holds stays, its streams go on where they were, and nothing in it expires."""
+    """Its contents stay, its streams continue where they were, and nothing in it expires."""
     path = tmp_path / "ledger.db"
     write_old(path, version)
     with Ledger(path) as ledger, Ledger(path) as other:
@@ -136,7 +136,7 @@ def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_what_became_of_old_mail_in_another_home_is_asked(tmp_path: Path, version: int) -> None:
-    """An older relay asked nobody: a receipt that was lost stayed lost."""
+    """An older relay never asked, so a lost receipt stayed lost."""
     path = tmp_path / "ledger.db"
     write_old(path, version)
     db = sqlite3.connect(path)
@@ -153,7 +153,7 @@ def test_what_became_of_old_mail_in_another_home_is_asked(tmp_path: Path, versio
 
 
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
-    """Also one in another home, from the receipt."""
+    """This includes a message in another home, by its receipt."""
     with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
         (message,) = send(here, TEAM, "Alice", ["Bob"], "hello")
         (parcel,) = here.outbox.claim(TEAM, "Alice", lambda *_: None, 1)
@@ -198,7 +198,7 @@ def test_a_full_disk_is_said_and_nothing_accepted_is_lost(tmp_path: Path) -> Non
         "except LedgerError as error:\n    print(error)\n"
     )
 
-    def small_files() -> None:  # a write beyond the limit fails as one on a full disk does
+    def small_files() -> None:  # a write beyond the limit fails as on a full disk
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 

@@ -61,7 +61,7 @@ def test_each_priority_is_a_stream_of_its_own(ledger: Ledger, far: Ledger) -> No
 
 
 def test_a_message_that_is_never_taken_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """It is told once, what was behind it waits for it no more, and it can be sent again."""
+    """Its expiry is reported once, messages behind it stop waiting for it, and it can be sent again."""
     (first,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     (second,) = send(ledger, TEAM, "Alice", ["Bob"], "later", ttl=100)
     claim(ledger)
@@ -79,7 +79,7 @@ def test_a_message_that_is_never_taken_expires(ledger: Ledger, far: Ledger, cloc
 
 
 def test_a_message_expires_at_its_receiver_by_that_ones_clock(ledger: Ledger, tmp_path: Path) -> None:
-    """Its host's clock may differ by years; what travels is how long the message has left."""
+    """The hosts' clocks may differ by years; the envelope carries the time that the message has left."""
     behind = Clock()
     with Ledger(tmp_path / "behind.db", clock=behind) as far:
         behind.now = 5.0
@@ -97,7 +97,7 @@ def test_a_message_expires_at_its_receiver_by_that_ones_clock(ledger: Ledger, tm
 
 
 def test_what_waits_for_one_that_never_comes_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """Its sender's host is gone for ever, and with it what was before it."""
+    """Its sender's host is gone for good, along with the earlier messages."""
     for number in range(2):
         send(ledger, TEAM, "Alice", ["Bob"], str(number), ttl=10)
     far.inbox.store(TEAM, claim(ledger)[1])
@@ -107,7 +107,7 @@ def test_what_waits_for_one_that_never_comes_expires(ledger: Ledger, far: Ledger
 
 
 def test_an_end_is_told_once(ledger: Ledger, clock: Clock) -> None:
-    """It expired at its receiver, which then was asked to type it."""
+    """It expires at its receiver, which is then asked to type it."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     ledger.inbox.store(TEAM, claim(ledger)[0])
     clock.now += 10
@@ -117,7 +117,7 @@ def test_an_end_is_told_once(ledger: Ledger, clock: Clock) -> None:
 
 
 def test_what_was_given_up_is_not_typed_after_what_came_later(ledger: Ledger, far: Ledger) -> None:
-    """A broker may bring it late, or again."""
+    """A broker may deliver it late, or again."""
     sent = [send(ledger, TEAM, "Alice", ["Bob"], str(number))[0] for number in range(2)]
     late = claim(ledger)[0]
     ledger.drop(sent[0].id)
@@ -130,7 +130,7 @@ def test_what_was_given_up_is_not_typed_after_what_came_later(ledger: Ledger, fa
 
 
 def work(ledger: Ledger) -> dict[str, int]:
-    """How much SQLite does for each thing that sessions ask all the time: steps of its virtual machine."""
+    """Return SQLite's effort for each of the sessions' frequent queries, in steps of its virtual machine."""
     asked: dict[str, Callable[[], object]] = {
         "claim": lambda: claim(ledger),
         "park": lambda: ledger.outbox.park(TEAM, "Alice", lambda *_: True),
@@ -159,7 +159,7 @@ def work(ledger: Ledger) -> dict[str, int]:
 
 
 def test_what_is_asked_all_the_time_takes_no_longer_for_a_long_history(ledger: Ledger) -> None:
-    """That grows for a month; nor for what waits for somebody who is away."""
+    """The history grows for a month; nor does mail for an absent agent slow them down."""
     at_first = work(ledger)
     with ledger.transaction():
         for number in range(500):
@@ -177,7 +177,7 @@ def test_what_is_asked_all_the_time_takes_no_longer_for_a_long_history(ledger: L
             send(ledger, TEAM, "Alice", ["Carol"], "waits")
         ledger.outbox.park(TEAM, "Alice", lambda *_: False)
     waiting = work(ledger)
-    often = waiting.keys() - {"reopen", "senders_with_mail"}  # which look at them, every few seconds
+    often = waiting.keys() - {"reopen", "senders_with_mail"}  # which check them every few seconds
     assert all(waiting[name] <= at_first[name] + 100 for name in often), (at_first, waiting)
 
 
@@ -192,7 +192,7 @@ def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> No
 
 
 def test_what_a_receiver_may_have_got_on_another_host_is_uncertain(ledger: Ledger, far: Ledger) -> None:
-    """It was there, never confirmed, and appears elsewhere: given again, it might be given twice."""
+    """The receiver was online, never confirmed, and appears elsewhere: giving it again might duplicate it."""
     (maybe,) = send(ledger, TEAM, "Alice", ["Bob"], "maybe")
     claim(ledger, home="first host")
     ledger.outbox.sent([maybe.id])
@@ -209,7 +209,7 @@ def test_what_a_receiver_may_have_got_on_another_host_is_uncertain(ledger: Ledge
 
 
 def test_what_is_for_another_home_of_the_name_is_not_taken(ledger: Ledger, far: Ledger) -> None:
-    """A broker may still bring there what it has brought to the first, which may have typed it."""
+    """A broker may deliver there what it has delivered to the first home, which may have typed it."""
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     (parcel,) = claim(ledger, home="first host")
     assert decode(encode(parcel), InboxTopic(TEAM, "bob", "alice")) == replace(
@@ -232,7 +232,7 @@ def test_a_late_receipt_from_the_first_host_tells_the_truth(ledger: Ledger, far:
 
 
 def elsewhere(ledger: Ledger, far: Ledger, **more: float) -> Message:
-    """A message of Alice's that is stored in the home of Bob, as she knows."""
+    """Return a message from Alice that is stored in Bob's home, as she knows."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", **more)
     (envelope,) = claim(ledger, home=far.origin)
     ledger.outbox.sent([sent.id])
@@ -243,7 +243,7 @@ def elsewhere(ledger: Ledger, far: Ledger, **more: float) -> Message:
 
 
 def confirm(ledger: Ledger, far: Ledger) -> None:
-    """Bob's receipts go out, and arrive."""
+    """Deliver Bob's receipts."""
     receipts = far.inbox.receipts(TEAM, "Bob", 100)
     far.inbox.receipted(TEAM, receipts)
     for each in receipts:
@@ -251,7 +251,7 @@ def confirm(ledger: Ledger, far: Ledger) -> None:
 
 
 def test_a_receipt_that_nobody_has_heard_is_asked_for(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """The message was *stored* for ever: its sender had no session, or the broker had lost it."""
+    """The message stayed *stored* for ever: its sender had no session, or the broker had lost the receipt."""
     sent = elsewhere(ledger, far)
     far.inbox.injecting(TEAM, "Bob", sent.id)
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
@@ -304,7 +304,7 @@ def test_what_waited_on_a_host_that_is_silent_for_good_is_uncertain(
 
 
 def test_an_old_receipt_that_comes_again_changes_nothing(ledger: Ledger, far: Ledger) -> None:
-    """A broker delivers again what was not acknowledged to it, after what is newer."""
+    """A broker redelivers what was not acknowledged, after newer payloads."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "half typed")
     far.inbox.store(TEAM, claim(ledger)[0])
     old = far.inbox.receipts(TEAM, "Bob", 10)
@@ -316,7 +316,7 @@ def test_an_old_receipt_that_comes_again_changes_nothing(ledger: Ledger, far: Le
 
 
 def test_what_need_not_wait_any_more_is_told_so_at_once(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """The third reached Bob, the second was given up, then comes the first: nobody waits for the next try."""
+    """The third reached Bob, the second was dropped, then the first arrives: no one waits for a retry."""
     (first,) = send(ledger, TEAM, "Alice", ["Bob"], "first")
     send(ledger, TEAM, "Alice", ["Bob"], "second", ttl=1)
     (third,) = send(ledger, TEAM, "Alice", ["Bob"], "third")
@@ -346,7 +346,7 @@ def test_a_full_queue_refuses_more_and_says_what_to_do(ledger: Ledger) -> None:
 
 
 def test_a_full_inbox_takes_no_more_until_there_is_room(ledger: Ledger, far: Ledger) -> None:
-    """What is left stays with its sender, in order, and a known one is confirmed all the same."""
+    """The rest stays with its sender, in order, and a known message is still confirmed."""
     for number in range(3):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     parcels = claim(ledger)
@@ -361,7 +361,7 @@ def test_a_full_inbox_takes_no_more_until_there_is_room(ledger: Ledger, far: Led
 
 
 def test_no_more_is_under_way_than_a_broker_keeps(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """The rest follows as what is before it is confirmed, and one that is given up makes room, too."""
+    """The rest follows as earlier ones are confirmed; a dropped one makes room, too."""
     sent = [send(ledger, TEAM, "Alice", ["Bob"], str(n))[0] for n in range(2 * WINDOW)]
     parcels: list[Envelope] = []
     while batch := claim(ledger):
@@ -396,7 +396,7 @@ def test_what_waits_though_its_receiver_is_there_is_found(ledger: Ledger) -> Non
 
 
 def test_a_late_receipt_moves_nothing_that_is_behind(ledger: Ledger, far: Ledger) -> None:
-    """Only the first of a stream is told its new base, once: no storm of publishes."""
+    """Only the first of a stream gets its new base, once: no storm of publishes."""
     for number in range(5):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     parcels = claim(ledger)
@@ -411,7 +411,7 @@ def test_a_late_receipt_moves_nothing_that_is_behind(ledger: Ledger, far: Ledger
 
 
 def test_a_message_goes_to_another_receiver_instead(ledger: Ledger, far: Ledger) -> None:
-    """Its receiver has another name now. What it was keeps its state; nothing reaches the old name."""
+    """Its receiver has another name now. Earlier messages keep their state; nothing reaches the old name."""
     ledger.registry.register(TEAM, "Robert")
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", "a thread", priority=Priority.URGENT)
     again = ledger.retry(sent.id, to="Robert")

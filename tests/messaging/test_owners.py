@@ -1,4 +1,4 @@
-"""Whom a name belongs to: mail for a run ends with it, and that for a folder's agent waits for that agent."""
+"""Who owns a name: mail for a run ends with the run; mail for a folder's agent waits for that agent."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def say(ledger: Ledger, *bodies: str) -> None:
 
 
 def claim(ledger: Ledger) -> list[Envelope]:
-    """What is published now, as it arrives."""
+    """Return what is published now, as it arrives."""
     sent = ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 100)
     received = [decode(encode(each), InboxTopic(TEAM, "claude", "alice")) for each in sent]
     return [each for each in received if isinstance(each, Envelope)]
 
 
 def arrive(ledger: Ledger, envelopes: list[Envelope], owner: Owner) -> list[str]:
-    """What of `envelopes` may be typed into the agent that has the name."""
+    """Return which of `envelopes` may be typed into the agent that holds the name."""
     return [m.body for each in envelopes for m in ledger.inbox.store(TEAM, each, owner=owner.id)]
 
 
@@ -59,7 +59,7 @@ def ends(ledger: Ledger) -> dict[str, tuple[str, str | None]]:
 
 
 def wait_everywhere(ledger: Ledger) -> None:
-    """Messages for claude: one that is being typed, one stored, one sent, one queued, one held."""
+    """Queue messages for claude: one being typed, one stored, one sent, one queued, one held."""
     say(ledger, "typing", "stored", "sent")
     first, second, third = claim(ledger)
     for each in (first, second):
@@ -105,7 +105,7 @@ def test_mail_for_a_run_ends_with_it_and_its_sender_is_told(ledger: Ledger, how:
 
 
 def test_what_a_run_has_sent_is_no_news_for_the_next_of_its_name(ledger: Ledger) -> None:
-    """U2: nor for the agent of another folder; the one that has sent it hears of it when it is back."""
+    """U2: nor for the agent of another folder; the sender itself learns of it when it is back."""
 
     def news(owner: Owner) -> list[str]:
         take(ledger, owner)
@@ -125,7 +125,7 @@ def test_what_a_run_has_sent_is_no_news_for_the_next_of_its_name(ledger: Ledger)
 def test_a_run_that_another_follows_without_a_word_leaves_nothing_stored_for_ever(
     ledger: Ledger, far: Ledger
 ) -> None:
-    """U2: its host has gone; what that says later is the truth."""
+    """U2: its host is gone; whatever that host reports later wins."""
     take(ledger, FIRST)
     take(far, FIRST)
     say(ledger, "one")
@@ -147,7 +147,7 @@ def test_a_run_that_another_follows_without_a_word_leaves_nothing_stored_for_eve
 
 
 def test_a_session_that_follows_beside_the_same_agent_has_its_mail(ledger: Ledger) -> None:
-    """U2: after a kill -9, and after `relay restart`."""
+    """U2: this holds after a kill -9 and after `relay restart`."""
     take(ledger, FIRST)
     wait_everywhere(ledger)
     before = ends(ledger)
@@ -158,7 +158,7 @@ def test_a_session_that_follows_beside_the_same_agent_has_its_mail(ledger: Ledge
 
 
 def test_mail_in_a_folder_waits_for_the_agent_of_that_folder(ledger: Ledger) -> None:
-    """U2: it is not given to another one of the name, nor is the other's held up by it."""
+    """U2: another agent of that name does not get it, nor does it block that agent's mail."""
     take(ledger, HERE)
     say(ledger, "one", "two")
     arrive(ledger, claim(ledger)[:1], HERE)
@@ -178,7 +178,7 @@ def test_mail_in_a_folder_waits_for_the_agent_of_that_folder(ledger: Ledger) -> 
 
 
 def test_a_run_has_nothing_of_a_folder_s_mail(ledger: Ledger) -> None:
-    """U2: nor does it end that."""
+    """U2: nor does the run end that mail."""
     take(ledger, HERE)
     say(ledger, "one")
     take(ledger, FIRST)
@@ -190,7 +190,7 @@ def test_a_run_has_nothing_of_a_folder_s_mail(ledger: Ledger) -> None:
 
 
 def test_what_comes_late_for_a_former_run_is_not_given_to_the_next(ledger: Ledger, far: Ledger) -> None:
-    """U2: it was on its way, from another host, and its sender learns what became of it."""
+    """U2: it was in flight from another host, and its sender learns the outcome."""
     take(ledger, FIRST)
     say(ledger, "one", "two")
     late = claim(ledger)
@@ -209,7 +209,7 @@ def test_what_comes_late_for_a_former_run_is_not_given_to_the_next(ledger: Ledge
 
 
 def test_what_comes_as_the_run_ends_does_not_wait_in_its_ledger_for_ever(ledger: Ledger, far: Ledger) -> None:
-    """U2: its client may still listen."""
+    """U2: the run's client may still be listening."""
     take(ledger, FIRST)
     say(ledger, "one")
     take(far, FIRST)
@@ -228,7 +228,7 @@ def test_what_waits_for_its_turn_as_the_run_ends_has_a_receipt_too(ledger: Ledge
 
 
 def test_what_comes_to_the_agent_of_another_folder_stays_with_its_sender(ledger: Ledger, far: Ledger) -> None:
-    """U2: that host is not the one to which its receiver comes back."""
+    """U2: the receiver does not come back to that host."""
     take(ledger, HERE)
     say(ledger, "one")
     (parcel,) = claim(ledger)
@@ -240,18 +240,18 @@ def test_what_comes_to_the_agent_of_another_folder_stays_with_its_sender(ledger:
 
 
 def test_whoever_has_no_known_owner_is_not_told_apart(ledger: Ledger, far: Ledger) -> None:
-    """Hosts with an earlier relay."""
+    """This is the case for hosts with an earlier relay."""
     say(ledger, "one")
     (parcel,) = claim(ledger)
     assert parcel.owner is None
     take(far, FIRST)
     assert arrive(far, [parcel], FIRST) == ["one"]
-    far.owners.end(TEAM, "claude", FIRST.id)  # it was given to the run that was there
+    far.owners.end(TEAM, "claude", FIRST.id)  # the run that was there got it
     assert ends(far) == {"one": ("rejected", "claude has ended")}
 
 
 def test_who_has_ended_is_sent_nothing(ledger: Ledger) -> None:
-    """U2: `relay send` says so, and what to do; the names that are suggested are of others."""
+    """U2: `relay send` says so, and what to do; it suggests the names of other agents."""
     take(ledger, FIRST)
     ledger.owners.end(TEAM, "claude", FIRST.id)
     with pytest.raises(ReceiverEnded, match=r"claude has ended.*`relay wrap -n claude`"):
@@ -267,7 +267,7 @@ def test_who_has_ended_is_sent_nothing(ledger: Ledger) -> None:
 
 
 def test_the_memberships_of_a_run_end_with_it(ledger: Ledger) -> None:
-    """U2: what is said in a channel is mail, too."""
+    """U2: messages in a channel are mail, too."""
     take(ledger, FIRST)
     for name in ("Alice", "claude"):
         ledger.channels.join(TEAM, "ops", name)
@@ -289,7 +289,7 @@ def test_only_the_run_that_has_the_name_can_end_it(ledger: Ledger) -> None:
 
 
 def test_mail_for_one_owner_never_waits_for_that_of_another(ledger: Ledger, far: Ledger) -> None:
-    """Each has streams of its own, in order, whoever has the name meanwhile."""
+    """Each owner has separate streams, in order, whoever holds the name meanwhile."""
     for turn, owner in enumerate((HERE, ELSEWHERE, HERE, ELSEWHERE)):
         take(ledger, owner)
         say(ledger, f"{turn}a", f"{turn}b")
@@ -317,7 +317,7 @@ def test_mail_for_one_owner_never_waits_for_that_of_another(ledger: Ledger, far:
 def test_what_an_earlier_relay_has_written_is_for_who_has_the_name(
     ledger: Ledger, owner: Owner, begins: bool
 ) -> None:
-    """A run that begins is not the one that it was written for; one whose session was replaced is."""
+    """A new run is not the one it was written for; one whose session was replaced is."""
     wait_everywhere(ledger)
     take(ledger, owner, begins=begins)
     if owner is FIRST and begins:
@@ -331,12 +331,12 @@ def test_what_an_earlier_relay_has_written_is_for_who_has_the_name(
             "held": "held",
         }
         assert waiting(ledger, owner) == ["stored"]
-        take(ledger, ELSEWHERE)  # no more than what is known to be for another one
+        take(ledger, ELSEWHERE)  # only what is known to be for another owner
         assert waiting(ledger, ELSEWHERE) == []
 
 
 def test_a_ledger_of_version_4_goes_on_working(tmp_path: Path) -> None:
-    """What it holds stays, and its streams go on where they were."""
+    """Its contents stay, and its streams continue where they were."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         say(ledger, "stored", "queued")
@@ -365,7 +365,7 @@ def test_a_ledger_of_version_4_goes_on_working(tmp_path: Path) -> None:
 
 
 def test_an_agent_lists_nothing_of_another_one_that_had_its_name(ledger: Ledger) -> None:
-    """U2: neither what that was sent nor what it had sent."""
+    """U2: neither messages to the other agent nor messages from it."""
 
     def listed() -> list[str]:
         return [entry.message.body for entry in ledger.messages(team=TEAM, of="Claude")]

@@ -1,4 +1,4 @@
-"""Names of agents on several hosts: whom they belong to is heard, and what is on its way knows for whom."""
+"""Names of agents on several hosts: their owners are announced, and mail in flight carries its owner."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def third(tmp_path: Path) -> Home:
 
 
 def agent(home: Home, there: Home, owner: Owner, name: str = "claude") -> Agent:
-    """An agent of the home `there` on the embedded broker of `home`."""
+    """Return an agent of the home `there` on the embedded broker of `home`."""
     endpoint, own = broker.admit(home, "default", name)
     broker.adopt(there, own)
     return Agent(there, name, url=f"mqtt://{endpoint.host}:{endpoint.port}", owner=owner)
 
 
 async def belongs(home: Home, owner: Owner, *, ended: bool = False) -> None:
-    """Return when `home` has heard whose the name is."""
+    """Return when `home` knows the owner of the name."""
 
     async def heard() -> bool:
         return await in_ledger(home, lambda ledger: ledger.owners.of("default", "claude")) == (
@@ -51,7 +51,7 @@ FIRST, SECOND = Owner.of_run("1"), Owner.of_run("2")
 
 
 def test_the_end_of_a_run_on_another_host_is_heard(home: Home, far: Home) -> None:
-    """U2: its mail ends with it, and what is said to its name is refused until another one has that."""
+    """U2: its mail ends with it, and messages to its name are refused until another agent takes the name."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
@@ -81,7 +81,7 @@ def test_the_end_of_a_run_on_another_host_is_heard(home: Home, far: Home) -> Non
 
 
 def test_what_a_run_leaves_that_is_killed_is_told_by_others_of_its_host(home: Home, far: Home) -> None:
-    """U2: it has said nothing itself."""
+    """U2: the run itself has said nothing."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
@@ -100,7 +100,7 @@ def test_what_a_run_leaves_that_is_killed_is_told_by_others_of_its_host(home: Ho
 def test_what_becomes_of_a_message_is_asked_where_nobody_heard_it(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was *stored* for ever where the sender's connection had ended by then."""
+    """It used to stay *stored* for ever if the sender's connection had ended by then."""
     monkeypatch.setattr(outgoing, "LINGER", 2.0)
     monkeypatch.setattr(outgoing, "LOOK", 0.5)
     monkeypatch.setattr(outbox, "FIRST_ASK", 1.0)
@@ -147,7 +147,7 @@ def test_the_next_run_ends_what_waits_for_one_that_has_gone_without_a_word(home:
 def test_the_agent_of_a_folder_has_its_mail_whoever_had_its_name_meanwhile(
     home: Home, far: Home, third: Home
 ) -> None:
-    """U2: also on another host."""
+    """U2: this also holds on another host."""
     one, two = Owner.of_folder(Path("/one")), Owner.of_folder(Path("/two"))
 
     async def scenario() -> None:

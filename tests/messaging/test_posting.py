@@ -1,4 +1,4 @@
-"""Who gets what is accepted."""
+"""Who receives an accepted message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_broadcast_reaches_who_is_there_and_a_name_is_known_for_ever(tmp_path:
 
 
 def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
-    """U2: and waits for nobody."""
+    """U2: nor does it wait for anybody."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.registry.register("default", "Away")
         with pytest.raises(UnknownRecipient, match="team 'default' has no other agents, so nothing was sent"):
@@ -46,7 +46,7 @@ def test_who_is_there_and_not_known_yet_is_just_starting(tmp_path: Path) -> None
             post(ledger, "default", "you", "Bob", "hello", there=lambda name: False)
         with pytest.raises(
             UnknownRecipient, match="The team has no agents"
-        ):  # no name, and no part of a path
+        ):  # neither a name nor part of a path
             post(ledger, "default", "you", "../Bob", "hello", there=lambda name: True)
 
 
@@ -58,7 +58,7 @@ def test_who_is_there_and_not_known_yet_is_just_starting(tmp_path: Path) -> None
 def test_what_is_accepted_every_receiver_takes(
     thread: str | None, reply_to: str | None, ttl: float | None
 ) -> None:
-    """Or it would be sent again and again, and all that is behind it would wait."""
+    """Otherwise it would be resent again and again, and everything behind it would wait."""
     with tempfile.TemporaryDirectory() as directory, Ledger(Path(directory) / "ledger.db") as ledger:
         ledger.registry.register("default", "Bob")
         try:
@@ -70,7 +70,7 @@ def test_what_is_accepted_every_receiver_takes(
 
 
 def test_the_person_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:
-    """In one transaction: who is refused has sent nothing."""
+    """It is one transaction: if it is refused, nothing has been sent."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Alice", "Bob"):
             ledger.registry.register("default", name)

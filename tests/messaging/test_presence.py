@@ -1,4 +1,4 @@
-"""Who is there: announcements, goodbyes and wills, late ones and old ones."""
+"""Who is online: announcements, goodbyes and wills, late ones and old ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relay.transport.presence import (
     interval,
 )
 
-SILENCE = MISSED * HEARTBEAT  # seconds after which an agent with the usual interval is not there
+SILENCE = MISSED * HEARTBEAT  # seconds after which an agent with the usual interval counts as offline
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_late_will_of_an_earlier_boot_is_ignored(roster: Attendance) -> None:
 
 
 def test_an_announcement_that_is_too_large_is_foreign() -> None:
-    """And one with all the channels that an agent may hear is not."""
+    """One with all the channels that an agent may be in is not too large."""
     most = tuple(f"{number:064}" for number in range(MAX_CHANNELS))
     payload = presence.encode(Presence("Bob", True, 1.0, "boot", host="h" * 64, channels=most))
     assert presence.decode(payload, "bob") is not None
@@ -69,14 +69,14 @@ def test_an_announcement_that_is_too_large_is_foreign() -> None:
 @pytest.mark.parametrize("wrong", ["\ud800", "\x1b[2J", "x" * 129, 7, None])
 @pytest.mark.parametrize("field", ["boot", "session", "home", "host"])
 def test_what_a_peer_calls_itself_is_a_short_word_or_foreign(field: str, wrong: object) -> None:
-    """It stands in the ledger, and is shown to people."""
+    """It is stored in the ledger and shown to users."""
     payload = json.loads(presence.encode(Presence("Bob", True, 1.0, "boot")))
     assert presence.decode(json.dumps(payload).encode(), "bob") is not None
     assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
 
 
 def test_a_will_of_a_later_connection_of_the_same_run_counts(roster: Attendance) -> None:
-    """It died before it could say that it is there on that one."""
+    """The run died before it could announce itself on that connection."""
     first = Presence("Bob", True, 0.0, boot="000001-f", session="run")
     roster.hear(first)
     roster.hear(replace(first, online=False, boot="000002-a", session="another run"))
@@ -161,7 +161,7 @@ def test_foreign_announcements_are_none(payload: bytes) -> None:
 
 
 def test_whose_a_name_is_is_announced(roster: Attendance) -> None:
-    """U2: and an announcement of an earlier relay says nothing of it."""
+    """U2: an announcement by an earlier relay does not mention the owner."""
     said = Presence("Bob", True, 1000.0, "1", owner="run/1", over=True)
     assert presence.decode(presence.encode(said), "bob") == said
     earlier = json.loads(presence.encode(said))
@@ -178,7 +178,7 @@ def test_whose_a_name_is_is_announced(roster: Attendance) -> None:
 
 
 def test_who_may_get_another_session_is_there_for_a_moment(roster: Attendance, clock: Clock) -> None:
-    """U2: unlike who has ended, or was silent for long."""
+    """U2: unlike an agent that has ended, or was silent for long."""
     for name in ("Ended", "Replaced", "Here"):
         hear(roster, name, "1", online=True)
     hear(roster, "Replaced", "1", online=False)
@@ -198,6 +198,6 @@ def test_who_may_get_another_session_is_there_for_a_moment(roster: Attendance, c
     ],
 )
 def test_one_broker_has_one_listener_however_its_nodes_are_named(urls: str) -> None:
-    """In another order, with another user, with the usual port: what is heard there is heard once."""
+    """Another order, another user or the explicit default port still means the same broker."""
     assert bus_of(urls) == bus_of("mqtt://a,mqtt://b")
     assert bus_of(urls) not in {bus_of("mqtt://a"), bus_of("mqtts://a,mqtts://b"), bus_of(None)}

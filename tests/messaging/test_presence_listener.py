@@ -1,4 +1,4 @@
-"""One session of a home hears who is there, and all others know it; another one takes over when it dies."""
+"""One session of a home listens for presence on behalf of all; another takes over when it dies."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def far(tmp_path: Path) -> Home:
 
 
 def url(home: Home, name: str, team: str = "default") -> str:
-    """The embedded broker of `home`, for an agent of another home."""
+    """Return the URL of the embedded broker of `home`, for an agent of another home."""
     endpoint, own = broker.admit(home, team, name)
     return f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
 
 
 @contextlib.asynccontextmanager
 async def process(home: Home, name: str, url: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run `name` of `home` in a process of its own, connected, for a block; then it is killed."""
+    """Run `name` of `home` in a separate process, connected, for the block; then kill it."""
     started = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, name, url),
         env={**os.environ, "RELAY_HOME": str(Path(home.state_dir).parent)},
@@ -70,7 +70,7 @@ async def process(home: Home, name: str, url: str = "") -> AsyncIterator[asyncio
             assert started.returncode is None
         yield started
     finally:
-        # Not by its own kill, which would take the end of one that was killed before from asyncio's thread.
+        # Not the process's own kill, which would take an earlier kill's exit from asyncio's thread.
         with contextlib.suppress(ProcessLookupError):
             os.kill(started.pid, signal.SIGKILL)
         await started.communicate()
@@ -83,7 +83,7 @@ def listens(agent: Agent) -> bool:
 def test_a_home_hears_each_announcement_a_few_times_however_many_it_has(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was once for each agent that listened: 112,298 times until 250 knew each other."""
+    """It used to be once per listening agent: 112,298 times until 250 agents knew each other."""
     heard: Counter[str] = Counter()
     hear = Receiver._hear
 
@@ -111,7 +111,7 @@ def test_a_home_hears_each_announcement_a_few_times_however_many_it_has(
 def test_a_flood_of_announcements_is_written_down_a_few_times_and_its_end_counts(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One agent's announcements kept the ledger of the whole home busy."""
+    """One agent's announcements used to keep the whole home's ledger busy."""
     written: Counter[str] = Counter()
     hear = PresenceTracker.hear
 
@@ -143,7 +143,7 @@ def test_a_flood_of_announcements_is_written_down_a_few_times_and_its_end_counts
 def test_another_session_listens_at_once_when_the_listener_is_killed(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told, and does not only look now and then."""
+    """It is notified, and does not merely check now and then."""
     monkeypatch.setattr(presence_listener, "LOOK", 3600.0)
 
     async def scenario() -> None:
@@ -199,7 +199,7 @@ def test_a_sender_that_does_not_listen_sends_at_once_when_its_receiver_appears(
 
 
 def test_an_agent_of_another_host_comes_leaves_and_dies(home: Home, far: Home) -> None:
-    """The one that does not listen sees what the other one hears: a goodbye, and a will."""
+    """The session that does not listen sees what the listener hears: a goodbye and a will."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Bob")), running(Agent(home, "Alice")) as alice:
@@ -278,7 +278,7 @@ def test_all_are_heard_again_after_the_broker_was_killed(home: Home, far: Home) 
 def test_what_slipped_through_when_the_listener_came_is_heard_soon(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An announcement between what a broker had kept and what comes then: it sends all once more."""
+    """An announcement between the retained ones and the live ones is missed: so the listener asks again."""
     monkeypatch.setattr(presence, "HEARTBEAT", 3600.0)
     monkeypatch.setattr(presence_listener, "AGAIN", 1.0)
     hear, missed = Receiver._hear, []
@@ -302,7 +302,7 @@ def test_what_slipped_through_when_the_listener_came_is_heard_soon(
 def test_a_broker_forgets_that_a_former_listener_wants_to_hear_all(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It keeps subscriptions with a mailbox; the agent hears its own name alone when another one listens."""
+    """It stores subscriptions with a mailbox; the agent hears only its own name when another listens."""
     heard: Counter[str] = Counter()
     hear = Receiver._hear
 

@@ -1,4 +1,4 @@
-"""How deep what an agent sends is in a chain of messages, and what it answers."""
+"""The depth of an agent's messages in a chain, and which message they answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_an_answer_is_one_deeper_than_what_it_answers() -> None:
         chain.given(depth, begins=True)
         assert chain.depth == depth + 1
         chain.sent()
-        assert chain.depth == depth + 1  # of all that is said in that turn
+        assert chain.depth == depth + 1  # of everything said in that turn
 
 
 def test_what_comes_in_the_same_turn_makes_it_no_less_deep() -> None:

@@ -1,4 +1,4 @@
-"""The runaway guard: what looks like one is held, in order, until the user lets it go or drops it."""
+"""The runaway guard: suspected runaways are held, in order, until the user releases or drops them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_pair_that_sends_too_fast_is_held(ledger: Ledger, clock: Clock) -> Non
 
 
 def test_behind_a_held_message_all_are_held_though_time_passes(ledger: Ledger, clock: Clock) -> None:
-    """Or the order would be lost."""
+    """Otherwise the order would be lost."""
     limits = Limits(rate=1)
     for body in ("goes", "held"):
         send(ledger, body, limits)
@@ -78,7 +78,7 @@ def test_a_long_chain_of_replies_is_held(ledger: Ledger) -> None:
 
 
 def test_a_storm_of_broadcasts_is_held(ledger: Ledger, clock: Clock) -> None:
-    """Counted by broadcasts, however many receivers each has."""
+    """Broadcasts are counted, however many receivers each has."""
     limits = Limits(broadcasts=2)
     for number in range(2):
         assert {message.state for message in send(ledger, str(number), limits, to="*")} == {State.QUEUED}
@@ -103,7 +103,7 @@ def test_zero_is_no_limit(ledger: Ledger) -> None:
 
 
 def test_a_held_message_can_be_dropped_but_not_retried(ledger: Ledger) -> None:
-    """And what is behind it is held until it is released, too."""
+    """What is behind it stays held, too, until it is released."""
     limits = Limits(rate=1)
     send(ledger, "goes", limits)
     ((held,), (behind,)) = (send(ledger, body, limits) for body in ("held", "behind"))

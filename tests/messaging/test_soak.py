@@ -1,4 +1,4 @@
-"""The soak, for a few seconds, and that its account finds what is wrong."""
+"""The soak runs for a few seconds, and its account detects errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_random_kills_leave_no_message_unexplained() -> None:
     ("messages", "sent", "injected"),
     [
         ([ONE, TWO], SENT, GOT),
-        ([ONE, TWO], [SENT[0], replace(SENT[1], id=None)], GOT),  # it died before it could note the id
+        ([ONE, TWO], [SENT[0], replace(SENT[1], id=None)], GOT),  # it died before it could record the id
         ([replace(ONE, state=State.UNCERTAIN), TWO], SENT, GOT),
         ([replace(ONE, state=State.UNCERTAIN), TWO], SENT, GOT[1:]),
         ([replace(ONE, state=State.REJECTED), TWO], SENT, GOT[1:]),

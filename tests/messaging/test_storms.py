@@ -1,4 +1,4 @@
-"""Many agents that come at once: nobody is turned away."""
+"""When many agents join at once, none is turned away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 40
 
 
 def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
-    """nats-server refuses whoever logs in at the moment at which it reads of another."""
+    """nats-server refuses a login at the moment when it reloads another agent's."""
 
     admitted: list[int] = []
 
@@ -35,7 +35,7 @@ def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
             others = asyncio.create_task(asyncio.to_thread(admit_others))
             for agent in agents:
                 await stack.enter_async_context(running(agent, connected=False))
-                before = len(admitted)  # they come while others do
+                before = len(admitted)  # they join while others do
                 await eventually(lambda before=before: others.done() or len(admitted) > before)
             await others
             await eventually(lambda: all(agent.client.connected for agent in agents))
@@ -48,7 +48,7 @@ def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
 def test_who_is_cut_off_at_the_login_tries_again_without_a_word(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a nats-server that reads of another agent: that is over at once, and no news to the user."""
+    """A nats-server that reloads another agent does this: it is over at once, and not worth reporting."""
     connect, cut = Connector.connect, list[MqttTransport]()
 
     async def connect_and_cut(self: Connector, *args: Any, **options: Any) -> MqttTransport:
@@ -69,13 +69,13 @@ def test_who_is_cut_off_at_the_login_tries_again_without_a_word(
 
 
 def test_what_all_sessions_of_a_home_hear_is_written_by_one(home: Home) -> None:
-    """Else a hundred agents that come would be ten thousand transactions on one file."""
+    """Otherwise a hundred joining agents would mean ten thousand transactions on one file."""
     with Ledger(home.ledger) as first, Ledger(home.ledger) as second:
         first.registry.register("default", "Bob")
         before = first.data_version()
         second.registry.register("default", "Bob")
         second.outbox.appeared("default", "Bob", "elsewhere")
         assert first.data_version() == before
-        second.registry.register("default", "bob")  # spelled anew
+        second.registry.register("default", "bob")  # spelled differently
         assert first.data_version() != before
         assert first.registry.known("default") == ["bob"]

@@ -1,4 +1,4 @@
-"""TLS to a broker, verified: what is wrong with a certificate is said, and an impostor gets no password."""
+"""Verified TLS to a broker: certificate errors are explained, and an impostor gets no password."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def connect(url: str) -> None:
 
 
 def expired(directory: Path) -> None:
-    """A certificate whose last day was in the year 2000; `openssl ca` alone sets a date in the past."""
+    """Write a certificate that expired in the year 2000; only `openssl ca` can set a past date."""
     make_certificate(directory)
     (directory / "index").touch()
     (directory / "ca.cnf").write_text(
@@ -88,7 +88,7 @@ def test_a_wrong_certificate_is_refused_and_said(
     assert says in str(refused.value)
     assert "SSL_CERT_FILE" in str(refused.value)
     del refused  # its frames hold the socket
-    gc.collect()  # while the warning is ignored
+    gc.collect()  # while the warning is still ignored
 
 
 def test_a_private_authority_is_trusted_when_it_is_named(

@@ -1,4 +1,4 @@
-"""Connections to brokers that refuse, hang, speak garbage or go away: a clear word, in bounded time."""
+"""Brokers that refuse, hang, send garbage or disconnect: a clear message, in bounded time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def fickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Accept the login, and be gone."""
+    """Accept the login, then disconnect."""
     await reader.read(1024)
     writer.write(b"\x20\x02\x00\x00")
 
@@ -92,7 +92,7 @@ def test_a_refused_login_is_said() -> None:
 
 
 def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_say() -> None:
-    """Which `quiet_event_loop` checks."""
+    """`quiet_event_loop` checks this."""
 
     async def scenario() -> None:
         async with serving(fickle) as endpoint:
@@ -107,7 +107,7 @@ def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_
 
 
 def test_a_loss_that_is_reported_after_the_end_leaves_nothing_for_the_event_loop_to_say() -> None:
-    """As the thread that connects may, when whoever wanted the connection has gone meanwhile."""
+    """The connecting thread may report it when the caller has already gone."""
 
     async def scenario() -> None:
         transport = MqttTransport(Endpoint.of("mqtt://127.0.0.1:1"), Login("agent"))
@@ -140,7 +140,7 @@ def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
 
 
 class Skipping(asyncio.SelectorEventLoop):
-    """An event loop whose time goes on by itself, and by what a test skips."""
+    """An event loop whose time advances by itself, and by what a test skips."""
 
     skipped = 0.0
 
@@ -150,7 +150,7 @@ class Skipping(asyncio.SelectorEventLoop):
 
 @pytest.mark.parametrize("then", ["answers", "falls silent", "never answers"])
 def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str) -> None:
-    """As with hundreds of announcements; it is dead when it falls silent, or never comes to the answer."""
+    """Hundreds of announcements may come first; it is dead if it falls silent, or never answers."""
     orders: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,7 +171,7 @@ def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str
             publishing = asyncio.create_task(connection.publish("b", b""))
 
             async def go_on(seconds: float) -> None:
-                """Bring something else, and have so much time pass."""
+                """Send something else, and let that much time pass."""
                 orders.put_nowait(b"\x30\x04\x00\x01ax")  # QoS 0, topic `a`
                 await anext(arriving)
                 loop.skipped += seconds
@@ -275,7 +275,7 @@ def test_what_is_no_list_of_urls_is_refused_without_its_secrets(given: str) -> N
 def test_the_next_of_several_nodes_is_tried_at_once(
     home: Home, monkeypatch: pytest.MonkeyPatch, first: Serve | None
 ) -> None:
-    """One whose answer does not come has its seconds (here half of one), and not more."""
+    """A node that does not answer gets its seconds (here half of one), and no more."""
     monkeypatch.setattr(connector, "NODE_SECONDS", 0.5)
     _, credentials = broker.admit(home, "default", "Alice")
     good = broker.ensure(home)
@@ -289,7 +289,7 @@ def test_the_next_of_several_nodes_is_tried_at_once(
             else:
                 bad = (await stack.enter_async_context(serving(first))).url
             nodes = Connector(home, f"{bad},{good.url}")
-            async with asyncio.timeout(mqtt.CONNECT_SECONDS):  # what a single one would be given
+            async with asyncio.timeout(mqtt.CONNECT_SECONDS):  # the time that a single node would get
                 with contextlib.closing(await nodes.connect("default", "Alice")) as transport:
                     assert transport.endpoint.port == good.port
             assert nodes.turn(1)[0] == bad, "the one that worked was to be the first next time, too"
