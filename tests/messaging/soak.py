@@ -1,4 +1,4 @@
-"""A soak: agents that never stop talking, killed at random with their broker; then an account of all messages.
+"""A soak: agents that talk non-stop, killed at random with their broker; then an account of all messages.
 
 python tests/messaging/soak.py [--seconds N] [--seed S]
 

@@ -155,7 +155,7 @@ def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
 def test_what_its_receivers_user_drops_is_told_to_its_sender_on_another_host(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By another process than the receiver's session, which finds the receipt at its next look."""
+    """A separate process drops it; the receiver's session finds the receipt at its next look."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Line agents that tests drive, and looks at what a session of theirs has done."""
+"""Line agents that tests drive, and checks of what their sessions have done."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Puppet:
         self.name = name
         self.team = team
         self.folder = relay.home / "puppets" / team / name
-        self.folder.mkdir(parents=True, exist_ok=True)  # another agent of that name had it
+        self.folder.mkdir(parents=True, exist_ok=True)  # an earlier agent of that name may have used it
 
     def command(self, *arguments: str) -> list[str | Path]:
-        """What to wrap; `arguments` are the fake program's own."""
+        """Return what to wrap; `arguments` are for the fake program itself."""
         return [sys.executable, PUPPET, self.folder, *arguments]
 
     def wrap(
@@ -39,7 +39,7 @@ class Puppet:
         env: Mapping[str, str] | None = None,
         named: bool = True,
     ) -> Puppet:
-        """Start it detached and wait until it is on its strings. named: with -n; else relay chooses."""
+        """Start it detached and wait until it obeys. named: with -n; otherwise relay chooses the name."""
         self.relay(
             "wrap",
             "-d",
@@ -55,7 +55,7 @@ class Puppet:
         return self
 
     def say(self, text: str, end: str = "\n") -> None:
-        """Have the agent print `text`."""
+        """Make the agent print `text`."""
         self._pull({"say": text + end})
 
     def exit(self, code: int = 0) -> None:
@@ -63,17 +63,17 @@ class Puppet:
 
     @property
     def heard(self) -> str:
-        """What the agent has read from its terminal so far."""
+        """Return what the agent has read from its terminal so far."""
         path = self.folder / "heard"
         return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
 
     def hears(self, words: str) -> str:
-        """Wait until the agent has read `words`; all that it has read."""
+        """Wait until the agent has read `words`; return all that it has read."""
         wait_until(lambda: words in self.heard, message=lambda: f"{words!r} in {self.heard!r}\n{self.log()}")
         return self.heard
 
     def texts(self) -> list[tuple[str, str]]:
-        """What was given to it on one line each, in order: (from whom, what); not when."""
+        """Return the one-line texts it was given, in order: (sender, text), without the time."""
         return re.findall(
             r"^\[relay [\w-]{4,8} (?:from )?([^\]]*?)(?:, [\d:]{8})?\] (.*) \[/relay [\w-]{4,8}\]$",
             self.heard,
@@ -81,17 +81,17 @@ class Puppet:
         )
 
     def hears_exactly(self, *texts: tuple[str, str]) -> None:
-        """Wait until it has read as many texts, and compare: relay may know of one by its echo before."""
+        """Wait until it has read as many texts, and compare: relay may know one by its echo earlier."""
         wait_until(lambda: len(self.texts()) >= len(texts), message=lambda: f"{self.heard!r}\n{self.log()}")
         assert self.texts() == list(texts)
 
     def events(self, event: str = "") -> list[Entry]:
-        """The journal's entries of this agent, of one kind if `event` is given."""
+        """Return this agent's journal entries, all or of one kind."""
         entries = events(self.relay)
         return [e for e in entries if e["name"] == self.name and event in ("", e["event"])]
 
     def told(self, words: str) -> str:
-        """Wait until the user of this agent was told `words`; the whole notice."""
+        """Wait until this agent's user was told `words`; return the whole notice."""
         found = wait_until(
             lambda: [
                 text
@@ -104,7 +104,7 @@ class Puppet:
         return str(found[0])
 
     def state(self) -> str:
-        """What `relay ps` says of it."""
+        """Return its state in `relay ps`."""
         (row,) = [row for row in ps(self.relay) if row["name"] == self.name and row["team"] == self.team]
         return str(row["state"])
 
@@ -112,7 +112,7 @@ class Puppet:
         return bool(self.events("session_end"))
 
     def log(self) -> str:
-        """Everything known, for a failed assertion."""
+        """Return everything known, for a failed assertion."""
         session = self.relay.home / "state" / "session.log"
         return self.relay("events").stdout + (session.read_text() if session.exists() else "")
 
@@ -122,7 +122,7 @@ class Puppet:
 
 
 def events(relay: Relay) -> list[Entry]:
-    """The journal, oldest first."""
+    """Return the journal, oldest entry first."""
     path = relay.home / "state" / "events.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -136,7 +136,7 @@ def messages(relay: Relay, *arguments: str) -> list[Entry]:
 
 
 def project(relay: Relay, config: str, *, trust: bool = True) -> Path:
-    """A project folder with a relay.config.py, trusted unless told otherwise."""
+    """Return a project folder with a relay.config.py, trusted unless told otherwise."""
     folder = relay.home / "project"
     folder.mkdir(exist_ok=True)
     (folder / "relay.config.py").write_text(config)
@@ -146,7 +146,7 @@ def project(relay: Relay, config: str, *, trust: bool = True) -> Path:
 
 
 def settings(relay: Relay, text: str) -> None:
-    """The user's own relay.toml."""
+    """Write the user's relay.toml."""
     path = relay.home / "config" / "relay.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

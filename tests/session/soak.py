@@ -1,17 +1,17 @@
-"""A soak of real sessions: wrapped agents that never stop talking, all around them killed at random.
+"""A soak of real sessions: wrapped agents that talk non-stop, while all around them is killed at random.
 
     python tests/session/soak.py [--seconds N] [--seed S] [--rate R] [--hostile] [--spare]
 
-The agents are a few line programs and TUIs (tests/fakes/session_puppet.py, session_tui.py), which nobody
-kills.  What each has said, and what it was given, is the truth that the ledger is held against:
+The agents are a few line programs and TUIs (tests/fakes/session_puppet.py, session_tui.py), which are never
+killed.  What each has said and was given is the truth that the ledger is checked against:
 
     said = received + uncertain + expired        each once, and in order
 
-With --hostile they are two teams, and Mallory of the first does every one of the attacks in
-tests/messaging/hostile.py to one of its members, in turn.  With --spare nothing is killed.
+With --hostile there are two teams, and Mallory of the first runs each attack in tests/messaging/hostile.py on
+one of its members, in turn.  With --spare nothing is killed.
 
-Prints the account and exits 1 when a message is unexplained, came twice or out of order, an agent was lost,
-or something was left behind.  SEED fixes what is done to whom, not the moments at which the machine does it.
+Prints the account and exits 1 if a message is unexplained, arrived twice or out of order, an agent was lost,
+or something was left behind. SEED fixes what happens to whom, not when the machine does it.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ from support import Relay, processes_of, wait_until
 FAKES = Path(__file__).parent.parent / "fakes"
 LINES, TUI = FAKES / "session_puppet.py", FAKES / "session_tui.py"
 AGENTS = {"Ada": LINES, "Bo": LINES, "Cy": LINES, "Dee": TUI, "Eli": TUI}
-TEAM, OTHERS, OTHER_TEAM = "default", {"Dee", "Eli"}, "web"  # where somebody is hostile
+TEAM, OTHERS, OTHER_TEAM = "default", {"Dee", "Eli"}, "web"  # with --hostile
 MALLORY, VICTIM = "Mallory", "Bo"
-OWNED = "Ada"  # wrapped in a terminal that stays, and is given its exit code
-RATE = 4.0  # directives a second of all agents
-SETTLE_SECONDS = 150.0  # after the last kill; the longest pause between two tries is a minute
+OWNED = "Ada"  # wrapped in a terminal that stays, and gets its exit code
+RATE = 4.0  # directives per second, of all agents
+SETTLE_SECONDS = 150.0  # after the last kill; the longest pause between two retries is a minute
 SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"
 
 TEXT = re.compile(r"\[relay ([\w-]{4,8}) (?:from )?(\w[\w ]*?)(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
 SHOWN = {THE_USER: names.PERSON}
-"""Senders whose name in front of an agent is another one."""
+"""Senders that agents see under another name."""
 
 DONE = {State.INJECTED: {1}, State.UNCERTAIN: {0, 1}, State.EXPIRED: {0}}
-"""How often an agent may have been given a message that ended so."""
+"""How often an agent may have been given a message with that final state."""
 
 
 # The account.
@@ -72,7 +72,7 @@ DONE = {State.INJECTED: {1}, State.UNCERTAIN: {0, 1}, State.EXPIRED: {0}}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of all that was said, and what nobody can explain."""
+    """The outcome of everything said, and what nothing explains."""
 
     said: int
     states: Counter[State]
@@ -94,9 +94,9 @@ def account(
     given: dict[Stream, list[int]],
     perhaps: Iterable[int] = (),
 ) -> Account:
-    """Hold the ledger's `messages`, oldest first, against what was said and `given`, both in order.
+    """Compare the ledger's `messages`, oldest first, with what was said and `given`, both in order.
 
-    perhaps: numbers of which nobody knows if they were said.
+    perhaps: numbers that may or may not have been said.
     """
     wrong, rows, unsure = [], defaultdict(list), set(perhaps)
     for message in messages:
@@ -125,18 +125,18 @@ def _disorder(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def given_to(name: str, heard: str) -> dict[Stream, list[int]]:
-    """What the agent `name` was given, by whom."""
+    """Return what the agent `name` was given, by sender."""
     found = defaultdict(list)
     for _, sender, number in TEXT.findall(heard):
         found[SHOWN.get(sender, sender), name].append(int(number))
     return found
 
 
-# Who takes part.
+# The participants.
 
 
 class Terminal:
-    """A `relay` command in a terminal of its own, whose output is read and thrown away."""
+    """A `relay` command in a separate terminal, whose output is read and discarded."""
 
     def __init__(self, relay: Relay, *arguments: str | Path) -> None:
         self.code: int | None = None
@@ -163,7 +163,7 @@ class Terminal:
         return self.code is not None
 
     def close(self) -> None:
-        """Kill it, if it runs, and close its terminal."""
+        """Kill the command, if it runs, and close its terminal."""
         if not self.ended():
             os.kill(self.pid, signal.SIGKILL)
             wait_until(self.ended)
@@ -179,7 +179,7 @@ class Terminal:
 
 @dataclass(slots=True)
 class Agent:
-    """One wrapped program. said: what it was told to say, to whom; pids: of the agent and its shim."""
+    """One wrapped program. said: what it was told to say, and to whom; pids: of the agent and its shim."""
 
     relay: Relay
     name: str
@@ -200,7 +200,7 @@ class Agent:
         return (self.folder / "heard").read_bytes().decode("utf-8", "replace")
 
     def status(self) -> dict[str, Any]:
-        """What its shim says; {} if there is none."""
+        """Return its shim's status; {} without a shim."""
         with socket.socket(socket.AF_UNIX) as channel:
             channel.settimeout(30)
             try:
@@ -212,7 +212,7 @@ class Agent:
         return answer
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """Signal its session; its pid, 0 if there is none."""
+        """Signal its session; return the session's pid, 0 if there is none."""
         pid = int(self.status().get("pid", 0))
         if pid:
             with contextlib.suppress(ProcessLookupError):
@@ -220,7 +220,7 @@ class Agent:
         return pid
 
 
-# What is done to them.
+# The faults.
 
 
 class Soak:
@@ -265,7 +265,7 @@ class Soak:
             agent.pids = (status["agent_pid"], status["terminal_pid"])
 
     def run(self, seconds: float) -> None:
-        """Be cruel for `seconds`."""
+        """Inject faults for `seconds`."""
         talker = threading.Thread(target=self._talk, daemon=True)
         talker.start()
         if self._others:
@@ -296,7 +296,7 @@ class Soak:
             (act,) = self._chance.choices([*acts], [*acts.values()])
             self.done[act.__name__.strip("_").replace("_", " ")] += 1
             act()
-        if self._hostile is not None:  # once it has done what it is at
+        if self._hostile is not None:  # once the current attack is over
             attacks, _ = self._hostile.communicate("\n", 300)
             for each in attacks.splitlines():
                 self.done[f"attack: {each}"] += 1
@@ -306,7 +306,7 @@ class Soak:
             client.close()
 
     def settle(self) -> Account:
-        """The account, as soon as it is complete, or after SETTLE_SECONDS."""
+        """Return the account as soon as it is complete, or after SETTLE_SECONDS."""
         for agent in self.agents.values():
             self._revive(agent)
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -320,7 +320,7 @@ class Soak:
         return found
 
     def end(self) -> list[str]:
-        """End the agents; what is wrong with how they end, and with what is left."""
+        """End the agents; return what is wrong with how they end, and what is left behind."""
         wrong = []
         codes = {name: number + 10 for number, name in enumerate(self.agents)}
         for name, agent in self.agents.items():
@@ -351,7 +351,7 @@ class Soak:
         return wrong
 
     def close(self) -> None:
-        """Kill all that is left."""
+        """Kill everything that is left."""
         self._quiet.set()
         if self._hostile is not None:
             self._hostile.kill()
@@ -374,7 +374,7 @@ class Soak:
         return self._number
 
     def _messages(self) -> list[Message]:
-        """Those of the ledger, but for Mallory's; on a busy machine it may be locked for a while."""
+        """Return the ledger's messages except Mallory's; on a busy machine it may be locked for a while."""
         try:
             with Ledger(self.home.ledger) as ledger:
                 return [each.message for each in ledger.messages() if each.message.sender != MALLORY]
@@ -409,7 +409,7 @@ class Soak:
         return run
 
     def _revive(self, agent: Agent) -> None:
-        """Have a session that was given up started again, as the user would."""
+        """Restart a session that the shim gave up on, as the user would."""
         agent.kill(signal.SIGCONT)
         if why := agent.status().get("failed"):
             self.done["given up"] += 1
@@ -422,7 +422,7 @@ class Soak:
         self._revive(agent)
 
     def _kill_twice(self) -> None:
-        """The next one, too, somewhere in its start."""
+        """Kill the next one, too, somewhere in its startup."""
         agent = self._someone()
         first = agent.kill()
         with contextlib.suppress(AssertionError):
@@ -472,7 +472,7 @@ class Soak:
                 os.kill(pid, signal.SIGCONT)
 
     def _kill_all(self) -> None:
-        """The broker, its supervisor and two sessions within a moment."""
+        """Kill the broker, its supervisor and two sessions within a moment."""
         one, two = self._chance.sample([*self.agents.values()], 2)
         one.kill()
         self._signal("supervisor", signal.SIGKILL)
@@ -480,7 +480,7 @@ class Soak:
         two.kill()
 
     def _attach(self) -> None:
-        """Also where another is attached: that takes it over."""
+        """Attach, even while another terminal is attached: this one takes over."""
         agent = self._someone()
         if agent.name != OWNED:
             self._clients.append(Terminal(self.relay, "attach", "--takeover", agent.name))
@@ -500,7 +500,7 @@ class Soak:
                 client.signal(signal.SIGKILL)
 
     def _send(self) -> None:
-        """Now and then, the command is killed."""
+        """Send a message; sometimes kill the command."""
         to, number = self._someone().name, self._next()
         run = subprocess.Popen(
             [*self.relay.command, "send", "-t", self.agents[to].team, to, str(number)],
@@ -519,7 +519,7 @@ class Soak:
         )
 
     def _signal(self, which: str, number: signal.Signals) -> int | None:
-        """Send the broker (`pid`) or its supervisor a signal; its process id, None if there is none now."""
+        """Signal the broker (`pid`) or its supervisor; return its process id, None if it is not running."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             pid = int(json.loads((self.home.broker / "endpoint.json").read_text())[which])
             os.kill(pid, number)
@@ -528,7 +528,7 @@ class Soak:
 
 
 def soak(seconds: float, seed: int, rate: float, *, keep: bool, hostile: bool, spare: bool) -> list[str]:
-    """Print the account of `seconds`; what is wrong."""
+    """Run for `seconds` and print the account; return what is wrong."""
     path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
     made = Soak(path, seed, rate, hostile=hostile, spare=spare)
     try:

@@ -1,4 +1,4 @@
-"""Which prompts of an agent are published, and in which words."""
+"""Which of an agent's prompts are published, and in what words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relay.storage.journal import Journal
 
 
 class World:
-    """The agent's terminal, its state, and who listens."""
+    """The agent's terminal, its state, and a listener."""
 
     def __init__(self, *rows: str) -> None:
         self.rows = rows
@@ -33,7 +33,7 @@ class World:
         return ""
 
     def look(self) -> None:
-        """It has not changed."""
+        """Look again; nothing has changed."""
 
     @handles(Prompting)
     def prompting(self, event: Prompting) -> None:

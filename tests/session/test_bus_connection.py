@@ -1,4 +1,4 @@
-"""A session's place on the bus: whatever ends it is told once, and it is had again."""
+"""A session's connection to the bus: whatever ends it is reported once, and it reconnects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support import Relay, wait_until
 
 
 class Line:
-    """A client that ends as it is told to; without an end it stays connected until cancelled."""
+    """A client that ends as told; without an end it stays connected until cancelled."""
 
     def __init__(self, bus: EventBus, end: Exception | None) -> None:
         self.bus = bus
@@ -54,16 +54,16 @@ class Line:
 
 @dataclass
 class Scene(Clock):
-    """A connection whose clients end in turn as `ends` say, and what is seen of it."""
+    """A connection whose clients end in turn as `ends` says, and its visible effects."""
 
     folder: Path
     ends: list[Exception | None]
-    unopened: list[RelayError] = field(default_factory=list)  # what the first tries to make one raise
-    told: list[str] = field(default_factory=list)  # what the user is shown, and the journal keeps
-    shown: list[str] = field(default_factory=list)  # what the user is shown of statuses
+    unopened: list[RelayError] = field(default_factory=list)  # what the first attempts to create one raise
+    told: list[str] = field(default_factory=list)  # what the user sees and the journal keeps
+    shown: list[str] = field(default_factory=list)  # which statuses the user sees
     pauses: list[float] = field(default_factory=list)
     channels: tuple[str, ...] = ()
-    problems: list[str] = field(default_factory=list)  # at the end of each client
+    problems: list[str] = field(default_factory=list)  # when each client ends
     opened: list[Line] = field(default_factory=list)
 
     async def _open(self, in_hand: frozenset[str]) -> MessagingClient:
@@ -78,7 +78,7 @@ class Scene(Clock):
         await asyncio.sleep(0)
 
     async def problem(self) -> str:
-        """Why there is no client; "" where there is one."""
+        """Return why there is no client; "" if there is one."""
         try:
             await current_client(self.bus)
         except RelayError as error:
@@ -123,7 +123,7 @@ class Scene(Clock):
 
 
 def test_who_asks_for_the_client_before_there_is_one_waits_for_the_first_try(tmp_path: Path) -> None:
-    """Who does not want to wait is told that there is none yet."""
+    """A caller that does not want to wait learns that there is none yet."""
     away = BrokerError("no broker.")
 
     async def main() -> None:
@@ -185,7 +185,7 @@ def test_a_fault_of_our_own_is_logged_told_and_tried_again(
 
 
 def test_a_client_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
-    """Each reason is told once, with what it means for the agent."""
+    """Each reason is reported once, with its effect on the agent."""
     away = BrokerError("no broker.")
     scene = Scene(tmp_path, [None], unopened=[away, away, LedgerError("locked."), away]).play()
     assert scene.told == [
@@ -196,7 +196,7 @@ def test_a_client_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_client_that_cannot_join_its_channels_is_closed(tmp_path: Path) -> None:
-    """Else the next one would find its name taken by the first."""
+    """Otherwise the first would still hold the name that the next one needs."""
     scene = Scene(tmp_path, [LedgerError("the disk is full."), None], channels=("ops",)).play()
     assert [line.closed for line in scene.opened] == [True, False]
     assert scene.told == ["the disk is full. The agent keeps running without messages."]
@@ -207,7 +207,7 @@ def test_a_client_that_ends_is_not_used_any_more(tmp_path: Path) -> None:
 
     async def then() -> None:
         assert await scene.problem() == ""
-        scene.opened[0].ended = True  # it closes, which takes a moment
+        scene.opened[0].ended = True  # closing takes a moment
         assert await scene.problem() == "this session is not on the bus."
 
     scene.play(then)
@@ -241,11 +241,11 @@ def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
             for reason in reasons:
                 line.report(reason)
             shown = asyncio.Event()
-            scene.bus.loop.call_later(0, shown.set)  # after the timers that show what lasts
+            scene.bus.loop.call_later(0, shown.set)  # after the timers that report lasting conditions
             await shown.wait()
             assert await scene.status() == reasons[-1]
 
-        await off("the connection was lost.", "connection refused.")  # the first did not last
+        await off("the connection was lost.", "connection refused.")  # the first one did not last
         await off("the login is refused.")
         await off("connection refused.")
         assert scene.shown == ["connection refused.", "the login is refused."]

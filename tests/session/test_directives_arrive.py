@@ -1,4 +1,4 @@
-"""No directive is lost between the terminal and the ledger, and one that is not acted on is told."""
+"""No directive is lost between the terminal and the ledger, and any that is not acted on is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bodies(relay: Relay) -> list[str]:
 
 
 def test_a_directive_waits_for_a_ledger_that_others_keep_locked(relay: Relay) -> None:
-    """S15: where many write at once, one may wait for longer than a try does."""
+    """S15: with many writers, one may wait for longer than one attempt does."""
     refused = relay.home / "refused"
     alice = Puppet(relay, "Alice").wrap(env=session_patch(QUICK.format(refused=str(refused))))
     Puppet(relay, "Bob").wrap()
@@ -49,7 +49,7 @@ def test_a_directive_waits_for_a_ledger_that_others_keep_locked(relay: Relay) ->
 
 
 def test_last_words_that_are_cut_off_are_told(relay: Relay) -> None:
-    """Those that were begun, too."""
+    """Even a directive that was only begun is reported."""
     patch = session_patch(
         "import asyncio, functools\n"
         "from relay.builtin import relay as module\n"
@@ -77,7 +77,7 @@ sys.stdin.read()
 
 
 def test_a_line_is_not_cut_where_the_program_goes_on_while_it_is_looked_at(relay: Relay) -> None:
-    """It wrote the rest and then slept in a read, after it had been seen that nothing was pending."""
+    """The program wrote the rest and then slept in a read, after a check had found nothing pending."""
     patch = session_patch(
         "import os, time\n"
         "from relay.terminal.shim_link import ShimLink\n"
@@ -121,7 +121,7 @@ def steps(relay: Relay, name: str = "Alice") -> dict[str, int]:
 
 
 def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
-    """Also those of sessions that were replaced."""
+    """Sessions that were replaced count, too."""
     alice, _ = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
     alice.say("@relay:Bob one\n@relay:Nobody two\n@memory:save three")
     expected = {
@@ -153,7 +153,7 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
 
 
 def test_a_directive_behind_a_sign_is_told(relay: Relay) -> None:
-    """S9: a quote is no directive; what an unknown prompt makes look like one is not dropped in silence."""
+    """S9: a quote is no directive; a line that an unknown prompt makes look quoted is reported."""
     alice = Puppet(relay, "Alice").wrap()
     alice.say("> @relay:Bob one\n> @relay:Bob two\n+ @unknown:Bob three\n`@relay:Bob` is how to write\n")
     alice.told("a directive behind '>' was ignored as a quotation")
@@ -166,7 +166,7 @@ def test_a_directive_behind_a_sign_is_told(relay: Relay) -> None:
 
 
 def gaps(relay: Relay) -> list[str]:
-    """The gaps in Alice's recording."""
+    """Return the gaps in Alice's recording."""
     recorded = store.recordings(relay.home / "state" / "recordings", "Alice", "default")
     parts = recorded[-1].parts if recorded else ()
     return [event.data for part in parts for event in Cast(part.path) if gap_size(event.data)]
@@ -183,7 +183,7 @@ sys.stdin.read()
 
 
 def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
-    """With its size, once; the recording has a gap there."""
+    """The notice gives the size, once; the recording has a gap there."""
     (folder := relay.home / "flood").mkdir()
     (folder / "flood.py").write_text(FLOOD)
     relay("wrap", "-d", "-n", "Alice", sys.executable, "flood.py", cwd=folder)

@@ -1,4 +1,4 @@
-"""What is done when an agent asks, with a clock that the test moves."""
+"""What happens when an agent asks, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from support import Relay, wait_until
 
 
 class AtOnce:
-    """Tasks that wait for nothing."""
+    """Runs tasks immediately."""
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
         with pytest.raises(StopIteration):
@@ -41,7 +41,7 @@ class AtOnce:
 
 
 class World:
-    """Everything that an escalation reaches; it is the agent's terminal and the user's."""
+    """Everything that an escalation touches; it plays the agent's terminal and the user's."""
 
     def __init__(self, folder: Path, to: str = "Lead") -> None:
         self.shown = self.undo = b""
@@ -89,7 +89,7 @@ class World:
         return self.own_title
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
-        """As the shim does it."""
+        """Write to the terminal as the shim does."""
         if not undo or undo != self.undo:
             self.shown += data
             self.undo = self.undo if undo is None else undo
@@ -106,7 +106,7 @@ ASKED = ("Do you want to proceed?", "1. Yes")
 
 
 def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
-    """R96: however often it is drawn."""
+    """R96: once, however often it is drawn."""
     world = World(tmp_path)
     for _ in range(3):
         world.asks("permission", ASKED)
@@ -141,7 +141,7 @@ def test_what_is_answered_at_once_is_told_nobody_else(tmp_path: Path) -> None:
 
 
 def writes(world: World, data: bytes, title: str | None = None) -> bytes:
-    """Have the agent write `data`, after which its title is `title`; what is shown beside it."""
+    """Make the agent write `data`, after which its title is `title`; return what the terminal shows extra."""
     world.own_title = world.own_title if title is None else title
     world.shown = b""
     world.bus.publish(OutputRead(data, Place(TERMINAL, 1), 1))
@@ -154,7 +154,7 @@ def set_to(title: str) -> bytes:
 
 
 def test_the_title_names_the_agent_whatever_it_sets(tmp_path: Path) -> None:
-    """U11: also if it sets the same title again, in pieces or with another one's end."""
+    """U11: also if it sets the same title again, in pieces or with a different terminator."""
     world = World(tmp_path)
     assert world.shown == b"\x1b[22;0t" + set_to("Alice")
     assert writes(world, b"x") == set_to("Alice: own")
@@ -220,7 +220,7 @@ def test_a_question_that_flickered_before_it_was_told_is_told(tmp_path: Path) ->
 
 
 def test_another_question_rings_at_once_and_is_sent_after_a_while(tmp_path: Path) -> None:
-    """A message costs a turn of the receiver's: the last that still stands is sent, once."""
+    """A message costs the receiver a turn: only the last question that remains is sent, once."""
     world = World(tmp_path)
     for number in range(5):
         world.asks("question", (f"question {number}",))
@@ -254,7 +254,7 @@ def test_what_the_agent_has_drawn_acts_on_nobody(tmp_path: Path) -> None:
 
 
 def test_without_a_name_nobody_is_sent_anything(tmp_path: Path) -> None:
-    for to in ("", "alice"):  # it is the one that asks
+    for to in ("", "alice"):  # the agent that asks
         world = World(tmp_path, to=to)
         world.asks("permission", ASKED)
         world.passes(MOMENT)
@@ -323,7 +323,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(shutil.which("dbus-run-session") is None, reason="needs D-Bus")
 def test_a_desktop_shows_it(tmp_path: Path) -> None:
-    """A real session bus, and a notification service on it."""
+    """This uses a real session bus with a notification service."""
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     script = tmp_path / "desktop.py"
     script.write_text(SERVICE)

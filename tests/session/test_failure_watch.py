@@ -1,4 +1,4 @@
-"""When a turn counts as failed: one event for each occurrence, from whichever source knows best."""
+"""When a turn counts as failed: one event per occurrence, from the best-informed source."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BY_HOOK = Failure("rate_limited", LIMIT, EIGHT, "hook")
 
 
 class World:
-    """The agent's terminal and its state, as the watch sees them, and who hears what it publishes."""
+    """The agent's terminal and state, as the watch sees them, and a listener for what it publishes."""
 
     def __init__(self, folder: Path, kind: str = "claude") -> None:
         self.kind = kind
@@ -71,7 +71,7 @@ class World:
         self.told.append(event.failure)
 
     def session(self, *, resumed: bool = False) -> None:
-        """Begin a session, with a bus of its own."""
+        """Start a session with a new bus."""
         self.bus = EventBus()
         terminal, state = cast(AgentTerminal, self), cast(AgentState, self)
         journal = Journal(self.folder / "journal", "s", "Ann")
@@ -105,7 +105,7 @@ class World:
         self.publish(StateChanged("working", str(verdict.state), verdict))
 
     async def grace(self) -> None:
-        """Let every timer that is due run."""
+        """Let every due timer run."""
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -124,7 +124,7 @@ Scene = Callable[[World], Awaitable[None]]
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., World]:
-    """Run a scene in a session; timers are due at once."""
+    """Return a function that runs a scene in a session; timers are due at once."""
     monkeypatch.setattr(failure_watch, "GRACE", 0.0)
 
     def run(scene: Scene, kind: str = "claude") -> World:
@@ -159,7 +159,7 @@ def test_a_hook_tells_at_once_and_the_journal_has_it(play: Play) -> None:
 
 
 def test_what_every_source_says_of_one_turn_is_one_failure(play: Play) -> None:
-    """The hook, the record and the screen, the hook again, and what is drawn again at another width."""
+    """The sources are the hook, the record and the screen, the hook again, and a redraw at another width."""
 
     async def scene(world: World) -> None:
         world.publish(HooksAlive(True))
@@ -195,7 +195,7 @@ def test_a_screen_alone_is_believed_after_a_while(play: Play) -> None:
         assert world.told == []
         await world.grace()
         assert world.told == [Failure("rate_limited", CODEX_LIMIT, NOW + 7200, "screen")]
-        world.record(CODEX_LIMIT)  # a record that is late
+        world.record(CODEX_LIMIT)  # a late record
         world.publish(PromptSubmitted(by_user=True))
         world.shows(FAILED, *CODEX_SHOWN)
         await world.grace()
@@ -204,7 +204,7 @@ def test_a_screen_alone_is_believed_after_a_while(play: Play) -> None:
 
 
 def test_without_hooks_an_agent_may_report_its_failure_by_itself(play: Play) -> None:
-    """Claude Code does, since 2.1.332. What hooks report does not count: they tell the failure themselves."""
+    """Claude Code does, since 2.1.332. It does not count for failures that the hooks report themselves."""
 
     async def scene(world: World) -> None:
         continues = "● Usage limit reached · set to continue automatically at 8pm"
@@ -227,7 +227,7 @@ def test_a_record_that_is_later_than_the_next_prompt_repeats_nothing(play: Play)
         world.record(LIMIT, "rate_limit")
         await world.grace()
         assert world.told == [BY_HOOK]
-        world.record(LIMIT, "rate_limit")  # this turn has failed, too, and no hook has told
+        world.record(LIMIT, "rate_limit")  # this turn failed, too, and no hook reported it
         await world.grace()
 
     assert play(scene).told == [BY_HOOK, replace(BY_HOOK, source="transcript")]
@@ -240,10 +240,10 @@ def test_each_turn_that_fails_is_a_failure_of_its_own(play: Play) -> None:
             world.stop_failure()
         world.prompt("three")
         world.record(LIMIT, "rate_limit")
-        world.prompt("four")  # before the record was believed
+        world.prompt("four")  # before the record was trusted
 
     world = play(scene)
-    assert world.told == [BY_HOOK, BY_HOOK]  # the record may still bring the second
+    assert world.told == [BY_HOOK, BY_HOOK]  # the record may still report the second
     assert len(world.journal()) == 2
 
 
@@ -251,11 +251,11 @@ def test_a_failure_is_forgotten_when_a_later_turn_ends_well(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         world.stop_failure()
-        world.hook("Stop")  # of the same turn: it does not count
+        world.hook("Stop")  # same turn: does not count
         assert await world.last() == BY_HOOK
         world.prompt()
         assert await world.last() == BY_HOOK
-        world.hook("Stop", agent_id="a1")  # a subagent's
+        world.hook("Stop", agent_id="a1")  # from a subagent
         world.hook("UserPromptSubmit", prompt="x", agent_id="a1")
         assert await world.last() == BY_HOOK
         world.hook("Stop")
@@ -279,7 +279,7 @@ def test_without_hooks_the_screen_tells_that_a_turn_has_ended_well(play: Play) -
         world.publish(PromptSubmitted(by_user=True))
         world.shows(FAILED, *CODEX_SHOWN)
         await world.grace()
-        world.publish(TurnDrawn())  # of the same turn
+        world.publish(TurnDrawn())  # same turn
         assert await world.last() is not None
         world.publish(PromptSubmitted(by_user=True), TurnDrawn())
         assert await world.last() is None
@@ -288,7 +288,7 @@ def test_without_hooks_the_screen_tells_that_a_turn_has_ended_well(play: Play) -
 
 
 def test_an_error_that_the_agent_has_got_the_better_of_is_none(play: Play) -> None:
-    """claude notes an answer that was cut off as an error, and goes on."""
+    """claude records an interrupted answer as an error, and continues."""
 
     async def scene(world: World) -> None:
         world.prompt()
@@ -339,7 +339,7 @@ def test_an_error_that_no_rule_knows_is_another_one(play: Play) -> None:
 
 
 def test_what_hooks_say_is_not_looked_for_on_the_screen(play: Play) -> None:
-    """A state that no rule of the screen decided shows nothing."""
+    """A state that no screen rule decided shows nothing."""
 
     async def scene(world: World) -> None:
         world.publish(HooksAlive(True))
@@ -350,7 +350,7 @@ def test_what_hooks_say_is_not_looked_for_on_the_screen(play: Play) -> None:
 
 
 def test_the_dialog_that_claude_opens_at_its_limit(play: Play) -> None:
-    """Where no hook tells: with hooks, a dialog may stand below a tool's output of any kind."""
+    """Without hooks only: with hooks, any tool's output may stand above a dialog."""
     dialog = [
         f"  ⎿  {LIMIT}",
         "",
@@ -379,7 +379,7 @@ def test_the_dialog_that_claude_opens_at_its_limit(play: Play) -> None:
 def test_a_program_that_prints_why_it_exits(
     play: Play, code: int, interactive: bool, count: int, first: str
 ) -> None:
-    """As claude -p does; the last words of one that had an input are anybody's."""
+    """claude -p does this; the last words of a program with an input may be anybody's."""
     ends: list[Event] = [AgentExited(code), OutputEnded()]
 
     async def scene(world: World) -> None:
@@ -393,7 +393,7 @@ def test_a_program_that_prints_why_it_exits(
 
 
 def test_an_agent_that_exits_with_its_error_on_the_screen(play: Play) -> None:
-    """What waited for a better source is not lost."""
+    """A failure waiting for a better source is not lost."""
 
     async def scene(world: World) -> None:
         world.publish(PromptSubmitted(by_user=True))
@@ -407,7 +407,7 @@ def test_an_agent_that_exits_with_its_error_on_the_screen(play: Play) -> None:
 
 @pytest.mark.parametrize("ended_well", [False, True])
 def test_a_session_that_follows_repeats_nothing(play: Play, ended_well: bool) -> None:
-    """It reads the same output again, and finds the screen as it is now."""
+    """It reads the same output again, and finds the screen in its current state."""
 
     async def scene(world: World) -> None:
         world.prompt()

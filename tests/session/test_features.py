@@ -1,4 +1,4 @@
-"""A session can go without any one of its features; what does not need that one works on."""
+"""A session can run without any one of its features; whatever does not need it still works."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay.session.features import FEATURES
 from support import Relay, session_patch, wait_until
 
 ESSENTIAL = {"terminals", "output", "state"}
-"""Without these there is no session: nobody is answered, and nothing that the agent does is seen."""
+"""Without these there is no session: nothing answers, and nothing the agent does is seen."""
 
 CONFIG = """
 from relay import pattern
@@ -30,7 +30,7 @@ def probe(target, message, ctx):
 
 
 def test_the_list_names_every_feature_that_a_session_has() -> None:
-    """So that this file leaves out each of them."""
+    """This makes the other tests leave out each of them."""
     assert FEATURES.keys() > ESSENTIAL and len(FEATURES) >= 25
 
 
@@ -45,7 +45,7 @@ def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
     alice.wrap(options=("--rules", rules), cwd=folder, env={"PROBES": str(probes), **without})
 
     def works(needs: set[str], condition: Callable[[], object]) -> None:
-        """What needs the feature is not there, which nothing tells; all the rest is waited for."""
+        """Wait for what does not need the feature; what does need it is missing, which no event reports."""
         if feature not in needs:
             wait_until(condition, message=alice.log)
 

@@ -1,4 +1,4 @@
-"""Every command, asked for by a daemon of an agent: what is refused, and what it may do."""
+"""Every command, run by an agent's daemon: what is refused, and what is allowed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ with open(folder + "/part", "w") as file:
     json.dump(said, file)
 os.rename(folder + "/part", folder + "/said")
 """
-"""It forks twice, has a session, an environment and for each command a terminal of its own."""
+"""The daemon: forks twice, with its own session, environment and, for each command, terminal."""
 
 MAY_NOT = "an agent may not"
 ITSELF = "this runs inside the agent"
@@ -106,7 +106,7 @@ REFUSED = {
 }
 
 HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "completion", "init", "demo"}
-"""They show what every agent may know, change nothing of another, or are called by agents' own hooks."""
+"""They show what every agent may know, change nothing of another agent, or are called by agents' hooks."""
 
 
 def test_each_command_is_refused_to_agents_or_known_to_be_harmless() -> None:
@@ -118,7 +118,7 @@ def as_root(relay: Relay) -> Relay:
 
 
 def as_another(relay: Relay) -> Relay:
-    """The same without root's rights, in a namespace in which the owner of the home is no root."""
+    """Return the same without root's rights, in a namespace where the home's owner is not root."""
     other = Relay(relay.home)
     other.command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", *relay.command]
     if (

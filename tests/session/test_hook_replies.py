@@ -1,4 +1,4 @@
-"""What becomes of a reply to an agent's hook: printed, unknown, or never sent."""
+"""The fate of a reply to an agent's hook: printed, unknown, or never sent."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LESSON = "You are Ann."
 
 
 class Rules:
-    """Rules that answer `results` to each event; with `fault` nobody can ask them."""
+    """Rules that answer `results` to each event; with `fault`, asking them fails."""
 
     def __init__(self) -> None:
         self.results: list[HookResult] = []
@@ -81,11 +81,11 @@ class Rules:
 
 
 class Session:
-    """A session's hooks and its control socket, for an agent that asks something: nothing is typed.
+    """A session's hooks and control socket, for an agent that asks something: nothing is typed.
 
-    asked:   the events about which handlers were asked; they answer once `answers` is set.
-    handle:  what handlers answer.
-    emitted: what the agent's own record was found to say. injected: what hooks gave the agent.
+    asked:   the events that handlers were asked about; they answer once `answers` is set.
+    handle:  the handlers' answer.
+    emitted: texts found in the agent's own record. injected: what hooks gave the agent.
     """
 
     def __init__(self, agent: PtyAgent, folder: Path, group: asyncio.TaskGroup) -> None:
@@ -165,7 +165,7 @@ class Session:
     # The agent's side.
 
     async def hook(self, event: str, *, kind: str = "claude", **payload: Any) -> socket.socket:
-        """Have a client of the agent's, of `kind`, ask; the connection, on which nothing was read."""
+        """Have a hook client of an agent of `kind` ask; return the connection, with nothing read."""
         client = socket.socket(socket.AF_UNIX)
         client.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -176,7 +176,7 @@ class Session:
         return client
 
     async def called(self, event: str, **payload: Any) -> str:
-        """What a client prints, which then says so."""
+        """Return what a client prints; it then reports that it has done so."""
         client = await self.hook(event, **payload)
         loop, said = asyncio.get_running_loop(), b""
         while not said.endswith(b"\n"):
@@ -188,7 +188,7 @@ class Session:
 
 
 def played(tmp_path: Path, play: Any) -> None:
-    """Run play(session, agent) with a message that waits."""
+    """Run play(session, agent) with a waiting message."""
 
     async def main() -> None:
         async with running(ASKS, tmp_path) as agent:
@@ -207,7 +207,7 @@ def played(tmp_path: Path, play: Any) -> None:
 
 @pytest.mark.parametrize("event", ["PostToolUse", "Stop"])
 def test_what_a_hook_that_has_gone_was_not_sent_waits_again(tmp_path: Path, event: str) -> None:
-    """R73: an Esc ends the hook that a slow handler keeps waiting; the next one carries the message."""
+    """R73: an Esc ends the hook that a slow handler blocks; the next hook carries the message."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
@@ -254,7 +254,7 @@ def test_a_client_that_has_given_up_has_told_its_event(
 
 
 def test_hooks_that_speak_late_repeat_nothing_that_was_read_on_the_screen(tmp_path: Path) -> None:
-    """As where a busy machine kept the first events from the session."""
+    """On a busy machine, for example, the first events may reach the session late."""
     transcript = tmp_path / "transcript.jsonl"
 
     def say(text: str) -> None:
@@ -279,7 +279,7 @@ def test_hooks_that_speak_late_repeat_nothing_that_was_read_on_the_screen(tmp_pa
 
 
 def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path: Path) -> None:
-    """Qwen's hooks are inherited by a qwen in its own shell."""
+    """A qwen in qwen's own shell inherits its hooks."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
@@ -292,7 +292,7 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
             assert not await session.called(event, **nested, source="startup", prompt="p", tool_name="Bash")
         assert turn.active and [each["content"] for each in turn.messages] == ["do it"]
         assert "a message" in await session.called("PostToolUse", **mine, tool_name="Bash")
-        await session.called("SessionStart", **nested, source="clear")  # the same agent, after all
+        await session.called("SessionStart", **nested, source="clear")  # the same agent after all
         assert not turn.active
 
     played(tmp_path, play)
@@ -301,7 +301,7 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
 def test_what_a_reply_that_cannot_be_written_would_have_carried_waits_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that is nested too deeply; else nothing would ever be given to the agent again."""
+    """One nested too deeply, for example: otherwise the agent would never be given anything again."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
@@ -332,13 +332,13 @@ def test_an_agent_that_the_agent_has_started_is_guarded_by_its_rules(tmp_path: P
         nested: dict[str, Any] = {"kind": "qwen", "session_id": "2", "tool_name": "Bash"}
         assert "never" in await session.called("PreToolUse", **nested)
         assert not await session.called("PostToolUse", **nested)
-        assert not session.asked  # handlers are the agent's own
+        assert not session.asked  # handlers are only for the agent itself
 
     played(tmp_path, play)
 
 
 def test_rules_are_not_asked_again_about_what_relay_has_given(tmp_path: Path) -> None:
-    """R38: Codex submits as a prompt what it goes on with; of what relay types they were asked before."""
+    """R38: Codex submits continuations as a prompt; rules were asked before relay types anything."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
@@ -369,7 +369,7 @@ def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytes
 
 
 def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of(tmp_path: Path) -> None:
-    """R80: the injector types it all the same."""
+    """R80: the injector types it anyway."""
     notices: list[str] = []
 
     class Screen:
@@ -394,7 +394,7 @@ def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of(tmp_path: Path) -
 
 
 def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -> None:
-    """R15: agents call tools beside one another."""
+    """R15: agents call tools in parallel."""
 
     async def play(session: Any, agent: PtyAgent) -> None:
         async def handle(event: HandlerEvent) -> list[HookResult]:
@@ -420,7 +420,7 @@ def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -
 
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
 def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> None:
-    """R24, R36: an agent waits for so long, and then does it."""
+    """R24, R36: an agent waits only so long for an answer, and then goes ahead."""
 
     async def main() -> None:
         registry, bus, asked = Registry(), EventBus(), list[str]()
@@ -462,7 +462,7 @@ def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> N
 def test_what_a_stopped_turn_is_told_begins_no_other(
     tmp_path: Path, event: str, stops: bool, wakes: bool
 ) -> None:
-    """R15, R73: else relay would type it, and the agent would go on."""
+    """R15, R73: otherwise relay would type it, and the agent would continue."""
 
     async def play(session: Any, agent: PtyAgent) -> None:
         async def handle(event: HandlerEvent) -> list[HookResult]:

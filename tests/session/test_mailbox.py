@@ -1,4 +1,4 @@
-"""Mail: what waits in the ledger is typed in its order, also after the ledger could not be used."""
+"""Mail: waiting messages are typed in order, even after the ledger was unavailable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def states(relay: Relay) -> list[str]:
 
 
 def asking(relay: Relay) -> Puppet:
-    """An agent that asks something, so that what comes for it waits."""
+    """Return an agent that asks something, so its messages wait."""
     bob = Puppet(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
@@ -79,7 +79,7 @@ def test_a_message_that_is_dropped_while_it_waits_is_not_typed(relay: Relay) -> 
 
 
 def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> None:
-    """In the ledger, the sender's included, and in the journal with what showed that it arrived."""
+    """The ledger, the sender's included, and the journal record it, with the evidence of its arrival."""
     bob = Puppet(relay, "Bob").wrap()
     relay("send", "Bob", "hello")
     wait_until(lambda: states(relay) == ["injected"])
@@ -90,9 +90,9 @@ def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> Non
 
 
 class Desk:
-    """The mailbox and the sender of an agent under a PTY, and the ledger behind them.
+    """The mailbox and sender of an agent under a PTY, and their ledger.
 
-    client: what the session has of them now, or why it has none.
+    client: what the session currently has, or why it has none.
     """
 
     def __init__(
@@ -132,16 +132,16 @@ class Desk:
             self.notices.append(event.injection)
 
     async def collect(self) -> None:
-        """Let the session begin: what waits is taken up."""
+        """Start the session: it collects what waits."""
         self.bus.publish(SessionReady())
         await self.tasks.idle()
 
     async def look(self) -> None:
-        """Have the mailbox look into the ledger, as it does now and then and whenever somebody asks."""
+        """Make the mailbox look into the ledger, as it does periodically and whenever somebody asks."""
         await self.bus.ask(Describe(brief=False))
 
     async def stored(self, *messages: Message) -> None:
-        """Have the client tell of what was stored."""
+        """Make the client report what was stored."""
         for message in messages:
             self.bus.publish(MessageStored(message))
         await self.tasks.idle()
@@ -155,7 +155,7 @@ class Desk:
         return await in_ledger(self.place, work)
 
     async def arrive(self, *bodies: str, priority: Priority = Priority.NORMAL) -> list[Message]:
-        """Have messages of Alice in the ledger."""
+        """Put messages from Alice into the ledger."""
 
         def store(ledger: Ledger) -> list[Message]:
             for body in bodies:
@@ -185,7 +185,7 @@ class Desk:
         await self.tasks.idle()
 
     async def carry(self) -> list[str]:
-        """Have the agent's hooks pass on what one reply takes."""
+        """Make the agent's hooks deliver what one reply can carry."""
         taken = await self.agent.injector.take(9_000)
         for injection in taken:
             await self.deliver(injection, Outcome(Result.INJECTED, role="system"))
@@ -213,7 +213,7 @@ DIALOG = fake("tui", "paste", "dialog")
 
 
 def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, tmp_path: Path) -> None:
-    """Not passed on: it waits again. Passed on: it is injected, natively. Neither is known: uncertain."""
+    """Not delivered: it waits again. Delivered: injected, natively. Unknown: uncertain."""
 
     async def scene(desk: Desk) -> None:
         injector = desk.agent.injector
@@ -234,7 +234,7 @@ def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, 
 
 
 def test_what_waits_is_collected_as_soon_as_the_ledger_can_be_read(home: Path, tmp_path: Path) -> None:
-    """What comes meanwhile does not overtake it."""
+    """Later messages do not overtake what waits."""
 
     async def scene(desk: Desk) -> None:
         agent = desk.agent
@@ -279,7 +279,7 @@ def test_what_nobody_told_of_is_found_in_its_order(home: Path, tmp_path: Path) -
     async def scene(desk: Desk) -> None:
         await desk.arrive("before all")
         await desk.look()
-        assert desk.agent.injector.pending == 0  # not before the session has begun
+        assert desk.agent.injector.pending == 0  # not before the session has started
         await desk.collect()
         await desk.arrive("behind its back", "and another")
         await desk.look()
@@ -289,7 +289,7 @@ def test_what_nobody_told_of_is_found_in_its_order(home: Path, tmp_path: Path) -
 
 
 async def questions(desk: Desk, depth: int) -> Message:
-    """Have a message of Alice in the ledger that so many led to; Carol is known, too."""
+    """Put a message from Alice into the ledger, `depth` deep in a chain; make Carol known, too."""
 
     def store(ledger: Ledger) -> Message:
         for name in ("Alice", "Carol"):
@@ -318,7 +318,7 @@ def test_an_answer_to_what_came_in_a_hooks_reply_is_one_deeper(home: Path, tmp_p
 
 
 def test_a_notice_that_rides_along_makes_no_answer_deeper(home: Path, tmp_path: Path) -> None:
-    """Else one that tells of what is held would have the next chain held at its beginning."""
+    """Otherwise a notice about held messages would get the next chain held at its start."""
 
     async def scene(desk: Desk) -> None:
         await questions(desk, Limits().depth)
@@ -347,13 +347,13 @@ def test_what_is_held_for_the_person_is_not_shown_to_them(home: Path, tmp_path: 
 
 
 def test_an_end_that_comes_at_once_is_not_missed(home: Path, tmp_path: Path) -> None:
-    """Who waits for the end of a message that ends while it is being sent is answered all the same."""
+    """A caller waiting for the outcome gets it even if it comes while the message is being sent."""
 
     async def scene(desk: Desk) -> None:
         await desk.ledger(lambda ledger: ledger.registry.register("default", "Alice"))
         ask = desk.bus.ask(SendMessage(OutgoingMessage(names.PERSON, "done"), wait=20))
         ((sent,),) = await asyncio.wait_for(ask, 20)
-        assert sent.state is State.STORED  # the user's messages have arrived when they are stored
+        assert sent.state is State.STORED  # the user's messages have arrived once stored
 
     at_desk(home, tmp_path, DIALOG, scene)
 
@@ -393,11 +393,11 @@ def test_what_was_given_while_there_was_no_bus_is_not_taken_for_what_a_dead_sess
 
 
 def test_what_is_cut_off_by_the_end_is_known_before_the_ledger_closes(home: Path, tmp_path: Path) -> None:
-    """A message that was begun, and of which nothing was typed, waits for the next session."""
+    """A message that was started, but of which nothing was typed, waits for the next session."""
 
     async def scene(desk: Desk) -> None:
         agent = desk.agent
-        desk.agent.reserve = lambda: None  # type: ignore[method-assign]  # as when the terminal has gone
+        desk.agent.reserve = lambda: None  # type: ignore[method-assign]  # as if the terminal had gone
         await desk.arrive("one")
         await desk.collect()
         await agent.until(lambda: agent.typing)
@@ -412,7 +412,7 @@ def test_what_is_cut_off_by_the_end_is_known_before_the_ledger_closes(home: Path
 def test_a_message_that_comes_while_the_ledger_is_read_is_looked_for_again(
     home: Path, tmp_path: Path
 ) -> None:
-    """Also when there was more than the window held."""
+    """This holds even if more was waiting than the window holds."""
 
     async def scene(desk: Desk) -> None:
         await desk.collect()
@@ -443,7 +443,7 @@ def test_a_message_that_comes_while_the_ledger_is_read_is_looked_for_again(
 
 
 def test_nothing_is_given_while_there_is_no_bus_and_nothing_twice(home: Path, tmp_path: Path) -> None:
-    """As while the ledger cannot be opened again, or another host has the name."""
+    """There is none while the ledger cannot be reopened, or another host has the name."""
 
     async def scene(desk: Desk) -> None:
         await desk.arrive("one", "two")
@@ -457,7 +457,7 @@ def test_nothing_is_given_while_there_is_no_bus_and_nothing_twice(home: Path, tm
         desk.client = client
         desk.bus.publish(ClientOpened())
         await desk.tasks.idle()
-        # As a client does when it is opened:
+        # A client does this when it opens:
         assert not await desk.ledger(lambda ledger: ledger.inbox.recover("default", "Bob"))
         assert await desk.states() == [("injected", "native", "system"), ("stored", None, None)]
         desk.agent.wait_for_retries()
@@ -468,7 +468,7 @@ def test_nothing_is_given_while_there_is_no_bus_and_nothing_twice(home: Path, tm
 
 
 def test_what_is_gone_from_the_ledger_is_not_given_any_more(home: Path, tmp_path: Path) -> None:
-    """Nor is the agent told that something is held once it was released; what is held next is told again."""
+    """Nor is the agent told about a held message once it was released; the next one is reported again."""
 
     async def scene(desk: Desk) -> None:
         injector = desk.agent.injector
@@ -492,7 +492,7 @@ def test_what_is_gone_from_the_ledger_is_not_given_any_more(home: Path, tmp_path
         await flood()
         assert (injector.pending, len(desk.notices)) == (3, 1)
         await release()
-        await flood()  # the first notice is withdrawn, and another takes its place
+        await flood()  # the first notice is withdrawn, and another replaces it
         assert (injector.pending, len(desk.notices)) == (3, 2)
         await release()
         await desk.look()
@@ -503,7 +503,7 @@ def test_what_is_gone_from_the_ledger_is_not_given_any_more(home: Path, tmp_path
 
 
 def test_an_idle_receiver_is_woken_for_what_appears_in_the_ledger(relay: Relay) -> None:
-    """As after a session that was killed between storing a message and giving it to its agent."""
+    """A session may have been killed between storing a message and giving it to its agent."""
     bob = Puppet(relay, "Bob").wrap()
     relay("send", "--wait", "20", "Bob", "hello")
     with Ledger(Home.from_env(relay.environment).ledger) as ledger:

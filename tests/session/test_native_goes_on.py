@@ -1,4 +1,4 @@
-"""When an agent with hooks goes on, and what proves that it did."""
+"""When an agent with hooks continues, and what proves that it did."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def transcript(relay: Relay) -> Transcript:
 
 
 def test_a_continuation_that_no_reply_can_hold_counts_for_the_cap(relay: Relay) -> None:
-    """R10: it is typed, as a prompt of its own."""
+    """R10: it is typed, as a separate prompt."""
     config = 'from relay import on\non("agent_end")(lambda ctx: "line\\n" * 1_900)\n'
     claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
     for _ in range(4):
@@ -30,7 +30,7 @@ def test_an_agent_does_not_go_on_for_what_can_wait(relay: Relay, transcript: Tra
     path = {"transcript_path": str(transcript.path)}
     claude = begun(Claude(relay).wrap(), **path)
     transcript.say("@memory:save it")
-    claude.fire("PreCompact", trigger="auto", **path)  # its reply holds no context
+    claude.fire("PreCompact", trigger="auto", **path)  # its reply cannot hold context
     wait_until(lambda: "does not justify a turn" in relay("explain", claude.name).stdout)
     (stopped,) = claude.fire("Stop", last_assistant_message="@memory:save it", **path)
     assert not stopped["stdout"]

@@ -1,4 +1,4 @@
-"""What an agent that joins is told."""
+"""What a joining agent is told."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_it_says_which_channels_one_hears(own: Home) -> None:
 
 @pytest.mark.parametrize("width", range(1, 120))
 def test_however_it_is_wrapped_or_quoted_it_holds_no_directive(own: Home, width: int) -> None:
-    """An agent that repeats it, or whose screen wraps its echo, gives no directive."""
+    """An agent that repeats it, or whose screen wraps its echo, prints no directive."""
     grammar = Grammar(lambda namespace: True)
     text = taught(own, ["Bob"]) + "\n" + onboarding.SPAWNS.replace("{at}", "@")
     for line in text.split("\n"):

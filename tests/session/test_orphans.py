@@ -1,4 +1,4 @@
-"""The processes that a session adopts are waited for, and those that it started itself are left alone."""
+"""A session reaps the processes it adopts, and leaves alone those that it started itself."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ all = ["^> ?$"]
 
 
 class Drawing(Puppet):
-    """An agent whose screen relay knows, without a record of its own."""
+    """An agent whose screen relay knows, and which has no record of its own."""
 
     def command(self, *arguments: str) -> list[str | Path]:
         return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
@@ -97,7 +97,7 @@ def deployed(folder: Path) -> list[str]:
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @pytest.mark.parametrize("draws", [False, True], ids=["lines", "screen"])
 def test_a_hostile_file_and_its_diff_run_no_handler(relay: Relay, draws: bool) -> None:
-    """S5: the file is shown, hidden text and all, and its diff in colours and without."""
+    """S5: the file is shown with its hidden text, and its diff in colour and without."""
     folder = project(relay, DEPLOY)
     for file, text in (("README.hostile", HOSTILE), ("old", OLD), ("new", NEW)):
         (folder / file).write_text(text)
@@ -138,7 +138,7 @@ def test_directives_of_a_terminal_may_be_relays_own_or_none(relay: Relay, draws:
 
 @pytest.mark.parametrize("heeded", ["builtin", "none"])
 def test_an_agent_whose_directives_do_not_count_is_not_taught_any(relay: Relay, heeded: str) -> None:
-    """One that is read from its screen; the one beside it is taught, as its record is read."""
+    """This applies to an agent read from its screen; the other, read from its record, is taught."""
     settings(relay, f'directives = "{heeded}"\n')
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir()
@@ -153,7 +153,7 @@ def test_an_agent_whose_directives_do_not_count_is_not_taught_any(relay: Relay, 
 
 
 def test_an_agents_own_record_is_not_concerned(relay: Relay) -> None:
-    """Neither by the setting nor by what a diff looks like: there a list item is one."""
+    """Neither the setting nor a diff-like look matters: there, a list item is a list item."""
     folder = project(relay, DEPLOY)
     settings(relay, 'directives = "none"\n')
     transcript = Transcript(relay.home / "transcript.jsonl")

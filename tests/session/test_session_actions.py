@@ -1,4 +1,4 @@
-"""Agents that their session keeps at work, holds, or ends: what happens when."""
+"""Agents that their session keeps working, holds, or ends: what happens when."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Fails:
 
 FEATURES["fails"] = lambda core: Fails(core.bus)
 """
-"""Has an agent fail that says `error CLASS [SECONDS]`, as the pattern files have real ones."""
+"""Makes an agent that prints `error CLASS [SECONDS]` fail, as the pattern files do for real ones."""
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def terminals(relay: Relay) -> Iterator[Terminals]:
 
 
 def cared_for(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> Puppet:
-    """Wrap a puppet with a policy; a grace takes no time unless `policy` says so."""
+    """Wrap a puppet with a policy; grace periods are zero unless `policy` says otherwise."""
     keys = {"idle_grace": 0.5, **policy}
     return Puppet(relay, name).wrap(
         *arguments, options=("--supervision", json.dumps(keys)), env=session_patch(INCIDENTS)
@@ -71,7 +71,7 @@ def escalations(agent: Puppet) -> list[str]:
 
 
 def escalated(agent: Puppet, words: str) -> str:
-    """Wait until the user was told `words`; the whole text."""
+    """Wait until the user was told `words`; return the whole text."""
     found = wait_until(lambda: [each for each in escalations(agent) if words in each], message=agent.log)
     return found[0]
 
@@ -94,7 +94,7 @@ def test_an_idle_agent_is_nudged_and_escalated_then(relay: Relay) -> None:
 
 
 def test_an_escalation_stands_until_somebody_sees_to_it(relay: Relay, terminals: Terminals) -> None:
-    """`relay ps` and `relay next` name the agent, also after a reload."""
+    """`relay ps` and `relay next` name the agent, even after a reload."""
     policy = json.dumps({"on_idle": on_idle("nudge"), "idle_grace": 0.5})
     alice, user = terminals("Alice", options=("--supervision", policy))
     row = wait_until(lambda: (row := entry(relay))["escalation"] and row, message=alice.log)
@@ -147,7 +147,7 @@ def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
 
 
 def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
-    """It fails twice, and passes then."""
+    """The gate fails twice, then passes."""
     run = 'pwd; echo "$RELAY_NAME" >&2; echo x >> tried; [ "$(wc -l < tried)" = 3 ]'
     alice = cared_for(relay, on_idle=on_idle("gate", run=run, attempts=5))
     phase(relay, "done")
@@ -164,7 +164,7 @@ def test_a_failed_agent_stays_failed(relay: Relay) -> None:
 
 
 def test_an_agent_is_restarted_once_for_being_idle(relay: Relay) -> None:
-    """The next life remembers it, else it would go on for ever."""
+    """The next life remembers it; otherwise it would be restarted for ever."""
     alice = cared_for(relay, restart="on-failure", on_idle=on_idle("restart", then="none"))
     follows(relay, {"name": "Alice", "restarts": 0})
     relay("send", "--wait", "30", "Alice", "hello")  # real progress
@@ -180,7 +180,7 @@ def test_a_command_runs_beside_it(relay: Relay) -> None:
 
 
 def test_a_half_typed_line_is_not_idle(relay: Relay, terminals: Terminals) -> None:
-    """The user's Enter ends the line, and the hold under which the agent was then."""
+    """The user's Enter ends the line, and the hold that was in force."""
     keys = {"idle_grace": 0.5, "on_idle": on_idle("nudge", attempts=9), "restart": "always"}
     keys["max_unattended_turns"] = 1
     alice, user = terminals("Alice", options=("--supervision", json.dumps(keys)))
@@ -222,7 +222,7 @@ def test_an_agent_waits_for_the_end_of_its_limit(relay: Relay) -> None:
     told = relay("explain", "Alice").stdout
     assert "stopped on an error (usage limit); going on in" in told and "account work is held until" in told
     assert record(relay)["phase"] == "waiting"
-    relay("send", "--wait", "30", "Alice", "hello")  # whatever begins a turn ends the wait
+    relay("send", "--wait", "30", "Alice", "hello")  # whatever starts a turn ends the wait
     wait_until(lambda: entry(relay)["state"] == "ready")
     assert record(relay)["phase"] == "up"
 
@@ -247,7 +247,7 @@ def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:
 
 
 def test_nobody_logged_in_holds_the_account(relay: Relay) -> None:
-    """Once, for all of its agents; the first turn that ends well lets them go on."""
+    """This happens once for all its agents; the first successful turn lets them continue."""
     alice = cared_for(relay, restart="on-failure", account="work")
     bob = cared_for(relay, name="Bob", restart="on-failure", account="work", on_idle=on_idle("nudge"))
     bob.hears("You have been idle")
@@ -293,7 +293,7 @@ def test_a_crashed_agent_waits_for_its_account(relay: Relay) -> None:
 
 
 def test_a_real_failure_has_its_action(relay: Relay) -> None:
-    """As the hook of Claude Code reports it."""
+    """Claude Code's hook reports it."""
     policy = {"restart": "on-failure", "account": "work"}
     ann = Claude(relay).wrap(options=("--supervision", json.dumps(policy)))
     ann.fire("SessionStart", source="startup")
@@ -337,7 +337,7 @@ def test_a_hold_outlives_session_and_agent(relay: Relay) -> None:
     after = follows(relay, row)
     wait_until(lambda: entry(relay)["state"] == "held")
     assert len(escalations(alice)) == 1
-    relay("stop", "Alice")  # a closing prompt, and all the rest, still work
+    relay("stop", "Alice")  # the closing prompt and everything else still work
     assert after["restarts"] == 1 and record(relay)["phase"] == "off"
     assert not list((relay.home / "state" / "supervision").rglob("*.json"))
 
@@ -353,11 +353,11 @@ def test_an_agent_in_a_loop_is_held(relay: Relay) -> None:
     assert row["reason"] == "made the same call of Bash 8 times in a row"
     relay("send", "Ann", "a message")
     (called,) = ann.fire("Stop", last_assistant_message="Done.")
-    assert "a message" not in called["stdout"]  # nothing rides on its hooks
+    assert "a message" not in called["stdout"]  # nothing is delivered with its hooks
 
 
 def test_handlers_of_idle_do_not_go_on_for_ever(relay: Relay) -> None:
-    """The example of docs/HOOKS.md, with an agent that answers each time and is idle again then."""
+    """This is the example of docs/HOOKS.md, with an agent that answers each time and then idles again."""
     settings(relay, "idle_seconds = 1.0\ncontinuations = 2\n")
     page = (Path(__file__).parents[2] / "docs" / "HOOKS.md").read_text()
     (example,) = [

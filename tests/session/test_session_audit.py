@@ -1,4 +1,4 @@
-"""What is written down of each injection, and what the user is told (R71, R72, R75, R79, R80)."""
+"""The audit of each injection, and what the user is told (R71, R72, R75, R79, R80)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def entries(relay: Relay, *options: str) -> list[dict[str, Any]]:
 
 
 def entry(relay: Relay, words: str) -> dict[str, Any]:
-    """Wait for the entry whose text has `words`."""
+    """Wait for the entry whose text contains `words`."""
     found = wait_until(
         lambda: [each for each in entries(relay) if words in each.get("text", "")],
         message=lambda: str(entries(relay)),
@@ -63,7 +63,7 @@ def entry(relay: Relay, words: str) -> dict[str, Any]:
 
 
 class Desk:
-    """An audit with a journal and a log of its own; what it shows the user is in `told`."""
+    """An audit with its own journal and log; `told` has what the user sees."""
 
     def __init__(self, folder: Path, *, full: bool = False, limit: int = 10) -> None:
         self.path = folder / "audit.jsonl"
@@ -129,7 +129,7 @@ def test_an_entry_says_who_what_when_whence_and_how(tmp_path: Path) -> None:
 
 
 def test_what_arrives_after_all_counts_once_and_is_one_injection(tmp_path: Path) -> None:
-    """R75, R76: the audit holds both entries; who reads it sees how it ended."""
+    """R75, R76: the audit has both entries; a reader sees how it ended."""
     desk = Desk(tmp_path)
     injection = hook("x" * 20)
     desk.ended(injection, Outcome(Result.UNCERTAIN, "not seen", "typed", "user"))
@@ -161,7 +161,7 @@ def test_a_failure_is_told_with_what_the_person_was_told_before(tmp_path: Path) 
 
 
 def test_secrets_are_taken_out_of_previews_and_of_whole_texts(tmp_path: Path) -> None:
-    """R44, R43: also where the cut would go through one, and of what was refused for its size."""
+    """R44, R43: even where the cut would split a secret, and in texts refused for their size."""
     for full in (False, True):
         folder = tmp_path / str(full)
         folder.mkdir()
@@ -183,7 +183,7 @@ def test_what_is_not_to_be_shown_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> None:
-    """R75, R72: the role that was asked for, and that of what is typed."""
+    """R75, R72: both the requested role and the role of the typed text are recorded."""
     alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:all hello there")
     alice.hears("hello there")
@@ -209,7 +209,7 @@ def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> Non
 
 
 def test_a_text_that_is_too_large_is_told_to_its_author_and_harms_nothing(relay: Relay) -> None:
-    """R71, R79, R80: in bytes, not characters; nothing of it reaches the agent."""
+    """R71, R79, R80: the size counts in bytes, not characters; none of the text reaches the agent."""
     alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:big go")
     alice.say("@lint:all after that")
@@ -271,7 +271,7 @@ def mypy(event):
 
 
 def test_two_hooks_of_one_event_come_in_one_reply_and_each_is_in_the_audit(relay: Relay) -> None:
-    """R73, R78, R75: in the same turn, under a heading each, with what was asked for and what was given."""
+    """R73, R78, R75: in the same turn, each under a heading, with what was requested and what was given."""
     claude = Claude(relay).wrap(cwd=project(relay, TWO))
     claude.fire("SessionStart", source="startup")
     claude.fire("UserPromptSubmit", prompt="do it")
@@ -296,7 +296,7 @@ def test_two_hooks_of_one_event_come_in_one_reply_and_each_is_in_the_audit(relay
 
 
 def test_a_turn_of_an_agent_with_hooks_has_a_budget_of_its_own(relay: Relay) -> None:
-    """R76, R77: over it the user is told once, and again in the next turn; the agent gets all of it."""
+    """R76, R77: beyond it the user is told once per turn; the agent still gets everything."""
     settings(relay, "injection_budget = 100\n")
     claude = Claude(relay).wrap(cwd=project(relay, TWO))
     claude.fire("SessionStart", source="startup")

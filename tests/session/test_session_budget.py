@@ -1,4 +1,4 @@
-"""The budget of a turn: counted, told once, and never a reason to keep a text from the agent (R76, R77)."""
+"""A turn's budget: counted, reported once, and never a reason to withhold a text (R76, R77)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_token_is_four_characters(text: str, count: int) -> None:
 
 
 def test_more_than_the_budget_is_told_once_a_turn() -> None:
-    """R76, R77: each turn begins anew."""
+    """R76, R77: each turn starts from zero."""
     budget = Budget(1000)
     assert budget.spend("x" * 4000, "ruff") is None and not budget.exceeded
     assert [budget.spend("x", "mypy") for _ in range(3)] == [
@@ -52,7 +52,7 @@ def test_a_budget_of_nothing_is_none() -> None:
 
 
 def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
-    """R76: the user is warned, the audit says so, the agent gets it; messages do not count."""
+    """R76: the user is warned, the audit says so, the agent gets the text; messages do not count."""
     settings(relay, "injection_budget = 10\n")
     folder = project(relay, LOUD)
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
@@ -75,7 +75,7 @@ def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
 
 
 def test_what_the_person_says_to_a_plain_program_begins_a_turn(relay: Relay) -> None:
-    """R77: where nothing shows the end of one."""
+    """R77: nothing shows the end of such a program's turn."""
     settings(relay, "injection_budget = 10\n")
     terminals = Terminals(relay)
     try:

@@ -1,4 +1,4 @@
-"""Channels between real sessions: who hears what is sent to `#name`, also after having been away."""
+"""Channels between real sessions: who gets what is sent to `#name`, even after an absence."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Real sessions that are killed around typing: each message is typed once, or its state is honest.
+"""Real sessions killed around typing: each message is typed once, or its state is accurate.
 
-The agent lives on, and so another session follows by itself.
+The agent lives on, so another session follows by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from session.puppet import Puppet, messages, ps
 from support import Relay, processes_of, session_patch, wait_until
 
 TYPING = [
-    # where the receiver dies, and what may have become of the message
+    # where the receiver dies, and the possible outcomes of the message
     ("relay.messaging.inbox:Inbox.store", "before", {("injected", 1)}),
     ("relay.messaging.inbox:Inbox.store", "after", {("injected", 1)}),
     ("relay.messaging.inbox:Inbox.injecting", "before", {("injected", 1)}),
@@ -36,7 +36,7 @@ SENDING = [
     ("relay.messaging.outbox:Outbox.send", "before"),
     ("relay.messaging.outbox:Outbox.send", "after"),
     ("relay.builtin.relay:deliver", "after"),
-    ("relay.transport.mqtt:MqttTransport.publish", "after"),  # its first is of its presence
+    ("relay.transport.mqtt:MqttTransport.publish", "after"),  # the first publish is its presence
     ("relay.messaging.outbox:Outbox.sent", "before"),
     ("relay.messaging.outbox:Outbox.outcomes", "before"),
 ]
@@ -47,7 +47,7 @@ def name(value: object) -> str | None:
 
 
 def wrap_dying(puppet: Puppet, target: str, when: str) -> Path:
-    """Start it so that its first session dies there; return the file that is there once it has."""
+    """Start it with a first session that dies there; return the file that then exists."""
     died = puppet.folder / "died"
     puppet.wrap(
         env=session_patch(
@@ -61,7 +61,7 @@ def wrap_dying(puppet: Puppet, target: str, when: str) -> Path:
 
 
 def dead(puppet: Puppet) -> None:
-    """Return when it has died, with its agent."""
+    """Return when it and its agent have died."""
     wait_until(
         lambda: not any(str(puppet.folder) in line for line in processes_of(puppet.relay.home).values()),
         message=lambda: f"{ps(puppet.relay)}\n{puppet.log()}",
@@ -70,7 +70,7 @@ def dead(puppet: Puppet) -> None:
 
 
 def ends(relay: Relay, bob: Puppet) -> list[tuple[str, str, int]]:
-    """What became of each message: (body, state, how often Bob's agent has it), once all have an end."""
+    """Return each message's outcome (body, state, how often Bob's agent got it), once all are final."""
     listed = wait_until(
         lambda: (
             (found := messages(relay))
@@ -91,7 +91,7 @@ def ends(relay: Relay, bob: Puppet) -> list[tuple[str, str, int]]:
 def test_a_receiver_that_is_killed_while_it_types(
     relay: Relay, target: str, when: str, allowed: set[tuple[str, int]]
 ) -> None:
-    """R88: what was being typed is uncertain, what waits behind it is typed; and there is a way on."""
+    """R88: the message being typed is uncertain, the ones behind it are typed; and there is a next step."""
     bob = Puppet(relay, "Bob")
     died = wrap_dying(bob, target, when)
     agent = ps(relay)[0]["agent_pid"]
@@ -114,7 +114,7 @@ def test_a_receiver_that_is_killed_while_it_types(
 
 @pytest.mark.parametrize(("target", "when"), SENDING, ids=name)
 def test_a_sender_that_is_killed_while_it_sends(relay: Relay, target: str, when: str) -> None:
-    """R88: what its agent has said arrives once, wherever its session died on the way to the ledger."""
+    """R88: its agent's words arrive once, wherever its session died on the way to the ledger."""
     bob = Puppet(relay, "Bob").wrap()
     alice = Puppet(relay, "Alice")
     died = wrap_dying(alice, target, when)
@@ -133,7 +133,7 @@ def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
     bob.hears("number 3")
     for pid, line in processes_of(relay.home).items():
         if "nats-server -c" in line or "relay wrap" in line or "relay/session" in line:
-            with contextlib.suppress(ProcessLookupError):  # it ended with another one
+            with contextlib.suppress(ProcessLookupError):  # it ended along with another one
                 os.kill(pid, signal.SIGKILL)
     dead(alice)
     dead(bob)
@@ -149,7 +149,7 @@ def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
 
 
 def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_elsewhere(relay: Relay) -> None:
-    """R88: it is *stored*, `explain` says why it stays so, and `retry --to` sends it to another."""
+    """R88: it is *stored*, `explain` says why it stays so, and `retry --to` sends it to another agent."""
     bob, robert = Puppet(relay, "Bob").wrap(), Puppet(relay, "Robert").wrap()
     bob.say("Overwrite notes.txt? [y/N] ", end="")
     wait_until(lambda: bob.state() == "prompting")
@@ -166,7 +166,7 @@ def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_els
 
 
 def test_what_was_sent_to_a_name_that_has_gone_is_seen_and_sent_to_the_new_one(relay: Relay) -> None:
-    """R88: Bob goes on as Robert."""
+    """R88: Bob continues as Robert."""
     Puppet(relay, "Bob").wrap()
     relay("stop", "Bob")
     relay("send", "Bob", "hello")

@@ -1,4 +1,4 @@
-"""`relay ps`, `stop` and `events` over real sessions."""
+"""`relay ps`, `stop` and `events` with real sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""relay.config.py in real sessions: trust, mistakes in it, faults of its handlers, and changes to it."""
+"""relay.config.py in real sessions: trust, errors in the file, failing handlers, and changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_naming_a_file_grants_it_no_trust(relay: Relay) -> None:
 
 
 def test_the_persons_own_file_needs_no_trust(relay: Relay) -> None:
-    """R57: in the configuration folder."""
+    """R57: the one in the configuration folder."""
     (relay.home / "config").mkdir(exist_ok=True)
     (relay.home / "config" / "relay.config.py").write_text(GREETING)
     Puppet(relay, "Alice").wrap().hears("The configuration runs.")
@@ -123,7 +123,7 @@ async def run_user(self, handler, function):
 Runner._run_user = run_user
 Runner._timeout = property(lambda self: seconds.get(), lambda self, value: None)
 """
-"""A short limit for those that are stuck; on a slow machine the others would reach it, too."""
+"""A short limit for hung handlers; on a slow machine, others would reach it, too."""
 
 
 @pytest.mark.parametrize(

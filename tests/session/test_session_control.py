@@ -1,4 +1,4 @@
-"""The control socket: whatever one connection says, the others are served."""
+"""The control socket: whatever one connection sends, the others are served."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def _answer(request: Request) -> Answer:
 
 
 def _talk(path: Path, *lines: bytes) -> list[list[dict[str, Any]]]:
-    """What each of `lines` is answered, every one on a connection of its own, one after another."""
+    """Return the answers to each of `lines`, each sent on a separate connection, one after another."""
 
     def ask(line: bytes) -> list[dict[str, Any]]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
@@ -151,7 +151,7 @@ def test_who_comes_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_long_request_is_taken_from_the_sessions_own_agent_only(home: Path) -> None:
-    """S11: nobody else fills the session's memory with a hook that never ends."""
+    """S11: nobody else can fill the session's memory with an endless hook request."""
     start = b'{"op": "hook", "payload": "' + b"x" * (2 * MAX_LINE)
 
     def refused(is_agents: bool) -> bytes:
@@ -175,7 +175,7 @@ def test_a_long_request_is_taken_from_the_sessions_own_agent_only(home: Path) ->
 
 
 async def _open(path: Path, *sent: bytes) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection for each of `sent`, which it has sent."""
+    """Open a connection for each of `sent`, and send it."""
     opened = [await asyncio.open_unix_connection(str(path)) for _ in sent]
     for (_, writer), data in zip(opened, sent, strict=True):
         writer.write(data)
@@ -197,12 +197,12 @@ def _serving(path: Path, test: Callable[[], Coroutine[Any, Any, None]], *, is_ag
 
 
 def test_half_sent_requests_cost_no_more_than_one_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S11: whoever sends them, the session's own agent among them."""
+    """S11: whoever sends them, even the session's own agent."""
     monkeypatch.setattr(server, "MAX_HELD", 3 * MAX_LINE)
     path, start = home / "s", b'{"op": "hook", "payload": "' + b"x" * (2 * MAX_LINE)
 
     async def test() -> None:
-        # The last byte of both is one too many.
+        # The last byte of the two is one too many.
         opened = await _open(path, start, start[: 3 * MAX_LINE + 1 - len(start)])
         lines = [asyncio.create_task(reader.readline()) for reader, _ in opened]
         done, _ = await asyncio.wait(lines, return_when=asyncio.FIRST_COMPLETED)
@@ -254,7 +254,7 @@ def test_who_asks_nothing_is_not_waited_for(home: Path, monkeypatch: pytest.Monk
 
 def test_another_users_process_is_not_heard(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "peer", lambda fd: (0, os.getuid() + 1))
-    with pytest.raises((ConnectionResetError, BrokenPipeError)):  # closed, and nothing was read of it
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):  # closed without being read
         _talk(home / "s", ECHO)
 
 
@@ -277,7 +277,7 @@ def test_descriptors_without_end_are_refused(home: Path) -> None:
     "answer", [b'{"info": {}}', b"{}", b"[]", b"5", b"no JSON", b"[" * 5000, b'{"error": 1}']
 )
 def test_a_malformed_answer_is_an_error_of_relays(home: Path, answer: bytes) -> None:
-    """S13: never a KeyError."""
+    """S13: never as a KeyError."""
     path = home / "s"
     listener = socket.socket(fileno=listening(path))
 

@@ -1,4 +1,4 @@
-"""A session knows its agent's conversation by the agent's own id, and nobody else's."""
+"""A session identifies its agent's conversation by the agent's own id, and no other agent's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def claude(relay: Relay) -> Claude:
 
 
 def conversation(claude: Claude) -> str | None:
-    """Its id in `relay ps`."""
+    """Return its id in `relay ps`."""
     (row,) = ps(claude.relay)
     return row["session_id"] and str(row["session_id"])
 
@@ -75,7 +75,7 @@ def test_late_events_of_the_one_before_do_not_bring_it_back(claude: Claude) -> N
 
 @pytest.mark.parametrize("source", ["startup", "clear", "resume"])
 def test_an_agent_that_it_starts_does_not_take_its_place(claude: Claude, source: str) -> None:
-    """In mid-turn and between two turns: `claude -p` in its shell, in the same folder."""
+    """For example `claude -p` in its shell, in the same folder, during a turn or between two."""
     begin(claude, FIRST)
     begin(claude, OTHER, source, below=True)
     claude.fire("UserPromptSubmit", prompt="x", session_id=FIRST)
@@ -107,7 +107,7 @@ def test_it_tells_whether_there_is_something_to_resume(claude: Claude) -> None:
 
 
 def test_the_next_session_knows_it_too(claude: Claude) -> None:
-    """And by which of its processes the agent's own hooks are known."""
+    """It also knows by which process to recognise the agent's own hooks."""
     begin(claude, FIRST, path=str(claude.folder / "transcript.jsonl"))
     (before,) = ps(claude.relay)
     claude.relay("reload", "Ann")
@@ -122,7 +122,7 @@ def test_the_next_session_knows_it_too(claude: Claude) -> None:
 
 
 def test_a_command_that_resumes_one_names_it(relay: Relay) -> None:
-    """Until the hooks speak, which some agents' do with the first prompt only."""
+    """This counts until the hooks report, which for some agents is at the first prompt."""
     claude = Claude(relay).wrap("--resume", FIRST)
     assert conversation(claude) == FIRST
     begin(claude, SECOND, "resume")
@@ -130,7 +130,7 @@ def test_a_command_that_resumes_one_names_it(relay: Relay) -> None:
 
 
 def test_an_agent_that_resumes_after_a_crash_has_its_conversation_from_the_start(relay: Relay) -> None:
-    """Not the one that the first command has named; a second crash before any hook loses nothing."""
+    """It is not the one named by the first command; a second crash before any hook loses nothing."""
     policy = json.dumps({"restart": "always", "backoff": 0.05})
     claude = Claude(relay).wrap("--resume", FIRST, options=("--supervision", policy))
     begin(claude, FIRST, "resume")
@@ -143,7 +143,7 @@ def test_an_agent_that_resumes_after_a_crash_has_its_conversation_from_the_start
 
 
 def test_whoever_asks_on_the_bus_is_told(relay: Relay) -> None:
-    """The question at the agent's end, and the event when it changes."""
+    """The answer is the same at the agent's end, and there is an event when it changes."""
     code = """
 from relay.agents.events import ConversationChanged, CurrentConversation
 from relay.eventbus import answers, handles
@@ -191,7 +191,7 @@ def test_of_an_agent_that_cannot_resume_that_is_said(relay: Relay) -> None:
 
 
 class Heard:
-    """What the tracker has published, for a session beside an agent whose record is named."""
+    """What the tracker has published, for an agent whose record relay has named."""
 
     def __init__(self, folder: Path, *, resumed: bool = False) -> None:
         self.found: list[Conversation | None] = []
@@ -221,7 +221,7 @@ class Heard:
 
 
 def test_a_record_that_relay_has_named_tells_it_until_it_is_lost(tmp_path: Path) -> None:
-    """Gemini without hooks: nothing is kept before the first prompt, and nobody tells of a /clear."""
+    """Gemini without hooks: nothing is saved before the first prompt, and nothing reports a /clear."""
     path = tmp_path / "session-1.jsonl"
     known = Conversation("gemini", FIRST, tmp_path, path)
 

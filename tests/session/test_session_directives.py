@@ -1,4 +1,4 @@
-"""Directives of real sessions: what fires, in which order, and what is only text."""
+"""Directives in real sessions: what fires, in which order, and what is only text."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ config = RelayConfig(
 
 
 def test_the_built_in_namespaces(relay: Relay) -> None:
-    """R47, R48: in one agent's words."""
+    """R47, R48: all in one agent's words."""
     alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     alice.say("@relay:bob only for Bob\n@relay:* for all\n@broadcast:* for all again")
     for agent in (bob, carol):
@@ -116,7 +116,7 @@ def output(output):
     bob.hears("[/relay")
 
     def said() -> list[str]:
-        """What was said, one line or several at a time."""
+        """Return what was said, one or several lines at a time."""
         return [line.removeprefix("output: ") for line in record(relay)]
 
     for line in (r"use @relay:Name and \@relay:Name", r"\@relay:Bob not sent either"):  # each has a queue
@@ -201,7 +201,7 @@ def test_many_lines_are_one_message(relay: Relay) -> None:
 
 
 def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
-    """The terminal echoes what relay types; that is not the agent speaking."""
+    """The terminal echoes what relay types; the agent did not say it."""
     alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
     carol = Puppet(relay, "Carol").wrap()
     alice.say("@relay:Bob @relay:Carol pass this on\n@relay:Bob <<<\nlook:\n@relay:Carol and this\n>>>")
@@ -213,7 +213,7 @@ def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
 
 
 def test_a_directive_that_is_drawn_again_and_again_fires_once(relay: Relay) -> None:
-    """The screen reader, in a session."""
+    """This tests the screen reader in a session."""
     alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
     for _ in range(11):
         alice.say("\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\x1b[5;1H> ", end="")

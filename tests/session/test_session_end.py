@@ -1,4 +1,4 @@
-"""The end of a session: the closing prompt, the time to act on it, and what ends an agent that will not."""
+"""The end of a session: the closing prompt, the time to act on it, and how an unwilling agent is ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def memories(relay: Relay, name: str) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stop", "SIGTERM"])
 def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: str) -> None:
-    """R52: what it says then is still acted on; a stop and a SIGTERM to the session are the same."""
+    """R52: its words are still acted on; a stop and a SIGTERM to the session have the same effect."""
     folder = project(relay, CLOSING)
     alice = Puppet(relay, "Alice").wrap(
         "--think",
@@ -52,7 +52,7 @@ def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: 
 
 
 def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
-    """R52, R63."""
+    """R52, R63: the words are relay's own."""
     folder = project(
         relay, "from relay import RelayConfig\nconfig = RelayConfig(memory={'promptOnEnd': True})\n"
     )
@@ -64,7 +64,7 @@ def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
 
 
 def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> None:
-    """R52: bounded."""
+    """R52: the time is bounded."""
     settings(relay, "closing_seconds = 8\nstop_seconds = 0.3\n")
     deaf = ("--deaf", "SIGTERM", "--deaf", "SIGHUP", "--think", "1000", "--reply", "Save what", "")
     alice = Puppet(relay, "Alice").wrap(*deaf, cwd=project(relay, CLOSING))
@@ -75,7 +75,7 @@ def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> Non
 
 
 def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(relay: Relay) -> None:
-    """It has read the prompt and waits for the next line: that is all the answer there will be."""
+    """It has read the prompt and waits for the next line: there will be no other answer."""
     settings(relay, "closing_seconds = 600\n")
     listen = "import sys\nfor line in sys.stdin: pass"
     relay("wrap", "-d", "-n", "Alice", sys.executable, "-c", listen, cwd=project(relay, CLOSING))
@@ -92,7 +92,7 @@ def test_now_kills_without_a_closing_prompt(relay: Relay) -> None:
 
 
 def test_an_agent_that_asks_something_gets_no_closing_prompt_and_ends(relay: Relay) -> None:
-    """What is typed over its question would answer it."""
+    """Text typed over its question would answer it."""
     settings(relay, "closing_seconds = 0.3\n")
     alice = Puppet(relay, "Alice").wrap(cwd=project(relay, CLOSING))
     alice.say("Delete everything? [y/N] ", end="")
@@ -151,7 +151,7 @@ def test_nothing_that_the_agent_started_is_left(relay: Relay, tmp_path: Path) ->
 
 
 def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
-    """Every store is closed, no callback fails."""
+    """Every store is closed, and no callback fails."""
     env = {"PYTHONWARNINGS": "always::ResourceWarning"}
     alice = Puppet(relay, "Alice").wrap(env=env)
     alice.say("@memory:save a\n@relay:Alice b")
@@ -161,7 +161,7 @@ def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
 
 
 def test_what_a_killed_shim_left_of_its_bridge_goes_with_the_next(relay: Relay) -> None:
-    """The files of a run have the name of its session, so that they do not pile up."""
+    """The files of a run carry its session's name, so they do not pile up."""
     claude = Claude(relay).wrap()
     left = claude.settings.parent
     (session,) = ps(relay)

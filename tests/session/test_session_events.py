@@ -37,7 +37,7 @@ def noted(relay: Relay, *what: Any) -> None:
 
 @pytest.mark.parametrize("event", ["session_start", "onSessionStart"])
 def test_the_initial_context_comes_before_anything_else(relay: Relay, event: str) -> None:
-    """R51: also before the answer to what the agent says at once, and before mail that waits for it."""
+    """R51: it comes even before the answer to the agent's first words, and before waiting mail."""
     folder = project(
         relay,
         NOTE
@@ -80,7 +80,7 @@ def test_output_is_heard_as_lines_without_escape_sequences(relay: Relay) -> None
 
 
 def test_a_slow_handler_of_output_gets_more_at_once(relay: Relay) -> None:
-    """R53: what it has not heard yet does not pile up as calls."""
+    """R53: output that it has not received yet is combined into one call."""
     folder = project(
         relay,
         NOTE
@@ -108,7 +108,7 @@ def heard(output):
 
 
 def test_a_message_is_announced_with_sender_and_body(relay: Relay) -> None:
-    """R55, and message_sent at the other end."""
+    """R55: message_sent fires at the other end."""
     folder = project(
         relay,
         NOTE
@@ -134,13 +134,13 @@ def sent(to, body, ctx): note("sent", ctx.agent_name, to, body)
 
 
 def test_idle_fires_once_for_each_quiet_time(relay: Relay) -> None:
-    """R56: after idle_seconds of the settings."""
+    """R56: it fires after idle_seconds in the settings."""
     settings(relay, "idle_seconds = 0.2\n")
     folder = project(relay, NOTE + "@on('idle')\ndef idle(seconds): note('idle', seconds >= 0.2)\n")
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
     wait_until(lambda: len(notes(relay)) == 1)
     (folder / "relay.config.py").write_text("changed")
-    alice.told("has changed")  # found at the next look, so that one has passed
+    alice.told("has changed")  # found at the next check, so one has passed
     assert len(notes(relay)) == 1
     alice.say("still here")
     wait_until(lambda: len(notes(relay)) >= 2)
@@ -191,7 +191,7 @@ def tell(target, message, ctx):
 
 
 def test_what_a_handler_can_do(relay: Relay) -> None:
-    """R61: inject, send, notify; also later, from a thread of its own."""
+    """R61: inject, send, notify; also later, and from a separate thread."""
     folder = project(
         relay,
         NOTE
@@ -216,7 +216,7 @@ async def do(target, message, ctx):
 
 
 def test_the_services_of_a_handler(relay: Relay) -> None:
-    """R62: memory and messages."""
+    """R62: they are memory and messages."""
     folder = project(
         relay,
         NOTE

@@ -1,4 +1,4 @@
-"""A session tells why its agent's turn failed, or the agent: real programs, and sessions that are killed."""
+"""A session reports why its agent or the agent's turn failed: real programs, and killed sessions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CLEARED = "\x1b[H\x1b[J> "
 
 
 class Known(Puppet):
-    """A TUI whose live region is up to a test."""
+    """A TUI whose live region the test controls."""
 
     def command(self, *arguments: str) -> list[str | Path]:
         return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
@@ -66,13 +66,13 @@ class Known(Puppet):
 
 
 def explained(relay: Relay, name: str) -> dict[str, Any] | None:
-    """The last failure by `relay explain --json`."""
+    """Return the last failure from `relay explain --json`."""
     found: dict[str, Any] | None = json.loads(relay("explain", "--json", name).stdout)["failure"]
     return found
 
 
 def test_a_hook_that_reports_a_failure(relay: Relay) -> None:
-    """It is told once, also by the sessions that follow, until a turn ends well."""
+    """It is reported once, even across sessions, until a turn succeeds."""
     claude = Claude(relay).wrap()
     claude.fire("SessionStart", source="startup")
     claude.fire("UserPromptSubmit", prompt="do it")
@@ -96,7 +96,7 @@ def test_a_hook_that_reports_a_failure(relay: Relay) -> None:
 
 
 def test_a_screen_that_shows_a_failure(relay: Relay) -> None:
-    """It is told once, however often it is drawn again; what the agent only quotes is none."""
+    """It is reported once, however often it is redrawn; a quotation by the agent does not count."""
     folder = relay.home / "config" / "patterns"
     folder.mkdir(parents=True)
     (folder / "known.toml").write_text(PROFILE)
@@ -131,7 +131,7 @@ def test_a_screen_that_shows_a_failure(relay: Relay) -> None:
 
 
 def test_a_program_that_prints_why_it_exits(relay: Relay) -> None:
-    """claude -p prints its limit as a line, and exits with 1."""
+    """claude -p prints its limit on a line, and exits with 1."""
     claude = Claude(relay).wrap()
     claude.print(f"{LIMIT}\n")
     claude.exit(1)

@@ -1,4 +1,4 @@
-"""Trouble around a session: brokers that are none, full disks, unusable homes. The agent runs on, visibly."""
+"""Faults around a session: false brokers, full disks, unusable homes. The agent visibly keeps running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Talk = Callable[[socket.socket], None]
 
 @contextlib.contextmanager
 def server(talk: Talk) -> Iterator[int]:
-    """A TCP server that does `talk` with whoever connects; its port."""
+    """Run a TCP server that does `talk` with each client; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -55,7 +55,7 @@ def silence(channel: socket.socket) -> None:
 
 
 def refusal(channel: socket.socket) -> None:
-    """CONNACK 5, not authorized (MQTT 3.1.1 section 3.2.2.3)."""
+    """Send CONNACK 5, not authorized (MQTT 3.1.1 section 3.2.2.3)."""
     channel.recv(1 << 16)
     channel.sendall(b"\x20\x02\x00\x05")
     channel.recv(1 << 16)
@@ -106,7 +106,7 @@ def test_a_port_where_nobody_listens(relay: Relay) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:80", "mqtt://", "mqtt://host:port"])
 def test_an_url_that_names_no_broker(relay: Relay, url: str) -> None:
-    """Given on the command line it is refused; in relay.toml it is said, and the agent runs without a bus."""
+    """On the command line it is refused; in relay.toml it is reported, and the agent runs without a bus."""
     done = relay("wrap", "--broker", url, "true", check=False)
     assert done.returncode != 0
     assert url in done.stderr and "Traceback" not in done.stderr
@@ -140,7 +140,7 @@ def test_a_store_that_cannot_be_opened(relay: Relay, file: str, words: str) -> N
 
 
 def test_a_bus_that_cannot_begin_is_had_as_soon_as_it_can(relay: Relay) -> None:
-    """No session ends because of its bus, and none must be started anew for it."""
+    """No session ends because of its bus, and none has to be restarted for it."""
     lock = relay.home / "state" / "broker" / "users.lock"
     lock.mkdir(parents=True)
     alice = Puppet(relay, "Alice").wrap()
@@ -164,9 +164,9 @@ def test_a_home_that_cannot_be_used_is_said_before_anything_starts(relay: Relay)
 
 
 def test_a_full_disk_stops_no_agent(relay: Relay) -> None:
-    """Nothing can be written beyond a few kilobytes: journal, ledger and memory fail, and say so."""
+    """Beyond a few kilobytes every write fails: journal, ledger and memory report it."""
     alice = Puppet(relay, "Alice")
-    Puppet(relay, "Bob").wrap()  # the stores are made while there is room
+    Puppet(relay, "Bob").wrap()  # the stores are created while there is room
     relay("stop", "Bob")
     subprocess.run(
         [*relay.command, "wrap", "-d", "-n", "Alice", *map(str, alice.command())],

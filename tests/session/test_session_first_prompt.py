@@ -1,4 +1,4 @@
-"""The first prompt of a fleet's agent: typed once, given again only to a new conversation."""
+"""The first prompt of a fleet's agent: typed once, repeated only for a new conversation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_new_conversation_is_given_it_again(relay: Relay) -> None:
 
 
 def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
-    """But it is, if it has never been: the agent died first."""
+    """It is given if it never was: if the agent died first."""
     alice = start(relay, fresh=["true"])
     wait_until(lambda: prompts(alice) == ["Mend the tests."])
     wait_until(lambda: record(relay)["task_given"])
@@ -58,7 +58,7 @@ def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
 
 
 def test_it_is_typed_once_although_the_session_dies_over_it(relay: Relay) -> None:
-    """The session was killed after it had typed the prompt, and before that was on the disk."""
+    """The session was killed after typing the prompt, and before recording that on disk."""
     lock = relay.home / "state" / "agents" / "default" / "alice.lock"
     lock.parent.mkdir(parents=True)
     with locked(lock):

@@ -1,4 +1,4 @@
-"""A session of a fleet starts what is due: by the clock, and as there is room again."""
+"""A fleet's session starts what is due: by the clock, and when there is room again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK = session_patch(
     "from relay.features import fleet_keeper\nfrom relay.supervision import schedule\n"
     "fleet_keeper.FleetKeeper.__init__.__kwdefaults__['look'] = 0.1\n"
 )
-"""Sessions that look often."""
+"""Makes sessions check often."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def project(relay: Relay) -> Path:
 
 
 def agents(*names: str, gone: str = "") -> str:
-    """Tables of line programs. gone: the one that is not restarted."""
+    """Return tables of line programs. gone: the one that is not restarted."""
     return "".join(
         f'[agents.{name}]\nrun = "cat"\n' + ('restart = "no"\n' if name == gone else "") for name in names
     )
@@ -47,17 +47,17 @@ def test_there_is_room_again(relay: Relay, project: Path) -> None:
 
 
 def test_what_waits_for_room_is_not_started_while_others_still_are(relay: Relay, project: Path) -> None:
-    """After A has been started, and before B has, there seems to be room for C."""
+    """After A has started and before B has, there seems to be room for C."""
     write(relay, project, agents("A", "B", "C"), most=2, interval=2)
     relay("up", cwd=project)
     assert states(relay).keys() == {"A", "B"}
 
 
 def test_who_cannot_wait_for_other_starts_is_refused(relay: Relay) -> None:
-    """An agent that asks for another one gives up after a while: nothing starts behind its back."""
+    """An agent that asks for another one times out: nothing starts later without its knowledge."""
     home = Home.from_env(relay.environment).ensure()
     with starting(home, "web"):
-        with starting(home, "red", seconds=0.0):  # another team's are not in the way
+        with starting(home, "red", seconds=0.0):  # another team's starts do not block it
             pass
         refusal = pytest.raises(HomeError, match="has been starting agents of web for 0 s")
         with refusal, starting(home, "web", seconds=0.0):

@@ -1,4 +1,4 @@
-"""A session whose disk is full: the agent and its terminal never notice; room made later is used."""
+"""A session whose disk is full: the agent and its terminal never notice; space freed later is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support import Relay, processes_of, wait_until
 
 @pytest.fixture
 def relay(home: Path) -> Iterator[Relay]:
-    """The `relay` command in a home on a small disk of its own."""
+    """Yield the `relay` command in a home on a small separate disk."""
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", home], check=False).returncode:
         pytest.skip("a full disk: this user may not mount one")
     made = Relay(home)
@@ -45,7 +45,7 @@ def fill(home: Path) -> None:
 
 
 def agent(relay: Relay, name: str) -> Puppet:
-    """An agent whose own notes are on another disk."""
+    """Return an agent whose own notes are on another disk."""
     made = Puppet(relay, name)
     made.folder = relay.home.with_name(f"{relay.home.name}-{name}")
     made.folder.mkdir()
@@ -53,7 +53,7 @@ def agent(relay: Relay, name: str) -> Puppet:
 
 
 def test_a_session_that_is_replaced_while_the_disk_is_full(relay: Relay, home: Path) -> None:
-    """What was said before is not done again, and what is said then is done or told."""
+    """Earlier words are not acted on again, and new ones are acted on or reported."""
     bob, alice = (agent(relay, name) for name in ("Bob", "Alice"))
     alice.say("@relay:Bob before")
     bob.hears(" before ")
@@ -65,7 +65,7 @@ def test_a_session_that_is_replaced_while_the_disk_is_full(relay: Relay, home: P
     after = replaced(relay, before)
     assert after["agent_pid"] == before["agent_pid"]
     (home / "filler").unlink()
-    wait_until(lambda: entry(relay)["bus"] == "connected")  # until then what is said is refused, and told
+    wait_until(lambda: entry(relay)["bus"] == "connected")  # until then, what is said is refused and reported
     alice.say("@relay:Bob afterwards")
     bob.hears(" afterwards ")
     found = [body for _, body in bob.texts()]

@@ -1,4 +1,4 @@
-"""The guard rail: what processes of a wrapped agent may ask for, and that the rest is refused and noted."""
+"""The guard rail: what processes of a wrapped agent may ask for; the rest is refused and logged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support import Relay, wait_until
 
 
 class Agent:
-    """A session whose agent runs one command line of its own, and says how that ended."""
+    """A session whose agent runs one command line and reports how it ended."""
 
     def __init__(self, relay: Relay, folder: Path, line: str) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ def test_an_agent_may_not_stop_sessions(relay: Relay, tmp_path: Path, line: str)
 
 
 def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None:
-    """The shim checks by itself who asks."""
+    """The shim itself checks the caller."""
     Puppet(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, "relay reload Bob")
     assert agent.code == 1
@@ -66,7 +66,7 @@ def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None
 
 
 def test_hiding_the_environment_does_not_help(relay: Relay, tmp_path: Path) -> None:
-    """Who asks is known by its ancestry."""
+    """The caller is identified by its ancestry."""
     Puppet(relay, "Bob").wrap()
     hidden = f"env -i PATH=$PATH HOME=$HOME RELAY_HOME=$RELAY_HOME {sys.executable} -m relay stop Bob"
     agent = Agent(relay, tmp_path, hidden)
@@ -129,7 +129,7 @@ HIDE = {
 def test_an_agent_acts_as_itself_whatever_its_environment_says(
     relay: Relay, tmp_path: Path, hide: str
 ) -> None:
-    """What it sends is its own; of messages, memory and events it sees what is its own."""
+    """It sends in its own name, and sees only its own messages, memory and events."""
     bob = Puppet(relay, "Bob").wrap()
     relay("send", "--wait", "20", "Bob", "for Bob alone")
     relay("memory", "save", "--name", "Bob", "Bob's memory")
@@ -177,7 +177,7 @@ def test_an_agent_may_not_act_as_another(
 
 
 def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
-    """Its agent's process id may be anybody's today, such as that of the user's shell."""
+    """Its agent's process id may be reused, for example by the user's shell."""
     claim = relay.home / "run" / "sessions" / "default" / "gone.lock"
     claim.parent.mkdir(parents=True)
     claim.write_text(str(os.getpid()))
@@ -201,14 +201,14 @@ def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) 
 
 
 def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path: Path) -> None:
-    """A relay inside a relay is refused, and says which."""
+    """A relay inside a relay is refused, with the name of the outer one."""
     agent = Agent(relay, tmp_path, "relay wrap -n Inner cat")
     assert agent.code == 2
     assert "this terminal is already inside a relay session (Mallory)" in agent.err
 
 
 def test_the_persons_own_handlers_may_do_it_too(relay: Relay) -> None:
-    """They are the user's code, though their processes descend from a session."""
+    """They are the user's code, although their processes descend from a session."""
     folder = project(
         relay,
         f"""
@@ -227,7 +227,7 @@ def stop(target, message):
 
 
 def test_what_a_handler_leaves_running_is_not_the_agents(relay: Relay) -> None:
-    """The session adopts the orphans of its helpers: the shim would take them for the agent's."""
+    """The session adopts its helpers' orphans: the shim would take them for the agent's."""
     folder = project(
         relay,
         f"""

@@ -32,7 +32,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("how", ["deaf", "stopped"])
 def test_an_agent_that_does_not_heed_a_stop(relay: Relay, how: str) -> None:
-    """It is killed in the end, and not started again."""
+    """It is finally killed, and not restarted."""
     deaf = "trap '' TERM HUP INT; " if how == "deaf" else ""
     wrap(relay, f"{deaf}echo up; while :; do sleep 0.1; done")
     agent = wait_until(lambda: entry(relay).get("agent_pid"))
@@ -45,7 +45,7 @@ def test_an_agent_that_does_not_heed_a_stop(relay: Relay, how: str) -> None:
 
 
 def test_an_agent_that_leaves_its_children_behind(relay: Relay, tmp_path: Path) -> None:
-    """Each life begins in a terminal of its own, and what the last one left in its terminal is ended."""
+    """Each life starts in a new terminal, and what the last one left in its terminal is ended."""
     children = tmp_path / "children"
     wrap(relay, f"trap '' HUP; sleep 1000 & echo $! >> {children}; exit 3", max_restarts=2)
     assert phase(relay, "failed")["restarts"] == 2

@@ -1,4 +1,4 @@
-"""Memory in sessions: backends that the configuration chooses, what is saved and asked for at the end."""
+"""Memory in sessions: configured backends, and what is saved and asked for at the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def memories(relay: Relay, name: str = "Alice") -> list[dict[str, object]]:
 
 
 def test_a_backend_of_the_users_own_keeps_what_agents_say(relay: Relay, home: Path) -> None:
-    """R63: a custom backend; one that hangs costs its answer, and the session goes on."""
+    """R63: a custom backend works; one that hangs costs its answer, and the session continues."""
     (home / "relay.config.py").write_text(CUSTOM % str(home / "notes.db"))
     relay("trust", "relay.config.py")
     alice = Puppet(relay, "Alice").wrap()

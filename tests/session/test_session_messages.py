@@ -1,4 +1,4 @@
-"""Messages between real sessions: whole, once, in order, at the right time, and harmless."""
+"""Messages between real sessions: complete, once, in order, at the right time, and harmless."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_message_arrives_once_and_exactly(relay: Relay) -> None:
 
 
 def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
-    """Once `wrap -d` has returned, however long another process kept the ledger locked meanwhile."""
+    """This holds once `wrap -d` has returned, however long another process locked the ledger meanwhile."""
     Puppet(relay, "Alice").wrap()
     bob = Puppet(relay, "Bob")
     with locked(Home.from_env(relay.environment).ledger):
@@ -49,7 +49,7 @@ def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
 
 
 def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay) -> None:
-    """Its agent ends while the user's keys are still to be held back: nothing of it was typed for certain."""
+    """Its agent ends while the user's keys are still being held back: certainly nothing was typed."""
     bob = Puppet(relay, "Bob")
     bob.wrap(
         env=session_patch(
@@ -82,7 +82,7 @@ def test_the_order_of_fifty_is_kept(relay: Relay) -> None:
 
 
 def test_an_agents_first_words_raise_no_false_alarm(relay: Relay) -> None:
-    """Bob is there: it is not said that he is offline because the broker has not been asked yet."""
+    """Bob is online: he is not reported offline because the broker has not been asked yet."""
     bob = Puppet(relay, "Bob").wrap()
     alice = Puppet(relay, "Alice").wrap("--ready", "@relay:Bob hello\n@memory:save done\n")
     bob.hears("hello")
@@ -104,7 +104,7 @@ def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay
 
 
 def test_a_person_sends_and_waits_and_is_answered(relay: Relay) -> None:
-    """`send`, `send --wait`, and an agent that writes to the user."""
+    """It uses `send`, `send --wait`, and an agent that writes to the user."""
     bob = Puppet(relay, "Bob").wrap()
     done = relay("send", "--wait", "20", "Bob", "are", "you", "there?")
     assert "was delivered to Bob." in done.stdout
@@ -230,7 +230,7 @@ def test_teams_do_not_hear_each_other_and_may_use_the_same_names(relay: Relay) -
 
 
 def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: Relay, tmp_path: Path) -> None:
-    """As a bracketed paste, submitted once."""
+    """It gets a bracketed paste, submitted once."""
     log = tmp_path / "log"
     tui = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
     relay("wrap", "-d", "-n", "Bob", sys.executable, tui, "paste", env={"AGENT_LOG": str(log)})
@@ -243,7 +243,7 @@ def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: R
 
 
 def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> None:
-    """What is typed into a shell runs."""
+    """Text typed into a shell runs."""
     settings(relay, "stop_seconds = 0.1\n")
     relay("wrap", "-d", "-n", "Bob", "bash", "--norc")
     relay("send", "Bob", "rm -rf /")
@@ -268,11 +268,11 @@ while True:
 
 
 def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(relay: Relay) -> None:
-    """It may be a quotation; no record of the program's own could tell."""
+    """It may be a quotation; the program has no record that could tell."""
     settings(relay, "stop_seconds = 0.1\n")
     soon = session_patch("import relay.features.mailbox\nrelay.features.mailbox.HELD = 1.0")
     relay("wrap", "-d", "-n", "Bob", sys.executable, "-c", QUOTES, env=soon)
-    wait_until(lambda: "above its input" in relay("explain", "Bob").stdout)  # else it waits for the drawing
+    wait_until(lambda: "above its input" in relay("explain", "Bob").stdout)  # otherwise it waits for drawing
     relay("send", "Bob", "hello")
     told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
     assert told == [
@@ -283,7 +283,7 @@ def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(rela
 
 
 def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
-    """`relay send` there is the agent's word, though `relay` is in no directory of its person's PATH."""
+    """`relay send` there is the agent's word, even if `relay` is in no directory of the user's PATH."""
     bob = Puppet(relay, "Bob").wrap()
     elsewhere = "/usr/bin:/bin"
     assert not Path("/usr/bin/relay").exists()
@@ -302,7 +302,7 @@ def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
 
 
 def test_a_message_has_one_id_wherever_it_is_shown(relay: Relay) -> None:
-    """U9: that on the agent's screen was another than that of `relay messages`."""
+    """U9: the agent's screen used to show another id than `relay messages`."""
     bob = Puppet(relay, "Bob").wrap()
     sent = relay("send", "--wait", "60", "Bob", "hello").stdout
     bob.hears("[/relay")
@@ -366,7 +366,7 @@ def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
 
 
 def test_a_receiver_in_another_team_is_said_to_be_there(relay: Relay) -> None:
-    """U13: nobody was called so."""
+    """U13: it used to be reported as unknown."""
     Puppet(relay, "w1", team="web").wrap()
     error = relay("send", "w1", "hello", check=False)
     assert error.returncode != 0

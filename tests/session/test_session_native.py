@@ -1,4 +1,4 @@
-"""What a session makes of its agent's own hooks: events, continuations, exact words, the lesson."""
+"""What a session does with its agent's hooks: events, continuations, exact words, the lesson."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record(event, ctx):
 
 
 def answer(call: Json) -> dict[str, Any]:
-    """What the hook printed."""
+    """Return what the hook printed."""
     return dict(json.loads(call["stdout"])) if call["stdout"] else {}
 
 
@@ -33,7 +33,7 @@ def context(call: Json) -> str:
 
 
 def recorded(claude: Claude) -> str:
-    """What the handler of RECORD saw."""
+    """Return what the handler of RECORD saw."""
     found = wait_until(lambda: claude.events("handler_printed"), message=lambda: str(claude.events("notice")))
     return str(found[-1]["text"])
 
@@ -120,7 +120,7 @@ def second(event, ctx):
 
 
 def test_an_agent_goes_on_until_the_cap_is_reached(relay: Relay) -> None:
-    """R4, R5, R6, R7, R8, R10: the messages of all handlers, in order; None adds nothing."""
+    """R4, R5, R6, R7, R8, R10: all handlers' messages count, in order; None adds nothing."""
     claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
     for _ in range(3):
         (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
@@ -167,7 +167,7 @@ def test_a_prompt_can_be_denied(relay: Relay) -> None:
 
 
 def test_a_call_that_the_person_allowed_needs_no_dialog(relay: Relay) -> None:
-    """By default every one is asked for; a plan and a question always are. Each use is noted."""
+    """By default relay asks for every call; plans and questions always need the user. Each use is logged."""
     settings(relay, 'allow = ["Bash(git status)", "ExitPlanMode"]\n')
     claude = begun(Claude(relay).wrap())
     (asked,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input={"command": "git status"})
@@ -191,7 +191,7 @@ def test_what_a_tool_handler_injects_is_there_before_the_next_step(relay: Relay)
 
 
 def test_its_transcript_is_heard_and_its_screen_is_not(relay: Relay, transcript: Transcript) -> None:
-    """Each directive once: of a message before a tool call, too; what stands in a fence is none."""
+    """Each directive counts once, also in a message before a tool call; in a fence it does not."""
     path = {"transcript_path": str(transcript.path)}
     claude = begun(Claude(relay).wrap(), **path)
     transcript.say("First.\n\n@memory:save before the tool\n```\n@memory:save fenced\n```\n")
@@ -230,7 +230,7 @@ def test_a_subagents_directives_count_where_the_person_wants_that(
 
 
 def test_an_agent_is_taught_once_and_again_when_it_has_forgotten(relay: Relay) -> None:
-    """Nothing is typed: the lesson is context of its hooks."""
+    """Nothing is typed: the lesson is context from its hooks."""
     claude = Claude(relay).wrap()
     (started,) = claude.fire("SessionStart", source="startup")
     assert "You are Ann in the team default" in context(started)
@@ -271,8 +271,10 @@ def test_only_what_the_agent_does_next_proves_a_continuation(relay: Relay, follo
 
 
 def test_a_message_waits_for_a_turn_and_not_for_the_start(relay: Relay) -> None:
-    """The start of a session is no turn: what it carried, nobody would read until the user speaks; and
-    claude forgets a prompt that the user takes back, with all that it carried."""
+    """A message carried at the start would be unread until the user speaks.
+
+    Claude also forgets a prompt that the user takes back, with everything it carried.
+    """
     claude = Claude(relay).wrap()
     relay("send", claude.name, "are you there?")
     wait_until(lambda: [message["state"] for message in messages(relay)] == ["stored"])
@@ -305,7 +307,7 @@ all = ["^busy"]
 
 
 def test_an_old_conversation_that_is_drawn_again_is_not_heard(relay: Relay) -> None:
-    """Agents draw it when they are resumed; a turn begins with a submission, or with work for an argument."""
+    """Agents redraw it when resumed; a turn starts with a submission, or with work on an argument."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text('name = "known"\n' + KNOWN)
@@ -320,7 +322,7 @@ def test_an_old_conversation_that_is_drawn_again_is_not_heard(relay: Relay) -> N
 
 
 def test_an_old_conversation_is_not_heard_when_the_first_turn_begins(relay: Relay) -> None:
-    """It was drawn a moment ago, and would be heard once it has stood for long enough."""
+    """It was drawn a moment ago, and would count once it has stood for long enough."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text('name = "known"\nreader = "screen"\n' + KNOWN)
@@ -333,7 +335,7 @@ def test_an_old_conversation_is_not_heard_when_the_first_turn_begins(relay: Rela
 
 
 def test_hooks_that_fall_silent_give_the_screen_its_say_again(relay: Relay) -> None:
-    """A whole turn of which no hook has told: a later word of theirs counts again."""
+    """After a whole turn without hooks, the screen counts; a later hook counts again."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     ready = '[[states]]\nname = "done"\nstate = "failed"\nregion = "bottom 1"\nall = ["^over"]\n'

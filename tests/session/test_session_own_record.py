@@ -1,4 +1,4 @@
-"""An agent without hooks whose words are in a record of its own: a TUI that logs as aider does."""
+"""An agent without hooks whose words are in its own record: a TUI that logs as aider does."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ended(last_assistant_message):
 
 
 class Aider(Puppet):
-    """What it draws and what it logs is up to a test. A turn: `asked`, `draws` and `logs`, `ready`."""
+    """A TUI whose drawing and logging the test controls. A turn: `asked`, `draws` and `logs`, `ready`."""
 
     turns = itertools.count(1)
 
@@ -58,7 +58,7 @@ class Aider(Puppet):
         return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
 
     def asked(self, user: Emulator | None = None, *, logged: bool = True) -> None:
-        """Give it a prompt on which it begins to work; user: by typing it."""
+        """Give it a prompt on which it starts to work; user: by typing it."""
         text = f"prompt {next(self.turns)}"
         if user is None:
             self.relay("send", "--wait", "60", self.name, text)
@@ -115,7 +115,7 @@ def ann(relay: Relay) -> Aider:
 
 
 def test_it_is_heard_from_its_record_and_not_from_its_screen(ann: Aider) -> None:
-    """F16: what a tool prints is drawn as its words are; what it says is heard as it wrote it, once."""
+    """F16: a tool's output is drawn like its words; its words are read exactly as it wrote them, once."""
     ann.asked()
     ann.draws("@memory:save printed by a tool")
     ann.draws("@memory:save drawn in ital\nics")
@@ -133,7 +133,7 @@ def test_it_is_heard_from_its_record_and_not_from_its_screen(ann: Aider) -> None
 
 
 def test_a_record_that_stops_gives_way_to_the_screen(ann: Aider) -> None:
-    """Nothing of the turns without it is lost, nothing is heard twice, and the user is told."""
+    """Nothing from unrecorded turns is lost, nothing is read twice, and the user is told."""
     with closing(ann.user()) as user:
         ann.asked(user)
         ann.draws("@memory:save one")
@@ -162,7 +162,7 @@ def test_a_record_that_stops_gives_way_to_the_screen(ann: Aider) -> None:
 
 
 def test_short_turns_without_a_record_all_count(relay: Relay) -> None:
-    """Their ends come while relay still waits for the record to have the first."""
+    """They end while relay still waits for the record to contain the first."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text(PROFILE)
@@ -177,7 +177,7 @@ def test_short_turns_without_a_record_all_count(relay: Relay) -> None:
 
 
 def test_a_record_that_stops_in_mid_turn_gives_way_to_the_screen(ann: Aider) -> None:
-    """Once nothing of the next turns is in it. The turn's words before that are not heard again."""
+    """That is once the record lacks the next turns. The turn's earlier words are not read again."""
     ann.asked()
     ann.answers("@memory:save drawn in *italics*")
     ann.draws("@memory:save drawn in ital\nics")
@@ -193,7 +193,7 @@ def test_a_record_that_stops_in_mid_turn_gives_way_to_the_screen(ann: Aider) -> 
 
 
 def test_what_a_tool_printed_before_the_last_word_of_a_record_is_not_heard(ann: Aider) -> None:
-    """However long after that it is given up."""
+    """This holds however long after that relay drops the record."""
     ann.asked()
     ann.answers("@memory:save one")
     ann.draws("@memory:save one\n@memory:save printed\nThat is what the file says.")
@@ -207,7 +207,7 @@ def test_what_a_tool_printed_before_the_last_word_of_a_record_is_not_heard(ann: 
 
 
 def test_a_record_that_ends_in_mid_line_gives_way_at_the_end_of_the_turn(ann: Aider) -> None:
-    """As on a full disk. What it has of the answer that was cut off is heard from the screen only."""
+    """A full disk does that. What it has of the truncated answer is read from the screen only."""
     ann.asked()
     ann.answers("@memory:save one")
     ann.draws("@memory:save one")
@@ -229,7 +229,7 @@ def test_a_record_that_ends_in_mid_line_gives_way_at_the_end_of_the_agent(ann: A
 
 
 def test_a_record_that_cannot_be_told_apart_in_mid_turn_repeats_nothing(ann: Aider) -> None:
-    """What it had of the turn is not heard from the screen, too, however late that draws it."""
+    """What it had of the turn is not read from the screen again, however late that is drawn."""
     ann.asked()
     ann.draws("@memory:save one")
     ann.answers("@memory:save one\n@memory:save two")
@@ -288,7 +288,7 @@ def test_what_the_user_cut_off_is_not_heard_when_the_record_is_lost(ann: Aider) 
 
 
 def test_a_turn_that_its_record_passes_over_gives_nothing_up(ann: Aider) -> None:
-    """As when another model writes the message of a commit."""
+    """Another model may write a commit message, for example."""
     for word in ("one", "two", "three"):
         ann.asked(logged=False)
         ann.draws("@memory:save printed")
@@ -312,7 +312,7 @@ def test_a_record_that_cannot_be_told_apart_gives_way_at_once(ann: Aider) -> Non
 
 
 def test_sessions_that_follow_one_another_act_on_a_record_once(ann: Aider) -> None:
-    """Killed between two answers, and with one that nobody has read yet."""
+    """They are killed between two answers, and with an answer that nobody has read yet."""
     said: list[str] = []
     for number in range(4):
         ann.asked()
@@ -331,7 +331,7 @@ def test_sessions_that_follow_one_another_act_on_a_record_once(ann: Aider) -> No
 
 
 def test_a_large_record_is_emptied_between_turns(ann: Aider) -> None:
-    """aider logs every request whole. Nothing is heard twice, or not at all."""
+    """aider logs every request completely. Nothing is read twice, or missed."""
     log = next((ann.relay.home / "state" / "native").rglob("*.log"))
     ann.asked()
     with log.open("a") as file:
@@ -355,7 +355,7 @@ def test_a_large_record_is_emptied_between_turns(ann: Aider) -> None:
 
 
 def test_what_the_user_cuts_off_is_not_acted_on(ann: Aider) -> None:
-    """aider logs it all the same; what it says next counts."""
+    """aider logs it anyway; its next words count."""
     with closing(ann.user()) as user:
         ann.asked()
         ann.draws("@memory:save cut")

@@ -1,4 +1,4 @@
-"""Whose mail it is: sessions of one run, of one folder's agent, and of others with the same name."""
+"""Who owns mail: sessions of one run, of one folder's agent, and others with the same name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from session.test_session_replaced import entry, replaced
 from support import Relay, processes_of, session_patch, wait_until
 
 RUN = Path(sys.executable).name.split(".")[0]
-"""The name that relay makes from the command of a puppet."""
+"""The name that relay derives from a puppet's command."""
 
 
 def run(relay: Relay, *arguments: str, **more: Any) -> Puppet:
-    """An agent without a name of its own."""
+    """Start an agent without a name of its own."""
     folder = relay.home / "puppets" / "default" / RUN
-    for left in ("strings", "heard"):  # of the last one
+    for left in ("strings", "heard"):  # left by the last one
         (folder / left).unlink(missing_ok=True)
     return Puppet(relay, RUN).wrap(*arguments, named=False, **more)
 
@@ -34,7 +34,7 @@ def gone(relay: Relay, name: str) -> None:
 
 
 def are(relay: Relay, state: str, *arguments: str) -> list[dict[str, Any]]:
-    """The messages, once all are in that state."""
+    """Return the messages, once all are in that state."""
     return wait_until(
         lambda: (rows := messages(relay, *arguments)) and {row["state"] for row in rows} == {state} and rows,
         message=lambda: f"{messages(relay, *arguments)}",
@@ -84,7 +84,7 @@ def test_a_new_run_does_not_hear_what_became_of_what_the_last_one_sent(relay: Re
 
 
 def test_a_run_keeps_its_mail_as_long_as_its_agent_lives(relay: Relay) -> None:
-    """U2: killed and replaced, or started again by `relay restart`."""
+    """U2: its session may be killed and replaced, or the agent restarted by `relay restart`."""
     busy = run(relay, "--busy")
     relay("send", RUN, "wait for it")
     are(relay, "stored")
@@ -102,7 +102,7 @@ def test_a_run_keeps_its_mail_as_long_as_its_agent_lives(relay: Relay) -> None:
 
 
 def test_a_run_that_is_killed_with_everything_has_ended(relay: Relay) -> None:
-    """U2: nobody has said so."""
+    """U2: nobody has reported its end."""
     run(relay, "--busy")
     relay("send", RUN, "wait for it")
     are(relay, "stored")
@@ -119,7 +119,7 @@ def test_a_run_that_is_killed_with_everything_has_ended(relay: Relay) -> None:
 def test_a_session_that_is_killed_as_the_run_ends_is_followed_by_one_that_ends_it(
     relay: Relay, when: str
 ) -> None:
-    """U2, R88: all that waits has an end, and none is left for the next run."""
+    """U2, R88: everything waiting gets a final state, and nothing is left for the next run."""
     note = relay.home / "killed"
     patch = session_patch(
         "import os\n"
@@ -142,7 +142,7 @@ def test_a_session_that_is_killed_as_the_run_ends_is_followed_by_one_that_ends_i
 
 
 def test_an_agent_with_a_name_of_its_own_finds_its_mail_in_its_folder_only(relay: Relay) -> None:
-    """U2: whoever has the name elsewhere is told, and has mail of its own."""
+    """U2: an agent of that name elsewhere is told, and has separate mail."""
     folders = [relay.home / "one", relay.home / "two"]
     for folder in folders:
         folder.mkdir()
@@ -196,7 +196,7 @@ def test_a_broadcast_goes_to_who_is_there_and_says_to_how_many(relay: Relay) -> 
 
 
 def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Relay) -> None:
-    """U2: it has not gone, though the broker knows nobody of its name."""
+    """U2: it is not gone, although the broker knows nobody of its name."""
     hold = relay.home / "hold"
     patch = session_patch(
         f"import os, signal\nif os.path.exists({str(hold)!r}):\n    os.kill(os.getpid(), signal.SIGSTOP)"

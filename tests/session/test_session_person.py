@@ -1,4 +1,4 @@
-"""The user at the terminal: what they type is theirs, and what they must know they are told."""
+"""The user at the terminal: what they type is theirs, and they are told what they must know."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support import Relay, processes_of, session_patch, wait_until
 
 
 class Terminals:
-    """Terminals of persons who wrap puppets."""
+    """Terminals of users who wrap puppets."""
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
@@ -28,7 +28,7 @@ class Terminals:
     def __call__(
         self, name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = ()
     ) -> tuple[Puppet, pexpect.spawn[bytes]]:
-        """The puppet, whose session is running, and the user's side."""
+        """Return the puppet, with a running session, and the user's side."""
         puppet = Puppet(self.relay, name)
         person = self.spawn(puppet, *arguments, options=options, cwd=cwd)
         wait_until(lambda: (puppet.folder / "heard").exists() and puppet.events("session_start"))
@@ -48,7 +48,7 @@ class Terminals:
     def run(
         self, arguments: list[str], cwd: Path | None = None, preexec_fn: Callable[[], None] | None = None
     ) -> pexpect.spawn[bytes]:
-        """Python with `arguments`, in a terminal of its own."""
+        """Run Python with `arguments`, in a new terminal."""
         person = pexpect.spawn(
             sys.executable, arguments, env=self.relay.environment, cwd=str(cwd or self.relay.home),
             dimensions=(40, 200), timeout=60, preexec_fn=preexec_fn,
@@ -59,7 +59,7 @@ class Terminals:
 
 @pytest.fixture
 def attached(relay: Relay) -> Iterator[Terminals]:
-    """`attached("Alice")` wraps a puppet in a terminal of its own."""
+    """Yield a factory: `attached("Alice")` wraps a puppet in a new terminal."""
     terminals = Terminals(relay)
     yield terminals
     for person in terminals.opened:
@@ -67,7 +67,7 @@ def attached(relay: Relay) -> Iterator[Terminals]:
 
 
 def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> None:
-    """A message waits until it is finished, and some seconds longer."""
+    """A message waits until the line is finished, and some seconds longer."""
     alice, person = attached("Alice")
     person.send(b"hello wor")
     person.expect_exact(b"hello wor")
@@ -114,7 +114,7 @@ def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attache
 
 def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
-    drawn = relay.home / "puppets" / "default" / "Alice" / "heard"  # it is there when the agent has drawn
+    drawn = relay.home / "puppets" / "default" / "Alice" / "heard"  # exists once the agent has drawn
     relay.environment |= session_patch(
         f"import os, time\nwhile not os.path.exists({str(drawn)!r}):\n    time.sleep(0.01)\n"
     )
@@ -144,7 +144,7 @@ def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Terminals) -> No
 
 
 def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Terminals) -> None:
-    """Not a byte can be written to a file: each store says so, and what the user sees is untouched."""
+    """No byte can be written to any file: each store reports it, and the user's view is unaffected."""
     puppet = Puppet(relay, "Alice")
     (puppet.folder / "heard").symlink_to("/dev/null")
     person = attached.spawn(
@@ -164,7 +164,7 @@ def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Termi
 
 
 def test_where_no_memory_can_be_reserved_nothing_is_started(relay: Relay) -> None:
-    """A hard limit of the size of files counts for memory that has no name, too."""
+    """A hard file size limit applies to anonymous memory files, too."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, *relay.command, "wrap", "sh", "-c", "echo up; exec sleep 1000"],
         env=relay.environment,
@@ -181,7 +181,7 @@ def test_where_no_memory_can_be_reserved_nothing_is_started(relay: Relay) -> Non
 
 
 def test_where_memory_runs_out_as_the_agent_begins_it_ends_with_the_reason(relay: Relay) -> None:
-    """The rest of the ring is reserved once the agent has said its first words."""
+    """The rest of the ring is reserved once the agent has printed its first words."""
     main = (
         "import errno, os, sys\n"
         "allocate = os.posix_fallocate\n"
@@ -272,7 +272,7 @@ all = ["^Resume which"]
 
 
 def test_an_answer_begins_no_turn(relay: Relay, attached: Terminals) -> None:
-    """An Enter that picks a session to resume submits nothing: the old conversation is not heard."""
+    """An Enter that picks a session to resume submits nothing: the old conversation is not read."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text(PICKER)

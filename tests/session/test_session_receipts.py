@@ -1,4 +1,4 @@
-"""What became of a message: for whoever sent it, waits for it, or answers it."""
+"""The outcome of a message, for its sender, for a caller that waits, and for an answer."""
 
 from __future__ import annotations
 
@@ -151,12 +151,12 @@ def test_of_what_was_released_nothing_stale_is_told_and_what_is_held_next_is_tol
     told.receipts.sent([to_bob, to_carol])
     told.receipts.sent([again])
     told.receipts.still_held({to_carol.id, again.id, "another"})
-    assert told.withdrawn == []  # something is still held for Carol
+    assert told.withdrawn == []  # a message for Carol is still held
     told.receipts.still_held({again.id})
     told.receipts.sent([held("Bob")])
     assert len(told.person) == 2
     told.receipts.settled(replace(again, state=State.STORED))
-    assert told.withdrawn == told.agent[:0]  # its second receiver is free, and Bob is held anew
+    assert told.withdrawn == told.agent[:0]  # its second receiver is free, and Bob's is held again
     told.receipts.still_held(set())
     assert told.withdrawn == told.agent[:2] and not told.receipts.holding
     told.receipts.settled(replace(to_bob, state=State.EXPIRED))

@@ -27,7 +27,7 @@ from relay.storage.journal import Journal
 from relay.terminal.events import Notify, OutputRead, OutputSkipped, TerminalResized
 from support import Relay, session_patch, wait_until
 
-# Put together from parts: this file holds no secret.
+# Assembled from parts, so this file contains no secret.
 TOKEN = "gh" + "p_" + "a7Qz" * 9
 PASSWORD = "hun" + "ter2-deep"
 FROM_ENV = "Qz9" + "mellon-friend7"
@@ -47,7 +47,7 @@ def events_of(part: store.StoredPart) -> list[CastEvent]:
 
 
 def shown(relay: Relay, name: str) -> str:
-    """All that the recording of `name` shows so far."""
+    """Return everything that the recording of `name` shows so far."""
     return "".join(e.data for p in parts(relay, name) for e in events_of(p) if e.kind == "o")
 
 
@@ -67,7 +67,7 @@ def test_old_recordings_go_while_sessions_run_on_for_weeks(relay: Relay) -> None
 
 
 def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
-    """R44: what a fake agent prints is in no file; the journal's entries are beside the recording."""
+    """R44: what a fake agent prints is in no file; the journal's entries are next to the recording."""
     ann = Puppet(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV, "TERM": "xterm-256color"})
     ann.say(f"first {TOKEN[:20]}", end="")
     ann.say(f"{TOKEN[20:]} \x1b[1mbold\x1b[0m DB_PASSWORD={PASSWORD} and {FROM_ENV}, done")
@@ -90,13 +90,13 @@ def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
     state = relay.home / "state"
     for secret in (TOKEN, PASSWORD, FROM_ENV):
         left = [p for p in files_with(state, secret) if "ledger" not in p.name and "broker" not in p.parts]
-        assert not left  # messages are delivered as they are: the ledger and the broker hold them
+        assert not left  # messages are delivered unchanged: the ledger and the broker contain them
     assert part.path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("capture", ["preview", "full"])
 def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Relay) -> None:
-    """R42, R43, R44: head and tail of it, or all of it; never a secret."""
+    """R42, R43, R44: its head and tail, or all of it; never a secret."""
     settings(relay, f'hook_output = "{capture}"\n')
     printed = f"head {TOKEN} {'x' * 2000} {FROM_ENV} tail"
     command = f"echo '{printed}'"
@@ -119,7 +119,7 @@ def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Rela
 
 
 def test_what_the_person_types_is_not_recorded(relay: Relay) -> None:
-    """R44: but what the terminal echoes is, as everything that it shows."""
+    """R44: the terminal's echo is recorded, like everything it shows."""
     ann = Puppet(relay, "Ann").wrap()
     relay("send", "Ann", "a message")
     ann.hears("a message")
@@ -148,7 +148,7 @@ def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) ->
 
 
 def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> None:
-    """R43, R44: what comes after it is there when the session is killed; its rows are covered."""
+    """R43, R44: what follows it is on disk when the session is killed; its rows are covered."""
     row = "MIIE" + "vQ7aZk" * 10
     ann = Puppet(relay, "Ann").wrap()
     ann.say("-----BEGIN PRIVATE " + f"KEY-----\n{row}\n{row}\nno such file\n")
@@ -159,7 +159,7 @@ def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> 
 
 
 class Session:
-    """A recorder with a clock and a screen of the test's own; used on a running loop."""
+    """A recorder with a clock and a screen that the test controls; used on a running loop."""
 
     replaying = False
 
@@ -203,7 +203,7 @@ class Session:
         return latest(self.folder, "Ann")
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Let the loop and the clock go on until `condition()` is true."""
+        """Let the loop and the clock advance until `condition()` is true."""
         async with asyncio.timeout(60):
             while not condition():
                 self.now += 0.1
@@ -214,7 +214,7 @@ class Session:
 
 
 def run(work: Callable[[Session], Awaitable[None]], folder: Path, **changed: object) -> Session:
-    """Let `work` tell a recorder things, on a loop; the recorder is closed then."""
+    """Let `work` feed a recorder, on a loop; then close the recorder."""
 
     async def on_a_loop() -> Session:
         session = Session(folder, **changed)
@@ -274,7 +274,7 @@ def test_a_gap_is_left_out_too(tmp_path: Path) -> None:
 
 
 def test_a_large_recording_goes_on_in_another_file(tmp_path: Path) -> None:
-    """The last two stay; each begins with the screen, and plays alone."""
+    """The last two files stay; each starts with the screen, and plays on its own."""
 
     async def work(session: Session) -> None:
         for part in (2, 3, 4):
@@ -296,7 +296,7 @@ def test_a_large_recording_goes_on_in_another_file(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the recording goes on with the screen when there is room again."""
+    """The recording continues with the screen when there is room again."""
     real = os.write
 
     async def work(session: Session) -> None:
@@ -320,7 +320,7 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pyt
 def test_a_terminal_that_grew_while_nothing_was_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next part is searched for secrets in its own size: one is painted in two pieces at the right."""
+    """The next part is searched for secrets at its own size: one is painted in two pieces on the right."""
     real = os.write
 
     async def work(session: Session) -> None:

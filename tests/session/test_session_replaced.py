@@ -1,4 +1,4 @@
-"""Sessions that are killed, stopped and replaced beside an agent, which never notices."""
+"""Sessions that are killed, stopped and replaced while the agent never notices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support import Relay, processes_of, session_patch, wait_until
 
 
 def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
-    """The agent's entry in `relay ps`, once its session answers."""
+    """Return the agent's entry in `relay ps`, once its session answers."""
     return wait_until(
         lambda: next(
             (row for row in ps(relay) if row["name"] == name and row["state"] != "unresponsive"), None
@@ -31,7 +31,7 @@ def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
-    """R88, S7: killed a dozen times while the agent talks: every directive is acted on once, in order."""
+    """R88, S7: killed a dozen times while the agent talks, they act on every directive once, in order."""
     bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
     first = before = entry(relay)
     for turn in range(12):
@@ -55,7 +55,7 @@ def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
 
 
 def test_what_was_begun_is_not_begun_again(relay: Relay) -> None:
-    """A handler runs at most once: that its outcome is unknown is told."""
+    """A handler runs at most once; an unknown outcome is reported."""
     (relay.home / "relay.config.py").write_text(
         "import asyncio\nfrom relay import pattern\n\n"
         "@pattern('deploy')\nasync def deploy(target, message, ctx):\n"
@@ -84,14 +84,14 @@ def test_an_agent_that_ends_while_its_session_is_dead(relay: Relay) -> None:
     alice.exit(3)
     wait_until(lambda: before["agent_pid"] not in processes_of(relay.home))
     os.kill(before["pid"], signal.SIGKILL)
-    # The session that acts on them ends before it is on the bus: Bob's carries it at its next look (15 s).
+    # The session that acts on them ends before it is on the bus: Bob's sends them at its next look (15 s).
     wait_until(lambda: "my last words" in bob.heard, timeout=60)
     wait_until(alice.ended)
     assert [e["code"] for e in alice.events("session_end")] == [3]
 
 
 def test_a_session_that_does_not_answer_is_listed_and_ended(relay: Relay) -> None:
-    """S6, S13: `ps` shows both pids; `stop --now` ends the agent all the same."""
+    """S6, S13: `ps` shows both pids; `stop --now` still ends the agent."""
     alice = Puppet(relay, "Alice").wrap()
     before = entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)
@@ -111,7 +111,7 @@ def test_a_session_that_does_not_answer_is_listed_and_ended(relay: Relay) -> Non
 
 @pytest.mark.parametrize("hung", [False, True])
 def test_reload(relay: Relay, hung: bool) -> None:
-    """U16: a new session, with the relay.config.py as it is now, beside an untouched agent."""
+    """U16: a new session loads the current relay.config.py; the agent is unaffected."""
     config = relay.home / "relay.config.py"
     config.write_text("from relay import pattern\n\n@pattern('say')\ndef say(message):\n    return 'old'\n")
     relay("trust", cwd=relay.home)
@@ -133,7 +133,7 @@ def test_reload(relay: Relay, hung: bool) -> None:
 
 
 def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
-    """The next session goes on from a checkpoint: nothing is said twice, and nothing is lost."""
+    """The next session continues from a checkpoint: nothing is repeated, and nothing is lost."""
     bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
     line, pieces = "a line of the log that says nothing at all\n", 70
     said = []
@@ -155,7 +155,7 @@ def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool) -> None:
-    """S9: whether the next one reads all of the output again, or goes on from a checkpoint."""
+    """S9: whether the next session reads all of the output again, or continues from a checkpoint."""
     bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
 
     def steps() -> dict[str, int]:
@@ -179,7 +179,7 @@ def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool
 
 
 def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: Relay) -> None:
-    """Two sessions die at one place; the third does not try it, and says so."""
+    """Two sessions die at the same input; the third skips it, and says so."""
     patch = session_patch(
         "import os, signal\n"
         "from relay.readers.auto import AutoReader\n"
@@ -200,7 +200,7 @@ def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: R
 
 
 def test_without_any_session_the_agent_runs_on_until_one_is_to_be_had(relay: Relay) -> None:
-    """Three deaths before a session is ready: it is told, `reload` tries again, and then nothing is lost."""
+    """Three sessions die before they are ready: it is reported, `reload` retries, and nothing is lost."""
     broken = relay.home / "broken"
     patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
     alice, bob = Puppet(relay, "Alice").wrap(env=patch), Puppet(relay, "Bob").wrap()
@@ -223,7 +223,7 @@ def test_without_any_session_the_agent_runs_on_until_one_is_to_be_had(relay: Rel
 
 
 def test_a_handler_that_never_lets_go_of_the_interpreter(relay: Relay) -> None:
-    """S6: the agent's terminal is served all the same, and `reload` ends the fault."""
+    """S6: the agent's terminal still works, and `reload` ends the fault."""
     (relay.home / "relay.config.py").write_text(
         "import re\nfrom relay import pattern\n\n"
         "@pattern('stuck')\ndef stuck(target, message):\n    re.match(r'(a+)+$', 'a' * 40 + 'b')\n"
@@ -242,7 +242,7 @@ def test_a_handler_that_never_lets_go_of_the_interpreter(relay: Relay) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc what is open")
 def test_nothing_that_a_session_starts_keeps_its_descriptors(relay: Relay) -> None:
-    """Else a broker, or a handler's daemon, would keep the agent's terminal open."""
+    """Otherwise a broker, or a handler's daemon, would keep the agent's terminal open."""
     (relay.home / "relay.config.py").write_text(
         "import os\nfrom relay import pattern\n\n"
         "@pattern('list')\ndef list_them(target, message):\n"
@@ -257,7 +257,7 @@ def test_nothing_that_a_session_starts_keeps_its_descriptors(relay: Relay) -> No
 
 
 def test_what_a_reload_cuts_off_is_done_by_the_next_session(relay: Relay) -> None:
-    """A message that the old session did not get to commit is sent, once."""
+    """A message that the old session could not commit is sent, once."""
     slow = relay.home / "slow"
     patch = session_patch(
         "import asyncio, functools, os\n"
@@ -281,7 +281,7 @@ def test_what_a_reload_cuts_off_is_done_by_the_next_session(relay: Relay) -> Non
 
 
 def test_orders_of_another_version_do_the_agent_no_harm(relay: Relay) -> None:
-    """A session after an upgrade may give its older shim orders that it does not know, or cannot follow."""
+    """After an upgrade, a session may send its older shim unknown or impossible orders."""
     patch = session_patch(
         "from relay.terminal.shim_link import ShimLink\n"
         "order = ShimLink._order\n"

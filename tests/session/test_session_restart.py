@@ -1,4 +1,4 @@
-"""Agents that are ended and started again under their name, in their terminal."""
+"""Agents that are ended and restarted under their name, in their terminal."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def restarted(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask(relay: Relay, name: str, **request: Any) -> dict[str, Any]:
-    """Ask the session as `relay restart` does, and do not wait for the new agent."""
+    """Ask the session as `relay restart` does, without waiting for the new agent."""
     path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.sock"
     return call(path, request, 60)
 
 
 def test_restart(relay: Relay) -> None:
-    """It has the name, the shim and the mailbox of the last one; its session is another one."""
+    """It keeps the name, the shim and the mailbox of the last one; its session is new."""
     bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
     before = entry(relay)
     for turn in range(2):
@@ -73,7 +73,7 @@ def test_messages_wait_for_the_next_agent(relay: Relay) -> None:
 
 
 def test_a_session_that_dies_meanwhile(relay: Relay) -> None:
-    """The next one ends the agent, and has it started again."""
+    """The next session ends the agent, and restarts it."""
     alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
     ask(relay, "Alice", op="restart")
@@ -104,12 +104,12 @@ Loop.later, SessionProcess.renew = noted, renewed
 from relay.__main__ import main
 sys.exit(main())
 """
-"""A shim in which what the last agent's end has due in FAREWELL comes as the next one's session starts."""
+"""A shim in which FAREWELL's work for the last agent is due just as the next one's session starts."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc when the terminal is closed")
 def test_what_is_due_for_the_last_agent_does_not_end_the_session_of_the_next(relay: Relay) -> None:
-    """The last one had closed its terminal before it ended; the next one's session takes long to start."""
+    """The last agent had closed its terminal before it ended; the next session is slow to start."""
     closed = 'exec <&- >&- 2>&-; while [ -n "$(find /proc/$PPID/fd -lname *ptmx)" ]; do :; done; exit 0'
     script = f"trap '{closed}' TERM; echo up; while :; do sleep 0.01; done"
     relay.command[1:] = ["-c", PROMPT]
@@ -132,7 +132,7 @@ def test_a_stop_is_stronger_than_a_restart(relay: Relay) -> None:
 
 
 def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> None:
-    """It ends as it would have at its start, and the command says so."""
+    """It ends as after a failed first start, and the command says so."""
     script = tmp_path / "agent"
     script.write_text("#!/bin/sh\nexec cat\n")
     script.chmod(0o700)
@@ -168,7 +168,7 @@ def test_handlers_know_of_it(relay: Relay) -> None:
 
 
 def test_the_bridge_is_set_up_anew(relay: Relay, tmp_path: Path) -> None:
-    """An agent with hooks of its own gets each once, and its own variables as they were."""
+    """An agent with its own hooks gets each once, and its own variables unchanged."""
     program = tmp_path / "qwen"
     program.write_text(
         f"#!{sys.executable}\nimport json, os, sys\n"

@@ -1,4 +1,4 @@
-"""Rules of hooks.json files in a session: fired at what the agent does, and what comes of them."""
+"""Rules of hooks.json files in a session: when they fire, and their effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support import Relay, wait_until
 
 
 def rules(relay: Relay, **handlers: Any) -> Path:
-    """The user's own hooks.json: for each event the entries given, or commands for a shell."""
+    """Write the user's hooks.json: for each event, entries or shell commands."""
     path = relay.home / "config" / "hooks.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"hooks": {event: _entries(given) for event, given in handlers.items()}}))
@@ -31,17 +31,17 @@ def _entries(given: Any) -> list[Any]:
 
 
 def prints(verdict: Any) -> str:
-    """A command for a shell that answers `verdict`."""
+    """Return a shell command that answers `verdict`."""
     return f"echo {shlex.quote(json.dumps(verdict))}"
 
 
 def keeps(path: Path) -> str:
-    """A command for a shell that appends what it is told, a line for each event, to `path`."""
+    """Return a shell command that appends its input to `path`, one line per event."""
     return f"cat >> {shlex.quote(str(path))}"
 
 
 def kept(path: Path, count: int = 1) -> list[Json]:
-    """What a command of `keeps` was told, once it was told it `count` times."""
+    """Return what a command of `keeps` was told, once there are `count` entries."""
 
     def look() -> list[Json] | None:
         lines = path.read_text().splitlines() if path.exists() else []
@@ -61,7 +61,7 @@ def specific(call: Json) -> dict[str, Any]:
 
 
 def fired(claude: Claude, count: int = 1) -> list[Json]:
-    """The journal's entries of rules that were fired, once there are `count`."""
+    """Return the journal's entries of fired rules, once there are `count`."""
     return wait_until(lambda: len(found := claude.events("hook_fired")) >= count and found) or []
 
 
@@ -170,7 +170,7 @@ def test_what_a_rule_finds_after_a_tool_reaches_the_agent_at_once(relay: Relay) 
 
 
 def test_stop_goes_on_until_its_caps_which_are_told_apart(relay: Relay, tmp_path: Path) -> None:
-    """R27, R28, R31, R32, R33: three times in a row, of which the last is told to be the last."""
+    """R27, R28, R31, R32, R33: three times in a row; the last time, the rule learns that it is the last."""
     told = tmp_path / "told"
     more = prints({"force_continue": True, "follow_up_message": "Give a final answer."})
     rules(relay, Stop=f"{keeps(told)}; {more}")
@@ -271,7 +271,7 @@ def test_a_rule_that_fails_is_told_once_and_harms_nobody(relay: Relay) -> None:
 
 
 def test_a_projects_rules_wait_for_trust(relay: Relay, tmp_path: Path) -> None:
-    """R12: what a project brings is code."""
+    """R12: a project's files are code."""
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     file = project / "hooks.json"
@@ -299,7 +299,7 @@ def test_rules_are_switched_off_and_read_anew_while_a_session_runs(relay: Relay)
 
 
 def test_rules_named_on_the_command_line_come_last(relay: Relay, tmp_path: Path) -> None:
-    """R14: several files are one set of rules."""
+    """R14: several files form one set of rules."""
     rules(relay, UserPromptSubmit={"type": "prompt", "prompt": "from the user"})
     named = tmp_path / "named.json"
     named.write_text(
@@ -312,7 +312,7 @@ def test_rules_named_on_the_command_line_come_last(relay: Relay, tmp_path: Path)
 
 
 def test_around_a_plain_program_the_session_tells_rules_what_it_can(relay: Relay, tmp_path: Path) -> None:
-    """R11, R38: start, end, and the prompts that relay types, with their contexts before them."""
+    """R11, R38: start, end, and the prompts that relay types, preceded by their contexts."""
     start, end, prompt = (tmp_path / name for name in ("start", "end", "prompt"))
     rules(
         relay,
@@ -333,7 +333,7 @@ def test_around_a_plain_program_the_session_tells_rules_what_it_can(relay: Relay
 
 
 def test_a_message_that_a_rule_blocks_is_rejected_with_the_reason(relay: Relay) -> None:
-    """R24, R39: the sender learns it."""
+    """R24, R39: the sender is told."""
     rules(relay, UserPromptSubmit="grep -q secret && { echo no secrets >&2; exit 2; }; exit 0")
     ann = Puppet(relay, "Ann").wrap()
     sent = relay("send", "--wait", "20", "--json", "Ann", "the secret plan", check=False)
@@ -348,7 +348,7 @@ def test_a_message_that_a_rule_blocks_is_rejected_with_the_reason(relay: Relay) 
 
 
 def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_path: Path) -> None:
-    """R31, R33: no rule has the agent go on with it, and the reason is told apart from the cap's."""
+    """R31, R33: no rule continues it, and its reason differs from the cap's."""
     settings(relay, "runaway_rate = 1\n")
     rules(relay, Stop=prints({"force_continue": True, "follow_up_message": "more"}))
     Puppet(relay, "Bob").wrap()
@@ -369,7 +369,7 @@ def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_pa
 
 
 def test_a_turn_that_was_stopped_calls_no_further_tool(relay: Relay) -> None:
-    """R15: no agent can be stopped before a tool; it is denied that one, and all until the next prompt."""
+    """R15: no agent can be stopped before a tool; that call is denied, and all until the next prompt."""
     stop = prints({"continue": False, "stopReason": "that is enough"})
     rules(
         relay,
@@ -393,7 +393,7 @@ def test_a_turn_that_was_stopped_calls_no_further_tool(relay: Relay) -> None:
 
 
 def test_a_turn_that_was_stopped_after_a_failed_tool_is_told_why(relay: Relay) -> None:
-    """R37: the agent takes no `continue: false` there."""
+    """R37: the agent ignores `continue: false` there."""
     rules(relay, PostToolUseFailure=prints({"continue": False, "stopReason": "the disk is full"}))
     claude = begun(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
@@ -403,12 +403,12 @@ def test_a_turn_that_was_stopped_after_a_failed_tool_is_told_why(relay: Relay) -
 
 
 def test_a_call_that_a_rule_has_allowed_is_not_asked_for(relay: Relay) -> None:
-    """Codex asks in spite of the word to its first hook."""
+    """Codex asks despite the answer to its first hook."""
     rules(relay, PreToolUse=prints({"decision": "approve", "reason": "known"}))
     claude = begun(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     claude.fire("PreToolUse", **BASH)
-    told = {"command": "rm -rf /", "description": "May this run?"}  # as Codex puts it
+    told = {"command": "rm -rf /", "description": "May this run?"}  # in Codex's format
     (asked,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input=told)
     assert specific(asked)["decision"] == {"behavior": "allow"}
     (other,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input={"command": "other"})
@@ -418,7 +418,7 @@ def test_a_call_that_a_rule_has_allowed_is_not_asked_for(relay: Relay) -> None:
 
 
 def test_what_a_rule_asks_the_person_about_nobody_else_allows(relay: Relay, tmp_path: Path) -> None:
-    """R15: to ask is stronger than to allow, by settings or by the rule's word on an equal call before."""
+    """R15: ask outranks allow, whether from the settings or from the rule's own earlier answer."""
     settings(relay, 'allow = ["Bash"]\n')
     mark = tmp_path / "mark"
     once, then = (
@@ -437,7 +437,7 @@ def test_what_a_rule_asks_the_person_about_nobody_else_allows(relay: Relay, tmp_
 
 
 def test_a_call_that_cannot_be_read_gets_around_no_rule(relay: Relay) -> None:
-    """R36: a tool's input is what the agent makes it, such as lists within one another."""
+    """R36: the agent decides a tool's input, for example nested lists."""
     rules(relay, PreToolUse="exit 2")
     claude = begun(Claude(relay).wrap())
     for depth in (900, *range(940, 1000, 6), 5000):
@@ -447,7 +447,7 @@ def test_a_call_that_cannot_be_read_gets_around_no_rule(relay: Relay) -> None:
 
 
 def test_a_rule_whose_every_problem_is_another_is_told_of_for_a_while(relay: Relay) -> None:
-    """R80: what it prints may hold the time, say; the journal has it each time."""
+    """R80: its output may contain the time, for example; the journal has it each time."""
     rules(relay, PostToolUse="echo $$ >&2; exit 1")
     claude = begun(Claude(relay).wrap())
     for _ in range(REPORTED + 2):
@@ -484,7 +484,7 @@ def test_explain_says_which_rules_keep_the_agent_waiting(relay: Relay, tmp_path:
 
 
 def test_each_field_of_a_firing_is_documented(relay: Relay) -> None:
-    """R41, R42: the stream's table of fields."""
+    """R41, R42: the table of the stream's fields lists them."""
     events_ = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "Stop")
     rules(relay, **dict.fromkeys(events_, "echo hello"))
     claude = begun(Claude(relay).wrap())
@@ -513,7 +513,7 @@ all = ["^> ?$"]
 
 
 def test_the_turns_that_a_screen_shows_are_told_to_rules(relay: Relay, tmp_path: Path) -> None:
-    """R11, R33: an agent that relay knows and that has no hooks starts once, and stops at each turn's end."""
+    """R11, R33: a known agent without hooks starts once, and stops at each turn's end."""
     start, stop = tmp_path / "start", tmp_path / "stop"
     rules(relay, SessionStart=keeps(start), Stop=keeps(stop))
     patterns = relay.home / "config" / "patterns"
@@ -533,7 +533,7 @@ def test_the_turns_that_a_screen_shows_are_told_to_rules(relay: Relay, tmp_path:
 
 
 def test_the_end_of_a_session_is_told_once(relay: Relay, tmp_path: Path) -> None:
-    """R11: by the agent where it tells, else by the session."""
+    """R11: by the agent if it reports it, otherwise by the session."""
     end = tmp_path / "end"
     rules(relay, SessionEnd=keeps(end))
     ann, bob = begun(Claude(relay).wrap()), begun(Claude(relay, "Bob").wrap())

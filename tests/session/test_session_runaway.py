@@ -13,19 +13,19 @@ def states(relay: Relay) -> list[str]:
 
 
 def echoes(relay: Relay, pattern: str = "from ") -> tuple[Puppet, Puppet]:
-    """Two agents that answer each other for ever, whatever text with `pattern` they are given."""
+    """Return two agents that endlessly answer each other's texts that contain `pattern`."""
     alice = Puppet(relay, "Alice").wrap("--reply", pattern, "@relay:Bob ping\n")
     bob = Puppet(relay, "Bob").wrap("--reply", pattern, "@relay:Alice pong\n")
     return alice, bob
 
 
 def settled(relay: Relay, count: int) -> bool:
-    """Whether there are `count` messages, of which the last is held, and the others have arrived."""
+    """Return whether there are `count` messages, the last one held and the others delivered."""
     return states(relay) == ["injected"] * (count - 1) + ["held"]
 
 
 def at_rest(puppet: Puppet) -> bool:
-    """Whether nothing is to be given to it."""
+    """Return whether nothing waits for it."""
     return bool(json.loads(puppet.relay("explain", "--json", puppet.name).stdout)["waiting"] == 0)
 
 
@@ -111,7 +111,7 @@ def test_a_storm_of_broadcasts_is_held_and_told_once(relay: Relay) -> None:
 
 
 def test_no_more_is_taken_than_may_wait_and_the_agent_is_told(relay: Relay) -> None:
-    """Back-pressure."""
+    """This is back-pressure."""
     settings(relay, "queue_limit = 2\n")
     Puppet(relay, "Bob").wrap()
     relay("stop", "Bob")

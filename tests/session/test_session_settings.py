@@ -1,4 +1,4 @@
-"""relay.toml: what of it a session takes, and what is said about a mistake in it."""
+"""relay.toml: which settings a session uses, and how it reports errors in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soak of sessions, for a minute, and that its account finds what is wrong."""
+"""The soak of sessions, for a minute; its account detects errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_random_kills_around_sessions_leave_nothing_unexplained() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_who_attacks_leaves_nothing_of_the_others_lost_twice_or_out_of_order() -> None:
-    """S10: two teams, and a member of one who does everything that test_hostile.py tries."""
+    """S10: there are two teams, and a member of one runs every attack of test_hostile.py."""
     long = os.environ.get("RELAY_LONG")
     said = soaked("--hostile", "--seed", "4", "--seconds", *(["60"] if long else ["15", "--spare"]))
     assert " 0  wrong" in said
@@ -35,7 +35,7 @@ def test_who_attacks_leaves_nothing_of_the_others_lost_twice_or_out_of_order() -
 
 
 def soaked(*arguments: str) -> str:
-    """What a soak has printed that found nothing wrong."""
+    """Return the output of a soak that found no errors."""
     run = subprocess.run(
         [sys.executable, str(Path(soak.__file__)), *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""An agent of a fleet that starts and ends others: what it may, what it is told, and when."""
+"""An agent of a fleet that starts and ends others: what it may do, what it is told, and when."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LOOK = session_patch(
     "from relay.session import attended\nfrom relay.features import spawner\n"
     "spawner.Spawner.__init__.__kwdefaults__['look'] = 0.05\n"
 )
-"""Sessions that look often at the agents that theirs have started."""
+"""Makes sessions check often on the agents that theirs have started."""
 
 
 class Fleet:
-    """A trusted fleet: Lead runs; Worker is what others can be like."""
+    """A trusted fleet: Lead runs; Worker is the template for others."""
 
     def __init__(self, relay: Relay) -> None:
         relay.environment |= LOOK
@@ -39,7 +39,7 @@ class Fleet:
         self.folder = relay.home / "project"
         self.folder.mkdir()
         self.lead = Puppet(relay, "Lead", team="web")
-        self.worker = Puppet(relay, "Worker", team="web")  # whose program the others run
+        self.worker = Puppet(relay, "Worker", team="web")  # the others run its program
 
     def write(
         self, *, spawn: bool = True, most: int = 8, more: str = "", worker: str = "", trust: bool = True
@@ -65,19 +65,19 @@ class Fleet:
         return self
 
     def spawn(self, words: str = "Tester Worker") -> None:
-        """Have Lead start an agent, and wait until it is on its strings."""
+        """Have Lead start an agent, and wait until that obeys."""
         (self.worker.folder / "strings").unlink(missing_ok=True)
         self.lead.say(f"@relay:spawn {words}")
         self.lead.hears(f"{words.split()[0]} was started")
         wait_until(lambda: (self.worker.folder / "strings").exists())
 
     def refused(self, words: str, why: str) -> str:
-        """Have Lead ask for something, and wait until it is refused; what Lead has heard."""
+        """Have Lead ask for something, and wait until it is refused; return what Lead has read."""
         self.lead.say(words)
         return self.lead.hears(why)
 
     def ended(self) -> list[str]:
-        """What Lead was told of the ends of the agents that it has started."""
+        """Return what Lead was told about the ends of the agents it started."""
         return [text for _, text in self.lead.texts() if "has ended: " in text]
 
 
@@ -113,7 +113,7 @@ def test_its_own_session_may_not_where_the_file_does_not_say_so(fleet: Fleet) ->
 
 
 def test_the_file_is_asked_again_each_time(fleet: Fleet) -> None:
-    """The session was started when it allowed it; then it was changed, and trusted as it is now."""
+    """When the session started it was allowed; then the file was changed, and trusted again."""
     fleet.up()
     fleet.write(spawn=False, trust=False)
     fleet.refused("@relay:spawn Tester Worker", "is not trusted, so none of its agents was started")
@@ -169,7 +169,7 @@ def test_no_more_run_than_max_running(fleet: Fleet) -> None:
 
 
 def test_the_parent_is_told_once_how_it_has_ended(fleet: Fleet) -> None:
-    """Not while it is restarted, nor again after the parent's session was replaced."""
+    """It is not told while the agent restarts, nor again after the parent's session was replaced."""
     fleet.up(worker="max_restarts = 1")
     fleet.spawn()
     before = states(fleet.relay)["Tester"]
@@ -180,7 +180,7 @@ def test_the_parent_is_told_once_how_it_has_ended(fleet: Fleet) -> None:
     fleet.worker.exit(3)
     wait_until(fleet.ended)
     wait_until(lambda: record(fleet.relay, "Tester", "web")["reported"])
-    fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "hello")  # or it is still in hand
+    fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "hello")  # or the message is still in hand
     fleet.relay("reload", "Lead")
     fleet.spawn("Next Worker")
     fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "anything else?")
@@ -189,7 +189,7 @@ def test_the_parent_is_told_once_how_it_has_ended(fleet: Fleet) -> None:
 
 
 def test_it_is_told_by_the_next_session_and_to_the_next_life(fleet: Fleet) -> None:
-    """The agent ends while nobody could tell its parent."""
+    """The agent ends while nobody can tell its parent."""
     fleet.up()
     fleet.spawn()
     row = entry(fleet.relay, "Lead")
@@ -239,7 +239,7 @@ def test_one_that_cannot_run_is_told_once(fleet: Fleet) -> None:
 
 
 def test_only_its_parent_releases_it(fleet: Fleet) -> None:
-    """And a release is as a stop: it does not come back."""
+    """A release is like a stop: the agent does not come back."""
     fleet.up(worker='restart = "always"', more='[agents.Ann]\nrun = "cat"\n')
     fleet.spawn()
     fleet.refused("@relay:release Ann", "Ann is not an agent you started. Those are Tester.")
@@ -249,7 +249,7 @@ def test_only_its_parent_releases_it(fleet: Fleet) -> None:
     assert states(fleet.relay).keys() == {"Lead", "Ann"}
     found = record(fleet.relay, "Tester", "web")
     assert (found["wanted"], found["by"], found["phase"]) == ("down", "release", "off")
-    fleet.spawn()  # it has ended it, and may start it again
+    fleet.spawn()  # Lead has ended it, and may start it again
     assert fleet.ended() == []
 
 
@@ -262,7 +262,7 @@ def test_one_that_the_user_has_stopped_stays_stopped(fleet: Fleet) -> None:
     fleet.refused(
         "@relay:spawn Tester Worker", "the user stopped Tester, and only the user may start it again"
     )
-    fleet.lead.say("@relay:release Tester")  # nor does that make it the agent's to start
+    fleet.lead.say("@relay:release Tester")  # nor may the agent therefore start it
     fleet.lead.hears("Tester had ended before.")
     (fleet.lead.folder / "heard").write_text("")
     fleet.refused("@relay:spawn Tester Worker", "the user stopped Tester")
@@ -291,7 +291,7 @@ def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
 
 
 def test_they_belong_to_the_fleet(fleet: Fleet) -> None:
-    """It ends with the fleet, and is not started again with it; its user may resume it."""
+    """It ends with the fleet, and does not restart with it; the user may resume it."""
     fleet.up()
     fleet.spawn()
     assert "Tester has ended." in fleet.relay("down", cwd=fleet.folder).stdout
@@ -306,7 +306,7 @@ def test_they_belong_to_the_fleet(fleet: Fleet) -> None:
 
 
 def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
-    """It has the environment of the agent that it is like."""
+    """It has the environment of its template."""
     program = fleet.folder / "program"
     program.write_text("#!/bin/sh\necho $COLOUR $* >> colours\nexec cat\n")
     program.chmod(0o700)
@@ -324,7 +324,7 @@ def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
 
 
 class Shell:
-    """Lead as a script that runs one command line of relay's, and says how that ended."""
+    """Lead as a script that runs one relay command line and reports how it ended."""
 
     def __init__(self, fleet: Fleet, line: str, *, spawn: bool = True) -> None:
         self.folder = fleet.folder
@@ -390,7 +390,7 @@ def test_it_asks_its_own_session_whatever_its_environment_says(fleet: Fleet) -> 
 
 
 def test_it_counts_as_an_agent_of_its_own_after_its_parents_session_was_replaced(fleet: Fleet) -> None:
-    """The parent's shim adopts it then: neither it nor its session is taken for the parent's."""
+    """The parent's shim then adopts it: neither it nor its session is taken for the parent's."""
     fleet.up()
     fleet.spawn()
     fleet.relay("reload", "Lead")

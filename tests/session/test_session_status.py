@@ -1,4 +1,4 @@
-"""OSC 7501 through a whole session: relay is such a terminal, and tells one what its agent does."""
+"""OSC 7501 through a whole session: relay is such a terminal, and reports to one what its agent does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def wrap(relay: Relay) -> Iterator[Open]:
-    """`wrap("--agent", "claude", "--", "sh")` runs `relay wrap -n Alice ...` in a terminal."""
+    """Yield a factory: `wrap("--agent", "claude", "--", "sh")` runs `relay wrap -n Alice ...`."""
     opened = []
 
     def open_(*arguments: str, **environment: str) -> Any:
@@ -42,7 +42,7 @@ def wrap(relay: Relay) -> Iterator[Open]:
 
 
 def test_a_terminal_that_takes_reports_is_told_what_the_agent_does(relay: Relay, wrap: Open) -> None:
-    """And neither the question nor its answer reaches the agent."""
+    """Neither the query nor its answer reaches the agent."""
     log = relay.home / "agent.log"
     terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
     terminal.expect_exact(QUERY)
@@ -84,7 +84,7 @@ while os.read(0, 100):
 
 
 def test_an_agent_that_reports_is_believed_and_passed_on(relay: Relay, wrap: Open) -> None:
-    """Its query is answered before the terminal answers what follows; its report goes outward unchanged."""
+    """Its query is answered before the terminal answers what follows; its report is passed on unchanged."""
     terminal = wrap("--", sys.executable, "-c", SPEAKER)
     terminal.expect_exact(QUERY + b"\x1b[c")
     terminal.send(QUERY + b"\x1b[?62c")

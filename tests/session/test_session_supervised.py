@@ -1,4 +1,4 @@
-"""Agents that their session restarts by itself."""
+"""Agents that their session restarts automatically."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def record(relay: Relay, name: str = "Alice", team: str = "default") -> dict[str
 
 
 def supervised(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> Puppet:
-    """Wrap a puppet whose restarts take no time, unless `policy` says so."""
+    """Wrap a puppet that restarts without a pause, unless `policy` says otherwise."""
     keys = {"restart": "on-failure", "backoff": 0.05, **policy}
     return Puppet(relay, name).wrap(*arguments, options=("--supervision", json.dumps(keys)))
 
 
 def follows(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the agent that follows the one in the entry `before`, and until it is on its strings."""
+    """Wait until the agent that follows the one in the entry `before` obeys."""
     return wait_until(
         lambda: (row := entry(relay, before["name"])).get("restarts") == before["restarts"] + 1 and row,
         message=lambda: (relay.home / "state" / "session.log").read_text(),
@@ -37,7 +37,7 @@ def follows(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def phase(relay: Relay, *phases: str, name: str = "Alice") -> dict[str, Any]:
-    """Wait until the agent is in one of `phases`; its record."""
+    """Wait until the agent is in one of `phases`; return its record."""
     return wait_until(
         lambda: (found := record(relay, name)).get("phase") in phases and found,
         message=lambda: f"{phases} in {record(relay, name)}",
@@ -45,7 +45,7 @@ def phase(relay: Relay, *phases: str, name: str = "Alice") -> dict[str, Any]:
 
 
 def test_a_crashed_agent_comes_back(relay: Relay) -> None:
-    """It has the name, the shim and the mailbox of the last one."""
+    """It keeps the name, the shim and the mailbox of the last one."""
     bob, alice = Puppet(relay, "Bob").wrap(), supervised(relay)
     before = entry(relay)
     alice.exit(3)
@@ -87,7 +87,7 @@ def test_an_agent_that_always_fails_is_given_up(relay: Relay) -> None:
 
 
 def test_the_user_is_told_of_an_agent_that_is_given_up(relay: Relay) -> None:
-    """Also where nobody is attached: by a message."""
+    """Even if no terminal is attached, by a message."""
     bob = Puppet(relay, "Bob").wrap()
     settings(relay, 'escalate_to = "Bob"\n')
     alice = supervised(relay, backoff=0.01, max_restarts=1)
@@ -152,7 +152,7 @@ def test_messages_of_the_pause_are_given_to_the_next_agent(relay: Relay) -> None
 
 @pytest.mark.parametrize("order", ["reload", "kill"])
 def test_the_pause_outlives_its_session(relay: Relay, order: str) -> None:
-    """The next session waits for what is left of it, and the end counts once."""
+    """The next session waits for the rest of it, and the end counts once."""
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     before = entry(relay)
     alice.exit(1)
@@ -208,11 +208,11 @@ Loop.later, SessionProcess._ordered = noted, due
 from relay.__main__ import main
 sys.exit(main())
 """
-"""A shim in which the time of the first session to decide is over as the second one gives its first order."""
+"""A shim in which the first session's time to decide is up when the second gives its first order."""
 
 
 def test_a_session_killed_late_in_its_decision(relay: Relay) -> None:
-    """The next one has all of its own time."""
+    """The next session gets its full time."""
     relay.command[1:] = ["-c", LATE]
     supervised(relay)
     before = entry(relay)
@@ -224,7 +224,7 @@ def test_a_session_killed_late_in_its_decision(relay: Relay) -> None:
 
 
 def test_a_stop_by_the_system_leaves_it_wanted(relay: Relay) -> None:
-    """As when the machine shuts down: `relay up` starts it again."""
+    """When the machine has shut down, for example, `relay up` starts it again."""
     supervised(relay, restart="always")
     os.kill(entry(relay)["terminal_pid"], signal.SIGTERM)
     wait_until(lambda: ps(relay) == [])
@@ -260,8 +260,8 @@ def test_input_from_a_pipe_is_not_read_twice(relay: Relay, tmp_path: Path) -> No
 
 
 def test_a_stop_outlives_its_session(relay: Relay) -> None:
-    """The next session goes on with it, and does not take the end of the agent for a failure."""
-    supervised(relay, "--deaf", "SIGTERM", "--deaf", "SIGHUP")  # so that the stop takes a while
+    """The next session completes it, and does not take the agent's end for a failure."""
+    supervised(relay, "--deaf", "SIGTERM", "--deaf", "SIGHUP")  # makes the stop take a while
     row = entry(relay)
     stop = subprocess.Popen(
         [*relay.command, "stop", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
@@ -276,7 +276,7 @@ def test_a_stop_outlives_its_session(relay: Relay) -> None:
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_stop_is_final_where_the_session_hangs(relay: Relay, paused: bool) -> None:
-    """It is noted without the session, so `relay up` does not start the agent again."""
+    """It is recorded without the session, so `relay up` does not restart the agent."""
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     row = entry(relay)
     if paused:
@@ -289,7 +289,7 @@ def test_a_stop_is_final_where_the_session_hangs(relay: Relay, paused: bool) -> 
 
 
 def test_an_agent_that_cannot_be_started_again_has_failed(relay: Relay, tmp_path: Path) -> None:
-    """Its session is over by then, so its shim says so in the record."""
+    """Its session is over by then, so its shim records it."""
     agent = tmp_path / "agent"
     agent.write_text("#!/bin/sh\nexit 3\n")
     agent.chmod(0o755)
@@ -304,7 +304,7 @@ def test_an_agent_that_cannot_be_started_again_has_failed(relay: Relay, tmp_path
 
 @pytest.mark.parametrize("back", [True, False])
 def test_a_program_that_is_missing_for_a_moment(relay: Relay, tmp_path: Path, back: bool) -> None:
-    """As while it is updated: each try counts."""
+    """While it is updated, for example: each attempt counts."""
     agent, away = tmp_path / "agent", tmp_path / "away"
     agent.write_text("#!/bin/sh\nread line\nexit 3\n")
     agent.chmod(0o755)

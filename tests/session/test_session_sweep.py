@@ -1,7 +1,7 @@
-"""Kill -9 at every step of a session's life: its agent never notices, and all that it said is acted on once.
+"""Kill -9 at every step of a session's life: its agent never notices, and its words are acted on once.
 
 One life, whatever dies in it: the session starts, reads directives, sends, calls handlers, types messages, is
-replaced, and ends with its agent.  Afterwards the agents' own notes, the ledger and the journal must agree.
+replaced, and ends with its agent. Afterwards the agents' own notes, the ledger and the journal must agree.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PUBLISH = "relay.transport.mqtt:MqttTransport.publish"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. kind: as of failpoints.Point. in_hand: a record of the ring is in the session's hands."""
+    """One step. kind: as in failpoints.Point. in_hand: the session is holding a record of the ring."""
 
     target: str
     kind: str | None = None
@@ -150,7 +150,7 @@ class Death:
 
 
 class Life:
-    """The life of one agent. Each session dies the next of `deaths`, until all are died."""
+    """The life of one agent. Each session dies the next of `deaths`, until none is left."""
 
     def __init__(self, relay: Relay, bob: Puppet, deaths: Sequence[Death]) -> None:
         self._bob = bob
@@ -164,7 +164,7 @@ class Life:
         self._counted = relay.home / f"{self._name}.counted"
 
     def live(self) -> None:
-        """All of it. Raise AssertionError if anybody notices that a session died."""
+        """Run all of it. Raise AssertionError if anybody notices that a session died."""
         alice, bob = self._alice, self._bob
         self._wrap()
         first = self._until(lambda: (status := self._status()).get("agent_pid") and status)
@@ -184,7 +184,7 @@ class Life:
         self._compare()
 
     def _wrap(self) -> None:
-        """Start it; who waits for that is let go by a session that follows."""
+        """Start it; if its session dies, the next one answers the waiting `relay wrap`."""
         relay, folder = self._alice.relay, self._alice.folder
         wrapped = subprocess.Popen(
             [*relay.command, "wrap", "-d", "-n", self._name, *map(str, self._alice.command())],
@@ -201,7 +201,7 @@ class Life:
         self._until(lambda: (folder / "strings").exists() and (folder / "heard").exists())
 
     def _compare(self) -> None:
-        """Hold the agents' notes, the handlers' and the journal against each other."""
+        """Compare the notes of the agents and handlers with the journal."""
         assert len(self._died()) == len(self._deaths), "it never came to that step"
         journal = self._alice.events()
         told = [e["text"] for e in journal if "text" in e]
@@ -210,12 +210,12 @@ class Life:
         assert {e["code"] for e in journal if e["event"] == "session_end"} == {7}
         skipped = any("crashed two sessions" in text for text in told)
         assert skipped <= self._may_skip()
-        # What it said: exactly once, in order.
+        # What it said arrived exactly once, in order.
         sent = [message.body for message in self._messages(self._name, "Bob")]
         heard = [body for sender, body in self._bob.texts() if sender == self._name]
         assert sent == heard
         assert sent == ["1", "2", "3"] or (skipped and sent == sorted(set(sent)))
-        # What it was told: once, in order, or uncertain.
+        # What it was told arrived once, in order, or is uncertain.
         messages = self._messages("Bob", self._name)
         assert [m.body for m in messages] == ["one", "two", "three"]
         given = [body for _, body in self._alice.texts()]
@@ -223,7 +223,7 @@ class Life:
         unsure = [m for m in messages if m.state is State.UNCERTAIN]
         assert len(unsure) <= len(self._deaths)
         assert all(m.body in given for m in messages if m not in unsure)
-        # What handlers did: at most once; what is unknown is told.
+        # What handlers did happened at most once; unknown outcomes are reported.
         counted = self._counted.read_text().split() if self._counted.exists() else []
         assert sorted(set(counted)) == sorted(counted)
         unknown = sum("its outcome is unknown" in text for text in told)
@@ -232,7 +232,7 @@ class Life:
         assert "end" in counted or ended
 
     def _may_skip(self) -> bool:
-        """Return True if two sessions died with the same record in their hands."""
+        """Return True if two sessions died holding the same record."""
         steps = [death.step for death in self._deaths if death.step.in_hand]
         return len(steps) > len(set(steps))
 
@@ -266,7 +266,7 @@ class Life:
         return self._deaths[: self._note.stat().st_size if self._note.exists() else 0]
 
     def _until(self, condition: Any) -> Any:
-        """Wait for `condition`, and reload meanwhile what hangs."""
+        """Wait for `condition`, reloading whatever hangs."""
 
         def look() -> Any:
             hung = sum(death.signal == signal.SIGSTOP for death in self._died())
@@ -274,7 +274,7 @@ class Life:
                 self._hung = hung
             try:
                 return condition()
-            except LedgerError:  # who hangs has locked it
+            except LedgerError:  # locked by the hanging session
                 return None
 
         return wait_until(
@@ -291,7 +291,7 @@ class Life:
         return self._order("status")
 
     def _order(self, operation: str) -> dict[str, Any]:
-        """Ask the shim; {} if there is none."""
+        """Send the shim an order; return its answer, {} without a shim."""
         with socket.socket(socket.AF_UNIX) as channel:
             channel.settimeout(PATIENCE)
             try:
@@ -308,7 +308,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def bob(shared: Relay) -> Iterator[Puppet]:
-    """An agent whose sessions live, in a home with handlers."""
+    """Yield an agent whose sessions survive, in a home with handlers."""
     (shared.home / "relay.config.py").write_text(CONFIG)
     (shared.home / "config").mkdir()
     (shared.home / "config" / "hooks.json").write_text(RULES)
@@ -319,7 +319,7 @@ def bob(shared: Relay) -> Iterator[Puppet]:
 WHENS = ("before", "after")
 EACH = {Death(step, WHENS[number % 2]) for number, step in enumerate(STEPS)}
 ONCE = [*RELOAD, Step(_HANDLERS + "_start"), Step(_LINK + "done")]
-"""Steps to which a second session does not come in one life."""
+"""Steps that a second session in the same life does not reach."""
 REPEATED = [Death(step, when) for step, when in itertools.product(STEPS, WHENS) if step not in ONCE]
 SOME = {
     *(_LINK + name for name in ("ready", "write", "goodbye")),
@@ -328,7 +328,7 @@ SOME = {
     _INBOX + "injecting",
     _SESSION + "Session._make_way",
 }
-"""Where the rarer faults are tried every time."""
+"""Steps at which the rarer faults are always tried."""
 
 
 def rare(death: Death) -> Any:
@@ -350,7 +350,7 @@ def test_a_session_that_is_killed_at_a_step(shared: Relay, bob: Puppet, death: D
 
 @pytest.mark.parametrize("death", [rare(death) for death in REPEATED])
 def test_two_sessions_that_are_killed_at_the_same_step(shared: Relay, bob: Puppet, death: Death) -> None:
-    """R88: what they had in hand may be skipped, which is told."""
+    """R88: what they held may be skipped, which is reported."""
     Life(shared, bob, [death, death]).live()
 
 

@@ -1,4 +1,4 @@
-"""What the agent's hooks and commands are told while no session answers beside it."""
+"""What the agent's hooks and commands get while its session does not answer."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def looks(event):
 
 
 def rules(relay: Relay, hooks: dict[str, Any]) -> None:
-    """The user's own hooks.json."""
+    """Write the user's hooks.json."""
     path = relay.home / "config" / "hooks.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"hooks": hooks}))
 
 
 def note(claude: Claude) -> list[str]:
-    """What is noted beside the session's socket: the agent's name, and what is guarded."""
+    """Return the note next to the session's socket: the agent's name, and what is guarded."""
     return Path(hook_guards.path_of(str(claude.socket))).read_text().split()
 
 
 def fires(claude: Claude, event: str, *, decide: bool = True) -> str:
-    """What the agent's hook prints for `event` if no session answers in a moment."""
+    """Return what the agent's hook prints for `event` if no session answers in a moment."""
     code = (
         f"from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 0.2; "
         f"hook_client.hook({event!r}, {str(claude.socket)!r}, 'claude', decide={decide})"
@@ -57,7 +57,7 @@ def fires(claude: Claude, event: str, *, decide: bool = True) -> str:
 
 
 def patient(relay: Relay) -> str:
-    """Settings of the agent's own, in which `Ask` calls a hook that waits for longer than usual."""
+    """Write settings for the agent whose `Ask` hook waits for longer than usual."""
     code = (
         "from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 90; "
         "hook_client.hook('PreToolUse', "
@@ -68,7 +68,7 @@ def patient(relay: Relay) -> str:
 
 
 def asks(claude: Claude) -> Future[str]:
-    """Have the agent call that hook; what it prints."""
+    """Have the agent call that hook; return what it prints."""
     pool = ThreadPoolExecutor(1)
     return pool.submit(lambda: str(claude.fire("Ask", tool_name="Bash", tool_input={})[0]["stdout"]))
 
@@ -83,7 +83,7 @@ def session(relay: Relay) -> int:
 
 
 def test_which_events_are_guarded_is_noted_and_stays_true(relay: Relay) -> None:
-    """For rules and handlers, as they are switched and reloaded; beyond the session's death, to the end."""
+    """It follows rules and handlers as they are switched and reloaded, and outlives the session's death."""
     rules(relay, GUARD)
     claude = Claude(relay).wrap(cwd=project(relay, HANDLER))
     wait_until(lambda: note(claude) == ["Ann", "prompt_submit", "tool_pre"])
@@ -117,7 +117,7 @@ def test_what_is_not_known_yet_is_guarded(relay: Relay, hooks: dict[str, Any]) -
 
 @pytest.mark.parametrize("goes_on", [True, False], ids=["it goes on", "another follows"])
 def test_a_stopped_session(relay: Relay, goes_on: bool) -> None:
-    """A guard is in force, and nobody can ask it: the user is asked. What only observes goes on."""
+    """A guard is in force and cannot be asked: the user is asked. Observing hooks proceed."""
     rules(relay, GUARD)
     claude = Claude(relay).wrap("--settings", patient(relay))
     os.kill(stopped := session(relay), signal.SIGSTOP)
@@ -134,7 +134,7 @@ def test_a_stopped_session(relay: Relay, goes_on: bool) -> None:
 
 
 def test_without_any_session_until_one_is_to_be_had(relay: Relay) -> None:
-    """It is given up, and its socket with it: the user is asked, until `relay reload`."""
+    """The shim drops the session and its socket: the user is asked, until `relay reload`."""
     rules(relay, GUARD)
     broken = relay.home / "broken"
     patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
@@ -161,7 +161,7 @@ DIES = {
 
 @pytest.mark.parametrize(("target", "when"), DIES.values(), ids=DIES)
 def test_what_an_agent_sends_as_its_session_dies(relay: Relay, target: str, when: str) -> None:
-    """The command succeeds, and the message is there once."""
+    """The command succeeds, and the message exists once."""
     bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice")
     sent, go = alice.folder / "sent", alice.folder / "go"
     send = shlex.join([*relay.command, "send", "--json", "Bob", "from the agent"])
@@ -228,7 +228,7 @@ def test_a_command_whose_session_dies_asks_the_next_one(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_whose_session_dies_is_given_once_at_most(relay: Relay, when: str) -> None:
-    """Nobody knows which keys were pressed: it is said, and how to look."""
+    """Nobody knows which keys were pressed: relay says so, and how to look."""
     bob = Puppet(relay, "Bob")
     died = wrap_dying(bob, "relay.features.dialog_answers:DialogAnswers.answer", when)
     bob.say("Overwrite notes.txt? [y/N] ", end="")

@@ -1,4 +1,4 @@
-"""Sessions that cannot be had: the agent runs on, that is told, and `relay reload` works once mended."""
+"""Sessions that cannot start: the agent runs on, this is reported, and `relay reload` works once fixed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FAULTS = {
 }
 SAID = {
     "a ring of another version": "another version of relay",
-    "no memory": "",  # what fails first is chance
+    "no memory": "",  # what fails first is random
     "broken code": "asyncio",
 }
 
 
 def shim_says(relay: Relay, name: str) -> dict[str, Any]:
-    """What the shim of an agent answers without a session."""
+    """Return what an agent's shim answers without a session."""
     path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.shim"
     return dict(call(path, {"op": "status"}, 60))
 
@@ -56,7 +56,7 @@ def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
 
 
 def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> None:
-    """Each holds no record, and could have been killed: after many in a row no other one is started."""
+    """Each holds no record, and could have been killed: after many in a row no more are started."""
     broken = relay.home / "broken"
     patch = session_patch(
         f"import os\nif os.path.exists({str(broken)!r}):\n"
@@ -77,7 +77,7 @@ def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> Non
 
 
 def test_no_process_can_be_started(relay: Relay) -> None:
-    """As at the limit of processes (fork: EAGAIN): who waits for the agent's start is told, too."""
+    """At the process limit, for example (fork: EAGAIN): a caller waiting for the start is told, too."""
     full = relay.home / "full"
     main = (
         "import errno, os, sys\n"
@@ -126,7 +126,7 @@ def test_an_agent_whose_sessions_failed_is_stopped_politely(relay: Relay) -> Non
 
 
 def test_an_agent_whose_session_never_became_ready_is_stopped_politely(relay: Relay) -> None:
-    """It is waited for, as it may be slow. If it hangs, it is not waited for again at the end."""
+    """The shim waits for it, as it may be slow. If it hangs, it is not waited for again at the end."""
     patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
     said = relay.home / "said"
     program = f"trap 'echo bye > {said}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
@@ -144,7 +144,7 @@ def _stop(relay: Relay, name: str, patience: float) -> subprocess.CompletedProce
 def _run(
     relay: Relay, patch: str, *arguments: str, env: dict[str, str] | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command behind `patch`."""
+    """Run the command with `patch` applied."""
     main = f"import sys\n{patch}from relay.__main__ import main\nsys.exit(main())\n"
     return subprocess.run(
         [sys.executable, "-c", main, *arguments],

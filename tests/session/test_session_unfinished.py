@@ -1,4 +1,4 @@
-"""What a session was typing when it was killed: the next one brings it to an end, and never twice."""
+"""What a session was typing when it was killed: the next one completes it, and never types it twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 class Tui:
     """An agent that draws its own input (tests/fakes/agent_tui.py); its first session dies at `target`.
 
-    While the file `spared` is there, none does.
+    While the file `spared` exists, none dies.
     """
 
     def __init__(self, relay: Relay, target: str = "", when: str = "", nth: int = 1) -> None:
@@ -53,14 +53,14 @@ class Tui:
         return self
 
     def took(self) -> list[Json]:
-        """What the agent was given: submitted texts, control characters, approvals."""
+        """Return what the agent was given: submitted texts, control characters, approvals."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def bodies(self) -> list[str]:
         return [each["submitted"].split("] ", 1)[1].rpartition(" [/relay")[0] for each in self.took()]
 
     def ends(self, count: int = 1) -> list[Json]:
-        """The messages to it, once `count` of them have an end."""
+        """Return the messages to it, once `count` of them are final."""
 
         def look() -> list[Json]:
             found = messages(self.relay)
@@ -168,7 +168,7 @@ def test_where_the_user_has_typed_since_nothing_is_pressed(relay: Relay, keys: s
     wait_until(lambda: relay("send", "Bob", "hello", check=False).returncode == 0)
     wait_until(bob.died.exists)
     user.send(keys)
-    # Only then: it is in the ring.
+    # Only then is it in the ring.
     wait_until(lambda: keys == "X" or bob.took())
     if keys == "X":
         user.expect_exact("X")
@@ -180,7 +180,7 @@ def test_where_the_user_has_typed_since_nothing_is_pressed(relay: Relay, keys: s
 
 
 def test_a_reload_in_the_middle_is_no_doubt(relay: Relay) -> None:
-    """The session that makes way leaves it to the next one."""
+    """The outgoing session leaves it to the next one."""
     bob = Tui(relay)
     slow = relay.home / "slow"
     patch = session_patch(
@@ -220,7 +220,7 @@ with open(log, "ab", 0) as file:
 
 
 def test_a_paste_is_written_to_its_end_whoever_has_died(relay: Relay) -> None:
-    """It is one order to the shim: what the user types meanwhile comes behind it, and not into it."""
+    """It is one order to the shim: what the user types meanwhile comes after it, not into it."""
     log, go = relay.home / "log", relay.home / "go"
     program = [sys.executable, "-c", SLOW_READER, str(log), str(go)]
     arguments = [*relay.command[1:], "wrap", "-n", "Bob", *program]

@@ -1,4 +1,4 @@
-"""What an agent has used: in `relay ps`, `relay explain` and `relay usage`, over all of its sessions."""
+"""What an agent has used: in `relay ps`, `relay explain` and `relay usage`, across all its sessions."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_usage_is_a_feature() -> None:
 
 
 def test_limits_that_change_are_logged_once_even_if_nothing_was_used(tmp_path: Path) -> None:
-    """As where the provider refuses a request because of them."""
+    """A provider may refuse a request because of them, for example."""
     rollout, path = tmp_path / "rollout.jsonl", tmp_path / "usage.jsonl"
     window = {"used_percent": 100.0, "window_minutes": 300, "resets_at": 1_800_000_000.0}
     payload = {"type": "token_count", "info": None, "rate_limits": {"primary": window}}

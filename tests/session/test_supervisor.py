@@ -1,4 +1,4 @@
-"""The pause between two agents, with a clock of the test's."""
+"""The pause between two agents, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUR = 3600.0
 
 
 class Shim:
-    """The end of the link at which a pause arrives. paused: called for each."""
+    """The end of the link that receives a pause. paused: called for each."""
 
     kept = True
 
@@ -53,7 +53,7 @@ class Phases:
 def test_the_pause_ends_by_the_wall_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asleep: bool
 ) -> None:
-    """A machine that sleeps stops the loop's clock only. A stop that comes later still ends the agent."""
+    """When a machine sleeps, only the loop's clock stops. A later stop still ends the agent."""
     monkeypatch.setattr(supervisor, "LOOK", 0.01)
     home = Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
     now = [1000.0]
