@@ -1,4 +1,4 @@
-"""A real program under a real PTY, with the port through which an Injector sees it."""
+"""A real program under a real PTY, with the interface through which an Injector sees it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from relay.terminal.tty_state import TtyState
 FAKES = Path(__file__).parent.parent / "fakes"
 COLUMNS, ROWS = 120, 40
 OnPrompt = Callable[[Sequence[Injection]], Awaitable[Sequence[Injection]]]
-DEADLINE = 60.0  # seconds; only a broken program reaches it
+DEADLINE = 60.0  # seconds; only a broken program takes that long
 
 
 def fake(name: str, *arguments: str) -> list[str]:
@@ -60,7 +60,7 @@ def shipped(name: str = "generic") -> Profile:
 
 
 class PtyAgent(AgentTerminal):
-    """The terminal of a program that a test started, and what the test needs to see and to press keys."""
+    """The terminal of a program under test, with what a test needs to observe it and press keys."""
 
     def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
         self.replaying = False
@@ -78,15 +78,15 @@ class PtyAgent(AgentTerminal):
         self.typing: list[str] = []
         self._queued = bytearray()
         self._writing = False
-        self._reserved, self._kept = False, b""  # whether the user's keys are kept, and which were
+        self._reserved, self._kept = False, b""  # whether the user's keys are held back, and which
         self._last_output = time.monotonic()
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.master, self._read)
-        self.refuse: RelayError | None = None  # what MayBegin is answered
-        self.begin: Callable[[Injection], None] = lambda injection: None  # what is done besides
+        self.refuse: RelayError | None = None  # the answer to MayBegin
+        self.begin: Callable[[Injection], None] = lambda injection: None  # also called for MayBegin
         self.end_of: Callable[[Injection, Outcome], None] = lambda injection, outcome: None
-        self.on_prompt: OnPrompt | None = None  # what Compose is answered
+        self.on_prompt: OnPrompt | None = None  # the answer to Compose
         self.deferred: list[str] = []
         self.writes: list[tuple[bytes, float]] = []  # what was written to the agent, and when
         self.said: tuple[Evidence, ...] = ()
@@ -126,22 +126,22 @@ class PtyAgent(AgentTerminal):
         self.bus.publish(Withdraw(id))
 
     async def hook_tells(self, prompt: str) -> bool:
-        """The agent's own hook tells that `prompt` was submitted: is it relay's?"""
+        """Report from the agent's hook that `prompt` was submitted; return whether it is relay's."""
         return any(await self.bus.ask(Recognize(prompt)))
 
     def looks(self, group: int) -> Waiting:
         return process_wait.look(group)
 
     def close(self) -> None:
-        """The session ends."""
+        """End the session."""
         self.bus.publish(SessionEnding())
 
     def wait_for_retries(self) -> None:
-        """Have all the time pass that a refused text waits."""
+        """Let the full wait of a refused text pass."""
         self._later = 3_600.0
 
     def press(self, keys: bytes) -> None:
-        """The user types."""
+        """Type as the user."""
         if self._reserved:
             self._kept += keys
             return
@@ -172,20 +172,20 @@ class PtyAgent(AgentTerminal):
             raise AssertionError(f"the verdict stays {self.view.verdict}") from None
 
     async def ended(self, count: int = 1) -> list[str]:
-        """The results of `count` injections."""
+        """Return the results of `count` injections."""
         await self.until(lambda: len(self.outcomes) >= count)
         return [str(outcome.result) for _, outcome in self.outcomes]
 
     def rest(self) -> None:
-        """The user has not touched the keyboard for long."""
+        """Make the user's last key press long ago."""
         self.injector._user.rest()
         self._publish_output(b"")
 
     def received(self) -> str:
-        """What the program logged as read."""
+        """Return what the program logged as read."""
         return self.log.read_bytes().decode() if self.log.exists() else ""
 
-    # the port
+    # the interface
 
     def write(self, data: bytes) -> None:
         self.writes.append((data, time.monotonic()))
@@ -232,13 +232,13 @@ class PtyAgent(AgentTerminal):
         return self.screen.rows()[self.screen.cursor[1]].text
 
     def current(self) -> tuple[Evidence, ...]:
-        """As KnownEvidence."""
+        """Answer KnownEvidence."""
         return self.said
 
     def output_offset(self) -> int:
         return len(self.everything)
 
-    # underneath
+    # internals
 
     @answers(MayBegin)
     async def _begin(self, question: MayBegin, _: object) -> None:
@@ -304,7 +304,7 @@ class PtyAgent(AgentTerminal):
 async def running(
     argv: Sequence[str], tmp_path: Path, profile: Profile | None = None, *, idle: float = 30.0
 ) -> AsyncIterator[PtyAgent]:
-    """The program under a PTY with its injector running; afterwards neither is."""
+    """Run the program under a PTY with its injector for the block."""
     agent = PtyAgent(argv, tmp_path / "received", profile or shipped(), idle=idle)
     task = asyncio.create_task(agent.injector.run())
     try:

@@ -1,4 +1,4 @@
-"""Texts of several hooks are given as one (R78), in a reply and typed; each keeps an outcome of its own."""
+"""Texts of several hooks are given as one (R78), in a reply or typed; each has its own outcome."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _results(agent: PtyAgent) -> dict[str, str]:
 
 
 def _names(text: str) -> list[str]:
-    """Under whose headings the parts of a text stand."""
+    """Return the headings of a text's parts."""
     return re.findall(r"^\[relay \w{4}\] From (\w+)", text, re.MULTILINE)
 
 
 def _blocks(text: str) -> list[str]:
-    """The marked texts of a reply, each with what is between its first mark and its last."""
+    """Return the marked texts of a reply, each from its first mark to its last."""
     return [found[0] for found in re.finditer(r"\[relay (\w{4,8}) [^\]]*\].*?\[/relay \1\]", text, re.DOTALL)]
 
 
@@ -90,7 +90,7 @@ def test_messages_are_not_among_hooks_texts_and_all_keep_their_order(tmp_path: P
 
 
 def test_a_reply_takes_as_many_hooks_as_it_has_room_for(tmp_path: Path) -> None:
-    """R78: the size is that of what is really said, headings and all."""
+    """R78: the limit applies to the final text, including headings."""
 
     async def main() -> None:
         async with running(ASKS, tmp_path) as agent:
@@ -152,7 +152,7 @@ def test_one_that_is_refused_leaves_the_text_of_the_others_whole(tmp_path: Path)
 
 
 def test_hooks_that_wait_are_typed_as_one(tmp_path: Path) -> None:
-    """R78: one prompt, not one after the other; what a hook says without waking anybody rides along."""
+    """R78: they form one prompt; a hook's text that wakes nobody rides along."""
 
     async def main() -> None:
         async with running(PASTES, tmp_path) as agent:
@@ -201,7 +201,7 @@ def test_where_the_paste_mode_goes_off_at_the_last_moment_the_first_is_typed_alo
 
 
 def test_at_most_so_much_is_typed_at_once(tmp_path: Path) -> None:
-    """R71, R78: texts of 10 KB each are given whole, and together no more than a sane total."""
+    """R71, R78: texts of 10 KB each are given complete, up to a sane total."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "collapse"), tmp_path) as agent:
@@ -218,7 +218,7 @@ def test_at_most_so_much_is_typed_at_once(tmp_path: Path) -> None:
 def test_nobody_knows_of_any_of_a_text_that_was_not_seen_to_arrive_until_the_agent_says_so(
     tmp_path: Path,
 ) -> None:
-    """R78: what becomes of the text becomes of each."""
+    """R78: the outcome of the text is the outcome of each."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "no-enter"), tmp_path) as agent:
@@ -234,7 +234,7 @@ def test_nobody_knows_of_any_of_a_text_that_was_not_seen_to_arrive_until_the_age
 
 
 def test_a_session_that_ends_in_the_middle_says_so_of_each(tmp_path: Path) -> None:
-    """R78: what was begun is uncertain, what was not is untyped."""
+    """R78: what was started is uncertain, the rest is untyped."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "no-enter"), tmp_path) as agent:
@@ -263,7 +263,7 @@ def test_those_that_are_not_begun_when_the_session_ends_are_untyped(tmp_path: Pa
     asyncio.run(main())
 
 
-# What rules say to a prompt before it is typed.
+# Answers of rules to a prompt before it is typed.
 
 
 def _context(name: str, text: str) -> Injection:
@@ -271,7 +271,7 @@ def _context(name: str, text: str) -> Injection:
 
 
 def test_contexts_stand_before_what_is_typed_each_in_tags_of_its_own(tmp_path: Path) -> None:
-    """R38: and each has an outcome; one that is too large is rejected by itself (R71)."""
+    """R38: each has an outcome; one that is too large is rejected by itself (R71)."""
 
     async def main() -> None:
         async with running(PASTES, tmp_path) as agent:
@@ -340,13 +340,13 @@ def test_a_prompt_that_is_refused_is_not_typed_and_the_next_is(tmp_path: Path) -
             await agent.ended(3)
             assert _results(agent) == {"ruff": "rejected", "mypy": "rejected", "message": "injected"}
             assert agent.outcomes[0][1].detail == "[Blocked by hook] not now"
-            assert agent.typing == ["message"]  # the others were never begun
+            assert agent.typing == ["message"]  # the others were never started
 
     asyncio.run(main())
 
 
 def test_rules_are_asked_once_and_the_agent_looked_at_afterwards(tmp_path: Path) -> None:
-    """R38: a dialog that has come up meanwhile is not answered, and what waits can still be withdrawn."""
+    """R38: a dialog that has appeared meanwhile is not answered, and what waits can still be withdrawn."""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
@@ -384,7 +384,7 @@ def test_rules_are_asked_once_and_the_agent_looked_at_afterwards(tmp_path: Path)
 
 
 def test_what_rules_were_asked_about_together_may_be_less_by_then(tmp_path: Path) -> None:
-    """R38, R78: one that is withdrawn while the agent is not ready is not typed with the others."""
+    """R38, R78: one withdrawn while the agent is not ready is not typed with the others."""
 
     async def main() -> None:
         async with running(PASTES, tmp_path) as agent:

@@ -1,4 +1,4 @@
-"""The body of an injection: what is taken out of it, its marks, its limits."""
+"""The body of an injection: what is removed, its marks, its limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from relay.injection.layout import (
 from relay.place import Place
 from relay.readers.line import Line
 
-ANY_TEXT = st.text(st.characters(categories=None), max_size=300)  # lone surrogates too
+ANY_TEXT = st.text(st.characters(categories=None), max_size=300)  # including lone surrogates
 
 
 def _message(text: str, source: str = "Alice") -> Injection:
@@ -143,7 +143,7 @@ DIRECTIVES = [
 @pytest.mark.parametrize("line", DIRECTIVES)
 @pytest.mark.parametrize("style", Style)
 def test_a_line_that_reads_as_a_directive_is_quoted(line: str, style: Style) -> None:
-    """R84: shown later, as the agent's own words might be, it is none."""
+    """R84: it is no directive when shown later, for example in the agent's own words."""
     texts = lay_out(_message(f"before\n{line}"), style, "k3f9")
     assert f"> {line.lstrip()}" in texts[-1].replace("    ", "\t")
     assert f"> {line.lstrip()}" in lay_out(_message(line), style, "k3f9")[0]
@@ -190,7 +190,7 @@ def test_the_closing_prompt_about_the_memory_is_inert_too() -> None:
 
 
 def test_many_blanks_cost_no_time() -> None:
-    """A hostile text cannot make the search for directives take quadratic time."""
+    """No hostile text makes the search for directives quadratic."""
     for text in (" " * 60_000 + "@", "- - - " + " " * 60_000 + "@", "@" * 60_000, ("@" + "a" * 50) * 1000):
         assert quote(text + ":") == text + ":"
 

@@ -72,7 +72,7 @@ def test_what_the_kernels_line_would_hold(keys: bytes, empty: bool) -> None:
 
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 40)))
-@example(keys=b"\x1b[=a", cuts=[1])  # a terminal's answer, cut behind its ESC
+@example(keys=b"\x1b[=a", cuts=[1])  # a terminal's answer, cut after its ESC
 def test_chunks_do_not_matter(keys: bytes, cuts: list[int]) -> None:
     whole, parts = _draft(keys), Draft()
     edges = sorted({0, *(cut for cut in cuts if cut < len(keys)), len(keys)})
@@ -97,9 +97,9 @@ CHOICE = "Continue? [y/N] "
     ("keys", "asking", "raw", "now_raw", "last_output", "unfinished", "rows", "taken"),
     [
         (b"y", True, True, False, AFTER, "> ", [], True),  # read -n1
-        (b"y", True, False, False, AFTER, "> ", [], True),  # the terminal was canonical again too soon
-        (b"y", True, True, False, BEFORE, "> ", [], False),  # nothing was put out since
-        (b"y", True, False, False, AFTER, CHOICE + "y", [], False),  # it stands before the cursor
+        (b"y", True, False, False, AFTER, "> ", [], True),  # the terminal was canonical again too early
+        (b"y", True, True, False, BEFORE, "> ", [], False),  # no output since then
+        (b"y", True, False, False, AFTER, CHOICE + "y", [], False),  # it is before the cursor
         (b"n", False, False, False, AFTER, "> ", [], False),  # the kernel holds it
         (b"yes", True, True, False, AFTER, "> ", [], False),  # the kernel may hold the rest
         (b"1", True, True, True, AFTER, "", ["> "], True),  # a dialog that is gone

@@ -71,7 +71,7 @@ def _words(text: str) -> list[str]:
 
 
 async def _types(agent: PtyAgent, bodies: list[str]) -> list[str]:
-    """Submit every body with a plain message behind it; return the bodies that were typed."""
+    """Submit each body followed by a plain message; return the bodies that were typed."""
     ended = len(agent.outcomes)
     for number, body in enumerate(bodies):
         agent.submit(body, id=str(number))
@@ -84,7 +84,7 @@ async def _types(agent: PtyAgent, bodies: list[str]) -> list[str]:
 
 
 def _check_texts(texts: list[str], typed: list[str], bodies: list[str]) -> None:
-    """`texts`, what the program took one after another, are whole, marked, and say what was sent."""
+    """Check that `texts`, as taken by the program, are complete and marked, and match what was sent."""
     said: dict[str, str] = {}
     for text in texts:
         whole = _WHOLE.fullmatch(text)
@@ -105,7 +105,7 @@ async def _through_lines(tmp_path: Path, bodies: list[str]) -> None:
 
 
 async def _through_paste(tmp_path: Path, bodies: list[str]) -> None:
-    # The quiet period is for the program's sake; the fake draws at once.
+    # The quiet period is for real programs; the fake draws at once.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readiness, "SCREEN_QUIET", 0.02)
         await _paste(tmp_path, bodies)

@@ -1,4 +1,4 @@
-"""Hostile texts and names of hooks (R84) speak for no other hook or relay, and not outside of their mark."""
+"""Hooks' hostile texts and names (R84) cannot pose as another hook or as relay, nor escape their mark."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_mark_cannot_be_forged_with_what_nobody_sees_between_its_letters(forge
 @given(_HOSTILE | _ANY, _HOSTILE | _ANY)
 @settings(deadline=None)
 def test_each_heading_is_relays_own(one: str, two: str) -> None:
-    """R84, R78: there are as many as hooks, in their order, whatever they say; and one end."""
+    """R84, R78: there are as many as hooks, in order, whatever the texts say; and one end."""
     try:
         text = _together(_hook(one, "ruff"), _hook(two, "mypy"))
     except MessageRefused:
@@ -124,7 +124,7 @@ def test_each_heading_is_relays_own(one: str, two: str) -> None:
     ],
 )
 def test_a_line_that_reads_as_a_heading_is_quoted(line: str) -> None:
-    """R84, R78: and an ordinary sentence is not."""
+    """R84, R78: an ordinary sentence is not."""
     text = _together(_hook(f"one\n{line}\ntwo\nFrom here on it works."), _hook("other", "mypy"))
     (said,) = [each for each in text.split("\n") if "mypy" in each and "[relay" not in each]
     assert said.lstrip().startswith("> ") and "\nFrom here on it works.\n" in text
@@ -145,7 +145,7 @@ def test_a_line_that_reads_as_a_heading_is_quoted(line: str) -> None:
     ],
 )
 def test_a_name_stays_on_its_line_and_is_short(name: str) -> None:
-    """R84: a rule's name comes from a file, a tool's from an agent; the event's may, too."""
+    """R84: a rule's name comes from a file, a tool's from an agent, and perhaps the event's, too."""
     for injection in (_hook("text", name), _hook("text", "ruff", name)):
         for style in Style:
             (text,) = lay_out(injection, style, "k3f9")
@@ -185,5 +185,5 @@ for text in [
 
 
 def test_kilobytes_of_nothing_take_no_processor_time() -> None:
-    """R84: each step looks at a character a few times; where one does not, the system ends this."""
+    """R84: each step looks at a character only a few times; otherwise the system stops the test."""
     subprocess.run([sys.executable, "-c", NOTHING], check=True, timeout=60)

@@ -25,7 +25,7 @@ def _bodies(received: str) -> list[str]:
 
 
 def test_a_line_is_typed_and_verified(tmp_path: Path) -> None:
-    """R50: an injected text reaches the agent, whole and once."""
+    """R50: an injected text reaches the agent, complete and once."""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
@@ -42,7 +42,7 @@ def test_a_line_is_typed_and_verified(tmp_path: Path) -> None:
 
 
 def test_text_that_is_submitted_at_the_start_waits_until_the_program_reads(tmp_path: Path) -> None:
-    """R51: initial context that a session_start hook injects reaches the agent."""
+    """R51: initial context from a session_start hook reaches the agent."""
 
     async def main() -> None:
         async with running(fake("lines", "--prompt", ""), tmp_path) as agent:
@@ -193,7 +193,7 @@ def test_a_draft_of_the_person_is_never_merged_with_a_message(tmp_path: Path) ->
 def test_what_executes_its_input_is_left_alone_unless_the_user_opts_in(
     tmp_path: Path, command: list[str]
 ) -> None:
-    """Also when the profile does not know it: its prompt gives it away."""
+    """This holds even for a program that the profile does not know: its prompt gives it away."""
 
     async def main() -> None:
         async with running(command, tmp_path) as agent:
@@ -226,7 +226,7 @@ def test_another_program_in_the_foreground_gets_nothing(tmp_path: Path) -> None:
 
 
 def test_a_long_line_is_split_before_the_kernel_cuts_it(tmp_path: Path) -> None:
-    """R71: a text at the limit of 10 KB arrives whole; no line is longer than the kernel takes."""
+    """R71: a text at the 10 KB limit arrives complete; no line is longer than the kernel accepts."""
     text = " ".join(f"word{number}" for number in range(2000))[: 10 * 1024].strip()
 
     async def main() -> None:
@@ -338,7 +338,7 @@ with open(os.environ["AGENT_LOG"], "ab", buffering=0) as log:
 
 
 def test_what_the_program_asks_while_the_ledger_is_written_is_not_answered(tmp_path: Path) -> None:
-    """The last look comes after the ledger, which may take seconds."""
+    """The last look comes after the ledger write, which may take seconds."""
 
     async def main() -> None:
         async with running([sys.executable, "-c", SUDDEN], tmp_path) as agent:

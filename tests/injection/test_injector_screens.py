@@ -124,7 +124,7 @@ def test_a_program_that_reads_with_readline(tmp_path: Path) -> None:
 
 
 def test_what_the_person_types_in_the_middle_comes_after_it(tmp_path: Path) -> None:
-    """It is neither merged with the text nor lost."""
+    """The user's keys are neither merged with the text nor lost."""
 
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
@@ -198,7 +198,7 @@ def test_enter_is_not_pressed_over_what_nobody_has_looked_at(
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
             pending = agent.output_pending
-            # More and more is printed once the text is in the input.
+            # Output keeps coming once the text is in the input.
             monkeypatch.setattr(agent, "output_pending", lambda: b"[/relay" in agent.everything or pending())
             agent.submit("hello")
             assert await agent.ended() == ["uncertain"]

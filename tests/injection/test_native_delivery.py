@@ -1,4 +1,4 @@
-"""Texts that ride on the replies to an agent's own hooks, beside those that are typed."""
+"""Texts that ride on replies to an agent's hooks, compared with those that are typed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASKS = fake("lines", "--ask", "Install? [Y/n] ")
 
 
 async def _asking(agent: PtyAgent) -> None:
-    """Wait until the agent asks something, so that nothing is typed."""
+    """Wait until the agent asks something, so nothing is typed."""
     agent.submit("first", id="first")
     await agent.verdict("prompting")
 
@@ -33,7 +33,7 @@ def _submitted(agent: PtyAgent) -> list[str]:
 
 
 def test_what_waits_rides_on_a_reply_in_its_order_and_marked(tmp_path: Path) -> None:
-    """R73: in the middle of a turn, and in a dialog, since nothing is typed."""
+    """R73: this works in the middle of a turn and in a dialog, since nothing is typed."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
@@ -68,7 +68,7 @@ def test_only_what_fits_is_taken_and_nothing_overtakes(tmp_path: Path) -> None:
             for id, text in (("1", "aaaa"), ("2", "b" * 100), ("3", "c")):
                 agent.submit(text, id=id)
             assert _ids(await agent.injector.take(2 * size - 1)) == ["1"]
-            assert (await agent.injector.take(ROOM)) == []  # not before it is known what became of the first
+            assert (await agent.injector.take(ROOM)) == []  # not before the first one's outcome is known
 
     asyncio.run(main())
 
@@ -120,14 +120,14 @@ def test_a_refused_text_is_left_out_and_a_ledger_in_trouble_stops_the_rest(tmp_p
             for id in ("1", "dropped", "2", "locked", "3"):
                 agent.submit(id, id=id)
             await agent.verdict("prompting")
-            # What was typed before the question came up is not looked at here.
+            # What was typed before the question appeared is not checked here.
             taken = await agent.injector.take(ROOM)
             assert "3" not in _ids(taken) and _ids(taken)[-1] == "2"
             assert ("dropped", "rejected") in [(id, str(o.result)) for id, o in agent.outcomes]
             for injection in taken:
                 agent.injector.delivered(injection, Outcome(Result.INJECTED))
             del refusals["locked"]
-            assert (await agent.injector.take(ROOM)) == []  # it is tried again later, not at every hook
+            assert (await agent.injector.take(ROOM)) == []  # it is retried later, not at every hook
             agent.wait_for_retries()
             assert _ids(await agent.injector.take(ROOM)) == ["locked", "3"]
 
@@ -161,7 +161,7 @@ def test_what_nobody_confirmed_is_uncertain_at_the_end(tmp_path: Path) -> None:
 
 
 def test_nothing_overtakes_what_is_being_typed_until_the_agent_says_it_has_it(tmp_path: Path) -> None:
-    """The prompt hook's text is the verification, where the screen shows nothing of an Enter."""
+    """The prompt hook's text is the verification if the screen shows no effect of Enter."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "no-enter"), tmp_path) as agent:
@@ -186,7 +186,7 @@ def test_a_doubtful_text_that_the_agent_confirms_later_has_arrived(tmp_path: Pat
             agent.submit("one", id="1")
             assert await agent.ended() == ["uncertain"]
             (typed,) = re.findall(r"\[relay .*?\[/relay ....\]", agent.everything.decode())
-            for _ in range(2):  # told once
+            for _ in range(2):  # reported once
                 await agent.hook_tells(typed)
             assert [str(outcome.result) for _, outcome in agent.outcomes] == ["uncertain", "injected"]
             assert agent.outcomes[-1][1].verified == "hook"

@@ -1,4 +1,4 @@
-"""Urgent, normal and low: what is given first, what rides on a reply, and what waits for an idle agent."""
+"""Urgent, normal and low: what comes first, what rides on a reply, and what waits for an idle agent."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _ids(injections: list[Injection]) -> list[str]:
 
 
 async def _asking(agent: PtyAgent) -> None:
-    """Wait until the agent asks something, so that nothing is typed."""
+    """Wait until the agent asks something, so nothing is typed."""
     agent.submit("first", id="first")
     await agent.verdict("prompting")
 
 
 def _submit(agent: PtyAgent, **texts: str) -> None:
-    """One text for each of `texts`; the first letter of its id is its priority."""
+    """Submit each of `texts`; the first letter of its id is its priority."""
     for id, text in texts.items():
         priority = {"u": Priority.URGENT, "n": Priority.NORMAL, "l": Priority.LOW}[id[0]]
         agent.submit(text, id=id, priority=priority)
@@ -48,7 +48,7 @@ def test_the_urgent_is_typed_first_and_the_low_last_each_in_its_order(tmp_path: 
 
 
 def test_senders_take_turns_and_each_keeps_its_order(tmp_path: Path) -> None:
-    """S10: a few of Carol's came behind all that Mallory had sent before."""
+    """S10: a few texts of Carol's used to come after everything that Mallory had sent earlier."""
 
     async def main() -> None:
         async with running(ASKS, tmp_path) as agent:
@@ -91,7 +91,7 @@ def test_who_is_always_urgent_keeps_nobody_out(tmp_path: Path) -> None:
 
 
 def test_the_low_is_not_typed_before_the_agent_has_been_idle(tmp_path: Path) -> None:
-    """It keeps nothing else back."""
+    """It delays nothing else."""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path, idle=3600.0) as agent:

@@ -1,4 +1,4 @@
-"""Where an injected text came from, as the agent reads it; and how large it may be."""
+"""The origin of an injected text, as shown to the agent, and its size limit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _hook(text: str = "line 42 is too long", source: str = "ruff", event: str = 
 )
 @pytest.mark.parametrize("style", Style)
 def test_a_text_says_where_it_came_from(injection: Injection, label: str, style: Style) -> None:
-    """R74: the source, the event and the time of a hook's text stand in its mark."""
+    """R74: the mark has the source, event and time of a hook's text."""
     (text,) = lay_out(injection, style, "k3f9")
     assert text == f"[relay k3f9 {label}] {injection.text} [/relay k3f9]"
 
@@ -45,7 +45,7 @@ def test_each_of_several_hooks_texts_says_where_it_came_from() -> None:
 
 
 def test_the_role_that_was_asked_for_and_the_one_that_it_got_are_two_things() -> None:
-    """R72: what is typed is user input, whatever was asked for."""
+    """R72: typed text is user input, whatever role was requested."""
     outcome = Outcome(Result.INJECTED, route="typed", role="user")
     assert (_hook().role, outcome.role) == ("system", "user")
 

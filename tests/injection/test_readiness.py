@@ -60,7 +60,7 @@ def _state(sight: TerminalSnapshot, **changes: object) -> str:
     ("changes", "state"),
     [
         ({}, "ready"),
-        ({"same": True}, "working"),  # it has not read what was typed last
+        ({"same": True}, "working"),  # it has not read the last typed text
         ({"same": True, "quiet": QUIET}, "ready"),
         ({"wait": Wait.POLL}, "working"),
         ({"wait": Wait.POLL, "quiet": QUIET}, "ready"),
@@ -90,7 +90,7 @@ def test_a_line_program(changes: dict[str, object], state: str) -> None:
         ({"rows": ("Allow?", "❯ 1. Yes", "  2. No")}, "prompting"),
         ({"rows": ("Would you like to run it", "Press enter to confirm or esc to cancel")}, "prompting"),
         ({"rows": ("Overwrite the file (y/n)",)}, "prompting"),
-        ({"rows": ("❯ 1. Yes", *["said later"] * 12, "> ")}, "working"),  # a quotation, or not
+        ({"rows": ("❯ 1. Yes", *["said later"] * 12, "> ")}, "working"),  # maybe a quotation
         ({"rows": ("❯ 1. Yes", *["said later"] * 25, "> ")}, "ready"),
         ({"rows": ("Thinking… (esc to interrupt)", *["said later"] * 8, "> ")}, "working"),
         (
@@ -274,7 +274,7 @@ def test_an_agent_with_state_rules(drawn: tuple[str, ...], state: str, rule: str
 def test_what_stands_above_its_input_is_a_quotation_once_its_turn_is_over(
     drawn: tuple[str, ...], source: Literal["hooks", "status"]
 ) -> None:
-    """Its own record tells; work or a dialog below the input counts all the same."""
+    """Its own record says so; work or a dialog below the input still counts."""
     over = (Evidence(source, "ready"),)
     assert _claude(drawn, quiet=LONG_QUIET, evidence=over).state == "ready"
     below = (*drawn[:-1], "  esc to interrupt · ? for shortcuts")
@@ -292,7 +292,7 @@ def test_the_cursor_tells_a_placeholder_from_a_draft() -> None:
 
 
 def test_a_title_that_says_ready_outweighs_an_old_spinner() -> None:
-    """After a resize Gemini's last spinner may stand above its input for ever."""
+    """After a resize, Gemini's last spinner may stay above its input for ever."""
     bar = "▄" * 60, " >   Type your message or @path/to/file", "▀" * 60
     drawn = (" ⠙ Thinking... (esc to cancel, 3s)", *bar, " ~/project   no sandbox")
     sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished="", quiet=LONG_QUIET)
@@ -375,45 +375,45 @@ PERMISSION = Evidence("status", "prompting", PromptKind.PERMISSION)
 @pytest.mark.parametrize(
     ("drawn", "quiet", "evidence", "state"),
     [
-        # The hooks' word that it works ends at an input that was quiet for long: an Esc fires no Stop.
+        # A hook's *working* ends at an input that was quiet for long: an Esc fires no Stop.
         (AT_INPUT, SCREEN_QUIET, _hooks("working", 9.0), "working"),
         (AT_INPUT, WORK_LEASE, _hooks("working", 9.0), "ready"),
         (UNKNOWN, 60.0, _hooks("working", 60.0), "working"),
-        # A turn that went well after one that failed leaves the error on the screen.
+        # A successful turn after a failed one leaves the error on the screen.
         (FAILED, SCREEN_QUIET, _hooks("ready", 9.0), "ready"),
         (FAILED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
         (AT_WORK, 0.1, _hooks("failed", 9.0), "working"),
-        # Nor does an error of Codex's model fire anything.
+        # Nor does an error of Codex's model fire a hook.
         (FAILED, SCREEN_QUIET, _hooks("working", 9.0), "working"),
         (FAILED, WORK_LEASE, _hooks("working", 9.0), "failed"),
         (FAILED, FAILURE, _hooks("working", 90.0), "ready"),
-        # Their word that it asks ends when the screen shows what only follows a dialog.
+        # A hook's *prompting* ends when the screen shows what only follows a dialog.
         (AT_INPUT, SCREEN_QUIET, _hooks("prompting", 0.1), "prompting"),
         (AT_INPUT, PROMPT_LEASE, _hooks("prompting", PROMPT_LEASE), "ready"),
         (AT_INPUT, SCREEN_QUIET, _hooks("prompting", PROMPT_LEASE), "prompting"),
         (AT_WORK, 0.1, _hooks("prompting", PROMPT_LEASE), "working"),
         (AT_WORK, 0.1, _hooks("prompting", 0.1), "prompting"),
         (UNKNOWN, 60.0, _hooks("prompting", 60.0), "prompting"),
-        # Nothing makes it ready over a dialog that is drawn, or over what no rule knows.
+        # Nothing makes it ready while a dialog is drawn, or a screen that no rule knows.
         (DIALOG, 60.0, _hooks("ready", 0.1), "prompting"),
         (UNKNOWN, 60.0, _hooks("ready", 0.1), "working"),
         (AT_WORK, 60.0, _hooks("ready", 0.1), "working"),
         (AT_INPUT, 1.0, _hooks("ready", 0.1), "ready"),
-        # What tells of the error is no sign of a dialog later on.
+        # The report of an error is no sign of a later dialog.
         (LIMITED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
         (LIMITED, FAILURE, _hooks("failed", FAILURE), "ready"),
-        # An error is left alone for a while.
+        # For a while, an error keeps relay away.
         (AT_INPUT, 5.0, _hooks("failed", 5.0), "failed"),
         (AT_INPUT, 5.0, _hooks("failed", FAILURE), "ready"),
-        # The reports come after the hooks, and before the screen.
-        # What reported may have been killed; that it asks is believed all the same.
+        # Status reports rank after the hooks and before the screen. The reporter may have been killed; that
+        # it asks is still believed.
         (AT_INPUT, REPORT_LEASE - 1, (Evidence("status", "working"),), "working"),
         (AT_INPUT, REPORT_LEASE, (Evidence("status", "working"),), "ready"),
         (AT_INPUT, 60.0, (Evidence("status", "prompting"),), "prompting"),
         (UNKNOWN, 60.0, (Evidence("status", "ready"),), "working"),
         (AT_INPUT, 60.0, (Evidence("status", "ready"),), "ready"),
         (AT_INPUT, 60.0, (Evidence("status", "failed", age=1.0), *_hooks("working", 1.0)), "failed"),
-        # An API that refuses the key is no dialog, whatever the report calls it.
+        # An API that rejects the key is no dialog, whatever the report calls it.
         (AT_INPUT, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
         (FAILED, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
         (AT_INPUT, FAILURE, (AUTH, *_hooks("failed", FAILURE)), "ready"),
@@ -479,7 +479,7 @@ def test_a_quoted_dialog_above_a_text_in_the_input_keeps_no_enter_back() -> None
 @pytest.mark.parametrize("agent", ["claude", "qwen"])
 @pytest.mark.parametrize("what", ["long-8-rows", "long", "lines"])
 def test_enter_is_pressed_below_a_text_of_any_size(agent: str, what: str) -> None:
-    """Newer versions draw on the alternate screen, and the whole text in the input."""
+    """Newer versions draw on the alternate screen, with the whole text in the input."""
     drawn = screen(agent, f"working-draft-pasted-{what}-newer")
     before = tuple(row for row in drawn if "rain" not in row and "line " not in row)
     sight = replace(SCREEN, drawn=drawn, rows=before, unfinished="", alternate=True)
@@ -487,7 +487,7 @@ def test_enter_is_pressed_below_a_text_of_any_size(agent: str, what: str) -> Non
 
 
 def test_a_text_in_the_input_is_not_typed_after() -> None:
-    """A draft that nobody has submitted, such as a prompt given back after an Esc, is never merged."""
+    """An unsubmitted draft, such as a prompt restored after an Esc, is never merged."""
     verdict = _claude(("● Done.", RULE, "❯ half a line", RULE, "  ? for shortcuts"), quiet=LONG_QUIET)
     assert (verdict.state, verdict.rule, verdict.draft) == ("working", "text in the input", True)
     assert not _claude(AT_WORK).draft

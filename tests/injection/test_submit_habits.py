@@ -1,4 +1,4 @@
-"""How a profile's submit habits and state rules decide when Enter is pressed and whether it was taken."""
+"""How a profile's submit habits and state rules decide when to press Enter and whether it took effect."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def test_enter_comes_no_sooner_after_the_text_than_the_agent_needs(tmp_path: Pat
             assert await agent.ended() == ["injected"]
             (text, begun), (enter, ended) = agent.writes[0], agent.writes[-1]
             assert b"hello" in text and enter == b"\r" and ended - begun >= 0.3
-            # On a busy machine the agent may read both at once; then Enter is typed again.
+            # On a busy machine the agent may read both at once; then relay presses Enter again.
             assert list(_log(agent)[-1]) == ["submitted"]
 
     asyncio.run(main())
 
 
 def test_enter_waits_until_the_agent_shows_the_text_or_a_placeholder(tmp_path: Path) -> None:
-    """Qwen 0.24.4 submits the placeholder of a long paste if Enter comes before it has drawn that."""
+    """Qwen 0.24.4 submits the placeholder of a long paste if Enter comes before it is drawn."""
     body = "\n".join(f"line {n}" for n in range(25))
 
     async def main() -> None:
         async with running(fake("tui", "paste", "late"), tmp_path, _profile()) as agent:
-            for count in (1, 2):  # the first one's placeholder is on the screen still
+            for count in (1, 2):  # the first one's placeholder is still on the screen
                 agent.submit(body)
                 assert await agent.ended(count) == ["injected"] * count
             assert [body in taken["submitted"] for taken in _log(agent)] == [True, True]
@@ -78,7 +78,7 @@ def test_a_working_agent_that_queues_what_it_is_given_is_typed_into(tmp_path: Pa
 
 @pytest.mark.parametrize("why", ["interrupts", "unknown", "has dialogs", "has a bridge", "no paste"])
 def test_a_working_agent_is_left_alone_unless_that_is_safe(tmp_path: Path, why: str) -> None:
-    """A dialog that comes up meanwhile would be answered by the Enter; codex would cut its answer off."""
+    """Enter would answer a dialog that appears meanwhile, and would interrupt codex's answer."""
 
     async def main() -> None:
         habit = why if why in {"interrupts", "unknown"} else "queues"
@@ -121,7 +121,7 @@ def test_an_empty_input_shows_that_the_text_was_taken(tmp_path: Path, option: st
 
 
 def test_a_program_that_takes_lines_again_has_taken_the_text(tmp_path: Path) -> None:
-    """As aider does, which shows nothing for half a second: a second Enter would answer its next question."""
+    """aider does so, and shows nothing for half a second: a second Enter would answer its next question."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "lines"), tmp_path, _profile(READY, WORKS)) as agent:
@@ -136,7 +136,7 @@ def test_a_program_that_takes_lines_again_has_taken_the_text(tmp_path: Path) -> 
 def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
     tmp_path: Path, since: float, result: str
 ) -> None:
-    """What the hooks said before was over when the input was seen empty, also while it shows our text."""
+    """An older hook report is over once the input was seen empty, even while it shows our text."""
 
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path, _profile(READY)) as agent:
@@ -155,7 +155,7 @@ def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
 
 @pytest.mark.parametrize("bridged", [True, False])
 def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, bridged: bool) -> None:
-    """A turn costs money. What wakes it does not wait behind that; without hooks there is no other way."""
+    """A turn costs money. Texts that wake it do not wait behind; without hooks there is no other way."""
 
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path, _profile()) as agent:

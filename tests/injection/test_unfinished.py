@@ -1,4 +1,4 @@
-"""A text that stands alone in an agent's input, on screens of real agents."""
+"""A text alone in an agent's input, on screens of real agents."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MARK = "k3f9"
 DRAFT = "half a draft"
 
 INDENTS = {"claude": "  ", "codex": "  ", "gemini": "   ", "opencode": "  ┃  ", "pi": "", "qwen": "  "}
-"""What each draws before the second row of its input (working-draft-pasted.txt)."""
+"""What each agent draws before the second row of its input (working-draft-pasted.txt)."""
 
 
 def typed(body: str, width: int = 0) -> list[str]:
-    """The rows of a text as relay types it, wrapped at words after `width` columns (0: not at all)."""
+    """Return the rows of a text as relay types it, wrapped at words after `width` columns (0: unwrapped)."""
     (text,) = layout.lay_out(Injection("1", body, "Bob"), Style.PASTE, MARK)
     rows = [""]
     for word in text.split(" "):
@@ -37,7 +37,7 @@ def typed(body: str, width: int = 0) -> list[str]:
 
 
 def drawn(agent: str, rows: list[str], *, draft: str = DRAFT) -> ScreenSnapshot:
-    """The screen of `agent` with `rows` in place of the draft in its input."""
+    """Return the screen of `agent` with `rows` in place of the draft in its input."""
     screen = (SCREENS / agent / "working-draft-typed.txt").read_text().split("\n")
     y = next(y for y in reversed(range(len(screen))) if DRAFT in screen[y])
     first, *others = rows
@@ -64,7 +64,7 @@ def test_a_text_alone_in_the_input(agent: str, width: int) -> None:
 
 @pytest.mark.parametrize("agent", INDENTS)
 def test_a_text_that_is_not_alone(agent: str) -> None:
-    """The user's own text before it, behind it, or in a row below."""
+    """The user's text is before it, after it, or in a row below."""
     (row,) = typed("hello")
     for rows in (["mine " + row], [row + " mine"], [row, "mine"], ["mine", row]):
         assert not stands_alone(agent, drawn(agent, rows)), rows
@@ -104,7 +104,7 @@ def test_what_stands_before_the_end_of_a_text_is_no_part_of_it(agent: str) -> No
     ids=lambda path: f"{path.parent.name} {path.stem}",
 )
 def test_a_text_that_was_submitted_is_in_no_input(path: Path) -> None:
-    """It stands above whatever the agent shows: its answer, a dialog, an empty input, another draft."""
+    """It is above whatever the agent shows: its answer, a dialog, an empty input, another draft."""
     (row,) = typed("hello")
     for prefix in ("", "> ", "❯ ", "› "):
         screen = ScreenSnapshot((prefix + row, "", *path.read_text().split("\n")))
@@ -112,7 +112,7 @@ def test_a_text_that_was_submitted_is_in_no_input(path: Path) -> None:
 
 
 def test_the_agents_own_hook_tells_that_a_text_has_arrived(tmp_path: Path) -> None:
-    """It waits for the next session, which knows the text by its mark, and ends it once."""
+    """It waits for the next session, which recognises the text by its mark, and settles it once."""
     injection = Injection("1", "hello", "Bob")
     ((text,), message) = layout.lay_out(injection, Style.PASTE, MARK), asdict(injection)
     kept = {"mark": MARK, "digest": "", "lines": False, "position": 0, "outcome": None}

@@ -1,4 +1,4 @@
-"""What the kernel tells of a program that waits: real programs under a real PTY."""
+"""What the kernel knows about a waiting program: real programs under a real PTY."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _finds(tmp_path: Path, argv: list[str], wait: Wait) -> None:
 
 
 def _sleeps(pid: int) -> bool:
-    """Whether `sleep` sleeps there, or in a child."""
+    """Return whether `sleep` sleeps there, or in a child process."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return any("(sleep) S" in Path(f"/proc/{each}/stat").read_text() for each in (pid, *children))
 
@@ -75,7 +75,7 @@ def test_what_waits_for_something_else_is_busy(tmp_path: Path, argv: list[str]) 
             if "up" in argv[-1]:
                 await agent.shows("up")
             else:
-                await agent.until(lambda: _sleeps(agent.pid))  # while it is executed nothing is known
+                await agent.until(lambda: _sleeps(agent.pid))  # while it executes, nothing is known
             for _ in range(20):
                 assert look(agent.pid).wait is Wait.BUSY
                 await asyncio.sleep(0)
@@ -84,7 +84,7 @@ def test_what_waits_for_something_else_is_busy(tmp_path: Path, argv: list[str]) 
 
 
 def test_a_sleep_in_a_read_is_told_from_the_next_one(tmp_path: Path) -> None:
-    """What was typed into the first has been read when the second begins: not typed ahead of the program."""
+    """What was typed into the first has been read when the second begins: it is not typed ahead."""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:

@@ -1,10 +1,10 @@
-"""The two sides of a ring, each in a process of its own, which a test stops and continues.
+"""The two sides of a ring, each in a separate process, which a test stops and continues.
 
     ring_traffic.py write RING WAKE BYTES SEED      appends output, then EXITED
     ring_traffic.py read  RING WAKE                 reads up to EXITED, and prints what it has found, as JSON
 
-RING and WAKE are descriptors.  What stands at an offset of the output is known from the offset alone.  The
-reader exits with 3 if it is not woken, and with 4 for a byte that nobody wrote there.
+RING and WAKE are file descriptors.  The output at any offset is a function of the offset.  The reader exits
+with 3 if it is not woken, and with 4 for a byte that nobody wrote there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from relay.shim.ring import RingWriter
 from relay.shim.ring_reader import RingReader
 
 HANG = 60.0  # seconds
-PERIOD = 65521  # bytes after which the output repeats itself; a prime
+PERIOD = 65521  # bytes after which the output repeats; a prime
 _TWICE = random.Random(0).randbytes(PERIOD) * 2
 
 
 def expected(offset: int, length: int) -> bytes:
-    """What is at `offset` of the output."""
+    """Return the output from `offset` on."""
     at = offset % PERIOD
     return _TWICE[at : at + length]
 
@@ -42,7 +42,7 @@ def write(fd: int, wake: int, total: int, seed: int) -> None:
     writer = RingWriter(fd, up)
     test = os.getppid()
     while writer.offset < total and os.getppid() == test:
-        if writer.offset == 0 or chance.random() < 0.01:  # now and then the reader has read everything
+        if writer.offset == 0 or chance.random() < 0.01:  # sometimes the reader has read everything
             while not writer.words[ring.ARMED] and os.getppid() == test:
                 os.sched_yield()
         length = chance.choice((1, 80, 4000, 30000))

@@ -29,13 +29,13 @@ class Ends:
 
 
 def test_the_end_of_the_agents_terminal_is_told_once() -> None:
-    """Whoever waits for it sets a timer, which must not be set again once it is cancelled."""
+    """Its listener sets a timer, which must not be set again once it is cancelled."""
     pid = os.fork()
-    if pid == 0:  # a shim leads a session of its own, without a terminal
+    if pid == 0:  # a shim leads its own session, without a terminal
         code = 1
         try:
             os.setsid()
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which the end of its terminal sends
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # sent at the end of its terminal
             listener, loop = Ends(), Loop()
             pty = Pty.spawn("/bin/true", ["true"], {})
             pty.await_start("true")

@@ -1,4 +1,4 @@
-"""Output that is shown again: what asks, notifies or sets the clipboard is taken out, and nothing else."""
+"""Replayed output: what queries, notifies or sets the clipboard is removed, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ring between the shim and its session: order, wrap-around, slow readers, records that are torn."""
+"""The ring between the shim and its session: order, wrap-around, slow readers, torn records."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_reader_of_any_speed_gets_each_record_whole_and_once_or_learns_what_it
                 break
             missed += each.reader.lost
             got += record.data
-            # It is what was written there, and nothing else.
+            # The data is what was written there.
             assert written[record.offset - len(record.data) : record.offset] == record.data
             assert record.offset == len(got) + missed
     each.reader.close()
@@ -117,7 +117,7 @@ def test_output_is_joined_up_to_what_lies_between(small: Ring) -> None:
 def test_a_torn_record_is_not_read_and_the_reader_goes_on_with_the_oldest_whole_one(small: Ring) -> None:
     small.writer.output(b"torn")
     at = PAGE + RECORD.size
-    os.pwrite(small.fd, b"X", at)  # as another processor may see it, whose stores come in another order
+    os.pwrite(small.fd, b"X", at)  # as seen by another processor, on which the stores appear in another order
     assert small.reader.read() is None
     os.pwrite(small.fd, b"t", at)
     assert [each.data for each in small.read()] == [b"torn"]
@@ -125,7 +125,7 @@ def test_a_torn_record_is_not_read_and_the_reader_goes_on_with_the_oldest_whole_
 
 @pytest.mark.parametrize("at", [*range(0, RECORD.size, 4), RECORD.size, RECORD.size + 3])
 def test_a_torn_byte_anywhere_is_found(small: Ring, at: int) -> None:
-    """In the header and in the data; what is overwritten before it is whole is lost, and that is told."""
+    """In the header or in the data: a record overwritten before it is complete is lost, and reported."""
     small.writer.output(b"torn")
     byte = os.pread(small.fd, 1, PAGE + at)
     os.pwrite(small.fd, bytes([byte[0] ^ 0x40]), PAGE + at)
@@ -141,7 +141,7 @@ def test_a_torn_byte_anywhere_is_found(small: Ring, at: int) -> None:
 
 
 class InterruptedReader(RingReader):
-    """Has `between` called in the middle of each copy from the ring, where a writer's process may run."""
+    """Calls `between` in the middle of each copy from the ring, where a writer's process may run."""
 
     between: Callable[[], None] | None = None
 
@@ -162,7 +162,7 @@ class InterruptedReader(RingReader):
 def test_what_is_overwritten_while_it_is_read_is_never_believed(
     before: list[int], meanwhile: list[list[int]], joined: bool
 ) -> None:
-    """Whatever the writer does in the middle of each look of the reader."""
+    """This holds whatever the writer does in the middle of each look of the reader."""
     each, written, got, missed = Ring(), b"", 0, 0
     reader = InterruptedReader(each.fd)
 
@@ -206,10 +206,10 @@ def test_a_reader_that_is_overrun_while_it_joins_output_stops_before_the_gap(sma
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [1 << 16, 1 << 20])
 def test_two_processes_of_which_either_stops_at_any_moment(size: int, seed: int) -> None:
-    """The reader is woken whenever it has to be, believes nothing torn, and knows what it has missed."""
+    """The reader is woken whenever necessary, believes nothing torn, and knows what it has missed."""
     memory, total, chance = os.memfd_create("ring"), 16 << 20, random.Random(seed)
     os.ftruncate(memory, PAGE + size)
-    RingWriter(memory, lambda: None)  # makes it one; the writer's process begins it anew
+    RingWriter(memory, lambda: None)  # makes it a ring; the writer's process initialises it again
     taken, given = os.pipe()
     reader, writer = (
         subprocess.Popen(
@@ -225,7 +225,7 @@ def test_two_processes_of_which_either_stops_at_any_moment(size: int, seed: int)
         if one.returncode is None:
             one.send_signal(signal.SIGSTOP)
         writer.poll()
-        # How long it is stopped, and how long both run: until the other has got somewhere.
+        # How long it is stopped, and how long both run: until the other has made progress.
         for _ in range(chance.randrange(200)):
             os.sched_yield()
         one.send_signal(signal.SIGCONT)
@@ -317,7 +317,7 @@ def test_nothing_of_the_last_agent_is_left_in_a_ring_that_begins_anew(small: Rin
 
 
 def test_what_is_left_of_an_earlier_lap_is_not_taken_for_news(small: Ring) -> None:
-    """As another processor may see it, which has the new head and not yet the record."""
+    """Another processor may see it this way: the new head, and not yet the record."""
     data = bytes(64 - RECORD.size)
     for _ in range(4096 // 64):
         small.writer.output(data)

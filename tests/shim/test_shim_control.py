@@ -1,4 +1,4 @@
-"""The shim's own socket: whatever is sent to it, the agent's terminal is served, and so are others."""
+"""The shim's own socket: whatever is sent to it, the agent's terminal and other clients are served."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Alice:
         self.path = relay.home / "run" / "sessions" / "default" / "alice.shim"
 
     def open(self) -> int:
-        """The number of descriptors that the shim has open."""
+        """Return the number of the shim's open file descriptors."""
         return len(list(Path(f"/proc/{self.row['terminal_pid']}/fd").iterdir()))
 
     def status(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Alice:
         return channel
 
     def works(self) -> None:
-        """Its terminal is served, and `status` and `reload` are answered."""
+        """Check that its terminal is served, and `status` and `reload` are answered."""
         self.puppet.say("still here")
         assert self.status()["agent_pid"] == self.row["agent_pid"]
         self.relay("reload", "Alice")
@@ -60,7 +60,7 @@ def alice(relay: Relay) -> Iterator[Alice]:
 
 
 def test_half_sent_requests_are_few_and_small(alice: Alice) -> None:
-    """S11: more connections than it keeps; each may bring MAX_REQUEST bytes."""
+    """S11: there are more connections than it keeps; each may send MAX_REQUEST bytes."""
     before, opened = alice.open(), list[socket.socket]()
     try:
         for _ in range(4 * control.MOST):
@@ -101,7 +101,7 @@ def test_who_asks_again_and_again_gets_one_answer(alice: Alice) -> None:
 
 
 def test_another_users_process_is_not_heard(relay: Relay) -> None:
-    """It is closed before a byte of it is read. (Only root can try.)"""
+    """It is closed before a byte of it is read. (Only root can test this.)"""
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
     alice = Alice(relay)
@@ -131,7 +131,7 @@ def test_another_users_process_is_not_heard(relay: Relay) -> None:
 
 
 def test_a_client_that_dies_as_it_attaches_takes_nothing_with_it(alice: Alice) -> None:
-    """The shim ended over it, and the agent with the shim: a soak had clients killed."""
+    """The shim used to die of it, and the agent with the shim: found by a soak that killed clients."""
     shim, open_before = alice.row["terminal_pid"], alice.open()
     for number in range(3):
         main, terminal = os.openpty()

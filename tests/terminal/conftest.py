@@ -1,4 +1,4 @@
-"""Fixtures of terminal tests: programs in a terminal, alone or wrapped."""
+"""Fixtures for terminal tests: programs in a terminal, alone or wrapped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Open = Callable[..., Emulator]
 
 @pytest.fixture
 def terminal(relay: Relay) -> Iterator[Open]:
-    """`terminal("bash", "-i")` runs a program in an emulator; options are as for Emulator, `env` adds."""
+    """Yield a factory: `terminal("bash", "-i")` runs a program in an Emulator; `env` adds variables."""
     opened: list[Emulator] = []
 
     def open_(*argv: str, env: dict[str, str | None] | None = None, **options: Any) -> Emulator:
@@ -32,7 +32,7 @@ def terminal(relay: Relay) -> Iterator[Open]:
 
 @pytest.fixture
 def wrap(terminal: Open) -> Open:
-    """`wrap("-n", "Alice", "bash")` runs `relay wrap -n Alice bash` in an emulator."""
+    """Return a factory: `wrap("-n", "Alice", "bash")` runs `relay wrap -n Alice bash` in an emulator."""
 
     def open_(*arguments: str, **options: Any) -> Emulator:
         return terminal(sys.executable, "-m", "relay", "wrap", *arguments, **options)
@@ -42,7 +42,7 @@ def wrap(terminal: Open) -> Open:
 
 @pytest.fixture
 def shell(terminal: Open) -> Open:
-    """An interactive bash with job control, its prompt `shell> `; `relay` is a function there."""
+    """Return an interactive bash with job control and the prompt `shell> `; `relay` is a function there."""
 
     def open_(**options: Any) -> Emulator:
         each = terminal(

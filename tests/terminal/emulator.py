@@ -1,4 +1,4 @@
-"""A user's terminal, for tests: a pseudo-terminal whose output is drawn on a virtual screen."""
+"""A user's terminal for tests: a pseudo-terminal whose output is drawn on a virtual screen."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ RELAY = shlex.join([sys.executable, "-m", "relay"])
 
 
 class Emulator:
-    """A program in a terminal of its own, whose session leader it is.
+    """A program in a new terminal, as its session leader.
 
-    Like a real terminal emulator it draws what arrives and answers queries, but it reads only while a test
-    waits for something.  output: every byte that the program wrote.
+    Like a real terminal emulator it draws output and answers queries, but it reads only while a test waits
+    for something. output: every byte that the program wrote.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Emulator:
     # Typing.
 
     def type(self, data: bytes | str) -> None:
-        """Type `data`, drawing meanwhile: a terminal takes about 4 KB ahead of its reader."""
+        """Type `data`, drawing meanwhile: a terminal buffers only about 4 KB of unread input."""
         rest = data.encode() if isinstance(data, str) else data
         while rest:
             self._turn(select.POLLOUT)
@@ -96,10 +96,10 @@ class Emulator:
         os.close(self.master)
         self.slave = self.master = -1
 
-    # Seeing.
+    # Observing.
 
     def wait(self, condition: Callable[[], Any], what: str = "") -> None:
-        """Draw what arrives until `condition()` holds. Raise AssertionError, with the screen, on timeout."""
+        """Draw output until `condition()` holds. Raise AssertionError, with the screen, on timeout."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > deadline:
@@ -110,13 +110,13 @@ class Emulator:
             self._turn(select.POLLIN, 0.01)
 
     def see(self, text: str | bytes, after: int = 0) -> int:
-        """Wait until `text` was written after byte `after` of the output, and return the index of its end."""
+        """Wait until `text` appears in the output after byte `after`; return the index of its end."""
         wanted = text.encode() if isinstance(text, str) else text
         self.wait(lambda: wanted in self.output[after:], f"{wanted!r} was written")
         return self.output.index(wanted, after) + len(wanted)
 
     def lines(self) -> list[str]:
-        """Return the rows of the screen, without blank ones at the end."""
+        """Return the rows of the screen, without trailing blank ones."""
         rows = [row.text.rstrip() for row in self.screen.rows()]
         while rows and not rows[-1]:
             rows.pop()
@@ -126,11 +126,11 @@ class Emulator:
         return any(text in line for line in self.lines())
 
     def prompted(self, prompt: str = "shell>") -> bool:
-        """Return True if the last line ends with `prompt`; there may be no line, while it is drawn again."""
+        """Return True if the last line ends with `prompt`; during a redraw there may be no line."""
         return any(line.endswith(prompt) for line in self.lines()[-1:])
 
     def picture(self) -> tuple[list[str], tuple[int, int], bool, bytes]:
-        """Return what is to be seen by now: text, cursor, alternate screen; and all of it with colours."""
+        """Return what is visible now: text, cursor, alternate screen; and all of it in colour."""
         self.drain()
         return self.lines(), self.screen.cursor, self.screen.alternate, self.screen.repaint()
 
@@ -139,7 +139,7 @@ class Emulator:
         self.wait(lambda: self.shows(text), f"{text!r} on the screen")
 
     def end(self) -> int:
-        """Wait for the program to end, read the rest, and return its exit code (negative: the signal)."""
+        """Wait for the program to end, read the rest, and return its exit code (negative: a signal)."""
         self.wait(self.ended, "the program ended")
         self.drain()
         assert self.code is not None
@@ -153,7 +153,7 @@ class Emulator:
         return self.code is not None
 
     def drain(self) -> None:
-        """Draw what was written so far."""
+        """Draw what has been written so far."""
         while self.master >= 0 and self._turn(select.POLLIN, 0):
             pass
 
@@ -166,7 +166,7 @@ class Emulator:
         return not self.modes()[3] & (termios.ICANON | termios.ECHO)
 
     def restored(self) -> bool:
-        """Return True if the modes are those of before, and no mode that a program sets is left."""
+        """Return True if the modes are the original ones, and no mode set by a program is left."""
         self.drain()
         plain = not self.screen.alternate and not self.screen.bracketed_paste and self.screen.cursor_visible
         return self.modes() == self.before and plain and not any(map(self.screen.mode, MOUSE))
@@ -185,7 +185,7 @@ class Emulator:
         self.screen.close()
 
     def _turn(self, mask: int, timeout: float = 0.05) -> bool:
-        """Wait for output, at most `timeout` seconds, and draw it. Return True if there was some."""
+        """Wait for output, at most `timeout` seconds, and draw it. Return True if there was any."""
         if self.master < 0 or self._over:
             select.select([], [], [], timeout)
             return False

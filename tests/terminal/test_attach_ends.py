@@ -1,4 +1,4 @@
-"""Attaching to sessions that do not answer, that have lost their terminal, or that are about to."""
+"""Attaching to sessions that do not answer, have lost their terminal, or are about to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _attach(terminal: Open, name: str, *flags: str) -> Emulator:
 
 @pytest.fixture
 def mute(home: Path) -> Iterator[threading.Semaphore]:
-    """A shim, Mute, that holds its name and answers to no attach; released by each."""
+    """Yield a semaphore that each attach request to Mute releases: a shim that never answers."""
     folder = home / "run" / "sessions" / "default"
     folder.mkdir(parents=True, mode=0o700)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -60,7 +60,7 @@ def mute(home: Path) -> Iterator[threading.Semaphore]:
 
 
 def test_a_session_that_does_not_answer(mute: threading.Semaphore, terminal: Open) -> None:
-    """Attaching gives up; a signal meanwhile ends it with the terminal as it was."""
+    """Attaching times out; a signal meanwhile ends it and restores the terminal."""
     signals = (None, signal.SIGTERM, signal.SIGHUP)
     outers = [_attach(terminal, "Mute") for _ in signals]
     for _ in signals:
@@ -75,7 +75,7 @@ def test_a_session_that_does_not_answer(mute: threading.Semaphore, terminal: Ope
     assert b"does not answer" in outers[0].output
 
 
-# Ignores that its terminal goes, and never notices: it reads nothing.
+# Ignores the hang-up, and never notices it: it reads nothing.
 DEAF = "trap '' HUP; echo up; exec sleep 1000"
 
 
@@ -101,7 +101,7 @@ def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Op
     assert second.modes() == second.before
     assert b"no longer has a terminal" in second.output
     assert "Deaf" in relay("ps").stdout
-    relay("stop", "--now", "Deaf")  # it would take all the time that it gets to close
+    relay("stop", "--now", "Deaf")  # it would take the full time it gets to close
 
 
 def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, relay: Relay) -> None:
@@ -133,7 +133,7 @@ def test_the_keys_of_the_kitty_protocol_detach(wrap: Open, relay: Relay) -> None
 def test_a_name_whose_session_is_ending_is_waited_for(
     wrap: Open, relay: Relay, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`relay wrap` returns before the last words have been acted on; the same name can be used at once."""
+    """`relay wrap` returns before the last words have been acted on; the name is usable at once."""
     (home / "relay.config.py").write_text(
         "import asyncio, os\nfrom relay import on\n\n"
         "@on('session_end')\nasync def ended(reason, ctx):\n"

@@ -1,4 +1,4 @@
-"""Ctrl-] and a letter in every form that a terminal sends, and everything else untouched."""
+"""Ctrl-] and a letter in every encoding that a terminal sends; everything else passes unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _feed(pieces: list[bytes], prefix: str = "C-]") -> tuple[bytes, str]:
 
 
 def _splits(data: bytes) -> list[list[bytes]]:
-    """`data` in one piece, in two at every place, and byte by byte."""
+    """Return `data` in one piece, split in two at every position, and byte by byte."""
     halves = [[data[:at], data[at:]] for at in range(1, len(data))]
     return [[data], *halves, [data[at : at + 1] for at in range(len(data))]]
 

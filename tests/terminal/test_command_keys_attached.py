@@ -1,4 +1,4 @@
-"""What the keys of relay's own do in an agent's terminal: help, other agents, and another prefix."""
+"""What relay's own keys do in an agent's terminal: help, other agents, and another prefix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ECHO = (
     "-c",
     "import os\nwhile data := os.read(0, 99): os.write(1, b'<' + data.strip() + b'>\\n')",
 )
-"""It shows every line that it was given."""
+"""Prints every line it reads."""
 
 DRAWS = (
     sys.executable,
@@ -28,7 +28,7 @@ DRAWS = (
     "import os, tty\ntty.setraw(0)\nos.write(1, b'\\x1b[?1049h\\x1b[2;5H\\x1b[1;31mdrawn\\x1b[0m')\n"
     "while data := os.read(0, 99): os.write(1, b'<' + data.hex().encode() + b'>')",
 )
-"""It draws on the alternate screen, and shows every key."""
+"""Draws on the alternate screen, and shows every key."""
 
 
 def start(relay: Relay, *names: str) -> None:
@@ -74,7 +74,7 @@ def test_help_of_an_agent_without_a_session(relay: Relay, wrap: Open) -> None:
 
 
 def test_the_terminal_goes_from_agent_to_agent(relay: Relay, wrap: Open) -> None:
-    """By name, round and round; one that another terminal has is passed over."""
+    """The order is by name, cyclic; an agent attached in another terminal is skipped."""
     start(relay, "Bob", "Cy")
     terminal = wrap("-n", "Alice", "sh", "-c", "echo this is Alice; exec cat")
     terminal.wait_for("this is Alice")

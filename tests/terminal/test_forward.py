@@ -1,4 +1,4 @@
-"""The forwarder between real terminals and pipes, without a session around it."""
+"""The forwarder between real terminals and pipes, without a session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support import wait_until
 class Line:
     """A forwarder between the terminal of `agent` and two pipes, or a terminal as its display (`shown`).
 
-    It runs on a thread of its own, as in a shim; what the test asks of it runs there, too.
+    It runs on a separate thread, as in a shim; what the test asks of it runs there, too.
     """
 
     def __init__(self, *, shown: bool = False) -> None:
@@ -65,7 +65,7 @@ class Line:
             self._orders.popleft()()
 
     def do(self, order: Callable[[], None]) -> None:
-        """Have the forwarder's thread do that, and wait until it is done."""
+        """Run `order` on the forwarder's thread, and wait until it is done."""
         done = threading.Event()
         self._orders += [order, done.set]
         os.write(self._wake, b"x")
@@ -109,7 +109,7 @@ class Line:
 
     @property
     def records(self) -> list[Record]:
-        """What is in the ring so far."""
+        """Return what is in the ring so far."""
         while (record := self.reader.read()) is not None:
             self._records.append(record)
         return self._records
@@ -126,7 +126,7 @@ def line() -> Iterator[Line]:
 
 
 def test_what_is_there_at_once_is_one_record(line: Line) -> None:
-    """Each packet stands for a piece of 4 KB, as a read of a PTY gives them; a short one is the last."""
+    """Each packet stands for a piece of 4 KB, as a read from a PTY returns; a short one is the last."""
     ours, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pieces = [bytes([65 + number]) * PTY_PIECE for number in range(20)]
     for piece in (*pieces[:3], b"short", *pieces):
@@ -163,7 +163,7 @@ def test_no_more_is_read_than_a_slow_terminal_may_queue(line: Line) -> None:
 
 
 def test_piped_input_is_typed_by_nobody(line: Line) -> None:
-    """However much it is, it leaves nothing behind in the tee."""
+    """Whatever its size, it leaves nothing in the tee."""
     data = os.urandom(1 << 20)
     os.set_blocking(line.keyboard, False)
     os.set_blocking(line.agent, False)
@@ -191,7 +191,7 @@ def shown() -> Iterator[Line]:
 
 
 def test_an_agent_that_has_ended_needs_no_input(shown: Line) -> None:
-    """While what it said last is still to be shown, a source that is never read is not waited for."""
+    """While its last output is still being shown, an input that is never read is not waited for."""
     line, forwarder = shown, shown.forwarder
     said = 0
     while said < SINK_LIMIT // 2:
@@ -232,7 +232,7 @@ def test_nothing_of_ours_is_shown_where_the_output_is_redirected(line: Line) -> 
 
 
 def test_a_terminal_that_went_before_it_was_lent_is_lost_and_no_end_of_input(line: Line) -> None:
-    """An end of input is passed on to the agent, which would end."""
+    """An end of input would be passed on to the agent, which would end."""
     master, slave = pty.openpty()
     os.close(master)
     lent = Lent(slave, slave, interactive=True, saved=None)
@@ -246,7 +246,7 @@ def test_a_terminal_that_went_before_it_was_lent_is_lost_and_no_end_of_input(lin
 
 
 class Person:
-    """A person's terminal in raw mode, lent; `screen` is its other side."""
+    """A user's terminal in raw mode, lent; `screen` is its other side."""
 
     def __init__(self, line: Line) -> None:
         self.screen, slave = pty.openpty()
@@ -267,7 +267,7 @@ def read_exactly(fd: int, size: int) -> bytes:
 
 @pytest.mark.parametrize("query", [QUERY, b"\x1b]7501;?\x07"])
 def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes) -> None:
-    """Split at every place, and before the user's terminal, which answers what follows, has seen it."""
+    """It is answered before the user's terminal, which answers the rest, has seen it; at every split."""
     person = Person(line)
     for at in range(1, len(query)):
         os.write(line.agent, query[:at])
@@ -279,7 +279,7 @@ def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes
 
 
 def test_without_a_terminal_the_query_is_answered_before_other_replies(line: Line) -> None:
-    """R88: detached, the virtual screen answers `CSI c` after the pump has read it."""
+    """R88: when detached, the virtual screen answers `CSI c` after the pump has read it."""
     line.do(lambda: line.forwarder.withdraw())
     os.write(line.agent, QUERY + b"\x1b[c")
     wait_until(lambda: OUTPUT in line.kinds())
@@ -308,7 +308,7 @@ def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
 
 
 def test_a_terminal_is_told_only_after_it_has_answered(line: Line) -> None:
-    """And each later terminal is asked for itself; one that is left is told that it holds no more."""
+    """Each later terminal is asked separately; a detached one is told that there is no more status."""
     person = Person(line)
     line.do(lambda: line.forwarder.user.report(b"first"))
     assert read_exactly(person.screen, len(QUERY)) == QUERY
@@ -358,7 +358,7 @@ def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> N
 
 
 def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> None:
-    """Neither merged with it nor lost."""
+    """It is neither merged with it nor lost."""
     line.do(lambda: line.forwarder.reserve(True))
     wait_until(lambda: RESERVED in line.kinds())
     os.write(line.keyboard, b"half a thought")
@@ -386,6 +386,6 @@ def test_an_aside_is_taken_back_from_a_terminal_that_is_left(line: Line) -> None
     assert read_exactly(other.screen, 9) == b"titleover"
     line.do(lambda: line.forwarder.withdraw())
     left = b""
-    with suppress(OSError):  # Linux gives an error, and macOS the end of the file
+    with suppress(OSError):  # Linux reports an error, macOS the end of the file
         left = os.read(other.screen, 100)
     assert left == b""

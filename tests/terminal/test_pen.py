@@ -1,4 +1,4 @@
-"""Text that nobody can see: what conceals it, and that the short cuts of a flood follow the same colours."""
+"""Invisible text: what conceals it; the shortcuts for floods track the same colours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.terminal.screen import VirtualScreen
 
 
 def hides(data: bytes) -> list[bool]:
-    """Tell for each line of `data` if some of it is hidden."""
+    """Return for each line of `data` whether some of it is hidden."""
     pen, found = Pen(), []
     for line in data.split(b"\n"):
         pen.write(line)
@@ -83,7 +83,7 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(st.lists(_PIECES, max_size=12).map(b"".join), max_size=4))
 def test_what_is_skipped_is_followed_as_what_is_read(chunks: list[bytes]) -> None:
-    """But for a foreground that was set far above, which matters to the colour of a background only."""
+    """The exception is a foreground set far above, which only matters for a background's colour."""
     read, skipped = Pen(), Pen()
     for chunk in chunks:
         read.write(chunk)

@@ -1,4 +1,4 @@
-"""Where relay's notices stand in the user's terminal: never over what the agent or the user has written."""
+"""Where relay's notices appear in the user's terminal: never over the agent's or the user's text."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Says:
 
 FEATURES["says"] = lambda core: Says(core.bus)
 """
-"""A feature of the session that shows what `say` asks for."""
+"""A session feature that shows what `say` asks for."""
 
 
 @pytest.fixture
 def talk(wrap: Open, relay: Relay) -> Open:
-    """`talk("cat")` wraps a program as Alice; `say` makes its session show a notice."""
+    """Return a factory: `talk("cat")` wraps a program as Alice; `say` makes its session show a notice."""
     patch = session_patch(f"FOLDER = {str(relay.home)!r}{SAYS}")
 
     def open_(*argv: str, **options: Any) -> Emulator:
@@ -51,12 +51,12 @@ def talk(wrap: Open, relay: Relay) -> Open:
 
 
 def say(relay: Relay, text: str) -> None:
-    """Have the session show a notice, and wait until its shim knows of it."""
+    """Make the session show a notice, and wait until its shim knows of it."""
     part, whole = relay.home / "part", relay.home / "say-it"
     part.write_text(text)
     part.rename(whole)
     wait_until(lambda: not whole.exists())
-    _pending(relay)  # answered behind it
+    _pending(relay)  # answered after it
 
 
 def _session(relay: Relay) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_a_notice_stands_between_two_lines(talk: Open, relay: Relay) -> None:
 
 
 def test_a_notice_waits_for_the_end_of_the_line_that_is_typed(talk: Open, relay: Relay) -> None:
-    """Neither a prompt nor a draft is torn apart; the bell says that there is something."""
+    """Neither a prompt nor a draft is torn apart; the bell announces the notice."""
     alice = talk("sh", "-c", "while printf 'name? '; read name; do echo hello $name; done")
     alice.wait_for("name?")
     _session(relay)
@@ -103,7 +103,7 @@ def test_a_notice_waits_for_the_end_of_the_line_that_is_typed(talk: Open, relay:
 
 
 def test_a_notice_waits_while_a_shell_edits_its_line(talk: Open, relay: Relay) -> None:
-    """readline draws it: the notice comes with the next command's lines, or at the end."""
+    """readline draws it: the notice comes with the next command's output, or at the end."""
     alice = talk("bash", "--norc", "--noprofile", "-i", cwd=relay.home)
     alice.type("PS1='shell> '\r")
     alice.wait(lambda: alice.lines()[-1:] == ["shell>"])
@@ -122,7 +122,7 @@ def test_a_notice_waits_while_a_shell_edits_its_line(talk: Open, relay: Relay) -
 
 
 def test_what_is_drawn_stays_as_it_is(talk: Open, relay: Relay) -> None:
-    """The notice stands below the box at the end, whoever ends it."""
+    """The notice appears below the box at the end, whoever ends it."""
     alice = talk("sh", "-c", BOX)
     alice.wait_for("+------+")
     _session(relay)
@@ -174,7 +174,7 @@ def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> Non
 def test_what_relay_says_at_the_end_stands_below_the_drawing(
     way: str, talk: Open, terminal: Open, relay: Relay
 ) -> None:
-    """Also if no session can say where the drawing ends (U18)."""
+    """This holds even if no session can say where the drawing ends (U18)."""
     alice = talk("sh", "-c", BOX)
     alice.wait_for("+------+")
     session = _session(relay)

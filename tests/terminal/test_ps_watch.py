@@ -21,7 +21,7 @@ RELAY = (sys.executable, "-m", "relay")
 
 
 def asks(relay: Relay, name: str) -> Puppet:
-    """An agent that asks something."""
+    """Return an agent that asks something."""
     agent = Puppet(relay, name).wrap()
     agent.say("Install it? [Y/n] ", end="")
     wait_until(lambda: agent.state() == "prompting", message=agent.log)

@@ -1,4 +1,4 @@
-"""The virtual screen: rows, what scrolls off, modes, and drawing it again."""
+"""The virtual screen: rows, scrollback, modes, and repainting."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_wide_character_that_does_not_fit_stands_in_the_next_row_only() -> Non
 
 @pytest.mark.parametrize("emoji", ["🧑\u200d💻", "👍🏽", "🇩🇪", "❤️"])
 def test_an_emoji_of_several_characters_takes_two_columns(emoji: str) -> None:
-    """As agents count them: claude puts what follows into the third column, and wraps by that."""
+    """Agents count it that way: claude puts what follows into the third column, and wraps accordingly."""
     painted = screen(10, 3, f"\x1b[3G{emoji}\x1b[5Gab\r\n12345678{emoji}\r\nend".encode())
     assert texts(painted) == [f"  {emoji}ab", f"12345678{emoji}", "end"]
     assert b"2027" not in painted.repaint()
@@ -199,7 +199,7 @@ def test_a_repaint_leaves_another_terminal_as_this_one_is(name: str) -> None:
     for what in ("cursor", "cursor_visible", "alternate", "bracketed_paste"):
         assert getattr(other, what) == getattr(one, what), what
     assert other.repaint() == one.repaint()
-    # and what the program draws next looks the same on both
+    # and the program's next output looks the same on both
     more = b"next \x1b[31mred\r\nlast"
     one.feed(more)
     other.feed(more)

@@ -1,4 +1,4 @@
-"""Commands whose standard output takes nothing, or not every character: a line, not a traceback."""
+"""Commands whose standard output is closed or lacks some characters print a line, not a traceback."""
 
 from __future__ import annotations
 

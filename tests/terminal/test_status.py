@@ -1,4 +1,4 @@
-"""OSC 7501 as its description says: what counts, what is discarded, what ends a record."""
+"""OSC 7501 as specified: what counts, what is discarded, what ends a record."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_an_aside_waits_for_the_end_of_a_sequence(said: bytes, free: bool) -> No
 
 @pytest.mark.parametrize("begin", [b"\x1b]52;c;", b"\x1bPq"])
 def test_an_aside_waits_for_the_end_of_a_long_control_string(begin: bytes) -> None:
-    """An image or a copied text of many reads."""
+    """An image or a copied text spans many reads."""
     asides = Asides()
     asides.output(begin + b"A" * 10_000)
     asides.add(b"\x07")

@@ -1,4 +1,4 @@
-"""Lists in a user's terminal: cut to its width, never wrapped; and whole in a pipe."""
+"""Lists in a user's terminal are cut to its width, never wrapped; in a pipe they are complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def fill(relay: Relay) -> None:
-    """Have something long in each of the lists."""
+    """Put something long into each of the lists."""
     folder = relay.home / f"{'王小明' * 12}-END"
     folder.mkdir()
     relay("wrap", "-d", "-n", "Ann", "cat", cwd=folder)
@@ -43,7 +43,7 @@ def fill(relay: Relay) -> None:
 
 
 def lines(emulator: Emulator) -> list[str]:
-    """What the program has printed, at its end."""
+    """Return what the program has printed, once it has ended."""
     assert emulator.end() == 0
     return bytes(emulator.output).decode().removesuffix("\r\n").split("\r\n")
 

@@ -1,4 +1,4 @@
-"""Terminals of an agent whose session does not answer: attached, repainted late, and put right again."""
+"""Terminals of an agent whose session does not answer: attached, repainted late, and restored."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ while True:
         else:
             os.write(1, b"<%d>" % key)
 """
-"""Shows each key; w draws in the alternate screen. With an argument, it asks where the cursor is."""
+"""Shows each key; w draws on the alternate screen. With an argument, it queries the cursor position."""
 
 
 @contextmanager
 def _stopped(relay: Relay, name: str) -> Iterator[Callable[[], None]]:
-    """Stop the session of `name`, once it answers, until the call."""
+    """Stop the session of `name`, once it answers, until the yielded function is called."""
     row = wait_until(
         lambda: next(
             (
@@ -67,7 +67,7 @@ def test_the_last_output_is_shown_whole_and_asks_the_terminal_nothing(terminal: 
         outer.type("x")
         outer.wait_for("<120>")
         assert b"\x1b[6n" not in outer.output
-        assert outer.output.count(b"<27>") <= 1  # the session's own answer, from before
+        assert outer.output.count(b"<27>") <= 1  # the session's own earlier answer
 
 
 def test_a_repaint_that_comes_late_is_followed_by_what_came_since(terminal: Open, relay: Relay) -> None:

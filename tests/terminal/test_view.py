@@ -1,4 +1,4 @@
-"""Terminals that view an agent beside the one that controls it."""
+"""Terminals that view an agent while another one controls it."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ QUERIES = (
 PAINT = re.compile(
     rb"\x1b\[[0-9;:]*m|\x1b\[[0-9]+;[0-9]+H|\x1b\[[KJH]|\x1b\[2J|\x1b\[\?(?:25|7|1049)[hl]|[\r\n]"
 )
-"""All that a viewer may write beside text."""
+"""Everything that a viewer may write besides text."""
 
 
 @pytest.fixture
 def view(terminal: Open) -> Open:
-    """`view("Alice")` runs `relay attach --view Alice` in an emulator."""
+    """Return a factory: `view("Alice")` runs `relay attach --view Alice` in an emulator."""
     return lambda name, **options: terminal(
         sys.executable, "-m", "relay", "attach", "--view", name, **options
     )
 
 
 def _session(relay: Relay) -> dict[str, Any]:
-    """The only agent's entry in `relay ps`, once its session answers."""
+    """Return the only agent's entry in `relay ps`, once its session answers."""
     return wait_until(
         lambda: next(
             (row for row in json.loads(relay("ps", "--json").stdout) if row["state"] != "unresponsive"), None
@@ -61,7 +61,7 @@ def _replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_two_view_beside_the_one_who_controls(wrap: Open, view: Open, relay: Relay) -> None:
-    """All see the same; nobody but the one who controls is heard, and sizes the agent."""
+    """All see the same; only the controlling terminal's keys and size reach the agent."""
     owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
     owner.wait_for("up")
     _session(relay)
@@ -98,7 +98,7 @@ def test_a_detached_agent_is_viewed_and_attached(terminal: Open, view: Open, rel
 
 
 def test_a_viewer_gets_the_history(view: Open, relay: Relay) -> None:
-    """The last 2,000 lines are in its terminal's own history, each once and in order, in their colours."""
+    """The last 2,000 lines are in its terminal's scrollback, each once, in order, and in colour."""
     relay(
         "wrap",
         "-d",
@@ -116,7 +116,7 @@ def test_a_viewer_gets_the_history(view: Open, relay: Relay) -> None:
 
 
 def _history(viewer: Emulator, first: int, last: int) -> list[int]:
-    """The numbers from `first` to `last` that the viewer wrote, repaints of the same rows aside."""
+    """Return the numbers from `first` to `last` that the viewer wrote, without repaints of the same rows."""
     found: list[int] = []
     for number in map(int, re.findall(rb"\x1b\[K(\d+)\x1b\[0m", bytes(viewer.output))):
         if first <= number <= last and (not found or number > found[-1]):
@@ -140,7 +140,7 @@ def test_what_scrolls_off_while_viewed_goes_into_the_history(wrap: Open, view: O
 
 
 def test_the_program_of_the_agent_is_drawn_as_it_is(wrap: Open, view: Open, relay: Relay) -> None:
-    """On the alternate screen, too; and then the primary one is as before."""
+    """This includes the alternate screen; afterwards the primary one is as before."""
     draw = (
         "import sys; print('below')\n"
         "sys.stdout.write('\\x1b[?1049h\\x1b[?1006h\\x1b[5;9H\\x1b[31mred \\u65e5\\u672c')\n"
@@ -164,7 +164,7 @@ def test_the_program_of_the_agent_is_drawn_as_it_is(wrap: Open, view: Open, rela
 
 @pytest.mark.parametrize("flag", ["--view", "--takeover"])
 def test_the_history_below_a_full_screen_program(flag: str, wrap: Open, terminal: Open, relay: Relay) -> None:
-    """What scrolled off before it came is in the terminal's own history."""
+    """What scrolled off before the program started is in the terminal's scrollback."""
     full = r"seq 1 300; printf '\033[?1049h\033[Hfull'; read a; printf '\033[?1049l'; cat"
     owner = wrap("-n", "Alice", "sh", "-c", full)
     owner.wait_for("full")
@@ -242,7 +242,7 @@ def test_a_viewer_stays_when_the_session_is_replaced(way: str, wrap: Open, view:
 
 
 def test_a_viewer_waits_for_a_session(wrap: Open, view: Open, relay: Relay) -> None:
-    """One that comes while the session is stopped, too, and says nothing wrong."""
+    """So does one that attaches while the session is stopped, and it reports no error."""
     owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
     owner.wait_for("up")
     before = _session(relay)
@@ -275,7 +275,7 @@ def test_a_viewer_is_told_that_the_agent_has_ended(
 
 
 def test_the_agents_end_without_its_session(wrap: Open, view: Open, relay: Relay) -> None:
-    """The session that follows tells the exit code."""
+    """The following session reports the exit code."""
     owner = wrap("-n", "Alice", "sh", "-c", "echo up; read a; exit 5")
     owner.wait_for("up")
     before = _session(relay)
@@ -329,7 +329,7 @@ LIVES = (
 
 
 def test_a_viewer_sees_the_agent_that_follows(wrap: Open, view: Open, relay: Relay) -> None:
-    """`relay restart`: it is told, keeps what the last one has left, and gets the last exit code."""
+    """At `relay restart` it is told, keeps the last agent's output, and gets the last exit code."""
     owner = wrap("-n", "Alice", "sh", "-c", LIVES)
     owner.wait_for("life 1")
     _session(relay)
@@ -373,7 +373,7 @@ def test_a_viewer_is_told_if_no_agent_follows_after_all(
 
 
 def test_another_agent_of_the_name_is_not_viewed(view: Open, relay: Relay) -> None:
-    """One that another `relay wrap` has started, while the viewer could not look."""
+    """Another `relay wrap` has started it while the viewer could not look."""
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", "echo first; cat")
     viewer = view("Alice")
     viewer.wait_for("first")
@@ -389,7 +389,7 @@ def test_another_agent_of_the_name_is_not_viewed(view: Open, relay: Relay) -> No
 
 
 def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Relay) -> None:
-    """It reads nothing while the agent writes 60 MB; the session keeps little of that for it."""
+    """It reads nothing while the agent writes 60 MB; the session buffers little of that for it."""
     flood = "import os, sys\nprint('up', flush=True)\nwhile not os.path.exists('go'): pass\n"
     flood += "for n in range(60): sys.stdout.write('\\u2588 a line of the log\\n' * 45_000)\n"
     flood += "print('over', flush=True); open('done', 'w').close(); input()"
@@ -445,7 +445,7 @@ def _resident(pid: int) -> int:
 
 
 def test_a_viewers_terminal_changes_its_size(wrap: Open, view: Open, relay: Relay) -> None:
-    """And so does the agent's: what fits is shown, the line with the cursor in any case."""
+    """So does the agent's: what fits is shown, and always the line with the cursor."""
     program = (
         "import os, signal, tty; tty.setraw(0)\n"
         "def draw(*_):\n"
@@ -479,7 +479,7 @@ def test_a_viewers_terminal_changes_its_size(wrap: Open, view: Open, relay: Rela
 
 
 def test_an_agent_may_not_view(relay: Relay, terminal: Open) -> None:
-    """As it may not attach: neither by the command nor by the socket."""
+    """It may not attach either: neither by the command nor by the socket."""
     relay("wrap", "-d", "-n", "Bob", "sh", "-c", "echo secret; cat")
     ask = (
         "import os, socket; s = socket.socket(socket.AF_UNIX); s.connect(os.environ['RELAY_SOCKET'].replace("

@@ -1,4 +1,4 @@
-"""The title of a user's terminal: it names the agent while that is attached, and is given back."""
+"""The title of a user's terminal: it names the attached agent, and is restored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGENT = (
     "-c",
     r"""printf '\033]0;own\007ready\n'; while read -r title; do printf "\033]2;$title\007"; done""",
 )
-"""It has a title of its own, and takes each line for another one."""
+"""Sets a title, and takes each line as another one."""
 
 
 def test_it_names_the_agent_and_is_given_back(relay: Relay, wrap: Open, terminal: Open) -> None:
@@ -59,7 +59,7 @@ def test_it_is_left_alone_where_that_is_wanted_and_for_plain_programs(relay: Rel
         each.wait(lambda each=each: each.screen.title == "own", "its own title")
         each.type("next\r")
         each.wait(lambda each=each: each.screen.title == "next", "its own title, changed")
-    # The shim shows what the agent draws before its session has read the settings.
+    # The shim shows the agent's output before its session has read the settings.
     wait_until(lambda: {"Alice", "Bob"} <= {row["name"] for row in ps(relay)})
     settings(relay, "")
     named = wrap("-n", "Cy", *AGENT)

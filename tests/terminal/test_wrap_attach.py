@@ -72,7 +72,7 @@ def test_a_command_that_cannot_be_started_detached_is_told(relay: Relay, home: P
 
 
 def test_queries_of_a_detached_agent_are_answered(relay: Relay, home: Path) -> None:
-    """Device attributes (CSI c) and the cursor's position (CSI 6n), which nobody else would answer."""
+    """They are device attributes (CSI c) and the cursor position (CSI 6n); nobody else would answer."""
     program = (
         "import os, sys, tty; tty.setraw(0); os.write(1, b'\\x1b[5;9H\\x1b[6n\\x1b[c'); data = b''\n"
         "while not data.endswith(b'c'): data += os.read(0, 100)\n"
@@ -129,14 +129,14 @@ def test_a_program_attached_later_looks_as_it_does_alone(terminal: Open, relay: 
 
 
 def test_attaching_in_the_middle_of_output_loses_nothing(terminal: Open, relay: Relay) -> None:
-    """What is repainted and what follows fit together: every number after the first is there."""
+    """The repaint and what follows fit together: every number after the first is there."""
     relay("wrap", "-d", "-n", "Count", sys.executable, "-c", COUNT)
     outer = _attach(terminal, "Count")
     outer.drawing = False
     outer.wait(lambda: len(outer.output) > 100_000)
     outer.type("\r")
     outer.see("end\r\n")
-    # The repaint ends with the cursor's place: on a new line, or on one that goes on after that.
+    # The repaint ends with the cursor's position: on a new line, or on one that continues afterwards.
     shown = bytes(outer.output)
     text = re.sub(rb"\x1b\[\d+;1H", b"\n", shown[shown.rindex(b"\x1b[2J") :])
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", text)
@@ -178,7 +178,7 @@ def test_another_terminal_takes_over(wrap: Open, terminal: Open, relay: Relay) -
 
 
 def test_the_escape_key(wrap: Open, relay: Relay) -> None:
-    """Ctrl-] alone passes, after a moment or with the next key; twice it is sent once; then d detaches."""
+    """Ctrl-] alone passes, after a moment or with the next key; twice sends it once; then d detaches."""
     outer = wrap("-n", "Keys", sys.executable, "-c", DRAW)
     outer.wait_for("typed:")
     outer.type("\x1d")
@@ -195,7 +195,7 @@ def test_the_escape_key(wrap: Open, relay: Relay) -> None:
 
 
 def test_detaching_spoils_nothing_of_what_was_drawn(wrap: Open, relay: Relay) -> None:
-    """An agent that draws beside the shell's lines has its cursor in the middle."""
+    """An agent that draws next to the shell's lines has its cursor in the middle."""
     draw = r"stty raw -echo; printf 'top\r\n> \r\nfoot\033[A\033[3G'; sleep 60"
     terminal = wrap("-n", "Drawn", "sh", "-c", draw)
     terminal.wait_for("foot")
@@ -250,7 +250,7 @@ def test_attaching_needs_a_terminal_and_a_session(relay: Relay, terminal: Open) 
 
 
 def test_a_stopped_agent_that_nobody_watches_goes_on(relay: Relay, home: Path) -> None:
-    """Where nobody is, nobody could continue it."""
+    """Without a terminal, nobody could continue it."""
     relay("wrap", "-d", "-n", "Halt", "sh", "-c", "kill -STOP $$; echo on > on; cat")
     wait_until((home / "on").exists)
 
@@ -277,7 +277,7 @@ def test_output_while_detached_is_taken(relay: Relay, home: Path, terminal: Open
 def test_what_has_scrolled_off_is_in_the_terminals_own_history(
     drawing: bool, terminal: Open, relay: Relay
 ) -> None:
-    """U6: the last 2,000 lines at least, above the screen, each once."""
+    """U6: at least the last 2,000 lines are above the screen, each once."""
     draws = "printf '\\033[2J\\033[H'; " if drawing else ""
     relay("wrap", "-d", "-n", "Long", "sh", "-c", f"{draws}seq 1 2500; echo over; cat")
     wait_until(lambda: "ready" in relay("ps").stdout)

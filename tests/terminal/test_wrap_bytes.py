@@ -18,7 +18,7 @@ from support import Relay, wait_until
 Open = Callable[..., Emulator]
 FLOOD = 12_000_000
 
-# Reads the keyboard byte by byte for as many bytes as it is told, and says their checksum.
+# Reads the given number of bytes from the keyboard one by one, and prints their checksum.
 COUNTER = """
 import hashlib, os, sys, tty
 tty.setraw(0)
@@ -37,11 +37,11 @@ def _random(size: int) -> bytes:
 
 
 MISSED = re.compile(rb"relay: missed some of cat's output[^\r\n]*\r\n")
-"""The notice of a session that was too slow: between two lines, or at the end and a bell before."""
+"""The notice of a session that was too slow: between two lines, or after a bell at the end."""
 
 
 def _assert_exact(outer: Emulator, data: bytes) -> None:
-    """It wrote `data`; beside that come at most what restores the terminal, and that some was missed."""
+    """Check that it wrote `data`, plus at most the terminal's restoration and a notice of missed output."""
     shown = MISSED.sub(b"", bytes(outer.output))
     if b"\a" not in data:
         shown = shown.replace(b"\a", b"")
@@ -72,7 +72,7 @@ def test_a_flood_of_lines_is_exact(wrap: Open, home: Path) -> None:
 
 
 def test_a_slow_terminal_loses_nothing_and_holds_up_nothing(wrap: Open, home: Path, relay: Relay) -> None:
-    """While the terminal takes nothing the agent waits, as it would alone, and the session answers."""
+    """While the terminal accepts nothing the agent blocks, as it would alone, and the session answers."""
     data = _random(1_000_000)
     (home / "data").write_bytes(data)
     outer = wrap("-n", "Slow", "sh", "-c", "stty -opost; echo go; cat data; touch done")
@@ -105,7 +105,7 @@ def test_a_large_paste_is_exact(wrap: Open) -> None:
 
 
 def test_what_is_typed_ahead_is_not_lost(wrap: Open, home: Path) -> None:
-    """Before relay runs, while it starts, and before the agent reads."""
+    """It may be typed before relay runs, while it starts, and before the agent reads."""
     os.mkfifo(home / "gate")
     outer = wrap("sh", "-c", "echo up; read go < gate; cat > got")
     outer.type("first\r")

@@ -1,4 +1,4 @@
-"""Whatever ends, and however: the terminal is as it was, and no process is left."""
+"""Whatever ends, and however: the terminal is restored, and no process is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ while True:
 
 
 def _session(relay: Relay, name: str) -> dict[str, int]:
-    """What `relay ps` says of the session, once it answers."""
+    """Return the session's entry in `relay ps`, once it answers."""
 
     def look() -> dict[str, int] | None:
         rows = json.loads(relay("ps", "--json").stdout)
@@ -47,7 +47,7 @@ def _ended(pid: int) -> bool:
 
 
 def _left(home: Path) -> dict[int, str]:
-    """Processes of the home that are no broker."""
+    """Return the home's processes except brokers."""
     return {pid: command for pid, command in processes_of(home).items() if "nats-server" not in command}
 
 
@@ -68,7 +68,7 @@ def test_after_an_agent_that_was_killed(wrap: Open, relay: Relay) -> None:
 
 
 def test_after_a_shim_that_was_killed(wrap: Open, relay: Relay, home: Path) -> None:
-    """The agent does not stay without a terminal, not even one that ignores a hang-up."""
+    """The agent does not stay without a terminal, even if it ignores a hang-up."""
     outer, session = _wild(wrap, relay)
     os.kill(session["terminal_pid"], signal.SIGKILL)
     assert outer.end() == 70
@@ -109,14 +109,14 @@ def test_after_a_shim_that_was_killed_while_attached(terminal: Open, relay: Rela
 def test_the_modes_that_were_set_before_it_was_attached_are_undone_while_it_is_stopped(
     terminal: Open, relay: Relay
 ) -> None:
-    stops = WILD.replace("os.read(0, 100)", "os.read(0, 100); os.kill(0, 20)")  # SIGTSTP, as of Ctrl-Z
+    stops = WILD.replace("os.read(0, 100)", "os.read(0, 100); os.kill(0, 20)")  # SIGTSTP, as from Ctrl-Z
     relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", stops)
     outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
     outer.wait_for("wild")
     drawn = len(outer.output)
     outer.type("z")
     outer.wait(lambda: b"\x1b[?1049l" in outer.output[drawn:], "its alternate screen is left")
-    outer.wait_for("wild")  # nobody can stop this terminal's only job for long
+    outer.wait_for("wild")  # this terminal's only job cannot stay stopped
 
 
 def test_after_an_attached_client_that_was_killed(terminal: Open, relay: Relay) -> None:
@@ -132,7 +132,7 @@ def test_after_an_attached_client_that_was_killed(terminal: Open, relay: Relay) 
 
 @pytest.mark.parametrize("ignoring", [False, True])
 def test_a_terminal_that_disappears_ends_the_session(ignoring: bool, wrap: Open, home: Path) -> None:
-    """The agent is hung up on; one that ignores that finds its terminal gone, as it would alone."""
+    """The agent gets a hang-up; one that ignores it finds its terminal gone, as it would alone."""
     trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
     outer = wrap("sh", "-c", f"{trap}; echo up; while read line; do :; done; test -e end || echo eof > end")
     outer.see("up\r\n")
@@ -173,7 +173,7 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
     outer = wrap("bash", "--norc", "-i", env={"PS1": "> "})
     outer.wait_for(">")
     outer.type("sleep 1001 & sleep 1002\r")
-    # Its shell makes a job the foreground one before the job executes.
+    # Its shell puts a job into the foreground before the job executes.
     outer.wait(lambda: "sleep 1002" in processes_of(home).values())
     outer.type("\x1a")
     outer.wait_for("Stopped")
@@ -184,14 +184,14 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
 
 @pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4)])
 def test_a_signal_at_any_moment_of_the_start(progress: int, wrap: Open, home: Path) -> None:
-    """No terminal in raw mode, no process left, whether relay had got as far as starting the agent or not."""
+    """No terminal stays in raw mode and no process is left, whether relay had started the agent or not."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         outer = wrap("sh", "-c", "echo up; exec sleep 1000")
         # The moment: how much of relay's own code the process has loaded, which grows until it waits.
         wait_until(lambda outer=outer: _progress(outer.pid) >= progress or outer.ended() or outer.raw())
         if not outer.ended():
             os.kill(outer.pid, number)
-        # Python itself drops a Ctrl-C that comes in the middle of its own start, and says so: press it again.
+        # Python drops a Ctrl-C during its own startup, and says so: press it again.
         pressed = 1
         while number == signal.SIGINT and _ignored(outer, pressed):
             os.kill(outer.pid, number)
@@ -203,7 +203,7 @@ def test_a_signal_at_any_moment_of_the_start(progress: int, wrap: Open, home: Pa
 
 
 def _ignored(outer: Emulator, times: int) -> bool:
-    """Wait for the program to end, or to ignore something for the `times`-th time; True in that case."""
+    """Wait until the program ends or ignores something for the `times`-th time; return True if it ignored."""
 
     def count() -> int:
         return outer.output.count(b"Exception ignored")
@@ -213,10 +213,10 @@ def _ignored(outer: Emulator, times: int) -> bool:
 
 
 def _progress(pid: int) -> int:
-    """How far a starting process has come: pages it has touched, in steps of 256 KB."""
+    """Return a starting process's progress: the pages it has touched, in steps of 256 KB."""
     try:
         if Path(f"/proc/{pid}/cmdline").read_bytes() == Path("/proc/self/cmdline").read_bytes():
-            return -1  # it is still a copy of pytest
+            return -1  # still a copy of pytest
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4 // 256
     except (OSError, IndexError):
         return 1 << 30

@@ -1,6 +1,6 @@
-"""Terminals of agents whose session hangs, or cannot be had: all of it as if a session were there.
+"""Terminals of agents whose session hangs or cannot start: everything works as with a session.
 
-The tests of jobs, pipes and ends again, with a fault instead of a session.
+These are the tests of jobs, pipes and ends again, with a fault instead of a session.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _stopped(pid: int) -> bool:
 
 
 class Fault:
-    """What is wrong with all sessions of a home, until it is mended."""
+    """A fault in all sessions of a home, until it is fixed."""
 
     def __init__(self, relay: Relay, kind: str) -> None:
         self.kind = kind
@@ -75,7 +75,7 @@ class Fault:
         relay.environment |= session_patch(code)
 
     def wait(self, name: str) -> None:
-        """Return when it has come, and no session is to be had."""
+        """Return when the fault has occurred, and no session is available."""
         shim = self._relay.home / "run" / "sessions" / "default" / f"{name.lower()}.shim"
 
         def come() -> bool:
@@ -106,7 +106,7 @@ def fault(request: pytest.FixtureRequest, relay: Relay) -> Iterator[Fault]:
 
 @pytest.fixture
 def shared(relay: Relay) -> Relay:
-    """A home of its own for each of these tests."""
+    """Return a separate home for each of these tests."""
     return relay
 
 
@@ -154,7 +154,7 @@ def test_stop_ends_it(wrap: Open, relay: Relay, home: Path, fault: Fault) -> Non
 def test_a_terminal_that_disappears_ends_the_agent(
     ignoring: bool, wrap: Open, home: Path, fault: Fault
 ) -> None:
-    """Also one that ignores the hang-up: it finds its terminal gone, as it would alone."""
+    """One that ignores the hang-up finds its terminal gone, as it would alone."""
     trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
     outer = wrap(
         *("-n", "Alice", "sh", "-c"),

@@ -66,7 +66,7 @@ def test_ctrl_z_stops_the_job_and_fg_brings_it_back(shell: Open, home: Path) -> 
 
 
 def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open, relay: Relay) -> None:
-    """And is not called stopped any more, though it prints nothing."""
+    """It is no longer shown as stopped, although it prints nothing."""
     outer = shell()
     outer.type("relay wrap sh -c 'echo up; read line; stty size'\r")
     outer.see("up\r\n")
@@ -171,10 +171,10 @@ def test_the_size_reaches_the_agent(wrap: Open) -> None:
 
 
 def test_terminals_of_odd_sizes(terminal: Open, wrap: Open) -> None:
-    """As alone, whatever the agent makes of it."""
+    """They work as without relay, whatever the agent does with them."""
     for columns, rows in ((1, 1), (0, 0), (2, 1), (1, 5), (1000, 500)):
         size = f"{rows} {columns}"
-        # relay learns of a new size beside the keys that follow it; of none it learns nothing.
+        # relay learns of a new size with the next keys; of a size of 0 it learns nothing.
         known = f'until [ "$(stty size)" = "{size}" ]; do sleep 0.01; done; ' if columns else ""
         draw = "stty size; printf '\\033[5;5H@relay:x hello\\033[2J\\n'"
         outer = wrap("sh", "-c", f"read line; {known}{draw}")
@@ -201,7 +201,7 @@ def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
     outer = shell()
     outer.type("relay wrap sh -c 'echo up; read line; echo got $line'\r")
     outer.see("up\r\n")
-    # The foreground job is relay: the agent's job is another terminal's.
+    # The foreground job is relay: the agent's job is in another terminal.
     foreground = Path(f"/proc/{outer.pid}/stat").read_text().rpartition(")")[2].split()[5]
     os.killpg(int(foreground), signal.SIGTSTP)
     outer.wait(lambda: outer.shows("Stopped") and outer.prompted())
@@ -213,7 +213,7 @@ def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
 
 def test_the_agents_terminal_has_the_modes_of_the_persons(shell: Open) -> None:
     outer = shell()
-    # In one line: what is typed while relay runs is its agent's, and lost with it.
+    # On one line: what is typed while relay runs is for its agent, and lost with it.
     outer.type(
         "stty intr ^A erase ^H -ixon; stty -a > before; relay wrap sh -c 'stty -a > inside'; "
         "diff before inside && echo the sa''me\r"
@@ -247,7 +247,7 @@ sys.exit(5)
 def test_an_orphan_in_the_background_that_reads_the_terminal_ends(
     terminal: Open, wrap: Open, home: Path, wrapped: bool, parent: str
 ) -> None:
-    """Nobody could bring it to the foreground; that the shim adopts it must not leave it stopped for ever."""
+    """Nobody could bring it to the foreground; adopted by the shim, it must not stay stopped for ever."""
     (home / "orphan.py").write_text(ORPHAN)
     outer = (wrap if wrapped else terminal)(sys.executable, "orphan.py", parent)
     outer.see("up\r\n")

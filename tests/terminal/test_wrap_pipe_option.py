@@ -1,4 +1,4 @@
-"""`relay wrap --pipe`: what is redirected is the agent's own, byte for byte, and the rest is its terminal."""
+"""`relay wrap --pipe`: redirected streams are the agent's own, byte for byte; the rest is its terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_redirected_descriptors(script: str, said: str, shared: Relay, tmp_path:
 
 
 def test_a_terminal_beside_a_pipe(shell: Open) -> None:
-    """What is not redirected, and /dev/tty, is the agent's terminal; lines begin at the left."""
+    """What is not redirected, and /dev/tty, is the agent's terminal; lines start at the left."""
     outer = shell()
     outer.type(f"relay wrap --pipe sh -c '{KINDS}; echo; echo err >&2; echo own > /dev/tty' | tr a-z A-Z\r")
     outer.see("TTYPIPETTY\r\n")
@@ -71,7 +71,7 @@ def test_its_words_are_read_and_its_errors_are_not(relay: Relay) -> None:
 
 
 def test_an_agent_may_follow_with_pipes(relay: Relay) -> None:
-    """By order: its output has no reader but the session."""
+    """`relay restart` starts it: its output is read only by the session."""
     patch = session_patch(
         "from relay.session.started import Started\n"
         "again = Started.again\n"

@@ -1,4 +1,4 @@
-"""Input and output that are no terminal, and the exit codes that a script goes by."""
+"""Input and output that are not terminals, and the exit codes that scripts rely on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Open = Callable[..., Emulator]
 def _run(
     relay: Relay, script: str, timeout: float = 60, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """A shell script in which `relay` is the command, without a terminal."""
+    """Run a shell script in which `relay` is the command, without a terminal."""
     return subprocess.run(
         ["bash", "-c", script.replace("relay wrap", f"{RELAY} wrap")],
         env={**relay.environment, "PYTHONSAFEPATH": "1"},
@@ -88,7 +88,7 @@ def test_fifty_megabytes_go_through_in_both_directions(shared: Relay, tmp_path: 
 
 
 def test_a_slow_reader_makes_the_agent_wait(shared: Relay, tmp_path: Path) -> None:
-    """What is on the way stays bounded while nobody reads, and all of it arrives."""
+    """Little is in flight while nobody reads, and all of it arrives."""
     (tmp_path / "agent.py").write_text(
         "import os, select\n"
         "sent = 0\n"
@@ -127,7 +127,7 @@ def test_standard_error_alone_redirected_leaves_the_terminal_to_the_agent(shell:
 
 
 def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
-    """Without the CRs that a terminal would add, a directive still begins its line, drawn screen or not."""
+    """Without the CRs that a terminal would add, a directive still starts its line, drawn screen or not."""
     script = "printf '\\033[2J\\033[Hone\\ntwo\\n@memory:save it was read\\nlast\\n'; sleep 0.2"
     (relay.home / "agent.sh").write_text(script + "\n")
     _run(relay, "relay wrap -n Piped sh agent.sh | cat")
@@ -135,7 +135,7 @@ def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
 
 
 def test_notices_do_not_go_into_redirected_output(relay: Relay, tmp_path: Path) -> None:
-    (tmp_path / "relay.config.py").write_text("")  # not trusted, of which the user is told
+    (tmp_path / "relay.config.py").write_text("")  # untrusted, which the user is told
     wait = f"until {RELAY} explain $RELAY_NAME > /dev/null 2>&1; do :; done"
     run = _run(relay, f"relay wrap sh -c '{wait}; echo hi' > out; cat out", cwd=tmp_path)
     assert run.stdout == b"hi\n"
@@ -143,7 +143,7 @@ def test_notices_do_not_go_into_redirected_output(relay: Relay, tmp_path: Path) 
 
 
 def test_the_output_goes_on_when_the_keyboard_is_the_terminal(shell: Open, home: Path) -> None:
-    """Output into a file: the terminal keeps its own editing and echo, and Ctrl-C is the agent's."""
+    """Output goes into a file: the terminal keeps its editing and echo, and Ctrl-C is the agent's."""
     outer = shell()
     outer.type("relay wrap sh -c 'trap \"echo no\" INT; read a; read b; echo $a $b' > file\r")
     outer.wait(lambda: (home / "file").exists())
@@ -267,7 +267,7 @@ def test_relay_inside_relay_is_refused(shared: Relay, tmp_path: Path) -> None:
 
 
 def test_the_agent_knows_its_session(shared: Relay, tmp_path: Path) -> None:
-    """RELAY_NAME, RELAY_TEAM, RELAY_SESSION, RELAY_SOCKET; its directory and arguments are the caller's."""
+    """RELAY_NAME, RELAY_TEAM, RELAY_SESSION, RELAY_SOCKET; directory and arguments are the caller's."""
     command = (
         'printf "%s|" "$RELAY_NAME" "$RELAY_TEAM" "$RELAY_SESSION" "$(test -S $RELAY_SOCKET; echo $?)" $PWD'
     )
@@ -279,7 +279,7 @@ def test_the_agent_knows_its_session(shared: Relay, tmp_path: Path) -> None:
 
 
 def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
-    """As under nohup; all others are the agent's to receive."""
+    """This is as under nohup; the agent receives all others."""
     ignored = "[n for n in range(1, 32) if s.getsignal(n) == s.SIG_IGN]"
     probe = f"import signal as s; print({ignored}, s.pthread_sigmask(0, []))"
     (tmp_path / "probe.py").write_text(probe)
@@ -290,7 +290,7 @@ def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
 
 
 def test_descriptors_of_the_caller_are_not_kept(relay: Relay, home: Path) -> None:
-    """Attached, the agent has them, as it has alone, and the session has not; detached, neither."""
+    """Attached, the agent inherits them, as without relay, and the session does not; detached, neither."""
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stream:
         subprocess.run(
@@ -303,6 +303,6 @@ def test_descriptors_of_the_caller_are_not_kept(relay: Relay, home: Path) -> Non
             timeout=60,
         )
         os.close(write)
-        assert "Daemon" in relay("ps").stdout  # it is there as soon as `wrap -d` has returned
+        assert "Daemon" in relay("ps").stdout  # it exists as soon as `wrap -d` has returned
         assert stream.read() == b""
     wait_until(lambda: "Daemon" in relay("ps").stdout)

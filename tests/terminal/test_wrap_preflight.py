@@ -1,4 +1,4 @@
-"""What is wrong with the configuration is said before an agent draws over it."""
+"""Configuration errors are shown before an agent draws over them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRAWS = "import os, sys\nos.write(1, b'\\x1b[?1049h\\x1b[2J\\x1b[Hdrawn')\nsys.s
 
 @pytest.fixture
 def claude(home: Path) -> list[str]:
-    """A full-screen program that is called claude."""
+    """Return a full-screen program named claude."""
     (home / "claude").write_text(f"#!{sys.executable}\n{DRAWS}")
     (home / "claude").chmod(0o700)
     return ["./claude"]
@@ -46,7 +46,7 @@ def test_it_is_said_first_and_once(
     outer.type("\r")
     outer.end()
     assert outer.output.count(b"relay: ") == before.count(b"relay: ") == 1
-    # Its session may still have been starting as the agent ended.
+    # Its session may still have been starting when the agent ended.
     wait_until(lambda: any(said in event["text"] for event in events(relay) if event["event"] == "notice"))
 
 

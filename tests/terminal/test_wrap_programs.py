@@ -1,4 +1,4 @@
-"""Known programs look wrapped as they look alone."""
+"""Well-known programs look the same wrapped as alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TEXT = "".join(f"{number:03} the quick brown fox jumps over the lazy dog\n" for 
 
 PROMPT = {"PS1": "> "}
 
-# Program, arguments, what the line with the cursor begins with when it waits for a command, and what is typed
-# then, each with what is on the screen after it.
+# Program, arguments, the start of the cursor's line when it waits for a command, and what is typed then, each
+# with the resulting text on the screen.
 PROGRAMS: dict[str, tuple[list[str], str, list[Step]]] = {
     "bash": (
         ["--norc", "--noprofile", "-i"],
@@ -93,7 +93,7 @@ def test_a_program_looks_wrapped_as_it_looks_alone(
 
 @pytest.mark.parametrize("program", ["top", "htop"])
 def test_a_program_that_draws_all_the_time(program: str, terminal: Open, wrap: Open) -> None:
-    """What it says of the machine differs from moment to moment; where it says it does not."""
+    """What it reports about the machine changes all the time; where it shows it does not."""
     command = str(require(program))
     alone, wrapped = terminal(command), wrap(command)
     for each in (alone, wrapped):

@@ -1,4 +1,4 @@
-"""The pause between two lives of a supervised agent, as the user of its terminal sees it."""
+"""The pause between two lives of a supervised agent, as seen in its terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wrapped(wrap: Open, policy: str = SLOW) -> Emulator:
 
 
 def paused(outer: Emulator) -> None:
-    """Wait for the pause; its end is drawn at random, up to a fifth later."""
+    """Wait for the pause; its end is random, up to a fifth later."""
     outer.see("relay: Alice exited with 3; restarting in ")
     outer.see(KEYS)
 
@@ -64,7 +64,7 @@ sys.exit(main())
 
 @pytest.mark.parametrize("keys", ["q", "\x03", "d", "r"])
 def test_what_was_typed_for_the_agent_chooses_nothing(terminal: Open, relay: Relay, keys: str) -> None:
-    """The agent has ended while its user types. The keys count once they are shown."""
+    """The agent has ended while its user types. Keys count only once the choices are shown."""
     options = ("-n", "Alice", "--supervision", SLOW)
     outer = terminal(sys.executable, "-c", LONG_DELAY, "wrap", *options, "sh", "-c", LIFE)
     outer.see("life 1\r\n")
@@ -120,7 +120,7 @@ def test_its_end_says_why(wrap: Open) -> None:
 
 @pytest.mark.parametrize("how", ["hang up", "SIGTERM"])
 def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how: str) -> None:
-    """That ends the supervision, as it would end the agent."""
+    """This ends the supervision, as it would end the agent."""
     outer = wrapped(wrap)
     paused(outer)
     if how == "hang up":
@@ -134,7 +134,7 @@ def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how:
 
 @pytest.mark.parametrize("agent", ["trap 'exit 3' HUP", ":"])
 def test_the_owners_terminal_is_lost_before_the_pause(wrap: Open, relay: Relay, agent: str) -> None:
-    """Be it that the agent ends because of that."""
+    """This holds even if the agent ends because of that."""
     outer = wrap("-n", "Alice", "--supervision", SLOW, "sh", "-c", f"{agent}; echo up; read line; exit 3")
     outer.see("up\r\n")
     outer.hang_up()
