@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class Claude:
-    """The fake program, called `claude`, in a session of its own; its person's home holds hooks, too."""
+    """The fake program, named `claude`, in a session of its own; the user's home contains hooks, too."""
 
     def __init__(self, relay: Relay, name: str = "Ann") -> None:
         self.relay = relay
@@ -57,14 +57,14 @@ class Claude:
 
     @property
     def settings(self) -> Path:
-        """The file of its `--settings`."""
+        """Return the file given by its `--settings`."""
         arguments = json.loads((self.folder / "arguments").read_text())
         return Path(arguments[arguments.index("--settings") + 1])
 
     def fire(self, event: str, raw: str = "", *, below: bool = False, **payload: Any) -> list[Json]:
-        """Have it call the hooks of `event` with `payload`, or with the text `raw`; how each call ended.
+        """Have it call the hooks of `event` with `payload`, or the text `raw`; return how each call ended.
 
-        below: a child of its own calls them.
+        below: a child process of its own calls them.
         """
         before = len(self.calls())
         expected = len(json.loads(self.settings.read_text())["hooks"][event])
@@ -88,7 +88,7 @@ class Claude:
         return [e for e in events(self.relay) if e["event"] == kind and e["name"] == self.name]
 
     def _pull(self, what: Json) -> None:
-        (self.folder / "pulled").write_text(json.dumps(what))  # a datagram holds no five megabytes
+        (self.folder / "pulled").write_text(json.dumps(what))  # five megabytes do not fit into a datagram
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
             strings.sendto(b"", str(self.folder / "strings"))
         wait_until(lambda: not (self.folder / "pulled").exists())

@@ -26,7 +26,7 @@ print(json.dumps({"argv": sys.argv[1:], "payload": json.load(sys.stdin)}))
 
 
 def run(program: str, **options: Any) -> Any:
-    """What the JavaScript `program`, with a `bridge` made from `options`, prints as JSON."""
+    """Return the JSON output of the JavaScript `program`, with a `bridge` made from `options`."""
     given = {"hook": [], "transcript": "/nowhere/t.jsonl", "timeout": 60, **options}
     source = f"""
 import {{ Bridge }} from {json.dumps(BRIDGE.as_uri())}
@@ -77,7 +77,7 @@ def test_a_client_that_hangs_is_ended() -> None:
 
 
 def test_an_event_that_cannot_be_written_is_sent_without_its_payload() -> None:
-    """So that a guarded tool call is denied (relay.agents.hook_client)."""
+    """Then a guarded tool call is denied (relay.agents.hook_client)."""
     hook = [sys.executable, "-c", "import json, sys; print(json.dumps({'read': sys.stdin.read()}))"]
     program = 'const loop = {}; loop.loop = loop; print(await bridge.tell("PreToolUse", {tool_input: loop}))'
     assert run(program, hook=hook) == {"read": ""}

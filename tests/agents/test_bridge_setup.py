@@ -1,4 +1,4 @@
-"""Setting the bridge up for a run: what is added to command and environment, and what is left alone."""
+"""Setting up the bridge for a run: additions to command and environment, and what stays unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MATCHER = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
 
 
 class Place:
-    """A person's home, a project, and the directory of one run; each with a space in its path."""
+    """A user's home, a project, and the directory of one run; each with a space in its path."""
 
     def __init__(self, folder: Path) -> None:
         self.person = folder / "a person"
@@ -57,7 +57,7 @@ def put(path: Path, content: Any) -> Path:
 
 
 def words(handler: dict[str, Any]) -> list[str]:
-    """The command line of a handler, however its agent takes it."""
+    """Return a handler's command line, whatever the agent's format."""
     if "args" in handler:
         return [handler["command"], *handler["args"]]
     return shlex.split(handler["command"])
@@ -70,7 +70,7 @@ THEIRS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "mine"}]}
 
 
 def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
-    """R93, R94, R97: the nested form, the exact matcher, an absolute program and no shell."""
+    """R93, R94, R97: the nested form, the exact matcher, an absolute program path and no shell."""
     prepared = place.prepare("claude", "claude", "-c", "hello")
     assert prepared.command[0] == "claude"
     assert prepared.command[3:] == ["-c", "hello"]
@@ -106,7 +106,7 @@ def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> N
 
 @pytest.mark.parametrize("form", ["two words", "one word", "JSON", "from home"])
 def test_the_users_own_settings_flag_goes_on_working(place: Place, form: str) -> None:
-    """R95: Claude takes one --settings, so both are put into one file."""
+    """R95: Claude accepts only one --settings, so both go into one file."""
     own = {"model": "opus", "hooks": {"Stop": [THEIRS], "Odd": [THEIRS]}}
     file = str(put(place.person / "my settings.json", own))
     given = {
@@ -175,7 +175,7 @@ EVERYWHERE = {
 def test_an_older_claude_gets_the_events_and_the_form_that_it_knows(
     place: Place, tmp_path: Path, version: str, more: set[str], shell: bool, native: bool
 ) -> None:
-    """An unknown event has it start with a dialog; where it does not know `args` it runs no client."""
+    """An unknown event makes it start with a dialog; if it does not know `args`, it runs no client."""
     program = tmp_path / "package" / ("versions" if native else "dist") / (version if native else "cli.js")
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)
@@ -197,14 +197,14 @@ def test_an_older_claude_gets_the_events_and_the_form_that_it_knows(
 
 
 def _flags(command: list[str]) -> dict[str, Any]:
-    """The configuration that a command line's `-c` flags make."""
+    """Return the configuration that a command line's `-c` flags produce."""
     given = [command[place + 1] for place, word in enumerate(command) if word == "-c"]
     parsed = [tomli.loads(flag) for flag in given]
     return {key: value for each in parsed for key, value in each["hooks"].items()}
 
 
 def test_codex_gets_flags_with_a_record_of_trust_for_each_entry(place: Place) -> None:
-    """R93, R97: nobody else's hooks are trusted, so no flag bypasses the review."""
+    """R93, R97: nobody else's hooks become trusted, so no flag bypasses the review."""
     prepared = place.prepare("codex", "codex", "resume", "--last")
     assert prepared.command[-2:] == ["resume", "--last"]
     assert not [word for word in prepared.command if "bypass" in word]
@@ -223,7 +223,7 @@ def test_codex_gets_flags_with_a_record_of_trust_for_each_entry(place: Place) ->
 
 
 def test_a_record_of_trust_is_what_codex_itself_would_note() -> None:
-    """As codex 0.169.0 lists it for this entry (`/hooks`), whose trust it then reports."""
+    """codex 0.169.0 lists this hash for the entry (`/hooks`), and reports it as trusted."""
     group = {"hooks": [{"type": "command", "command": "echo “x”", "timeout": 100}]}
     text = (
         '{"event_name":"stop","hooks":[{"async":false,"command":"echo “x”","timeout":100,"type":"command"}]}'
@@ -240,7 +240,7 @@ def test_a_record_of_trust_is_what_codex_itself_would_note() -> None:
 def test_the_administrators_defaults_are_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str
 ) -> None:
-    """R95: their file is where the variables say, and its settings and hooks are in ours."""
+    """R95: their file is where the variables say, and ours contains its settings and hooks."""
     monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
     stop = "Stop" if kind == "qwen" else "AfterAgent"
     own = {"theme": "x", "hooks": {stop: [THEIRS]}}
@@ -261,7 +261,7 @@ def test_the_administrators_defaults_are_kept(
 
 
 def test_timeouts_are_in_each_agents_unit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Milliseconds; the others read seconds."""
+    """They are milliseconds for these agents, and seconds for the others."""
     monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
     for kind, event in (("qwen", "Stop"), ("gemini", "AfterAgent")):
         env = place.prepare(kind, kind).env
@@ -278,7 +278,7 @@ def test_qwen_is_read_from_its_screen_where_it_would_take_no_more_hooks(place: P
 
 
 def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(place: Place) -> None:
-    """A folder below /tmp is one that others can write to."""
+    """Others can write to a folder below /tmp."""
     prepared = place.prepare("gemini", "gemini", "mcp", "list")
     assert "root owns" in prepared.note
     assert (prepared.command, prepared.kind, prepared.record) == (["gemini", "mcp", "list"], "", None)
@@ -289,7 +289,7 @@ def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(plac
 
 
 def extension(prepared: Prepared) -> Any:
-    """What the extension of the run hands to ours."""
+    """Return what the run's extension passes to ours."""
     source = Path(prepared.command[prepared.command.index("--extension") + 1]).read_text()
     (own,) = re.findall(r'import extension from (".*")', source)
     assert Path(json.loads(own)).name == "pi.mjs" and Path(json.loads(own)).is_file()
@@ -347,7 +347,7 @@ def plugins(prepared: Prepared) -> list[str]:
 
 
 def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
-    """R93: for this run only, in its environment; nothing is written."""
+    """R93: for this run only, by its environment; nothing is written."""
     prepared = place.prepare("opencode", "opencode", "--continue")
     assert (prepared.command, prepared.kind, prepared.note) == (["opencode", "--continue"], "opencode", "")
     (uri,) = plugins(prepared)
@@ -364,7 +364,7 @@ def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
 
 
 def test_the_users_own_configuration_for_a_run_of_opencode_goes_on_working(place: Place) -> None:
-    """R95: their plugins first, all else as it was; what the agent starts in a shell gets it back."""
+    """R95: the user's plugins come first, everything else is unchanged, and child shells get it back."""
     own = '{"model": "{env:MODEL}", "agent": {"ü": {}}, "plugin": ["mine", ["theirs", {"a": 1}]]}'
     prepared = place.prepare("opencode", "opencode", OPENCODE_CONFIG_CONTENT=own)
     merged = json.loads(prepared.env["OPENCODE_CONFIG_CONTENT"])
@@ -375,7 +375,7 @@ def test_the_users_own_configuration_for_a_run_of_opencode_goes_on_working(place
 
 
 def test_opencode_without_a_network_does_not_wait_long_for_its_package(place: Place) -> None:
-    """npm tries again within seconds, unless the user has said when."""
+    """npm retries within seconds, unless the user has configured the pause."""
     name, other = (f"npm_config_fetch_retry_{which}timeout" for which in ("min", "max"))
     env = place.prepare("opencode", "opencode", **{name: "7"}).env
     assert (env[name], env[other]) == ("7", "1000")
@@ -409,7 +409,7 @@ def test_a_program_that_speaks_relays_dialect_is_told_where_to_write_its_words(p
     assert prepared.env == {"HOME": str(place.person), "A": "1", "RELAY_TRANSCRIPT": path}
 
 
-# every kind of agent
+# all agents
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_the_agent_is_found_behind_other_programs(
 
 
 def test_a_program_of_another_name_gets_the_flags_last(place: Place, tmp_path: Path) -> None:
-    """`npx` and scripts have words of their own in front of the agent's."""
+    """For `npx` and scripts, their own words precede the agent's."""
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     command = ["npx", "@anthropic-ai/claude-code", "-c", "--", "hello"]
     prepared = bridge("claude", command, {}, home, str(place.run), place.socket)
@@ -449,7 +449,7 @@ def test_a_program_without_hooks_is_left_as_it_is(place: Place, tmp_path: Path) 
 def test_the_programs_that_wait_for_profiles_are_those_with_hooks_or_a_record(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     hooked = [profile for profile in profiles(home) if profile.native.hooks or profile.native.transcript]
-    # A profile with the dialect "relay" is always a user's own.
+    # A profile with the dialect "relay" is always the user's own.
     kinds = {profile.native.hooks or profile.native.transcript for profile in hooked}
     assert kinds == KINDS - {"relay"} == set(BRIDGED)
     for profile in hooked:

@@ -1,4 +1,4 @@
-"""The bridge through a real session: `relay wrap` of an agent that calls the hooks of its settings."""
+"""The bridge through a real session: `relay wrap` of an agent that calls the hooks in its settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def guard(event):
 
 
 def test_events_reach_the_session_and_its_verdict_the_agent(relay: Relay) -> None:
-    """R91, R92, R93: a refusal is printed by the decider; what is allowed prints nothing."""
+    """R91, R92, R93: the decider prints a refusal, and nothing if the call is allowed."""
     claude = Claude(relay).wrap(cwd=project(relay, DENY))
     claude.fire("SessionStart", source="startup")
     (allowed,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})
@@ -127,7 +127,7 @@ def test_an_agent_that_cannot_be_bridged_starts_as_it_was_asked_for(relay: Relay
 
 
 def ask(path: Path) -> Json:
-    """What the session at `path` answers to a hook of this process's."""
+    """Return the answer of the session at `path` to a hook of this process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.connect(str(path))
         request = {"op": "hook", "agent": "claude", "event": "Stop", "decide": True, "payload": "{}"}
@@ -165,11 +165,11 @@ def test_another_agents_process_is_no_hook(relay: Relay) -> None:
     assert len(bob.events("hook")) == 1
 
 
-# The public face.
+# The public interface.
 
 
 def test_relay_hook_in_an_agent_does_the_same(relay: Relay, tmp_path: Path) -> None:
-    """R86, R92: the agent's name from the environment or an argument; nothing printed by the observer."""
+    """R86, R92: the agent's name comes from the environment or an argument; the observer prints nothing."""
     command = f"{shlex.quote(sys.executable)} -m relay hook"
     own = tmp_path / "own.json"
     handlers = [
@@ -200,7 +200,7 @@ def test_relay_hook_without_a_session_says_nothing(relay: Relay) -> None:
 
 @pytest.mark.parametrize("words", [[], ["decide"], ["a", "b"], ["--name"], ["--odd", "x", "Stop"]])
 def test_a_wrong_relay_hook_is_told(relay: Relay, words: list[str]) -> None:
-    """R92: with 2, agents take the error for a refusal."""
+    """R92: agents take exit code 2 for a refusal."""
     done = relay("hook", *words, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("relay: ")

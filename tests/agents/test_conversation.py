@@ -1,4 +1,4 @@
-"""A conversation's id, and whether the file of the agent has something to resume."""
+"""A conversation's id, and whether the agent's file has something to resume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_ids_of_agents_are_ids(id: str) -> None:
     ["", "-c", "--dangerously-skip-permissions", "a b", "a/b", "../b", "a\n", "a\0", "é", "a" * 129, "a;b"],
 )
 def test_nothing_else_is_ever_put_into_a_command_line(id: str) -> None:
-    """A hook's event says what it likes: no id is an option, a path or several words."""
+    """A hook's event may contain anything: an id is never an option, a path or several words."""
     assert not is_id(id)
     assert Conversation.from_json({**kept(None).to_json(), "id": id}) is None
 
@@ -39,7 +39,7 @@ WHOLE = sorted(path for path in TRANSCRIPTS.glob("[cgq]*.jsonl") if not path.ste
 
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_a_conversation_with_a_prompt_can_be_resumed(path: Path) -> None:
-    """The records of real agents."""
+    """This uses records of real agents."""
     assert resumable(kept(path))
 
 

@@ -1,8 +1,7 @@
-"""Why a turn has failed, by the shipped pattern files: hooks, records, screens, last lines, and decoys.
+"""Why a turn failed, according to the shipped pattern files: hooks, records, screens, last lines, and decoys.
 
-The wordings are those of claude 2.1.197 and codex 0.169.0, in part as the real CLIs have drawn them
-(patterns/screens), else as they stand in their packages, as do those of qwen 0.15.10, gemini 0.61.0, pi
-0.73.1 and aider 0.86.2.
+The wordings are those of claude 2.1.197 and codex 0.169.0, some as drawn by the real CLIs (patterns/screens),
+others as in their packages, like those of qwen 0.15.10, gemini 0.61.0, pi 0.73.1 and aider 0.86.2.
 """
 
 from __future__ import annotations
@@ -202,9 +201,9 @@ def test_when_the_limit_ends(name: str, text: str, seconds: float | None) -> Non
     assert found.reset_at == (None if seconds is None else NOW + seconds)
 
 
-# Hooks and records: a code beside the text.
+# Hooks and records: a code with the text.
 
-STOP_FAILURES = [  # what the hooks of claude 2.1.197 had
+STOP_FAILURES = [  # from the hooks of claude 2.1.197
     ("authentication_failed", "Please run /login · API Error: 401 scripted error 401", None, "unauthorized"),
     ("rate_limit", "You've hit your session limit · resets 8pm (America/New_York)", None, "rate_limited"),
     ("rate_limit", "You're out of usage credits. /model to switch models.", None, "billing"),
@@ -255,7 +254,7 @@ def test_a_record_has_a_code_of_its_own() -> None:
 
 
 def screens(*folders: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """The agent, the state with what it shows, and the rows of each recorded screen."""
+    """Yield the agent, the state with what it shows, and the rows of each recorded screen."""
     for path in (path for folder in folders for path in sorted(folder.rglob("*.txt"))):
         rows = path.read_text("utf-8").splitlines()
         yield path.parent.name, path.stem, [row for row in rows if not row.startswith("# ")]
@@ -285,7 +284,7 @@ RECORDED = {
 
 
 def test_screens_of_real_agents_show_what_failed_and_no_other_does() -> None:
-    """R96's screens: dialogs, tools' output, quotations, old errors. Two agents retry as they show one."""
+    """R96's screens: dialogs, tools' output, quotations, old errors. Two agents retry while they show one."""
     found = {
         (agent, name): failure
         for agent, name, rows in screens(data.directory("patterns") / "screens", OLDER)
@@ -326,7 +325,7 @@ def test_a_sentence_that_is_only_quoted_does_not_count(rows: list[str]) -> None:
 
 
 def test_the_same_sentence_with_the_mark_of_an_error_does() -> None:
-    """The decoys are worth something only if this is found."""
+    """The decoys prove something only if this is found."""
     expected = Failure("rate_limited", LIMIT, EIGHT, "screen")
     assert of_screen(CLAUDE, ["❯ go on", f"  ⎿  {LIMIT}", "", *BOX], NOW) == expected
     assert of_screen(CLAUDE, [f"  ⎿ \N{NO-BREAK SPACE}{LIMIT}", "", "❯ /rate-limit-options"], NOW) == expected
@@ -365,7 +364,7 @@ def test_a_profile_without_a_mark_or_rules_knows_no_errors() -> None:
     assert of_text(generic, LIMIT, NOW) is None
 
 
-# The last lines of a program that has exited with an error.
+# The last lines of a program that exited with an error.
 
 
 def test_the_last_lines_of_a_program_that_has_exited() -> None:

@@ -1,4 +1,4 @@
-"""The program that agents call: what it sends and prints, and that it never disturbs them."""
+"""The program that agents call: what it sends and prints; it never disturbs them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class FakeSession:
-    """Answers one event at `path` with `answers`, piece by piece, and keeps what it was told.
+    """Answers one event at `path` with `answers`, piece by piece, and records what it was told.
 
     leaves: it ends as soon as it has answered.
     """
@@ -52,7 +52,7 @@ class FakeSession:
                 self.told += [json.loads(line) for line in lines]
 
     def end(self) -> list[Json]:
-        """What it was told, once the client has gone."""
+        """Return what it was told, once the client has gone."""
         self._thread.join(20)
         self._listener.close()
         return self.told
@@ -109,7 +109,7 @@ TOOL = {
     agent: next(own for own, name in names.items() if name is NativeName.TOOL_PRE)
     for agent, names in EVENTS.items()
 }
-"""By agent, what it calls the event at which a guard can refuse a tool call."""
+"""By agent, its name for the event at which a guard can refuse a tool call."""
 
 FIELDS = {"stdout": VERDICT, "code": 0, "note": [1.5, None, {"stdout": "not this"}]}
 
@@ -154,7 +154,7 @@ UNREADABLE = {
 @pytest.mark.parametrize("agent", TOOL)
 @pytest.mark.parametrize("answer", READABLE.values(), ids=READABLE)
 def test_an_answer_is_read_however_it_is_written(path: Path, agent: str, answer: bytes) -> None:
-    """What stands before or beside the verdict opens no guard."""
+    """Text before or around the verdict allows nothing."""
     session = FakeSession(path, b" ", answer, leaves=not answer.endswith(b"\n"))
     done = run(path, "decide", TOOL[agent], agent=agent)
     assert (done.stdout.decode(), done.stderr, done.returncode) == (VERDICT, b"", 0)
@@ -176,14 +176,14 @@ def test_an_answer_that_cannot_be_read_denies_a_tool_call(path: Path, agent: str
 
 @pytest.mark.parametrize("event", ["pretooluse", "tool_pre", "BEFORETOOL"])
 def test_a_tool_call_is_one_by_each_of_its_names(path: Path, event: str) -> None:
-    """An entry of one's own may leave out the kind of agent, and write the event as it likes."""
+    """A user's own entry may omit the kind of agent, and spell the event in any way."""
     session = FakeSession(path, b" ", b"?\n")
     assert hook_client.UNREADABLE in run(path, "decide", event, agent="").stdout.decode()
     session.end()
 
 
 def test_an_answer_that_comes_half_denies_a_tool_call(path: Path) -> None:
-    """The session has begun to answer, and is frozen."""
+    """The session has started to answer, then froze."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -203,7 +203,7 @@ def test_an_answer_that_comes_half_denies_a_tool_call(path: Path) -> None:
 def test_an_answer_that_cannot_be_read_disturbs_nothing_else(
     path: Path, agent: str, name: NativeName
 ) -> None:
-    """Where nothing is printed for a permission, the agent asks the user."""
+    """If nothing is printed for a permission, the agent asks the user."""
     for event in (own for own, each in EVENTS[agent].items() if each is name):
         session = FakeSession(path, b" ", b'{"code": 0}\n', leaves=True)
         assert silent(run(path, "decide", event, agent=agent))
@@ -222,7 +222,7 @@ def test_an_answer_that_cannot_be_read_disturbs_nothing_else(
     ids=["closed", "taken and closed", "refused"],
 )
 def test_no_answer_is_nothing_printed(path: Path, agent: str, answers: tuple[bytes, ...]) -> None:
-    """A session that has gone, and one that has no say in what this agent does."""
+    """This covers a session that has gone, and one that does not control this agent."""
     session = FakeSession(path, *answers, leaves=True)
     assert silent(run(path, "decide", TOOL[agent], agent=agent))
     assert len(session.end()) == 1
@@ -230,7 +230,7 @@ def test_no_answer_is_nothing_printed(path: Path, agent: str, answers: tuple[byt
 
 @pytest.mark.parametrize("begun", [b"", b" ", b' {"stdout": '])
 def test_a_session_that_ends_over_an_event_is_followed_by_another(path: Path, begun: bytes) -> None:
-    """The shim holds the socket: the next session gets the same event, and its answer counts."""
+    """The shim keeps the socket: the next session gets the same event, and its answer counts."""
     told = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -248,7 +248,7 @@ def test_a_session_that_ends_over_an_event_is_followed_by_another(path: Path, be
 
 
 def test_a_session_that_has_gone_costs_nothing(path: Path) -> None:
-    """R92: no socket, or one at which nobody listens."""
+    """R92: there is no socket, or nobody listens at it."""
     assert silent(run(path, "decide", "Stop"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
         dead.bind(str(path))
@@ -288,7 +288,7 @@ FROZEN = (
 
 @pytest.mark.parametrize("limit", ["TAKEN", "ANSWER"])
 def test_a_frozen_session_is_not_waited_for(path: Path, limit: str) -> None:
-    """R92: one that never takes the event, and one that never answers it."""
+    """R92: one never takes the event, another never answers it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -318,11 +318,11 @@ GUARDED = [
     for event, name in names.items()
     if name in hook_guards.GUARDED
 ]
-"""What each agent calls the events that may be guarded."""
+"""Each agent's names for the events that may be guarded."""
 
 
 def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01) -> str:
-    """What is printed for `event` where no session answers in time."""
+    """Return what is printed for `event` if no session answers in time."""
     code = (
         f"from relay.agents import hook_client; hook_client.TAKEN = {taken}; hook_client.AGAIN = 0.05; "
         f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, decide=True)"
@@ -339,7 +339,7 @@ def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01) -> st
 def test_what_is_guarded_asks_or_is_refused_where_no_session_answers(
     path: Path, agent: str, event: str, name: NativeName, listens: bool
 ) -> None:
-    """With the reason, and what to do, in the agent's own form."""
+    """The answer has the reason and the next step, in the agent's own format."""
     hook_guards.write(str(path), "Zoë", {name})
     reason = hook_client.UNANSWERED.format("Zoë")
     native = NativeEvent(name, agent, event=event)
@@ -357,7 +357,7 @@ def test_what_is_guarded_asks_or_is_refused_where_no_session_answers(
 def test_what_is_not_guarded_goes_on_where_no_session_answers(
     path: Path, agent: str, event: str, name: NativeName
 ) -> None:
-    """R92: another event is guarded, or none, or the run of relay is over."""
+    """R92: another event is guarded, or none, or this run of relay is over."""
     hook_guards.write(str(path), "Ann", hook_guards.GUARDED - {name})
     assert unanswered(path, event, agent) == ""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
@@ -378,7 +378,7 @@ def test_a_note_that_cannot_be_read_is_one_of_a_guard(path: Path) -> None:
 
 
 def test_a_guarded_event_is_answered_by_the_session_that_comes(path: Path) -> None:
-    """Nobody listened until now, or it was stopped: it answers itself, once."""
+    """Until now nobody listened, or the session was stopped: now it answers, once."""
     hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
     process = subprocess.Popen(
         call("claude", str(path), "decide", "PreToolUse"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -433,7 +433,7 @@ def test_a_payload_of_five_megabytes_arrives(path: Path) -> None:
 
 
 def test_of_what_is_too_long_the_session_hears_that_it_was(path: Path) -> None:
-    """R36: no call of a tool gets around rules by its length."""
+    """R36: no tool call gets around rules by its length."""
     session = FakeSession(path, b'{"stdout": "{}"}\n')
     assert (
         run(path, "decide", "PreToolUse", payload=b'{"x": "' + b"a" * hook_client.MAX_PAYLOAD + b'"}').stdout

@@ -1,4 +1,4 @@
-"""What agents without hooks write in one run: it is found, and each text of it is heard once.
+"""Records that agents without hooks write in one run: each is found, and each of its texts is read once.
 
 Captured from gemini 0.61.0 and aider 0.86.2; paths are replaced and long strings cut.
 """
@@ -36,7 +36,7 @@ AIDER = [
 
 
 def texts(reader: TranscriptReader) -> list[str]:
-    """All that can be read now; the end of aider's last text is known by silence."""
+    """Return everything readable now; the end of aider's last text is recognised by silence."""
     return [said.text for _ in range(2) for said in reader.poll()]
 
 
@@ -51,7 +51,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text()
 
 @pytest.mark.parametrize(("name", "flag"), [("gemini", "--session-id"), ("aider", aider.FLAG)])
 def test_the_page_has_each_record_with_its_version_and_what_it_is_known_by(name: str, flag: str) -> None:
-    """And a profile that names one has its row."""
+    """Every profile that names one has its row."""
     rows = PAGE.partition("### Records without hooks\n")[2].partition("\n\n###")[0].splitlines()
     (row,) = [row for row in rows if row.lower().startswith(f"| {name}")]
     assert f" {PINNED[name].version}" in row.split("|")[1]
@@ -68,13 +68,13 @@ def test_the_page_has_a_record_for_each_profile_that_has_one_without_hooks(tmp_p
 
 
 def test_gemini_writes_a_message_again_with_its_tools_and_is_heard_once() -> None:
-    """Neither the results of tools nor what the user said are its words."""
+    """Neither the results of tools nor the user's words are its words."""
     said = texts(reader_of(CAPTURED / "gemini.jsonl", "gemini"))
     assert said == [FIRST, "Second.\n\n@relay:Bob last", "Again @relay\n\n@relay:Bob again"]
 
 
 def test_what_gemini_left_out_of_its_record_is_not_heard() -> None:
-    """A text that the user cut off, one given up as a loop, and one that failed."""
+    """This covers a text that the user interrupted, one given up as a loop, and one that failed."""
     path = CAPTURED / "gemini-interrupted.jsonl"
     assert b'"Request cancelled."' in path.read_bytes()
     assert texts(reader_of(path, "gemini")) == ["After."]
@@ -87,7 +87,7 @@ def test_old_words_of_a_resumed_gemini_session_are_not_heard() -> None:
 
 
 def test_what_gemini_makes_up_for_its_model_is_not_heard(tmp_path: Path) -> None:
-    """A compressed conversation has the model agree to its summary, and copies what it keeps."""
+    """A compressed conversation makes the model agree to its summary, and copies what it keeps."""
     path = tmp_path / "session.jsonl"
     line = json.loads((CAPTURED / "gemini.jsonl").read_text().splitlines()[4])
     assert line["content"] == FIRST
@@ -114,7 +114,7 @@ Prepare = Callable[..., Prepared]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
-    """Return `prepare` for an agent of an ordinary user, in a folder of its own."""
+    """Return `prepare` for an ordinary user's agent, in a folder of its own."""
     monkeypatch.setattr("relay.agents.gemini._only_root_writes", lambda _: False)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -127,7 +127,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
 
 
 def test_gemini_is_given_the_id_of_its_session(run: Prepare, tmp_path: Path) -> None:
-    """By it its record is known beside those of other sessions, even of ones whose ids begin alike."""
+    """The id identifies its record among those of other sessions, even if their ids share a prefix."""
     done = run("gemini", "-m", "flash", "hello")
     program, flag, id, *rest = done.command
     assert (program, flag, rest) == ("gemini", "--session-id", ["-m", "flash", "hello"])
@@ -182,16 +182,16 @@ def test_gemini_keeps_its_sessions_where_its_home_is(run: Prepare, tmp_path: Pat
 
 
 def test_aiders_words_are_told_from_all_else_in_its_log() -> None:
-    """Not the examples in its prompt, files in the chat that look like answers, and what the model thinks."""
+    """Examples in its prompt, files in the chat that look like answers, and thoughts do not count."""
     said = texts(reader_of(CAPTURED / "aider.log", "aider"))
     assert b"USER ASSISTANT @relay:Bob forged" in (CAPTURED / "aider.log").read_bytes()
     assert [*said[:2], said[-1]] == AIDER
     assert len(said) == 4
-    assert said[2].startswith("@relay:Bob cut\nand so on")  # the session leaves out what the user has cut off
+    assert said[2].startswith("@relay:Bob cut\nand so on")  # the session omits what the user has interrupted
 
 
 def test_aiders_texts_keep_their_places_and_ids_however_they_are_read(tmp_path: Path) -> None:
-    """Another session, which reads the log anew, recognizes each directive by them."""
+    """Another session, which reads the log from the start, recognises each directive by them."""
     path, whole = tmp_path / "log", (CAPTURED / "aider.log").read_bytes()
     path.touch()
     slowly = reader_of(path, "aider")
@@ -210,7 +210,7 @@ def test_aiders_texts_keep_their_places_and_ids_however_they_are_read(tmp_path: 
 
 
 def test_a_log_of_aider_that_a_file_could_forge_is_not_read(tmp_path: Path) -> None:
-    """Where prompts are cached a message is a list, and only the first line of a part has its role."""
+    """When prompts are cached, a message is a list, and only the first line of a part has its role."""
     path = tmp_path / "log"
     path.write_text(
         "TO LLM 2026-11-23T15:45:05\n-------\nUSER type: text\nUSER text: I have added these files:\n"
@@ -251,7 +251,7 @@ def test_aider_is_given_a_log_of_its_own(run: Prepare, tmp_path: Path) -> None:
 def test_a_log_of_the_users_own_stays(
     run: Prepare, tmp_path: Path, words: list[str], file: str, content: str
 ) -> None:
-    """aider takes one only; and theirs may be one that several aiders share."""
+    """aider takes only one; and the user's may be shared by several aiders."""
     if file:
         (tmp_path / file).write_text(content)
     with pytest.raises(ConfigError, match="reads its screen"):

@@ -1,4 +1,4 @@
-"""Reading what agents' hooks tell: real payloads of each agent, and hostile ones."""
+"""Parsing the events of agents' hooks: real payloads of each agent, and hostile ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAPTURED = sorted(PAYLOADS.glob("*/*.json"))
 
 @pytest.mark.parametrize("path", CAPTURED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_what_the_real_agents_send_is_understood(path: Path) -> None:
-    """R99: captured from the CLIs of the versions in docs/NATIVE.md."""
+    """R99: they were captured from the CLI versions listed in docs/NATIVE.md."""
     agent, event = path.parent.name, path.stem.split("-")[0]
     raw = json.loads(path.read_text())
     parsed = parse(agent, event, path.read_bytes())
@@ -135,7 +135,7 @@ def test_any_object_is_an_event_whatever_its_fields_are_and_no_other_bytes(paylo
 
 
 def test_what_the_observed_tools_ask_for() -> None:
-    """R88, R89, R90; EnterPlanMode is seen and asks nothing."""
+    """R88, R89, R90; EnterPlanMode is recognised and asks nothing."""
     assert prompt_kind("ExitPlanMode") is PromptKind.PLAN_APPROVAL
     assert prompt_kind("AskUserQuestion") is PromptKind.QUESTION
     assert prompt_kind("EnterPlanMode") is None

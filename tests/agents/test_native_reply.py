@@ -1,4 +1,4 @@
-"""Answering an agent's hooks: the JSON of each protocol, and nothing that it would refuse."""
+"""Answers to an agent's hooks: the JSON of each protocol, and nothing that the agent would reject."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_tool_call_is_denied_in_the_nested_form(agent: str) -> None:
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
 def test_a_tool_call_is_denied_where_the_turn_is_to_stop(agent: str) -> None:
-    """R36: claude runs the tool before it heeds `continue: false`, codex in spite of it, and qwen goes on."""
+    """R36: claude runs the tool before it obeys `continue: false`, codex in spite of it; qwen continues."""
     denied = rendered(agent, "PreToolUse", deny="enough")
     assert rendered(agent, "PreToolUse", halt="enough") == denied
 
 
 def test_codex_takes_another_input_with_the_word_allow_only() -> None:
-    """It asks its person all the same; claude, which would not then, takes the input by itself."""
+    """With it, codex still asks the user; claude would not ask, and accepts the input without it."""
     changed = {"hookEventName": "PreToolUse", "updatedInput": {"command": "ls"}}
     assert rendered("claude", "PreToolUse", input={"command": "ls"}) == {"hookSpecificOutput": changed}
     assert rendered("codex", "PreToolUse", input={"command": "ls"}) == {
@@ -98,7 +98,7 @@ def test_claudes_turn_goes_on_without_an_error(name: str) -> None:
 
 
 def test_a_block_has_a_reason_always() -> None:
-    """Agents take a block without a reason for none, or refuse the whole reply."""
+    """Agents ignore a block without a reason, or reject the whole reply."""
     assert rendered("codex", "PreToolUse", deny="")["hookSpecificOutput"]["permissionDecisionReason"]
     assert rendered("codex", "Stop", go_on="")["reason"]
 
@@ -121,7 +121,7 @@ def test_nothing_to_say_is_nothing_printed(agent: str) -> None:
 
 @pytest.mark.parametrize("agent", EVENTS)
 def test_only_keys_of_the_protocols_are_ever_rendered(agent: str) -> None:
-    """codex refuses a reply with a key that it does not know."""
+    """codex rejects a reply with an unknown key."""
     for name, kind in EVENTS[agent].items():
         text = render(event(agent, name), EVERYTHING)
         answer = json.loads(text) if text else {}

@@ -1,4 +1,4 @@
-"""The plugin in opencode, driven as opencode 1.18.33 drives it: what it tells relay, and does as told."""
+"""The plugin in opencode, driven as by opencode 1.18.33: what it reports to relay, and that it obeys."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CONTEXT = {"hookSpecificOutput": {"additionalContext": "KNOW"}}
 
 
 class Ran:
-    """One run of the plugin. told: the events, in order; said: the transcript; result: of the program."""
+    """One run of the plugin. told: the events, in order; said: the transcript; result: the program's."""
 
     def __init__(self, folder: Path, program: str, replies: dict[str, Any]) -> None:
         hook = [sys.executable, "-I", "-S", "-c", CLIENT, "EVENT", str(folder), json.dumps(replies)]

@@ -1,4 +1,4 @@
-"""pi.mjs, the extension in pi: what it tells of pi's events, and what it makes of the answers."""
+"""pi.mjs, the extension in pi: how it reports pi's events, and how it acts on the answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ const print = (value) => console.log(JSON.stringify(value ?? null))
 
 
 class Played:
-    """What the JavaScript of a test printed, and what the client was told."""
+    """What a test's JavaScript printed, and what the client was told."""
 
     def __init__(self, folder: Path, program: str, answers: dict[str, Any]) -> None:
         log, transcript = folder / "log", folder / "transcript.jsonl"
@@ -94,7 +94,7 @@ def marked(*texts: str) -> str:
 
 
 def test_each_text_that_the_model_has_completed_is_a_line(tmp_path: Path) -> None:
-    """Not its thinking, not what Esc or an API error cut off, and not what others say."""
+    """Thinking, text cut off by Esc or an API error, and other speakers do not count."""
     played = Played(
         tmp_path,
         """

@@ -1,4 +1,4 @@
-"""A program of the user's own that speaks relay's dialect, as docs/NATIVE.md documents it: a shell script."""
+"""A user's program that speaks relay's dialect, as documented in docs/NATIVE.md: a shell script."""
 
 from __future__ import annotations
 

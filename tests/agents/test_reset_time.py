@@ -1,4 +1,4 @@
-"""The time at which a limit ends, as agents word it."""
+"""The time at which a limit ends, in agents' wordings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = datetime(2026, 3, 31, 12, 0, 30, tzinfo=NEW_YORK)
 
 
 def at(wording: str, now: datetime = NOW) -> str | None:
-    """The instant in New York as text."""
+    """Return the instant in New York as text."""
     found = parse_reset(wording, now.timestamp(), NEW_YORK)
     return None if found is None else datetime.fromtimestamp(found, NEW_YORK).isoformat()
 
@@ -42,7 +42,7 @@ def at(wording: str, now: datetime = NOW) -> str | None:
         ("5h20m7s", "2026-03-31T17:20:37-04:00"),
         ("43.5s", "2026-03-31T12:01:13.500000-04:00"),
         ("~45 min", "2026-03-31T12:45:30-04:00"),
-        # others
+        # other wordings
         ("in 3 hours 20 minutes", "2026-03-31T15:20:30-04:00"),
         ("in an hour and 5 minutes", "2026-03-31T13:05:30-04:00"),
         ("at 19:58", "2026-03-31T19:58:00-04:00"),
@@ -92,7 +92,7 @@ def test_a_date_without_a_year_is_the_next_one() -> None:
 
 
 def test_the_minute_that_is_named_lasts_to_its_end() -> None:
-    """Agents leave the seconds out: a limit until 19:58:50 is one until 7:58 PM."""
+    """Agents leave out the seconds: a limit until 19:58:50 is shown as until 7:58 PM."""
     assert at("7:58 PM", NOW.replace(hour=19, minute=58)) == "2026-03-31T19:59:00-04:00"
     assert at("7:58 PM", NOW.replace(hour=19, minute=59, second=0)) == "2026-04-01T19:58:00-04:00"
     assert at("Mar 31, 12pm") == "2026-03-31T12:01:00-04:00"
@@ -109,7 +109,7 @@ def test_the_hour_that_comes_twice_and_the_one_that_is_left_out() -> None:
 
 
 def test_without_a_zone_it_is_the_local_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent and its session have one environment."""
+    """The agent and its session share one environment."""
     import time
 
     for zone in ZONES:
@@ -137,7 +137,7 @@ def test_a_time_of_day_is_the_next_that_reads_so(now: int, minutes: int, zone: s
         assert found is not None and now < found <= max(target, now + 60)
         assert found == target or f"{datetime.fromtimestamp(found - 60, here):%H:%M}" in {
             f"{local:%H:%M}",  # this very minute
-            f"{local - timedelta(minutes=1):%H:%M}",  # the hour that comes twice, for the first time
+            f"{local - timedelta(minutes=1):%H:%M}",  # the first occurrence of the hour that comes twice
         }
 
 

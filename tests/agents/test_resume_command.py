@@ -1,4 +1,4 @@
-"""The command line that resumes a conversation: what it says, what it leaves out, and what is refused."""
+"""The command line that resumes a conversation: what it contains, what it omits, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGENTS = ("claude", "codex", "gemini", "opencode", "pi", "qwen")
 
 
 def resumed(command: str, agent: str = "") -> str | None:
-    """The command line; agent: a profile that is declared, by default the program's own."""
+    """Return the command line; agent: a declared profile, by default the program's own."""
     words = shlex.split(command)
     profile = PROFILES[agent] if agent else catalog.for_command(words, Home(NOWHERE, NOWHERE, NOWHERE))
     found = resume_command(profile, words, Conversation(profile.name, ID, NOWHERE))
@@ -109,7 +109,7 @@ def test_launchers_stay_before_it(command: str, expected: str) -> None:
 
 
 def test_a_script_that_is_declared_to_be_an_agent_gets_it_last() -> None:
-    """As it gets the flags of its hooks; its own words are not known from the agent's."""
+    """It also gets its hooks' flags last; its own words cannot be told from the agent's."""
     assert resumed("./claude.sh", "claude") == "./claude.sh --resume ID"
     assert resumed("./claude.sh -c --model opus", "claude") == "./claude.sh --model opus --resume ID"
     assert resumed("npx @anthropic-ai/claude-code --verbose", "claude") == (
@@ -137,7 +137,7 @@ def test_no_option_is_listed_twice(agent: str) -> None:
 
 
 def written(option: AgentOption) -> st.SearchStrategy[list[str]]:
-    """An option as a user may write it, with values that no prompt has."""
+    """Draw an option as a user may write it, with values that no prompt has."""
     values = {"none": (0, 0), "one": (1, 1), "optional": (0, 1), "several": (0, 3)}
     least, most = values[option.takes]
     return st.lists(st.just("value"), min_size=least, max_size=most).map(lambda each: [option.name, *each])
@@ -145,7 +145,7 @@ def written(option: AgentOption) -> st.SearchStrategy[list[str]]:
 
 @st.composite
 def commands(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """An agent, and arguments of options that stay or go; prompts at the end."""
+    """Draw an agent, and arguments of options that stay or go; prompts come last."""
     agent = draw(st.sampled_from(AGENTS))
     resume = PROFILES[agent].resume
     options = [each for each in (*resume.keep, *resume.drop) if each.name.startswith("-")]
@@ -194,7 +194,7 @@ def test_any_words_are_taken_or_refused(agent: str, words: list[str]) -> None:
 
 
 def clusters(words: list[str]) -> set[str]:
-    """What several options in one word may become: -cp is -c -p."""
+    """Return the option clusters that one word may stand for: -cp is -c -p."""
     return {f"-{word[place:]}" for word in words for place in range(1, len(word))} | {
         f"-{letter}" for word in words for letter in word
     }

@@ -1,4 +1,4 @@
-"""What an agent said, from its transcript and its hook events: every text, each once, in order (R86)."""
+"""What an agent said, from its transcript and its hook events: every text once, in order (R86)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from relay.agents.transcript_formats import Said
 from relay.agents.transcript_reader import BUDGET, GRACE, SHORT, SILENT, TranscriptReader
 
 CAPTURED = Path(__file__).parent / "transcripts"
-START = 1_795_000_000.0  # before all that was captured
+START = 1_795_000_000.0  # before everything captured
 
 
 class Agent:
-    """Plays claude: its hooks and its transcript, which is written only when told to."""
+    """Plays claude: its hooks, and its transcript, which is written only when told to."""
 
     def __init__(self, folder: Path) -> None:
         self.now = START
@@ -44,7 +44,7 @@ class Agent:
         return self.hook(NativeName.STOP, last_assistant_message=text.strip())
 
     def line(self, text: str, **changes: Any) -> bytes:
-        """A line of a transcript; the model said it now."""
+        """Return a line of a transcript; the model says it now."""
         self.count += 1
         self.now += 0.01
         time = datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
@@ -103,7 +103,7 @@ def test_texts_before_tool_calls_are_heard_in_order(agent: Agent) -> None:
 
 
 def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> None:
-    """The last text does not overtake the one before it, which is not yet written either."""
+    """The last text does not overtake the one before it, which is not written yet either."""
     agent.start()
     agent.say("First.")
     agent.say("Last.")
@@ -117,7 +117,7 @@ def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> N
 
 
 def test_a_text_knows_its_place_in_the_transcript(agent: Agent) -> None:
-    """Behind the line that it stands in, whatever was read before, and in which steps."""
+    """It is the end of its line, whatever was read before, and in whatever steps."""
     agent.say("An earlier run.")
     agent.write()
     agent.start()
@@ -184,7 +184,7 @@ def test_however_stops_and_the_transcript_mix_each_text_is_said_once(
     agent = Agent(tmp_path_factory.mktemp("mix"))
     heard = agent.start()
     spoken: list[str] = []
-    told = 0  # how many were spoken when the last stop was told
+    told = 0  # how many had been spoken at the last stop
     for step in steps:
         match step.split():
             case ["say", text]:
@@ -244,7 +244,7 @@ def test_resumed_it_begins_at_the_end(agent: Agent) -> None:
 
 
 def test_resumed_it_does_not_depend_on_the_times_of_old_lines(agent: Agent) -> None:
-    """A transcript from another machine, or one without times."""
+    """The transcript may come from another machine, or have no times."""
     append(agent.path, agent.line("No time.", timestamp=None) + agent.line("Later.", timestamp="2999-01-01"))
     assert agent.start("resume") == []
     assert agent.poll() == []
@@ -277,7 +277,7 @@ def test_back_in_a_session_of_this_run_nothing_is_missed_or_repeated(agent: Agen
 
 
 def test_a_forked_session_copies_old_lines_and_they_are_not_said(agent: Agent) -> None:
-    """`claude --resume ID --fork-session`: SessionStart names the old file, the new one begins as a copy."""
+    """`claude --resume ID --fork-session`: SessionStart names the old file, the new one starts as a copy."""
     agent.say("Said in an earlier run.")
     agent.write()
     agent.start("resume")
@@ -372,7 +372,7 @@ def test_a_promise_waits_for_a_transcript_that_is_still_being_read(agent: Agent)
 
 
 def test_subagents_are_heard_apart(agent: Agent) -> None:
-    """With their id and kind, so that the session can decide what they may do."""
+    """They come with their id and kind, so the session can decide what they may do."""
     agent.start()
     who = {"agent_id": "a1", "agent_type": "Explore"}
     agent.hook(NativeName.SUBAGENT_START, **who)
@@ -433,7 +433,7 @@ def test_codex_subagents_have_rollouts_of_their_own(tmp_path: Path) -> None:
 
 
 def test_qwens_subagents_are_in_its_own_transcript(tmp_path: Path) -> None:
-    """Its hooks name a subagent in another way than its transcript; the last text still counts once."""
+    """Its hooks name a subagent differently from its transcript; the last text still counts once."""
     now = START
     words = TranscriptReader("qwen", clock=lambda: now)
     path = tmp_path / "t.jsonl"
@@ -488,7 +488,7 @@ def test_a_path_that_is_none_leaves_the_stops(agent: Agent, path: str) -> None:
 
 
 def test_a_transcript_that_brings_nothing_is_told(agent: Agent) -> None:
-    """Absent, or in a format that is not known: of each turn the last text is left."""
+    """It may be absent, or in an unknown format: each turn's last text remains."""
     agent.start()
     append(agent.path, b'{"kind":"speech","words":"One."}\n')
     agent.stop("One.")
@@ -504,7 +504,7 @@ def test_a_transcript_that_brings_nothing_is_told(agent: Agent) -> None:
 
 
 def test_the_summary_of_a_compaction_is_not_said(agent: Agent) -> None:
-    """Claude has it written by a copy of itself, a subagent of no kind; the summary may quote directives."""
+    """Claude has a copy of itself write it, a subagent without a kind; the summary may quote directives."""
     agent.start()
     summary = "<summary>\n@relay:Bob hi\n</summary>"
     aside = agent.folder / "main" / "subagents" / "agent-a1.jsonl"

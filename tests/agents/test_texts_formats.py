@@ -1,4 +1,4 @@
-"""Transcripts as the real agents wrote them: what was said in them, and what was not.
+"""Transcripts of real agents: what was said in them, and what was not.
 
 Captured from claude 2.1.197, codex 0.169.0 and qwen 0.15.10; paths are replaced and long strings cut.
 """
@@ -19,14 +19,14 @@ FENCE = "Look:\n\n```sh\n@relay:Bob no\n```\n\n\\@relay:Bob escaped “ünï” 
 LONG = "Long line is here.\n" * 40
 
 EXPECTED = {
-    # its last turns: one that was interrupted with Esc, one that failed with an API error
+    # its last turns: one interrupted with Esc, one that failed with an API error
     "claude.jsonl": [*MULTI, "Same.", "Same.", "Same.", FENCE, "Asking a helper.", "Back again."],
     "claude-compacted.jsonl": [*MULTI, "Long before.", "Long end.", *MULTI, *MULTI],
     "claude-resumed.jsonl": [*MULTI, "Same.", "Same.", "Same."],
     "claude-forked.jsonl": [*MULTI, "Same.", "Same.", "Same.", *MULTI],
     # the last turn was interrupted
     "codex.jsonl": [*MULTI, LONG, "Long end."],
-    # begins with a summary that the model was asked for
+    # begins with a summary requested from the model
     "codex-compacted.jsonl": [*MULTI, *MULTI],
     "qwen.jsonl": [*MULTI, "Asking a helper.", "Back again."],
     "qwen-interrupted.jsonl": MULTI,
@@ -41,7 +41,7 @@ def spoken(name: str) -> list[Said]:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_text_is_found_and_nothing_else(name: str) -> None:
-    """Texts before tool calls too (R86); no summary, no API error, nothing that was cut off."""
+    """This includes texts before tool calls (R86); no summary, no API error, nothing that was interrupted."""
     assert [said.text for said in spoken(name) if not said.subagent] == EXPECTED[name]
 
 
@@ -67,7 +67,7 @@ def test_what_a_subagent_said_is_attributed_to_it(name: str, subagent: str) -> N
 
 
 def test_claude_copies_lines_into_a_forked_session_with_their_ids_and_times() -> None:
-    """What tells the copies from what is new."""
+    """They tell the copies from new lines."""
     old, new = spoken("claude-resumed.jsonl"), spoken("claude-forked.jsonl")
     assert new[: len(old)] == old
     assert len(new) == len(old) + 3
@@ -84,7 +84,7 @@ def test_qwens_housekeeping_says_nothing() -> None:
 
 
 def test_a_line_of_relays_own_needs_no_more_than_an_id_and_a_text() -> None:
-    """docs/NATIVE.md documents it for programs of the user's own."""
+    """docs/NATIVE.md documents the format for users' programs."""
     assert reader("relay")(b'{"type": "said", "id": "7", "text": "Hi.", "mood": "good"}') == [
         Said("Hi.", "7")
     ]
@@ -131,7 +131,7 @@ def test_a_text_that_is_no_valid_unicode_is_made_valid() -> None:
 
 
 def test_qwen_with_a_server_that_counts_no_tokens_is_still_heard() -> None:
-    """Only beside counted messages does a missing count mean that the message was cut off."""
+    """A missing count means an interrupted message only if other messages are counted."""
     line = json.dumps({"type": "assistant", "uuid": "u", "message": {"parts": [{"text": "Hello."}]}}).encode()
     assert [said.text for said in reader("qwen")(line)] == ["Hello."]
 

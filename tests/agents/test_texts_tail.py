@@ -1,4 +1,4 @@
-"""Following a file that somebody else writes."""
+"""Following a file that another process writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUDGET = 1 << 20
 
 
 def read(tail: Tail, budget: int = BUDGET) -> list[bytes]:
-    """The lines that are there now, after a look at the places they are said to end at."""
+    """Return the lines available now, after checking the places where they are said to end."""
     found, used = tail.read(budget)
     assert used <= budget
     while tail.behind:
@@ -69,7 +69,7 @@ def test_at_the_end_means_behind_the_last_whole_line(tmp_path: Path) -> None:
 
 
 def test_at_the_end_of_a_long_unfinished_line(tmp_path: Path) -> None:
-    """The rest of a line whose beginning is unknown says nothing."""
+    """The rest of a line whose beginning is unknown is ignored."""
     path = tmp_path / "t"
     append(path, b"x" * 1_000_000)
     tail = Tail(path, at_end=True)

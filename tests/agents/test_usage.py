@@ -1,4 +1,4 @@
-"""What agents have used, from the transcripts that the real ones wrote (tests/agents/transcripts)."""
+"""Agents' token usage, from transcripts that real agents wrote (tests/agents/transcripts)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CAPTURED = Path(__file__).parent / "transcripts"
 PRICES = Prices("2026-01-01", {"claude-opus-4-8": Price(5, 25, 0.5, 6.25, 10)})
 
 EXPECTED = {
-    # eleven messages; of those with several lines each counts once
+    # eleven messages; one with several lines counts once
     "claude.jsonl": {
         "claude-opus-4-8": Tokens(
             22217 + 22306 + 22393 + 22424 + 22502 + 22586 + 22730 + 22774 + 22913,
@@ -37,10 +37,10 @@ EXPECTED = {
         )
     },
     "claude-subagent.jsonl": {"claude-opus-4-8": Tokens(11348 + 11979, 5 + 3)},
-    "codex-subagent.jsonl": {"mock-model": Tokens(20586, 20)},  # as its last total says
+    "codex-subagent.jsonl": {"mock-model": Tokens(20586, 20)},  # according to its last total
     "qwen.jsonl": {
         "mock-model": Tokens(19620 + 19731 + 19846 + 19871 + 13577 + 13685 + 19957, 70)
-    },  # with the two answers of its subagent
+    },  # including the two answers of its subagent
     "qwen-interrupted.jsonl": {"mock-model": Tokens(19620 + 19731 + 19845, 30)},
     "gemini.jsonl": {"gemini-2.5-flash": Tokens(300, 30)},
     "gemini-interrupted.jsonl": {"gemini-2.5-flash": Tokens(200, 20)},
@@ -75,7 +75,7 @@ def test_what_the_real_agents_wrote_is_counted_once(name: str) -> None:
 @pytest.mark.parametrize("name", ["codex.jsonl", "codex-compacted.jsonl", "codex-helped.jsonl"])
 @pytest.mark.parametrize("exact", [True, False])
 def test_codex_adds_up_to_its_own_total(name: str, exact: bool, tmp_path: Path) -> None:
-    """With a record of each response, and by the counts of older versions, which came without."""
+    """This holds with a record of each response, and with only the counts of older versions."""
     lines = (CAPTURED / name).read_text().splitlines()
     if not exact:
         lines = [line for line in lines if '"token_usage_record"' not in line]
@@ -168,7 +168,7 @@ def test_subagents_of_claude_and_gemini_are_found_beside_the_transcript(tmp_path
 
 
 def test_only_this_run_counts(tmp_path: Path) -> None:
-    """An old conversation that goes on, and copies of its lines in a new file."""
+    """An old conversation may continue, and its lines may be copied into a new file."""
     path = tmp_path / "t.jsonl"
     old = claude("old", 100, time="2026-11-22T05:59:59.999Z")
     path.write_text(old)
@@ -184,7 +184,7 @@ def test_only_this_run_counts(tmp_path: Path) -> None:
 
 
 def test_codex_names_the_model_before_its_first_event(tmp_path: Path) -> None:
-    """And an old conversation that goes on is not charged for again."""
+    """An old conversation that continues is not charged again."""
     path = tmp_path / "t.jsonl"
     context = codex(model="gpt-5").replace("event_msg", "turn_context")
     path.write_text(context + count(100, 100).replace("06:00:00", "05:59:59"))
@@ -264,7 +264,7 @@ def test_a_path_that_is_none_is_passed_over(path: str) -> None:
     assert used(reader) == {}
 
 
-# Whatever the bytes, nothing is raised, and what is whole is counted.
+# Whatever the bytes, nothing raises, and complete lines count.
 
 LINES = {
     name: [line for line in (CAPTURED / name).read_bytes().splitlines() if len(line) < 20_000]
@@ -327,7 +327,7 @@ def test_any_json_is_a_charge_or_none(kind: str, usage: object, type: object) ->
 def test_however_the_lines_arrive_the_sum_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """In pieces that end anywhere, some of them twice, from a main file and a subagent's in turn."""
+    """Pieces may end anywhere, some arrive twice, in turn from a main file and a subagent's."""
     folder = tmp_path_factory.mktemp("pieces")
     chance = random.Random(seed)
     parts = {folder / "s.jsonl": "claude.jsonl", folder / "s/subagents/a.jsonl": "claude-subagent.jsonl"}
@@ -411,7 +411,7 @@ def test_an_unknown_model_costs_an_unknown_sum_and_never_nothing(home: Home) -> 
     both = unknown + prices.spent("gpt-5", Tokens(1_000_000))
     assert both.known_cost == 1.25
     assert both.unpriced == 15
-    assert prices.spent("mock-model", Tokens(10, 5), 0.5).known_cost == 0.5  # as the agent itself says
+    assert prices.spent("mock-model", Tokens(10, 5), 0.5).known_cost == 0.5  # the agent's own figure
     assert prices.spent("mock-model", Tokens(10, 5), 0.0).known_cost is None
     assert Spent().known_cost == 0
 
@@ -434,7 +434,7 @@ def test_a_users_file_adds_and_replaces(home: Home) -> None:
     assert prices.spent("local", Tokens(10, 10)).known_cost == 0
     assert (
         prices.spent("gpt-5", Tokens(0, 1_000_000, 1_000_000)).known_cost == 99
-    )  # no discount unless it says so
+    )  # no discount unless stated
     assert prices.of("gpt-5-mini") == Prices.load(Home("/none", "/none", "/none")).of("gpt-5-mini")
 
 
@@ -470,7 +470,7 @@ def limits(at: str, **limits: Any) -> str:
 
 
 def test_the_newest_rate_limits_of_codex_count(tmp_path: Path) -> None:
-    """The shortest window comes first, whichever is called the primary one; null ones say nothing."""
+    """The shortest window comes first, whichever is called primary; null ones are ignored."""
     path = tmp_path / "rollout.jsonl"
     week = {"used_percent": 7, "window_minutes": 10080, "resets_at": 1_800_000_000}
     path.write_text(

@@ -1,4 +1,4 @@
-"""The version of an agent: who is asked, when, for how long, and what is said of one that was not checked."""
+"""An agent's version: which program is asked, when, for how long, and the notice of an unchecked one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DIALOG = " Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · T
         ("1.0.0-beta.3\n", "1.0.0-beta.3"),
         ("Update available!\n0.24.4\n", "0.24.4"),
         ("no such option\n", ""),
-        ("127.0.0.1:80\n", "127.0.0.1"),  # nothing is known of what it prints; it is no more than shown
+        ("127.0.0.1:80\n", "127.0.0.1"),  # the format is unknown; it is only displayed
         ("", ""),
     ],
 )
@@ -173,7 +173,7 @@ def test_the_agents_own_record_counts_more_than_what_is_installed(tmp_path: Path
 
 
 def test_a_script_that_starts_the_agent_is_not_run_again(tmp_path: Path) -> None:
-    """`relay wrap --agent claude SCRIPT`: whatever it does, it does it once."""
+    """`relay wrap --agent claude SCRIPT`: whatever the script does, it does it once."""
     script = _program(tmp_path / "start", f"touch {tmp_path}/ran")
 
     async def run() -> None:
