@@ -1,4 +1,4 @@
-"""A session's ears for tests: the pipeline of the readers, on a clock that the test turns."""
+"""A session's reader pipeline for tests, on a clock that the test turns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ears:
         return self.pipeline.now
 
     def hear(self, *pieces: bytes | str) -> Ears:
-        """The child writes the pieces, one after the other, at the same moment."""
+        """Have the child write the pieces one after the other, at the same moment."""
         for piece in pieces:
             data = piece.encode() if isinstance(piece, str) else piece
             self._take(self.pipeline.output(data, self.now))
@@ -55,14 +55,14 @@ class Ears:
         return self
 
     def prompted(self, *, sure: bool = True) -> Ears:
-        """The child waits for input: its turn has ended. sure: the kernel says so."""
+        """Have the child wait for input: its turn has ended. sure: the kernel confirms it."""
         return self._take(self.pipeline.waiting(self.now, sure=sure))
 
     def resize(self, columns: int, rows: int) -> Ears:
         return self._take(self.pipeline.resized(columns, rows, self.now))
 
     def gap(self, size: int) -> Ears:
-        """Output of the child is lost."""
+        """Lose output of the child."""
         return self._take(self.pipeline.gap(size, self.now))
 
     def close(self) -> Ears:
@@ -86,7 +86,7 @@ class Ears:
 def directives_in(
     data: bytes, *, chunk: int = 4096, columns: int = 80, rows: int = 24
 ) -> list[tuple[str, str]]:
-    """What is told by a program that writes `data` and ends, read in pieces of `chunk` bytes."""
+    """Return the directives of a program that writes `data` and ends, read in pieces of `chunk` bytes."""
     ears = Ears(columns, rows)
     for start in range(0, len(data), chunk):
         ears.hear(data[start : start + chunk])
@@ -103,7 +103,7 @@ CLEAR = "\x1b[2J\x1b[H"
 
 
 def drawing(columns: int = 80, rows: int = 24) -> Ears:
-    """A program that has drawn an input box at the bottom, its cursor in it, and nothing above."""
+    """Return a program that has drawn an input box at the bottom, its cursor in it, and nothing above."""
     ears = Ears(columns, rows).hear(CLEAR + box(rows))
     assert ears.reader.kind == "screen"
     return ears.wait(3)
@@ -114,5 +114,5 @@ def box(rows: int, status: str = "? for shortcuts") -> str:
 
 
 def at(row: int, text: str, column: int = 1) -> str:
-    """Draw `text` from a place on, and return to where the cursor was."""
+    """Return the bytes that draw `text` at a position, and return the cursor."""
     return f"\x1b7\x1b[{row};{column}H{text}\x1b8"

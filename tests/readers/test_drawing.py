@@ -1,4 +1,4 @@
-"""What an agent draws that are not its words: echoes, what tools print, code, panels, half a page."""
+"""What an agent draws that is not its words: echoes, tools' output, code, panels, half a page."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_panel_at_the_right_is_no_part_of_the_text() -> None:
 
 
 def test_what_a_resize_has_cut_off_is_not_said() -> None:
-    """A full-screen program draws its page again a moment after the resize."""
+    """A full-screen program redraws its page a moment after the resize."""
     long = "@relay:Bob one two three four five six seven eight nine ten eleven twelve"
     ears = Ears(80, 12).hear(f"{FULL}{long}\r\n\r\nmore").wait()
     ears.resize(50, 12).wait(0.05).hear("\x1b[14t").wait(1.5)
@@ -164,7 +164,7 @@ def test_words_that_happen_to_fill_two_rows_keep_the_blank_between_them() -> Non
 
 
 def test_the_blank_that_had_no_room_in_a_full_row_may_begin_the_next() -> None:
-    """As qwen wraps."""
+    """qwen wraps that way."""
     rows = ["  @relay:Bob some words of it", "   up to the margin."]
     ears = (
         Ears(29, 12).hear(CLEAR + "".join(f"\x1b[{y};1H{row}" for y, row in enumerate(rows, start=1))).wait()
@@ -174,7 +174,7 @@ def test_the_blank_that_had_no_room_in_a_full_row_may_begin_the_next() -> None:
 
 @pytest.mark.parametrize("ears", [Ears(), Ears(echo=ECHO)], ids=["plain", "styled"])
 def test_a_cell_of_a_table_is_no_directive(ears: Ears) -> None:
-    """Its columns are parted by blanks: what one begins with may end in another."""
+    """Blanks separate its columns: text that begins in one may end in another."""
     table = [
         "   head      tail",
         "  ━━━━━━━━  ━━━━━",
@@ -190,7 +190,7 @@ def test_a_cell_of_a_table_is_no_directive(ears: Ears) -> None:
 
 
 def test_a_rule_in_one_piece_is_that_of_a_table_right_below_heads() -> None:
-    """aider draws its tables so; a rule across the screen, or below prose, parts what is said."""
+    """aider draws its tables that way; a rule across the screen, or below prose, separates words."""
     table = [" head             tail", " " + "─" * 30, f" {LINE}  said", ""]
     said = [
         "a  double blank",

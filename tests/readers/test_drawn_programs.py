@@ -25,7 +25,7 @@ FAKES = Path(__file__).parent.parent / "fakes"
 def run(
     command: list[str], *, columns: int = 80, rows: int = 24, typed: bytes = b""
 ) -> list[tuple[str, str]]:
-    """What `command` told under a terminal of its own until it ended."""
+    """Return the directives that `command` printed in a new terminal until it ended."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     pipeline = OutputPipeline(AutoReader(columns, rows), Grammar({"relay"}.__contains__))
@@ -40,7 +40,7 @@ def run(
             if ready:
                 try:
                     data = os.read(leader, 65536)
-                except OSError:  # EIO: the last process that had the terminal open has ended
+                except OSError:  # EIO: the last process with the terminal open has ended
                     break
                 found += pipeline.output(data, time.monotonic()).directives
             else:

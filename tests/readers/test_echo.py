@@ -1,4 +1,4 @@
-"""What was typed is not said, and what is said after it is."""
+"""Typed text is not said, and what is said afterwards is."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_typed_line_in_a_program_that_draws() -> None:
     ears = Ears(60, 12).hear("\x1b[2J\x1b[H").wait(0.1)
     for at in range(1, len(LINE) + 1):
         ears.type(LINE[at - 1]).hear(f"\x1b[12;1H> {LINE[:at]}").wait(0.05)
-    ears.wait(4)  # a draft in the input box is not said, however long it stands
+    ears.wait(4)  # a draft in the input box does not count, however long it stays
     ears.type("\r").hear(f"\x1b[12;1H\x1b[K> \x1b[1;1H> {LINE}\x1b[12;3H").wait(0.5)
     ears.hear(f"\x1b[3;1H● {LINE}\x1b[12;3H").wait()
     assert ears.told == HI

@@ -1,4 +1,4 @@
-"""Full-screen programs that draw in frames (mode 2026), the newest lines at the bottom of a window."""
+"""Full-screen programs that draw in frames (mode 2026), with the newest lines at the bottom of a window."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOOTER = ["", "> ", "  ? for shortcuts"]
 
 
 def frame(rows: Sequence[str], end: int) -> str:
-    """The frame that shows `rows` up to `end`: the last prompt above them, an input below."""
+    """Return the frame that shows `rows` up to `end`: the last prompt above them, an input below."""
     shown = ["> the prompt", *rows[max(0, end - WINDOW) : end]]
     shown += [""] * (WINDOW + 1 - len(shown)) + FOOTER
     drawn = "".join(f"\x1b[{row};1H\x1b[K{text}" for row, text in enumerate(shown, start=1))
@@ -38,7 +38,7 @@ def test_each_frame_counts_however_soon_the_next_one_comes(together: bool) -> No
 
 
 def test_what_is_left_of_a_line_at_the_top_is_no_line_of_a_block() -> None:
-    """Its end may be short, come back as the window moves down by a row, and lie in the block itself."""
+    """Its end may be short, reappear as the window moves down by a row, and lie in the block itself."""
     rows = ["  a long line that goes on in another", "  row, down to its very end", "", "  @relay:Bob <<<"]
     rows += ["  one", "  the second line of the block which is", "  long", "", "  three", "  four", "  five"]
     rows += [
@@ -68,7 +68,7 @@ def test_what_is_left_of_a_line_at_the_top_is_no_line_of_a_block() -> None:
 
 
 def test_a_line_below_which_others_come_as_it_leaves_may_have_been_cut() -> None:
-    """The agent draws the beginning of its queue, and what is being said now; then all between them comes."""
+    """The agent draws the start of its queue and the current text; then everything between them appears."""
     begun = ["  @relay:Bob first", "", "  @relay:Bob one two three four five"]
     rows = [*begun, "  six seven", "", "", "", "  being said"]
     later = [*begun, "  six seven eight", *(f"  line {n}" for n in range(9)), "  being said", "", "  now"]
@@ -98,7 +98,7 @@ def test_the_input_itself_is_not_in_a_block() -> None:
 
 
 def barred(rows: Sequence[str]) -> list[str]:
-    """`rows` of a page, cut off, with its scroll bar behind them."""
+    """Return truncated `rows` of a page, with its scroll bar after them."""
     bar = "│" * (WINDOW - 3) + "███"
     return [row[: COLUMNS - 1].ljust(COLUMNS - 1) + beside for row, beside in zip(rows, bar, strict=True)]
 
@@ -126,7 +126,7 @@ def test_a_page_that_stays_cut_off_tells_no_cut_body() -> None:
 
 
 def test_time_does_not_complete_a_line_while_a_spinner_below_it_stands_still() -> None:
-    """The program is stalled, or its terminal, which takes no more output."""
+    """The program is stalled, or its terminal, which accepts no more output."""
     ears = watcher()
     for n in range(5):
         ears.hear(frame(["  @relay:Bob one", "", f"  {'◐◓◑◒'[n % 4]} {n} working"], 3)).wait(0.1)
@@ -146,7 +146,7 @@ def test_scrolling_back_says_only_what_was_never_drawn() -> None:
     bodies = [chr(ord("A") + n) * 12 for n in range(24)]
     rows = [f"  @relay:Bob {body}" for body in bodies]
     ears = watcher()
-    for end in (6, 12, 22, 23, 24):  # from 12 to 22 it jumps over two
+    for end in (6, 12, 22, 23, 24):  # from 12 to 22 it skips two
         ears.hear(frame(rows, end)).wait(2)
     assert ears.told == [("Bob", body) for body in [*bodies[:12], *bodies[14:]]]
     for end in range(24, 7, -1):

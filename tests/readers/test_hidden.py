@@ -1,4 +1,4 @@
-"""Hidden lines: read as such by the lines reader, in floods too, and by the screen reader."""
+"""Hidden lines: recognised by the lines reader, even in floods, and by the screen reader."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_hidden_lines_neither_open_nor_close_nor_fill_anything(kind: Kind) -> No
 def test_it_is_followed_through_a_flood(
     colours: tuple[str, str], first: str, second: str, told: int, size: int
 ) -> None:
-    """What conceals may stand far above, in a part of the flood that is not read."""
+    """The concealing sequence may be far above, in a part of the flood that is not read."""
     line = f"{colours[0]}ok{colours[1]} a line of the log\r\n"
     many = line * (3 * FLOOD // len(line))
     said = "@relay:Bob seen\r\n"

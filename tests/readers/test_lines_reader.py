@@ -1,4 +1,4 @@
-"""Programs that just print lines."""
+"""Programs that only print lines."""
 
 from __future__ import annotations
 

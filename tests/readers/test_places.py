@@ -1,4 +1,4 @@
-"""The place of a line in the output: exact for printed lines, at most one chunk late for drawn ones."""
+"""The position of a line in the output: exact for printed lines, at most one chunk late for drawn ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_drawn_line_has_a_place_behind_what_drew_it(
         ears.hear(chunk).wait(pause)
         assert all(one.place.offset <= fed for one in ears.directives[before:])
     ears.wait(3).close()
-    if pause < 1:  # else what stands there half drawn is taken for said
+    if pause < 1:  # otherwise half-drawn text counts as complete
         assert len(ears.directives) == count
     for one in ears.directives:
         assert data.index(one.body.encode()) + len(one.body) <= one.place.offset
@@ -94,7 +94,7 @@ def test_the_place_goes_on_from_lines_to_the_screen() -> None:
 
 
 def test_lost_output_counts() -> None:
-    """The place is one in the output, not in what was kept of it."""
+    """A position counts all output, not only what was kept of it."""
     ears = Ears().hear("one\r\n").gap(1000).hear("two\r\n")
     assert [line.place for line in ears.lines] == [at(5), at(1010)]
     drawn = Ears(kind="screen").hear("one\r\n").wait().gap(1000).hear("two\r\n").wait()

@@ -1,4 +1,4 @@
-"""S9: a directive in the row of a prompt sign counts whether or not the reader saw the program wait there."""
+"""S9: a directive after a prompt sign counts whether or not the reader saw the program wait there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.readers.auto import AutoReader, Kind
 
 
 def heard(prompt: str, waits: list[bool]) -> list[str]:
-    """The directives of a program that prints `prompt` before each, and is seen to wait or not."""
+    """Return the directives of a program that prints `prompt` before each, and is seen to wait or not."""
     pipeline = OutputPipeline(AutoReader(80, 24), Grammar(lambda _: True))
     found, now = [], 0.0
     for number, seen in enumerate(waits):
@@ -40,7 +40,7 @@ def test_a_quote_of_a_program_without_that_prompt_is_none(line: str) -> None:
 
 
 def test_on_a_screen_a_directive_behind_a_known_prompt_counts() -> None:
-    """S9: a program that reads lines, and has left the line once."""
+    """S9: the program reads lines, and has left the line once."""
     ears = Ears().hear("\x1b[2J\x1b[HWelcome\r\n> ").wait().prompted()
     assert ears.reader.kind == "screen"
     ears.hear("@relay:Bob one\r\n").wait().hear("> @relay:Bob two\r\n").wait()
@@ -50,7 +50,7 @@ def test_on_a_screen_a_directive_behind_a_known_prompt_counts() -> None:
 
 
 def test_the_sign_of_an_input_box_is_no_prompt() -> None:
-    """What is drawn behind it in the transcript is what was typed into the box."""
+    """What the transcript shows after it was typed into the box."""
     ears = Ears().hear("\x1b[2J\x1b[8;1H----\x1b[9;1H> \x1b[10;1H----\x1b[9;3H").wait().prompted()
     ears.hear("\x1b[2;1H> @relay:Bob typed\x1b[9;3H").wait().prompted()
     assert ears.told == [] and ears.passed_over == ["> @relay:Bob typed"]
@@ -65,7 +65,7 @@ def test_a_directive_behind_an_unknown_sign_is_passed_over_and_told(kind: Kind) 
 
 @pytest.mark.parametrize("half", ["@", "@rel", "@relay:Bob good mor", "> @relay:Bob good mor"])
 def test_a_silent_program_may_go_on_with_a_directive(half: str) -> None:
-    """One that waits for a network, as the kernel shows it, waits in the same way for input."""
+    """To the kernel, waiting for a network looks like waiting for input."""
     ears = Ears(kind="lines").hear("> ").prompted().hear("\r\n")
     ears.hear(half).wait().prompted(sure=False)
     ears.hear("> @relay:Bob good morning"[len(half) + 2 * (half[0] == "@") :] + "\r\n")
@@ -82,7 +82,7 @@ def test_a_form_ends_though_its_end_begins_like_a_prompt() -> None:
 @pytest.mark.parametrize("kind", ["lines", "screen"])
 @pytest.mark.parametrize("echoed", [True, False])
 def test_what_relay_quoted_is_no_directive_behind_the_same_prompt(kind: Kind, echoed: bool) -> None:
-    """In the echo of what was typed, and wherever the program prints it again."""
+    """Neither in the echo of typed text nor wherever the program prints it again."""
     ears = Ears(kind=kind).hear("> ").prompted()
     ears.type("hi\r> @relay:Bob typed\rbye\r", echo=echoed)
     if echoed:

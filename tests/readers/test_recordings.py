@@ -1,16 +1,16 @@
-"""Recordings of real agents, read by the screen with their own profiles: exactly what they told, in order.
+"""Recordings of real agents, read from the screen with their profiles: exactly their directives, in order.
 
 recordings/          120 x 40
 recordings/resized/  60 and 200 columns, another size in the middle, typed directives, tools that print them.
                      (A form's indents are as the agent draws them.)
                      aider-*: its live display failed to erase itself, and may have erased the text later.
-                     *-80: several sizes, and /compact, on a machine that took its time.
+                     *-80: several sizes, and /compact, on a slow machine.
                      qwen-0.24.4-*: a scroll bar, a page that is erased in each frame, and jumps back in it;
-                     -slow: on a machine that drew a frame a second;
-                     -torn: after a resize to 60 columns a page laid out for more, cut off by its scroll bar;
+                     -slow: on a machine that drew one frame per second;
+                     -torn: after a resize to 60 columns, a page laid out for more, cut off by its scroll bar;
                      -half: a frame whose rest came seconds later;
                      -stalled: nothing for seconds in the middle of a directive.
-                     codex-80*: its model says thousands of characters a second; the page goes down by a row.
+                     codex-80*: its model writes thousands of characters per second; the page moves a row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMES = sorted(
 
 
 def recording(name: str, folder: Path) -> Path:
-    """The asciicast of that name, unpacked in `folder` if it is compressed."""
+    """Return the asciicast of that name, unpacked in `folder` if it is compressed."""
     path = RECORDINGS / f"{name}.cast"
     if path.exists():
         return path
@@ -68,7 +68,7 @@ def told(path: Path, agent: str, home: Home) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_screen_with_the_agents_profile_finds_exactly_what_was_told(name: str, tmp_path: Path) -> None:
-    """R46, R98. What no reader of the screen can tell (`undecidable`) may be found too."""
+    """R46, R98. It may also find what no reader of the screen can decide (`undecidable`)."""
     path = recording(name, tmp_path)
     expected = json.loads((RECORDINGS / f"{name}.expected.json").read_text("utf-8"))
     undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}

@@ -1,4 +1,4 @@
-"""Whatever an agent draws again, at whatever widths of its terminal, each directive is heard once."""
+"""Whatever an agent redraws, at whatever terminal widths, each directive is read once."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Pause:
 
 @dataclass
 class Redraw:
-    """The agent draws all of it again, as after /theme."""
+    """The agent redraws everything, as after /theme."""
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """The rows of a paragraph, broken at blanks; a word that is too long for a row is broken at its edge."""
+    """Return the rows of a paragraph, broken at blanks; a word longer than a row is broken at the edge."""
     if text.startswith("─"):
         return [text[:columns]]
     rows, row, taken = list[str](), "", 0
@@ -61,9 +61,9 @@ def cells(text: str) -> int:
 class Agent:
     """Draws paragraphs above a footer. inline: on the primary screen, else on the alternate one.
 
-    barred: it erases its page in each frame, and draws a scroll bar beside it.
+    barred: it erases its page in each frame, and draws a scroll bar next to it.
     shown: the paragraphs that were drawn from their first rows on, in that order. (An alternate screen shows
-    the end: the beginning of what is longer than that is drawn once the terminal has grown.)
+    the end: the start of anything longer is drawn once the terminal has grown.)
     """
 
     def __init__(self, columns: int, rows: int, *, inline: bool, barred: bool = False) -> None:
@@ -173,10 +173,10 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 @example(MOVED_UP)
 @example(NARROW)
 def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
-    """In the order in which they are drawn. Each has a number of its own: no two look the same.
+    """They come in the order of drawing. Each has a number: no two look the same.
 
-    On the alternate screen each page stands for a while: what was drawn and
-    replaced at once was never seen.
+    On the alternate screen each page stays for a while: what was drawn and immediately replaced was never
+    seen.
     """
     inline = drawing == "inline"
     agent = Agent(80, 24, inline=inline, barred=drawing == "barred")
@@ -202,7 +202,7 @@ def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize
 
 
 def test_what_scrolls_half_off_the_alternate_screen_is_heard_whole() -> None:
-    """Its rows are less than full: only the one above tells that they belong together."""
+    """Its rows are not full: only the row above shows that they belong together."""
     agent, body = Agent(44, 24, inline=False), f"{URL} {URL} naïve {URL} b"
     for paragraph in (f"@relay:Bob {body}", *["words"] * 5):
         agent.say(paragraph)

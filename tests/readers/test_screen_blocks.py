@@ -1,4 +1,4 @@
-"""Blocks of many lines that are drawn: where each ends."""
+"""Drawn blocks of many lines: where each ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AFTER = [" ", " ", " @relay:Carol after it"]
 
 
 def framed(lines: list[str], status: str) -> str:
-    """A page with the input between two rules and a footer below, the way pi draws it."""
+    """Return a page with the input between two rules and a footer below, as pi draws it."""
     rows = ["hello", *lines, "", RULE, "> ", RULE, f"~ {status}", f"{status} tokens"]
     return "\x1b[H" + "\r\n".join(f"\x1b[2K{row}" for row in rows) + "\x1b[J"
 
@@ -35,7 +35,7 @@ def blocks(ears: Ears) -> list[tuple[str, str, bool]]:
 
 
 def test_the_end_of_a_form_that_is_drawn_as_an_empty_row_is_seen() -> None:
-    """F6: pi draws nothing for `>>>` below a paragraph, but the empty rows above and below it."""
+    """F6: pi draws `>>>` below a paragraph only as empty rows above and below."""
     ears = Ears(80, 30, block_end="blank").hear(CLEAR + framed([], "1")).wait()
     ears.hear(framed(BLOCK + AFTER, "2")).wait()
     body = "one\n\n ```py\n   x\n\n\n   y\n ```\n@relay:Ann quoted\nend"
@@ -44,7 +44,7 @@ def test_the_end_of_a_form_that_is_drawn_as_an_empty_row_is_seen() -> None:
 
 @pytest.mark.parametrize("end", ["blank", "none"])
 def test_a_form_whose_end_is_not_drawn_ends_above_the_footer(end: BlockEnd) -> None:
-    """F6: at the end of the turn, and it is told."""
+    """F6: it ends with the turn, and this is reported."""
     ears = Ears(80, 30, block_end=end).hear(CLEAR + framed([], "1")).wait()
     ears.hear(framed([" @relay:Bob <<<", " one", " two"], "2")).wait().prompted()
     assert blocks(ears) == [("Bob", "one\ntwo", True)]
@@ -60,7 +60,7 @@ def test_a_form_whose_end_is_not_drawn_ends_at_the_next_directive() -> None:
 
 
 def test_rules_are_part_of_a_form() -> None:
-    """Also below an older rule, in a program that prints."""
+    """This holds even below an older rule, in a program that prints."""
     text = f"@relay:Bob <<<\r\none\r\n{RULE}\r\ntwo\r\n>>>\r\n"
     ears = Ears(80, 30).hear(f"{CLEAR}{RULE}\r\nhello\r\n").wait().hear(text).wait()
     assert ears.told == [("Bob", f"one\n{RULE}\ntwo")]

@@ -1,4 +1,4 @@
-"""Programs that draw: what they say is told by its place on the screen."""
+"""Programs that draw: their words are recognised by their position on the screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIDDEN = "\u200b\u200c\u200d\u200e\u202e\u2060\u2066\ufeff\u034f\u061c\u180e\U00
 @pytest.mark.parametrize("hidden", [*HIDDEN, HIDDEN], ids=lambda each: f"U+{ord(each[0]):04X} {len(each)}")
 @pytest.mark.parametrize("behind", ["", "  ", "\x1b[1m"])
 def test_what_is_not_drawn_before_a_directive_makes_it_none(hidden: str, behind: str) -> None:
-    """S13: as it does in a program that prints lines, wherever its output is cut."""
+    """S13: it also does in a program that prints lines, wherever its output is split."""
     text = f"{hidden}{behind}{LINE}"
     assert drawing().hear(at(3, text)).wait(3).told == []
     ears, data = drawing(), at(3, text).encode()
@@ -107,7 +107,7 @@ def test_a_spinner_below_does_not_make_a_line_complete() -> None:
 
 
 def test_an_agent_that_draws_a_text_twice_is_heard_when_it_has_settled() -> None:
-    """opencode draws a link with its address behind it until its highlighter has read it."""
+    """opencode draws a link followed by its address until its highlighter has processed it."""
     for settle, told in ((0.0, "see u (u)"), (1.0, "see u")):
         ears = Ears(60, 12, settle=settle).hear("\x1b[?1049h" + CLEAR).wait()
         ears.hear(at(2, "@relay:Bob see u (u)")).wait(0.1).hear(at(4, "more")).wait(0.6)
@@ -115,7 +115,7 @@ def test_an_agent_that_draws_a_text_twice_is_heard_when_it_has_settled() -> None
 
 
 def test_what_is_drawn_over_at_the_margin_is_not_said() -> None:
-    """opencode places each wide character; one for which there is half the room begins the next row too."""
+    """opencode positions each wide character; one with half the room needed begins the next row, too."""
     text = "@relay:Bob " + "漢字仮名交じり文" * 3
     ears = Ears(40, 12).hear("\x1b[?1049h" + CLEAR)
     ears.hear(at(2, text[:25]), at(3, f"{text[24]} {text[26:]}"), at(5, "@relay:Ann next")).wait()
@@ -124,7 +124,7 @@ def test_what_is_drawn_over_at_the_margin_is_not_said() -> None:
 
 
 def test_frames_are_read_whole() -> None:
-    """A synchronized update (mode 2026) that is cut in two shows nothing until it ends."""
+    """A synchronised update (mode 2026) that arrives in two parts shows nothing until it ends."""
     ears = Ears(60, 12).hear(CLEAR + LINE + "\r\n").wait()
     ears.hear("\x1b[?2026h\x1b[H@relay:Ann half\x1b[K\r\n").wait(0.5)
     ears.hear(f"\x1b[H{LINE}\x1b[K\r\n\x1b[?2026l").wait()
@@ -136,7 +136,7 @@ def test_a_frame_that_never_ends_is_read_in_the_end() -> None:
 
 
 def test_lines_are_said_in_the_order_of_their_places() -> None:
-    """An agent may draw the end of a code block before its beginning is whole."""
+    """An agent may draw the end of a code block before its start is complete."""
     ears = drawing().hear(at(3, "```te") + at(4, LINE) + at(5, "```") + at(7, "more")).wait(0.25)
     ears.hear(at(3, "```text") + at(7, "more text")).wait()
     ears.hear(at(9, "@relay:Ann outside")).wait()
@@ -196,7 +196,7 @@ def test_a_hundred_thousand_directives_in_a_row() -> None:
 
 
 def test_a_transcript_that_scrolls_by_repainting() -> None:
-    """A full-screen program paints every row anew when a line is added below; one directive comes twice."""
+    """A full-screen program repaints every row when a line is added below; one directive comes twice."""
     transcript = ["one", LINE, *(f"filler {n}" for n in range(12)), LINE, *(f"more {n}" for n in range(12))]
     ears = Ears(60, 12).hear("\x1b[?1049h" + CLEAR + box(12)).wait()
     for end in range(1, len(transcript) + 1):
@@ -312,7 +312,7 @@ def test_a_list_of_choices_that_grows_shorter_above_the_input_uncovers_nothing_n
 
 
 def test_a_frame_in_whose_middle_the_window_changes_its_size_is_not_read_before_its_end() -> None:
-    """F5: pi draws on in the frame that it has begun, for as long as the machine takes for that."""
+    """F5: pi continues the frame it has started, however long the machine takes for that."""
     ears = Ears(60, 12).hear("\x1b[?2026h", at(3, "@relay:Bob a message that is drawn"), at(5, "Working"))
     ears.wait(0.5).resize(80, 12).wait(0.5).hear(at(7, "~")).wait(0.5)
     ears.hear(at(3, f"{LINE}\x1b[K"), "\x1b[?2026l").wait()
@@ -320,7 +320,7 @@ def test_a_frame_in_whose_middle_the_window_changes_its_size_is_not_read_before_
 
 
 def test_what_the_alternate_screen_covers_is_said_when_the_program_ends() -> None:
-    """A hidden cursor does not tell which of its lines are complete."""
+    """A hidden cursor does not show which of its lines are complete."""
     ears = Ears(60, 12).hear(f"{CLEAR}\x1b[?25l{LINE}\r\n\x1b[?1049h{CLEAR}@relay:Ann a file").wait()
     assert ears.told == [("Ann", "a file")]
     assert ears.close().told == [("Ann", "a file"), *HI]
@@ -380,7 +380,7 @@ def test_it_says_when_time_alone_settles_nothing_more() -> None:
 
 @pytest.mark.parametrize("torn", [1, 3, 4, 5])
 def test_what_a_live_display_left_half_drawn_above_its_text_is_not_said(torn: int) -> None:
-    """R46: rich prints the text without having erased `torn` rows of it, which it has filled with blanks."""
+    """R46: rich prints the text without erasing `torn` rows of it, padded with blanks."""
     body = (
         "the first of several sentences that are together wider than this terminal, so that they are wrapped"
     )
@@ -394,7 +394,7 @@ def test_what_a_live_display_left_half_drawn_above_its_text_is_not_said(torn: in
 
 @pytest.mark.parametrize("torn", [3, 4, 5])
 def test_what_a_live_display_erases_of_its_text_is_said(torn: int) -> None:
-    """R46: rich goes on to take the last rows of the text for those that it has not erased."""
+    """R46: rich later takes the text's last rows for those that it has not erased."""
     body = (
         "the first of several sentences that are together wider than this terminal, so that they are wrapped"
     )

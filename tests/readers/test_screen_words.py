@@ -1,4 +1,4 @@
-"""What a screen shows while the agent has a record of its own: heard only if the record is lost."""
+"""What a screen shows while the agent has its own record: used only if the record is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay.readers.line import Line
 
 
 def drawn(offset: int, *texts: str) -> Reading:
-    """Lines, and the directives in them, that were read when the agent had written `offset` bytes."""
+    """Return lines, and their directives, that were read when the agent had written `offset` bytes."""
     lines = [Line(text, 0.0, Place(TERMINAL, offset, number)) for number, text in enumerate(texts)]
     grammar = Grammar(lambda _: True)
     found = [each for line in lines for each in grammar.line(line)]
@@ -36,7 +36,7 @@ def reading(offset: int) -> Reading:
 
 
 def recorded(*texts: str) -> list[Event]:
-    """The events for what the record has."""
+    """Return the events for the record's contents."""
     grammar = Grammar(lambda _: True)
     lines = [Line(each, 0.0, Place(TRANSCRIPT, 0, number)) for number, each in enumerate(texts)]
     found = [each for line in lines for each in grammar.line(line)]
@@ -49,12 +49,12 @@ def bodies(events: list[Event]) -> list[str]:
 
 
 def told(events: list[Event]) -> list[str]:
-    """What was passed over, as it may be a repeat."""
+    """Return the directives passed over because they may be repeats."""
     return [each.passed.line.text for each in events if isinstance(each, DirectivePassedOver)]
 
 
 def kept(*readings: Reading) -> ScreenWords:
-    """Words that are kept, of an agent with a record."""
+    """Return the kept words of an agent with a record."""
     words = ScreenWords("@", lambda *_, **__: None)
     words.keep()
     for each in readings:
@@ -85,7 +85,7 @@ def test_what_is_kept_is_heard_in_order_once_the_record_is_lost() -> None:
 
 
 def test_what_was_shown_before_the_last_words_of_the_record_is_not_heard() -> None:
-    """A tool has printed it, as a text of the record proves, though no directive."""
+    """A tool has printed it, as a text in the record proves, though not a directive."""
     words = kept(drawn(10, "@relay:Bob printed"), drawn(20, "That is what the file says."), reading(30))
     for event in recorded("That is what *the file* says."):
         words.note(event)
@@ -105,7 +105,7 @@ def test_what_the_record_has_is_neither_heard_nor_told() -> None:
 
 
 def test_what_the_record_had_is_not_heard_when_it_is_drawn_late() -> None:
-    """Once, though: the agent may say it again."""
+    """This applies once, as the agent may say it again."""
     words = kept()
     for event in recorded("@relay:Bob 10", "", "@relay:Bob *20*"):
         words.note(event)
@@ -126,7 +126,7 @@ def test_what_looks_like_a_part_or_another_form_of_what_was_heard_is_told() -> N
 
 
 def test_a_later_session_takes_the_same_words() -> None:
-    """It reads all of the output again, and nothing of the record."""
+    """It reads all of the output again, and none of the record."""
     notes: list[dict[str, Any]] = []
     words = ScreenWords("@", lambda _, **fields: notes.append(json.loads(json.dumps(fields))))
     words.keep()
@@ -155,17 +155,17 @@ def test_no_more_than_the_last_readings_are_kept() -> None:
     assert bodies(words.release()) == [str(offset) for offset in range(50, MOST + 50)]
 
 
-# Any order of what the record has, what the screen shows, and what is known of turns.
+# Any order of the record's contents, the screen's contents, and what is known about turns.
 
 BODIES = ("one", "two", "three", "four", "apples and pears", "a plan of the whole house")
-"""No two are alike. The same may be said twice."""
+"""No two look alike. The same body may be said twice."""
 
 LINE = "What comes next is {}."
 
 
 @dataclass
 class Turn:
-    """What the agent says in a turn, and when that comes: at 100 the turn ends, at 200 the next.
+    """What the agent says in a turn, and when that arrives: at 100 the turn ends, at 200 the next.
 
     texts: bodies of directives, of each text of its model.
     written, settled: the times at which they are read from the record, and from the screen.
@@ -180,7 +180,7 @@ class Turn:
 
 @dataclass
 class History:
-    """stops: texts that the record has in all. broken: when that is known, if not by silence."""
+    """stops: number of texts in the record. broken: when that is known, if not by silence."""
 
     turns: list[Turn]
     stops: int
@@ -189,7 +189,7 @@ class History:
 
 
 def timeline(history: History) -> list[tuple[int, int, str, Any]]:
-    """What happens, in order. Both sides tell things in the order in which they were said."""
+    """Return what happens, in order. Both sides report in the order of speaking."""
     happens: list[tuple[int, int, str, Any]] = []
     number, record, screen, read = 0, 0, 0, 0
     for start, turn in zip(range(0, 9000, 100), history.turns, strict=False):
@@ -276,7 +276,7 @@ histories = st.builds(
 
 
 def heard(history: History, missing: frozenset[int] = frozenset()) -> tuple[Counter[str], Counter[str]]:
-    """What is heard of a history, and what was said. missing: what the screen does not show, by number."""
+    """Return what is read of a history, and what was said. missing: numbers the screen does not show."""
     silence = [Turn([[body]], [50], [50]) for body in BODIES[: history.silent + 2]]
     texts = sum(len(turn.texts) for turn in history.turns)
     whole = replace(history, turns=[*history.turns, *silence], stops=min(history.stops, texts))
@@ -295,7 +295,7 @@ def heard(history: History, missing: frozenset[int] = frozenset()) -> tuple[Coun
 @settings(max_examples=500, deadline=None)
 @given(histories)
 def test_nothing_is_lost_or_repeated_wherever_a_record_stops(history: History) -> None:
-    """Whatever is ahead or behind, by up to a turn, and however often the same is said."""
+    """Either side may lag by up to a turn, and the same text may be said repeatedly."""
     found, every = heard(history)
     assert found == every
 
@@ -310,7 +310,7 @@ def test_nothing_is_repeated_where_the_screen_leaves_something_out(
 
 
 def test_unlike_lines_are_told_apart_without_a_close_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A close look at a pair takes a millisecond, and at a turn's end many tables and outputs may wait."""
+    """Comparing a pair takes a millisecond, and at a turn's end many tables and outputs may wait."""
 
     def look(*_: object, **__: object) -> None:
         raise AssertionError("compared closely")

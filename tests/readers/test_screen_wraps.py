@@ -70,7 +70,7 @@ def test_two_long_messages_with_the_same_beginning_are_two() -> None:
 
 
 def worded(text: str, columns: int, wide: Callable[[str], int]) -> list[str]:
-    """Rows of at most `columns`, as pi breaks them: at blanks, and in words longer than a row."""
+    """Return rows of at most `columns`, broken as pi does: at blanks, and inside words longer than a row."""
     rows = [""]
     for word in text.split():
         if rows[-1] and wide(f"{rows[-1]} {word}") <= columns:
@@ -101,7 +101,7 @@ URL = "https://example.org/" + "a/very/long/path/" * 8 + "?n=1"
     ],
 )
 def test_a_directive_comes_whole_though_its_first_row_is_short(body: str, lead: str, columns: int) -> None:
-    """F4: below it, the next paragraph is another line."""
+    """F4: the next paragraph below it is a separate line."""
     rows = worded(f"@relay:Bob {body}", columns - len(lead) - 1, columns_of)
     rows = [*rows, "", *worded("And then some prose.", columns, columns_of)]
     drawn = "".join(at(2 + n, (lead if n == 0 else " " * len(lead)) + row) for n, row in enumerate(rows))
@@ -117,7 +117,7 @@ def test_a_long_word_that_begins_behind_others_comes_whole(columns: int, margin:
     edge = columns - margin - 4
     url = URL * 3
     if len(f"@relay:Bob see {url}") % edge == 0:
-        url += "x"  # where it ends at the edge nothing tells a blank from none
+        url += "x"  # at the edge, a blank cannot be told from none
     text = f"@relay:Bob see {url} and then END"
     rows = [text[:edge], *worded(text[edge:], edge, columns_of)]
     drawn = "".join(at(2 + n, f"    {row}") for n, row in enumerate(rows))
@@ -127,7 +127,7 @@ def test_a_long_word_that_begins_behind_others_comes_whole(columns: int, margin:
 
 @pytest.mark.parametrize("emoji", ["👍🏽", "🇩🇪", "👨\u200d👩\u200d👧\u200d👦", "🇩🇪🇫🇷", "❤️", "☝🏽"])
 def test_emoji_that_the_agent_takes_for_narrower_come_whole(emoji: str) -> None:
-    """F13: what is one row for the agent is two for the screen, which draws the parts apart."""
+    """F13: one row for the agent is two for the screen, which draws the parts separately."""
     for before in range(56, 80):
         row = f"@relay:Bob {'x' * (before - 12)} {emoji * 2} and"
         ears = Ears(80, 12, kind="screen").hear(f"{CLEAR}{row.ljust(76)}\r\n\r\nmore\r\n").wait()
@@ -169,7 +169,7 @@ TOLD = ["first of a list", "twice the same", "below a rule", f"see {URL} END", S
 
 
 def conversation(columns: int, paragraphs: list[str]) -> list[str]:
-    """Rows as pi draws them, with its input below."""
+    """Return rows as pi draws them, with its input below."""
     rows: list[str] = []
     for paragraph in paragraphs:
         if paragraph == "---":
@@ -184,7 +184,7 @@ def conversation(columns: int, paragraphs: list[str]) -> list[str]:
 
 
 def redrawn(columns: int, paragraphs: list[str]) -> str:
-    """The beginning of a frame that draws all anew."""
+    """Return the start of a frame that redraws everything."""
     return f"\x1b[?2026h{CLEAR}\x1b[3J" + "\r\n".join(conversation(columns, paragraphs))
 
 
@@ -192,7 +192,7 @@ def redrawn(columns: int, paragraphs: list[str]) -> str:
 @given(st.lists(st.tuples(st.sampled_from([60, 80, 120, 200]), st.sampled_from([0.0, 0.5, 3.0])), max_size=6))
 @example([(120, 3.0), (80, 3.0), (60, 3.0), (200, 3.0)])
 def test_a_conversation_drawn_again_at_any_width_says_nothing_again(resizes: list[tuple[int, float]]) -> None:
-    """F1: with rules, a table, a list, code and Chinese; what is said twice is told twice."""
+    """F1: there are rules, a table, a list, code and Chinese; what is said twice counts twice."""
     ears = Ears(80, 24).hear(CLEAR)
     for number in range(1, len(SAID)):
         if SAID[number - 1] not in ("```sh", SAID[6]):
@@ -208,7 +208,7 @@ def test_a_conversation_drawn_again_at_any_width_says_nothing_again(resizes: lis
 
 
 def test_a_frame_that_is_drawn_slowly_says_nothing_again() -> None:
-    """F1: a busy machine takes seconds for it."""
+    """F1: a busy machine takes seconds to draw it."""
     ears = Ears(80, 24).hear(redrawn(80, SAID) + "\x1b[?2026l").wait()
     told, frame = ears.told, redrawn(120, SAID)
     ears.resize(120, 24).wait(2.5)

@@ -1,4 +1,4 @@
-"""The scroll bar of a full-screen program is no part of its rows; the sides of boxes are."""
+"""A full-screen program's scroll bar is not part of its rows; the sides of boxes are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOOTER = [Row(""), Row("─" * 40), Row("> ")]
 
 
 def drawn(texts: list[str], bar: str, column: int) -> list[Row]:
-    """`texts` with one character of `bar` behind each, in `column`."""
+    """Return `texts` with one character of `bar` after each, in `column`."""
     pairs = zip(texts, bar, strict=True)
     return [Row(text + " " * (column - 1 - columns_of(text)) + beside) for text, beside in pairs]
 
@@ -36,7 +36,7 @@ def test_it_is_taken_off_rows_that_a_narrower_terminal_has_wrapped() -> None:
 
 
 def test_text_that_it_cuts_off_is_hidden_in_part() -> None:
-    """Those rows were laid out for a wider page. What is drawn, as the side of a box, may be cut off."""
+    """Those rows were laid out for a wider page. Drawings, such as the side of a box, may be cut off."""
     texts = ["漢字" * 9 + "仮", *TEXTS[1:4], "x" * 39, *TEXTS[5:7], "─" * 38 + "╮", " a box".ljust(38) + "│"]
     found = without_scroll_bar(drawn(texts, BAR, 40) + FOOTER, 40)
     assert found.torn

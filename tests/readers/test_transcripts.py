@@ -1,4 +1,4 @@
-"""Whatever the chunks, the width and the way of drawing, the same transcript gives the same directives."""
+"""Whatever the chunks, the width and the way of drawing, one transcript gives the same directives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay.readers.line import Line
 WORD = st.text(st.sampled_from("abcxyz日本éñ👍-,.@:<>`"), min_size=1, max_size=9)
 SENTENCE = st.lists(WORD, min_size=1, max_size=30).map(" ".join)
 DIRECTIVE = st.builds("@relay:{} {}".format, st.sampled_from(["Bob", "Ann", "*", "#all"]), SENTENCE)
-# On a screen ">>" alone ends a form, too: agents draw ">>>" as quotes in one another.
+# On a screen ">>" alone also ends a form: agents draw ">>>" as nested quotes.
 INSIDE = SENTENCE.filter(lambda text: not re.fullmatch(r"(>\s*){2,3}", text))
 FORM = st.lists(INSIDE, max_size=4).map(lambda lines: "\n".join(["@relay:Bob <<<", *lines, ">>>"]))
 FENCED = DIRECTIVE.map(lambda line: f"```\n{line}\n```")
@@ -28,7 +28,7 @@ COLOURED = st.sampled_from(["", "\x1b[1;31m", "\x1b[0m", "\x1b(B", "\x1b]0;t\x07
 
 
 def directives(transcript: str) -> list[tuple[str, str]]:
-    """What the grammar alone makes of the text."""
+    """Return the directives that the grammar alone finds in the text."""
     grammar = Grammar({"relay"}.__contains__)
     lines = [Line(text, 0, Place("terminal", n)) for n, text in enumerate(transcript.split("\n"))]
     found = [one for line in lines for one in grammar.line(line)]
@@ -62,7 +62,7 @@ def test_lines_in_any_chunks_at_any_width(text: str, cuts: list[int], columns: i
 def test_a_drawing_program_in_any_chunks_at_any_width(
     text: str, cuts: list[int], columns: int, pause: float
 ) -> None:
-    """Paragraphs with an empty line between them, as agents print them."""
+    """There are paragraphs with an empty line between them, as agents print them."""
     lines = text.replace("\n", "\n\n")
     data = ("\x1b[2J\x1b[H" + lines.replace("\n", "\r\n") + "\r\n").encode()
     assert squeezed(heard(data, cuts, columns, pause=pause)) == squeezed(directives(lines))
@@ -105,7 +105,7 @@ def test_whatever_the_bytes_lines_are_text_in_order(pieces: list[bytes], columns
 
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x80-\x9f]")
-"""Without DEL, which the virtual screen draws."""
+"""Control characters except DEL, which the virtual screen draws."""
 
 
 SEQUENCES = st.lists(
@@ -154,5 +154,5 @@ def test_no_sequences_make_a_reader_raise(pieces: list[bytes], columns: int, row
 
 
 def squeezed(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Empty lines within forms are not compared: the transcript here has more of them."""
+    """Drop empty lines within forms: the transcript here has more of them."""
     return [(target, "".join(body.split())) for target, body in told]

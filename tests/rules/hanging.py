@@ -1,8 +1,10 @@
-"""A rule's command that will not end: `hanging.py FOLDER`.
+"""A rule's command that never ends: `hanging.py FOLDER`.
 
-It ignores SIGTERM, reads nothing, and leaves behind in FOLDER the pids of
-    itself, a child, a child in a session of its own, a daemon (forked twice, in a session of its own),
-all of which hang as it does and hold its standard output open.
+It ignores SIGTERM, reads nothing, and leaves in FOLDER the pids of
+
+    itself, a child, a child in its own session, a daemon (forked twice, in its own session),
+
+all of which hang like it and hold its standard output open.
 """
 
 import os
@@ -12,7 +14,7 @@ from pathlib import Path
 
 
 def hang(name: str) -> None:
-    """Say that this process is there, and stay."""
+    """Record that this process exists, and hang."""
     folder = Path(sys.argv[1])
     started = folder / f"{name}.new"
     started.write_text(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""What all rules of an event come to."""
+"""The combined result of all rules of an event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDS = {"continue": False, "stopReason": "enough"}
 
 
 def fired(name: str, *answers: object) -> Fired:
-    """An event at which rules named a, b, ... have answered so; a number is an exit code."""
+    """Return an event whose rules a, b, ... have answered so; a number is an exit code."""
     ran: list[RuleRun] = []
     for letter, answer in zip("abcdefgh", answers, strict=False):
         code = answer if isinstance(answer, int) else 0
@@ -46,7 +46,7 @@ def test_the_result_of_a_prompt_has_the_documented_fields() -> None:
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("block", [BLOCKS, 2, {"blockingError": "no"}])
 def test_any_block_blocks_the_prompt(place: int, block: object) -> None:
-    """R24: wherever it stands; contexts keep firing order (R25)."""
+    """R24: any position blocks; contexts keep firing order (R25)."""
     answers: list[object] = ["one", "two"]
     answers.insert(place, block)
     result = aggregate(fired("UserPromptSubmit", *answers))
@@ -210,7 +210,7 @@ def specific(**answer: Any) -> dict[str, Any]:
 
 
 def test_a_tool_call_for_which_the_person_is_asked_does_not_go_on_by_itself() -> None:
-    """R31: "block"; of allow, ask and deny the strongest holds."""
+    """R31: "block"; of allow, ask and deny, the strongest wins."""
     allow, ask = specific(permissionDecision="allow"), specific(permissionDecision="ask")
     changed = specific(updatedInput={"command": "ls"})
     told = fired("PreToolUse", allow, ask, changed)
@@ -221,7 +221,7 @@ def test_a_tool_call_for_which_the_person_is_asked_does_not_go_on_by_itself() ->
 
 @pytest.mark.parametrize("name", ["PostToolUse", "PostToolUseFailure"])
 def test_a_block_after_a_tool_counts_as_a_block(name: str) -> None:
-    """R31: its reason goes to the model."""
+    """R31: the model gets the reason."""
     told = fired(name, BLOCKS)
     assert (aggregate(told)["blocking_error"], aggregate(told)["action"]) == ("no", "inject_context")
     assert outcome(told) == "block"
@@ -230,7 +230,7 @@ def test_a_block_after_a_tool_counts_as_a_block(name: str) -> None:
 @pytest.mark.parametrize("name", ["SessionStart", "SessionEnd", "PreCompact", "Notification"])
 @pytest.mark.parametrize("answer", [2, BLOCKS, ENDS, {"blockingError": "no"}])
 def test_where_nothing_can_be_blocked_it_is_allowed(name: str, answer: object) -> None:
-    """R31, R34: and what was said is kept."""
+    """R31, R34: the rule's texts are still kept."""
     told = fired(name, answer)
     assert outcome(told) == "allow"
     assert len(aggregate(told)["messages"]) == 1
@@ -245,7 +245,7 @@ def test_nothing_decided_is_allowed(name: str, answer: object) -> None:
 
 @pytest.mark.parametrize("name", sorted(EVENTS))
 def test_every_result_is_json(name: str) -> None:
-    """R24, R26: with its attachments."""
+    """R24, R26: attachments included."""
     told = fired(name, BLOCKS, "text")
     public = json.loads(json.dumps(aggregate(told)))
     assert public["matched_rule_count"] == 2

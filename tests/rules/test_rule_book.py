@@ -1,4 +1,4 @@
-"""Which rules are in force: files, trust, what is switched off, and the choice for an event (R12, R14)."""
+"""Which rules are in force: files, trust, switched-off rules, and the selection for an event (R12, R14)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def chosen(book: RuleBook, name: str = "Stop", **data: object) -> list[str]:
 
 
 def test_several_files_are_one_set_of_rules_in_firing_order(person: Home, project: Path) -> None:
-    """R14: the user's own, the project's, those named on the command line."""
+    """R14: the user's own come first, then the project's, then those named on the command line."""
     write(person.config / "hooks.json", "own", "own 2")
     trust(person, write(project / "hooks.json", "project"))
     named = [write(project / "b.json", "b"), write(project / "a.json", "a")]
@@ -64,7 +64,7 @@ def test_without_files_there_are_no_rules_and_no_warnings(person: Home, project:
 
 
 def test_a_projects_rules_need_trust(person: Home, project: Path) -> None:
-    """R12: in this very content."""
+    """R12: the trust is for this exact content."""
     path = write(project / "hooks.json", "theirs")
     for _ in range(2):
         book = RuleBook.load(person, project)
@@ -78,7 +78,7 @@ def test_a_projects_rules_need_trust(person: Home, project: Path) -> None:
 
 
 def test_naming_a_file_is_the_persons_word(person: Home, project: Path) -> None:
-    """R12: it is in force without trust, the project's own, too, and once."""
+    """R12: it is in force without trust, once, even if it is the project's own."""
     path = write(project / "hooks.json", "theirs")
     book = RuleBook.load(person, project, [path, path])
     assert (commands(book), book.warnings) == (["theirs"], ())
@@ -86,7 +86,7 @@ def test_naming_a_file_is_the_persons_word(person: Home, project: Path) -> None:
 
 
 def test_the_nearest_file_of_the_project_counts(person: Home, project: Path) -> None:
-    """R12: upwards to the folder with .git, and not above the user's home folder."""
+    """R12: the search goes up to the folder with .git, but not above the user's home folder."""
     inner = project / "a" / "b"
     inner.mkdir(parents=True)
     assert find(inner) is None
@@ -100,7 +100,7 @@ def test_the_nearest_file_of_the_project_counts(person: Home, project: Path) -> 
 
 
 def test_a_file_is_read_once_though_it_is_found_twice(person: Home, project: Path) -> None:
-    """R14: in relay's own folder, or through a link."""
+    """R14: it may be in relay's own folder, or behind a link."""
     own = write(person.config / "hooks.json", "own")
     assert commands(RuleBook.load(person, person.config, [own])) == ["own"]
     (project / "hooks.json").symlink_to(own)
@@ -109,7 +109,7 @@ def test_a_file_is_read_once_though_it_is_found_twice(person: Home, project: Pat
 
 
 def test_the_project_of_one_is_a_link_into_that_of_another(person: Home, project: Path) -> None:
-    """R12: what is trusted is the file that the link leads to."""
+    """R12: trust applies to the file that the link leads to."""
     real = write(project / "real.json", "real")
     (project / "hooks.json").symlink_to(real)
     assert commands(RuleBook.load(person, project)) == []
@@ -177,20 +177,20 @@ def test_only_rules_of_the_event_whose_matcher_fits_are_selected(person: Home, p
 
 
 def test_equal_work_is_done_once(person: Home, project: Path) -> None:
-    """R14: whichever files and matchers it stands with; a group's payload is another, and so its work."""
+    """R14: files and matchers do not matter; a group's payload differs, so its work does."""
     write(project / "a.json", "same", event="PreToolUse", matcher="Bash")
     write(project / "b.json", "same", "other", event="PreToolUse", timeout=3)
     group = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "same"}]}]}}
     (project / "c.json").write_text(json.dumps(group))
     book = RuleBook.of(person, sorted(project.glob("*.json")))
     assert chosen(book, "PreToolUse", tool_name="Bash") == ["same", "other", "same"]
-    for tool, timeouts in (("Bash", [60, 3, 60]), ("Read", [3, 3, 60])):  # of those that fit the first
+    for tool, timeouts in (("Bash", [60, 3, 60]), ("Read", [3, 3, 60])):  # among those that match the first
         found = book.select(RuleEvent("PreToolUse", {"tool_name": tool}))
         assert [rule.timeout for rule in found] == timeouts
 
 
 def test_a_rule_in_the_background_stands_for_no_guard(person: Home, project: Path) -> None:
-    """R14: it decides nothing, whatever its command would have decided."""
+    """R14: it decides nothing, whatever its command might decide."""
     write(project / "a.json", "guard", event="PreToolUse", **{"async": True})
     write(project / "b.json", "guard", event="PreToolUse")
     found = RuleBook.of(person, sorted(project.glob("*.json"))).select(RuleEvent("PreToolUse"))
@@ -226,7 +226,7 @@ def test_what_is_switched_off_is_in_a_private_file(person: Home) -> None:
 def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
     person: Home, project: Path, content: str
 ) -> None:
-    """A guard is not lost, and the user is told."""
+    """No guard is lost, and the user is told."""
     write(person.config / "hooks.json", "guard")
     person.disabled_rules.write_text(content, "latin-1")
     book = RuleBook.load(person, project)
@@ -237,7 +237,7 @@ def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
 
 
 def reloaded(person: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
-    """The commands in force after the files were read anew, and what is said."""
+    """Return the commands in force after rereading the files, and the messages."""
     book = RuleBook.load(person, project, named, last=last)
     return commands(book), " ".join(str(warning) for warning in book.warnings)
 
@@ -248,7 +248,7 @@ STAY = "This session keeps the rules that it loaded from the file before."
 def test_a_projects_rules_stay_in_force_when_their_file_is_trusted_no_more(
     person: Home, project: Path
 ) -> None:
-    """R12: who writes into the file, such as the agent, must not end what guards it."""
+    """R12: whoever writes to the file, such as the agent, must not be able to remove its guard."""
     path = write(project / "hooks.json", "guard")
     trust(person, path)
     last = RuleBook.load(person, project)
@@ -290,7 +290,7 @@ def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(person: Home, pro
 def test_the_rules_of_a_file_that_cannot_be_read_any_more_stay_in_force(
     person: Home, project: Path, content: str, origin: str
 ) -> None:
-    """R12: and so do the others, in their order."""
+    """R12: the others stay in force, too, in their order."""
     paths = {"user": person.config / "hooks.json", "project": project / "hooks.json", "named": project / "n"}
     for each, path in paths.items():
         write(path, each, f"{each} 2")
@@ -334,7 +334,7 @@ def test_the_rules_of_a_file_that_was_emptied_are_gone_and_that_is_said(
 def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
     person: Home, project: Path, origin: str
 ) -> None:
-    """R12: once."""
+    """R12: it is reported once."""
     path = write(person.config / "hooks.json" if origin == "user" else project / "n", "guard")
     named = [] if origin == "user" else [path]
     last = RuleBook.load(person, project, named)
@@ -346,7 +346,7 @@ def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
 
 
 def test_what_is_switched_off_is_looked_up_without_reading_the_files(person: Home, project: Path) -> None:
-    """R14: whatever has become of them meanwhile."""
+    """R14: it does not matter what has happened to them meanwhile."""
     path = write(person.config / "hooks.json", "one", "two")
     book = RuleBook.load(person, project)
     switch(person, [book.rules[0].id], off=True)
@@ -362,7 +362,7 @@ def test_what_is_switched_off_is_looked_up_without_reading_the_files(person: Hom
 
 
 def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(person: Home, project: Path) -> None:
-    """R20: else a long text would get around it."""
+    """R20: otherwise a long text would get around it."""
     path = write(project / "a.json", "guard", event="PreToolUse", matcher={"tool_input.command": "*rm -rf*"})
     book = RuleBook.of(person, [path])
     told: list[str] = []

@@ -1,8 +1,8 @@
-"""Commands of rules, as processes: real ones, all of them.
+"""Commands of rules, all as real processes.
 
-What a flood costs was measured on two cores, beside a thread that wakes every millisecond as the one that
-forwards a terminal does. 100 MB took 0.5 s and 25 ms of this process's time; the thread woke 0.4 ms late in
-one of 100 cases (0.1 ms without a flood) and 0.7 ms at the most. Beside `yes` it was 0.2 ms, all the time.
+The cost of a flood was measured on two cores, next to a thread that wakes every millisecond, like the one
+that forwards a terminal. 100 MB took 0.5 s and 25 ms of this process's time; the thread woke 0.4 ms late in
+one of 100 cases (0.1 ms without a flood) and 0.7 ms at most. Next to `yes` it was 0.2 ms, all the time.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def python(program: str, *arguments: str) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process is there, and no zombie that waits for its parent."""
+    """Return whether the process exists and is no zombie waiting for its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] not in {b"Z", b"X"}
     except FileNotFoundError:
         return False
 
 
-# What it is given.
+# The input of a command.
 
 
 def test_a_command_reads_the_payload_and_answers() -> None:
@@ -81,14 +81,14 @@ def test_a_command_that_does_not_read_its_payload(line: str, caplog: pytest.LogC
 
 
 def test_it_runs_where_the_agent_is_and_with_its_environment(tmp_path: Path) -> None:
-    """R15."""
+    """R15: the same directory and environment as the agent."""
     env = {"PATH": os.environ["PATH"], "RELAY_NAME": "alice"}
     out = asyncio.run(command.run("pwd; echo $RELAY_NAME", b"", cwd=tmp_path, env=env, timeout=LONG))
     assert out.stdout.decode().split() == [str(tmp_path.resolve()), "alice"]
 
 
 def test_it_has_a_session_of_its_own_and_no_terminal() -> None:
-    """R15: it cannot draw on the agent's screen, nor read its keys."""
+    """R15: it can neither draw on the agent's screen nor read its keys."""
     program = (
         "import os\n"
         "print(os.getsid(0) == os.getpgrp() == os.getpid())\n"
@@ -99,7 +99,7 @@ def test_it_has_a_session_of_its_own_and_no_terminal() -> None:
 
 
 def test_it_has_only_its_three_streams() -> None:
-    """R15: none of relay's own descriptors, which it could hold open."""
+    """R15: it gets none of relay's own descriptors, which it could hold open."""
     if sys.platform != "linux":
         pytest.skip("lists descriptors by /proc")
     out = run(python("import os; print(sorted(int(f) for f in os.listdir('/proc/self/fd')))"))
@@ -107,7 +107,7 @@ def test_it_has_only_its_three_streams() -> None:
 
 
 def test_it_heeds_the_signals_that_relay_ignores() -> None:
-    """R15: tests that a rule runs may need them."""
+    """R15: tests run by a rule may need them."""
     program = (
         "import asyncio, os, signal\n"
         "from pathlib import Path\n"
@@ -122,17 +122,17 @@ def test_it_heeds_the_signals_that_relay_ignores() -> None:
         pytest.skip("reads the dispositions of signals in /proc")
     out = run([sys.executable, "-c", program], cwd=Path.cwd())
     assert out.exit_code == 0, out.stderr.decode()
-    ignored = int(out.stdout.split()[1], 16)  # what started the tests may have it ignore others
+    ignored = int(out.stdout.split()[1], 16)  # the test's parent process may have made it ignore others
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU):
         assert not ignored & 1 << (number - 1), signal.Signals(number)
 
 
-# What it prints.
+# The output of a command.
 
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
 def test_100_megabytes_of_output(stream: str) -> None:
-    """R15: the beginning is kept, the rest is thrown away, and the exit code counts."""
+    """R15: the start is kept, the rest is discarded, and the exit code counts."""
     out = run(f"head -c 100000000 /dev/zero | tr '\\0' x{stream}; exit 2")
     kept, other = (out.stderr, out.stdout) if stream else (out.stdout, out.stderr)
     assert (out.exit_code, out.problem) == (2, "")
@@ -158,7 +158,7 @@ def test_endless_output_ends_at_the_timeout(line: str) -> None:
     assert max(len(out.stdout), len(out.stderr)) == KEEP
 
 
-# How it ends.
+# The end of a command.
 
 
 def test_a_signal_is_the_exit_code_of_a_shell() -> None:
@@ -167,7 +167,7 @@ def test_a_signal_is_the_exit_code_of_a_shell() -> None:
 
 
 def test_nobody_waits_for_a_child_that_keeps_the_output_open(tmp_path: Path) -> None:
-    """R15: what the command said counts when it has ended; what it left running runs on."""
+    """R15: the command's output counts once it has ended; what it left running continues."""
     line = f"(sleep 60 & echo $! > {tmp_path}/pid); echo done; exit 2"
 
     async def body() -> None:
@@ -182,7 +182,7 @@ def test_nobody_waits_for_a_child_that_keeps_the_output_open(tmp_path: Path) -> 
 async def _tree(
     folder: Path, end: Callable[[asyncio.Task[CommandResult]], Awaitable[None]], timeout: float
 ) -> None:
-    """Run the hanging program in `folder`, `end` it when all its processes are there: none is left."""
+    """Run the hanging program in `folder`, `end` it once all its processes exist; check that none is left."""
     names = ("itself", "child", "session", "daemon")
     task = asyncio.ensure_future(
         command.run(
@@ -201,7 +201,7 @@ async def _tree(
 
 @linux
 def test_a_rule_that_forks_and_hangs_is_ended_as_a_tree(tmp_path: Path) -> None:
-    """R15: at its timeout, with children in sessions of their own and daemons; SIGTERM is ignored."""
+    """R15: the timeout ends children in their own sessions and daemons, too, although they ignore SIGTERM."""
 
     async def end(task: asyncio.Task[CommandResult]) -> None:
         out = await task
@@ -213,7 +213,7 @@ def test_a_rule_that_forks_and_hangs_is_ended_as_a_tree(tmp_path: Path) -> None:
 
 @linux
 def test_to_cancel_a_run_ends_its_tree(tmp_path: Path) -> None:
-    """R15: also where it is cancelled again while that is done."""
+    """R15: even if it is cancelled again meanwhile."""
 
     async def end(task: asyncio.Task[CommandResult]) -> None:
         task.cancel()
@@ -232,7 +232,7 @@ def test_to_cancel_a_run_ends_its_tree(tmp_path: Path) -> None:
     ids=["environment", "parents"],
 )
 def test_what_has_a_session_of_its_own_is_found(tmp_path: Path, line: str) -> None:
-    """R15: a daemon by its environment, what has another environment by its parents."""
+    """R15: a daemon is found by its environment, a process with another environment by its parents."""
     started = tmp_path / "pid"
     line = line.format(daemon=f"sleep 60 & echo $! > {started}.new; mv {started}.new {started}")
 
@@ -270,11 +270,11 @@ def test_no_zombie_and_no_descriptor_is_left() -> None:
     asyncio.run(body())
 
 
-# What cannot be run.
+# Commands that cannot run.
 
 
 def test_a_command_that_is_not_there() -> None:
-    """R15: of a shell its exit code, without one a problem in a sentence."""
+    """R15: from a shell, its exit code; without one, a problem described in a sentence."""
     assert run("no-such-program-anywhere").exit_code == 127
     out = run(["no-such-program-anywhere"])
     assert out.exit_code == 127
@@ -300,7 +300,7 @@ def test_a_directory_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_nul_and_too_many_arguments() -> None:
-    """R15: what no system call takes is a problem."""
+    """R15: arguments that no system call accepts are a problem."""
     assert run(["echo", "a\0b"]).problem
     assert run(["echo", *["x" * 100_000] * 200]).problem
 

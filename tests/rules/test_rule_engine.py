@@ -1,4 +1,4 @@
-"""The rules of an event, run together."""
+"""All rules of an event, run together."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def engine(directory: Path, **more: Any) -> Engine:
 
 
 def fire(directory: Path, rules: Sequence[Rule], what: RuleEvent, **more: Any) -> Fired:
-    """What comes of it where the agent is in `directory`."""
+    """Return the result for an agent in `directory`."""
     what = replace(what, data={**what.data, "cwd": str(directory)})
     return asyncio.run(engine(directory, **more).run(rules, what))
 
 
 def says(**fields: Any) -> str:
-    """A command that answers this about a tool call."""
+    """Return a command that answers this about a tool call."""
     answer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **fields}}
     return f"cat <<'END'\n{json.dumps(answer)}\nEND\n"
 
@@ -47,7 +47,7 @@ def call(command: str, tool: str = "Bash") -> RuleEvent:
 
 
 def guard(word: str) -> str:
-    """A command that denies a tool call in whose payload `word` stands."""
+    """Return a command that denies tool calls whose payload contains `word`."""
     return f"if grep -q -- {word}; then echo no {word} >&2; exit 2; fi"
 
 
@@ -55,7 +55,7 @@ def changes(to: str) -> Rule:
     return rule("PreToolUse", says(updatedInput={"command": to}), name=f"to {to}")
 
 
-# What a rule gets.
+# The input of a rule.
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -63,7 +63,7 @@ def changes(to: str) -> Rule:
 def test_a_rule_for_claude_code_and_its_twin_give_the_same(
     tmp_path: Path, shape: str, command: str, action: str
 ) -> None:
-    """R15, R18: each reads the payload in its shape."""
+    """R15, R18: each reads the payload in its own format."""
     (tmp_path / "guard.py").write_text(
         "import json, sys\n"
         "told = json.load(sys.stdin)\n"
@@ -75,7 +75,7 @@ def test_a_rule_for_claude_code_and_its_twin_give_the_same(
 
 
 def test_a_command_runs_where_the_agent_is_and_knows_its_project(tmp_path: Path) -> None:
-    """R15: and in the project where the agent's directory has gone."""
+    """R15: if the agent's directory is gone, it runs in the project."""
     (tmp_path / "sub").mkdir()
     where = rule("SessionStart", 'pwd; echo "$CLAUDE_PROJECT_DIR"')
     run = engine(tmp_path).run
@@ -85,7 +85,7 @@ def test_a_command_runs_where_the_agent_is_and_knows_its_project(tmp_path: Path)
 
 
 def test_a_prompt_takes_no_process(tmp_path: Path) -> None:
-    """R16: its text is injected where no process can be started at all."""
+    """R16: its text is injected even where no process can start."""
     prompt = rule("UserPromptSubmit", "", kind="prompt", prompt="Answer in markdown.")
     fired = asyncio.run(Engine(tmp_path / "gone", {}).run([prompt], event("UserPromptSubmit", prompt="hi")))
     assert injected(fired.results) == ["Answer in markdown."]
@@ -97,12 +97,12 @@ def test_no_rules_come_to_nothing(tmp_path: Path) -> None:
     assert (fired.matched_rule_count, fired.results) == (0, [])
 
 
-# Several.
+# Several rules.
 
 
 @pytest.mark.parametrize("name", sorted(EVENTS))
 def test_contexts_keep_firing_order(tmp_path: Path, name: str) -> None:
-    """R25: whichever of them is the first to answer."""
+    """R25: it does not matter which one answers first."""
     rules = [
         rule(name, f'sleep {wait}; echo \'{{"additionalContext": "{wait}"}}\'') for wait in (0.2, 0.1, 0)
     ]
@@ -111,28 +111,28 @@ def test_contexts_keep_firing_order(tmp_path: Path, name: str) -> None:
 
 
 def test_deciders_run_one_after_another(tmp_path: Path) -> None:
-    """R15: no two at the same time."""
+    """R15: no two run at the same time."""
     lock = "mkdir lock || exit 2; sleep 0.05; rmdir lock"
     fired = fire(tmp_path, [rule("PreToolUse", lock) for _ in range(4)], call("ls"))
     assert [ran.exit_code for ran in fired.ran] == [0] * 4
 
 
 def test_observers_run_at_once(tmp_path: Path) -> None:
-    """R34: each ends when the other is there."""
+    """R34: each ends once the other exists."""
     both = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
     rules = [rule("PreCompact", both.format(*pair)) for pair in (("a", "b"), ("b", "a"))]
     assert [ran.exit_code for ran in fire(tmp_path, rules, event("PreCompact")).ran] == [0, 0]
 
 
 def test_observers_are_bounded(tmp_path: Path) -> None:
-    """R34: so many at the same time, and no more."""
+    """R34: only so many run at the same time."""
     count = "touch here-$$; ls | grep -c here-; sleep 0.05; rm here-$$"
     fired = fire(tmp_path, [rule("SessionEnd", count) for _ in range(3 * AT_ONCE)], event("SessionEnd"))
     assert 1 < max(int(ran.stdout) for ran in fired.ran) <= AT_ONCE
 
 
 def test_500_rules_on_one_event(tmp_path: Path) -> None:
-    """R14: all run, in order."""
+    """R14: all of them run, in order."""
     rules = [rule("UserPromptSubmit", f"echo {number}") for number in range(500)]
     fired = fire(tmp_path, rules, event("UserPromptSubmit", prompt="hi"))
     assert injected(fired.results) == [str(number) for number in range(500)]
@@ -140,7 +140,7 @@ def test_500_rules_on_one_event(tmp_path: Path) -> None:
 
 
 def test_all_reasons_are_told(tmp_path: Path) -> None:
-    """R24: a rule behind one that denies is asked, too."""
+    """R24: a rule after one that denies is asked, too."""
     rules = [rule("PreToolUse", f"echo {name} >&2; exit 2", name=name) for name in ("a", "b")]
     assert decide(fire(tmp_path, rules, call("ls")).results).reason == "a: a\nb: b"
 
@@ -161,7 +161,7 @@ def test_a_bad_rule_takes_no_other_down(tmp_path: Path) -> None:
 
 
 def test_a_number_that_no_json_can_hold_gets_around_no_guard(tmp_path: Path) -> None:
-    """R15: Python reads 1e999, and would write what nothing else reads."""
+    """R15: Python reads 1e999, and would write something that nothing else can read."""
     what = event("PreToolUse", tool_input=json.loads('{"command": "rm", "timeout": 1e999}'))
     fired = fire(tmp_path, [rule("PreToolUse", guard("rm"))], what)
     assert "number" in decide(fired.results).reason
@@ -169,7 +169,7 @@ def test_a_number_that_no_json_can_hold_gets_around_no_guard(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["PreToolUse", "PostToolUse"])
 def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path, name: str) -> None:
-    """R15: a tool's input is what an agent makes it; what a guard cannot be told of is denied."""
+    """R15: the agent decides a tool's input; a call that cannot be shown to a guard is denied."""
     deep: list[object] = []
     for _ in range(5000):
         deep = [deep]
@@ -180,7 +180,7 @@ def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize("where", ["gone", "closed", "closed/inner", "long" * 5000, "nul\0"])
 def test_an_agent_escapes_no_guard_by_where_it_goes(tmp_path: Path, where: str) -> None:
-    """R15: where nothing can be run, rules are run in the project's folder."""
+    """R15: where nothing can run, rules run in the project's folder."""
     inner = tmp_path / "closed" / "inner"
     inner.mkdir(parents=True)
     inner.parent.chmod(0)
@@ -196,14 +196,14 @@ def test_an_agent_escapes_no_guard_by_where_it_goes(tmp_path: Path, where: str) 
 
 
 def test_a_guard_behind_a_rule_that_changes_the_input_sees_the_change(tmp_path: Path) -> None:
-    """R15: deciders see the input as those before them have changed it."""
+    """R15: deciders see the input as changed by earlier ones."""
     for shape in SHAPES:
         rules = [changes("rm"), rule("PreToolUse", guard("rm"), shape=shape)]
         assert decide(fire(tmp_path, rules, call("ls")).results).action == "deny"
 
 
 def test_a_guard_before_a_rule_that_changes_the_input_sees_the_change(tmp_path: Path) -> None:
-    """R15: nobody gets round a guard by standing behind it."""
+    """R15: nobody gets around a guard by coming after it."""
     rules = [rule("PreToolUse", guard("rm")), changes("rm")]
     fired = fire(tmp_path, rules, call("ls"))
     assert decide(fired.results).action == "deny"
@@ -211,7 +211,7 @@ def test_a_guard_before_a_rule_that_changes_the_input_sees_the_change(tmp_path: 
 
 
 def test_what_was_allowed_before_a_change_is_not_allowed(tmp_path: Path) -> None:
-    """R15: a rule allows what it has seen."""
+    """R15: a rule allows only what it has seen."""
     allows = "grep -q '\"ls\"' && " + says(permissionDecision="allow").strip()
     rules = [rule("PreToolUse", allows), changes("rm")]
     assert decide(fire(tmp_path, rules[:1], call("ls")).results).allowed
@@ -234,7 +234,7 @@ def test_a_rule_that_is_asked_twice_says_things_once(tmp_path: Path) -> None:
 
 
 def test_each_change_builds_on_the_one_before(tmp_path: Path) -> None:
-    """R15: a rule that was passed by is asked again, one that has changed the input is not."""
+    """R15: earlier rules are asked again, except those that have changed the input."""
     quotes = tmp_path / "quote.py"
     quotes.write_text(
         "import json, sys\n"
@@ -252,7 +252,7 @@ def test_each_change_builds_on_the_one_before(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_the_changed_input_alone_is_for_is_asked(tmp_path: Path) -> None:
-    """R19: matchers see what the tool will get."""
+    """R19: matchers see the input that the tool will get."""
     first, second = changes("rm"), rule("PreToolUse", "echo no >&2; exit 2")
 
     def select(what: RuleEvent) -> list[Rule]:
@@ -267,7 +267,7 @@ def test_a_rule_that_the_changed_input_alone_is_for_is_asked(tmp_path: Path) -> 
 
 
 def test_the_rules_of_an_event_share_its_time(tmp_path: Path) -> None:
-    """R13: a rule that gets no turn says so, and is not got around with that; a slow one is ended."""
+    """R13: a rule that gets no turn says so, and still blocks; a slow one is ended."""
     seconds = iter([0.0, 0.0, 84.9, 85.0])
     rules = [rule("PreToolUse", "true"), rule("PreToolUse", "sleep 60"), rule("PreToolUse", "exit 2")]
     fired = fire(tmp_path, rules, call("ls"), clock=lambda: next(seconds))
@@ -278,7 +278,7 @@ def test_the_rules_of_an_event_share_its_time(tmp_path: Path) -> None:
 
 
 def test_a_slow_rule_leaves_the_event_loop_alone(tmp_path: Path) -> None:
-    """R15: other things happen while it runs; here one that it waits for."""
+    """R15: other things happen meanwhile, including one that the rule waits for."""
 
     async def body() -> Fired:
         slow = rule("PreToolUse", "touch there; until [ -e go ]; do sleep 0.01; done")
@@ -308,11 +308,11 @@ def test_to_cancel_an_event_ends_its_rules(tmp_path: Path, name: str) -> None:
     asyncio.run(body())
 
 
-# In the background.
+# Background rules.
 
 
 class Reports:
-    """The runs that were reported on a bus."""
+    """The runs reported on a bus."""
 
     def __init__(self) -> None:
         self.bus = EventBus()
@@ -327,7 +327,7 @@ class Reports:
 
 
 def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
-    """R15: it decides nothing, and is reported when it has ended."""
+    """R15: it decides nothing, and is reported once it has ended."""
 
     async def body() -> Fired:
         reports = Reports()

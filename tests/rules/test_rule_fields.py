@@ -1,4 +1,4 @@
-"""The fields of events that are known: all that agents tell (R18, R19)."""
+"""The known fields of events: all that agents report (R18, R19)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECORDED = Path(__file__).parents[1] / "agents" / "payloads"
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "pi", "qwen"])
 def test_each_field_that_agents_tell_is_known(agent: str) -> None:
-    """R18: else a matcher that asks for it would be said to fit nothing."""
+    """R18: otherwise relay would say that a matcher for it fits nothing."""
     found = set()
     for path in sorted((RECORDED / agent).glob("*.json")):
         told = parse(agent, "", path.read_text())

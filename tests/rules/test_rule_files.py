@@ -1,4 +1,4 @@
-"""hooks.json files: both shapes, their fields, and what is said about a mistake (R11-R13, R16, R17, R22)."""
+"""hooks.json files: both formats, their fields, and messages about errors (R11-R13, R16, R17, R22)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GUARD = {"type": "command", "command": "./guard.sh"}
 
 
 def read(value: object) -> tuple[list[Rule], list[str]]:
-    """What comes of a file: `value` as JSON, or its very text or bytes."""
+    """Return the result of a file: `value` as JSON, or as literal text or bytes."""
     content = value if isinstance(value, str | bytes) else json.dumps(value)
     rules, warnings = parse(PATH, content.encode() if isinstance(content, str) else content, "user")
     return rules, [str(warning) for warning in warnings]
@@ -32,14 +32,14 @@ def hooks(event: str = "PreToolUse", *entries: object) -> dict[str, Any]:
 
 
 def only(value: object) -> Rule:
-    """The rule of a file that has one, and no mistake."""
+    """Return the rule of a file that contains one, and no errors."""
     (rule,), warnings = read(value)
     assert warnings == []
     return rule
 
 
 def refused(value: object) -> str:
-    """The warning about a file whose only rule is left out."""
+    """Return the warning about a file whose only rule is left out."""
     rules, (warning,) = read(value)
     assert rules == []
     return warning
@@ -53,7 +53,7 @@ def refused(value: object) -> str:
     ],
 )
 def test_each_event_takes_commands_in_both_shapes(event: str) -> None:
-    """R11, R12: and none of the eight is ever taken away."""
+    """R11, R12: none of the eight is ever removed."""
     (group, flat), warnings = read(hooks(event, {"hooks": [GUARD]}, GUARD))
     assert warnings == []
     assert (group.shape, flat.shape) == ("group", "flat")
@@ -84,14 +84,14 @@ def test_a_rule_knows_its_line_and_stands_in_firing_order() -> None:
 
 
 def test_the_defaults_of_a_rule() -> None:
-    """R13: 60 seconds, everything matches, and it is waited for."""
+    """R13: 60 seconds, everything matches, and relay waits for it."""
     rule = only(hooks("PreToolUse", GUARD))
     assert (rule.timeout, str(rule.matcher), rule.background, rule.args) == (60.0, "*", False, None)
     assert (rule.kind, rule.prompt, rule.origin) == ("command", "", "user")
 
 
 def test_every_field_of_a_command() -> None:
-    """R13: arguments stand for a program that is run without a shell."""
+    """R13: arguments mean a program that runs without a shell."""
     rule = only(
         hooks(
             "PostToolUse",
@@ -119,7 +119,7 @@ def test_a_prompt_is_literal_text() -> None:
 
 
 def test_a_whole_settings_file_of_claude_code_is_read() -> None:
-    """R12: other settings, and fields that are not known, are let be."""
+    """R12: other settings and unknown fields are ignored."""
     settings = {
         "permissions": {"allow": ["Read"]},
         "model": "opus",
@@ -136,7 +136,7 @@ def test_a_single_object_stands_for_a_list_of_one(event: object) -> None:
 
 @pytest.mark.parametrize("event", sorted(set(EVENTS) - {"UserPromptSubmit"}))
 def test_a_prompt_is_for_the_submission_of_prompts_only(event: str) -> None:
-    """R17: the warning names file, line, event and what is allowed, and the rules around it are in force."""
+    """R17: the warning names file, line, event and what is allowed; the other rules are in force."""
     rules, (warning,) = read(hooks(event, GUARD, {"type": "prompt", "prompt": "x"}, GUARD | {"name": "last"}))
     assert len(rules) == 2
     assert warning == (
@@ -157,7 +157,7 @@ def test_types_that_relay_does_not_run_are_known_and_skipped(kind: str, shape: s
 
 
 def test_a_prompt_in_a_group_asks_a_model_and_is_skipped() -> None:
-    """R16, R22: it is no literal text there."""
+    """R16, R22: there, it is not literal text."""
     warning = refused(hooks("UserPromptSubmit", {"hooks": [{"type": "prompt", "prompt": "Is this fine?"}]}))
     assert "a prompt in a group calls a model" in warning
 
@@ -264,7 +264,7 @@ MATCHED = GUARD | {"matcher": "Bash"}
     ],
 )
 def test_a_key_that_is_misspelt_is_said_and_leaves_no_guard_off(rule: object, said: str) -> None:
-    """R17: nor for other events than was meant."""
+    """R17: and for no other events than intended."""
     (found,), (warning,) = read(hooks("PreToolUse", rule))
     assert (str(found.matcher), found.command) == ("Bash", "./guard.sh")
     assert said in warning
@@ -285,7 +285,7 @@ def test_a_misspelt_type_is_said() -> None:
     "key", ["comment", "comments", "note", "id", "statusMessage", "asyncRewake", "model", "_"]
 )
 def test_keys_that_are_like_none_are_let_be(key: str) -> None:
-    """R12: among them those of Claude Code's that relay does not know."""
+    """R12: among them those of Claude Code that relay does not know."""
     only(hooks("PreToolUse", GUARD | {key: "x"}))
     only(hooks("PreToolUse", {"hooks": [GUARD | {key: "x"}], key: "x"}))
 
@@ -313,7 +313,7 @@ def test_a_group_without_rules_is_said(value: object) -> None:
     ],
 )
 def test_a_matcher_that_fits_nothing_is_said(matcher: object, said: str) -> None:
-    """R17, R20: the rule is taken as it stands."""
+    """R17, R20: the rule itself stays as written."""
     (rule,), (warning,) = read(hooks("PreToolUse", GUARD | {"matcher": matcher}))
     assert said in warning
     assert str(rule.matcher) == (matcher if isinstance(matcher, str) else json.dumps(matcher))
@@ -335,7 +335,7 @@ def test_a_matcher_of_several_rules_is_said_once() -> None:
 
 
 def test_a_timeout_beyond_what_an_event_has_is_said() -> None:
-    """R13: of a rule that is waited for."""
+    """R13: this applies to a rule that relay waits for."""
     (rule,), (warning,) = read(hooks("Stop", GUARD | {"timeout": 300}))
     assert rule.timeout == DEADLINE
     assert "timeout is 300, but all rules of an event together have only 85 seconds" in warning
@@ -344,7 +344,7 @@ def test_a_timeout_beyond_what_an_event_has_is_said() -> None:
 
 
 def test_a_matcher_without_effect_is_said_and_the_rule_is_in_force() -> None:
-    """R19: of an event that has nothing to match, as Claude Code has it; and within a group's hooks."""
+    """R19: for an event that has nothing to match, as in Claude Code; and inside a group's hooks."""
     (rule,), (warning,) = read(hooks("Stop", GUARD | {"matcher": "Bash"}))
     assert str(rule.matcher) == "*"
     assert 'the matcher "Bash" has no effect' in warning
@@ -354,7 +354,7 @@ def test_a_matcher_without_effect_is_said_and_the_rule_is_in_force() -> None:
 
 
 def test_a_rule_keeps_its_id_wherever_it_stands() -> None:
-    """R14: an id depends on file, event, matcher and work; equal rules of one file are counted."""
+    """R14: an id depends on file, event, matcher and work; equal rules of one file are numbered."""
     first, second = (read(hooks("Stop", *rules))[0] for rules in ([GUARD], [GUARD | {"command": "x"}, GUARD]))
     assert first[0].id == second[1].id
     assert len(first[0].id) == 8
@@ -502,7 +502,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_whatever_stands_in_a_file_it_is_read(value: object) -> None:
-    """R12, R17: no value of any type is fatal, and each rule that comes of it can be run."""
+    """R12, R17: no value of any type is fatal, and each resulting rule can run."""
     for content in (
         value,
         {"hooks": value},
@@ -518,7 +518,7 @@ FILE = json.dumps({"hooks": {"PreToolUse": [GUARD | {"matcher": "Bash"}]}}).enco
 
 @given(st.binary(max_size=20), st.integers(0, len(FILE)), st.integers(0, len(FILE)))
 def test_whatever_bytes_a_file_has_no_guard_is_lost_in_silence(junk: bytes, start: int, end: int) -> None:
-    """R12: what is not JSON is not read at all; else each rule is in force, or a warning says why not."""
+    """R12: what is not JSON is not read at all; otherwise each rule is in force, or a warning says why."""
     content = FILE[:start] + junk + FILE[end:]
     rules, warnings = parse(PATH, content, "user")
     try:
@@ -532,6 +532,6 @@ def test_whatever_bytes_a_file_has_no_guard_is_lost_in_silence(junk: bytes, star
 
 @given(VALUES)
 def test_values_are_read_as_python_reads_them(value: object) -> None:
-    """The reader that knows lines and the one of the standard library agree."""
+    """The reader that tracks lines agrees with the standard library's."""
     text = json.dumps(value, indent=1)
     assert repr(json_positions.parse(text).plain()) == repr(json.loads(text))

@@ -1,4 +1,4 @@
-"""docs/RULES.md: what it says of events, fields and tools is what the code has (R11, R13, R17, R21)."""
+"""docs/RULES.md describes events, fields and tools as the code has them (R11, R13, R17, R21)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf
 
 
 def table(head: str) -> list[list[str]]:
-    """The rows of the table that begins with `head`, without marks of code."""
+    """Return the rows of the table that begins with `head`, without code marks."""
     text = PAGE.partition(f"{head}\n")[2].partition("\n\n")[0]
     return [
         [cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in text.splitlines()[1:]

@@ -1,4 +1,4 @@
-"""Which events a matcher is for: strings, objects, names of tools, and what cannot be decided (R19-R21)."""
+"""Which events a matcher selects: strings, objects, names of tools, and undecidable cases (R19-R21)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relay.rules.matcher import EVERYTHING, LONGEST, BadMatcher, Undecided, matc
 from relay.rules.tools import aliases, claude_name
 
 CATASTROPHE = "(a|aa)+$"
-"""A regular expression that takes twice as long with each `a` of a text that ends with none."""
+"""A regular expression whose time doubles with each `a` in a text that does not end with one."""
 
 
 def fits(value: object, event: str = "PreToolUse", **data: Any) -> bool:
@@ -25,7 +25,7 @@ def fits(value: object, event: str = "PreToolUse", **data: Any) -> bool:
 @pytest.mark.parametrize("value", [None, "", "*", {}], ids=repr)
 @pytest.mark.parametrize("event", EVENTS)
 def test_null_and_nothing_match_everything(value: object, event: str) -> None:
-    """R19: whatever the event has."""
+    """R19: whatever fields the event has."""
     assert matcher(value, EVENTS[event]) is EVERYTHING
     assert fits(value, event)
     assert fits(value, event, tool_name="Bash", trigger="auto")
@@ -69,7 +69,7 @@ def test_a_string_is_exact_names_or_an_unanchored_regex(value: str, tool: str, e
     ],
 )
 def test_a_string_is_compared_with_the_field_of_its_event(event: str, data: dict[str, str]) -> None:
-    """R19, R37: as Claude Code documents it; where the event came without that field, nothing matches."""
+    """R19, R37: as Claude Code documents it; if the event lacks the field, nothing matches."""
     assert fits("startup|resume", event, **data)
     assert fits("res.me", event, **data)
     assert not fits("startup", event, **data)
@@ -83,17 +83,17 @@ def test_a_string_is_compared_with_the_field_of_its_event(event: str, data: dict
         ({"tool_name": "Bash"}, {"tool_name": "Bash"}, True),
         ({"tool_name": "Bash"}, {"tool_name": "BashOutput"}, False),
         ({"tool_name": "Bash"}, {}, False),
-        ({"tool_name": "*"}, {}, False),  # a key that is not there does not match
+        ({"tool_name": "*"}, {}, False),  # a missing key does not match
         ({"tool_name": "*"}, {"tool_name": None}, False),
         ({"tool_name": "mcp__*__save"}, {"tool_name": "mcp__memory__save"}, True),
         ({"tool_name": "mcp__*__save"}, {"tool_name": "mcp__memory__saved"}, False),
         ({"tool_name": "B?sh"}, {"tool_name": "Bash"}, True),
         ({"tool_name": "B?sh"}, {"tool_name": "Bsh"}, False),
-        ({"tool_name": "[B]ash"}, {"tool_name": "Bash"}, False),  # no glob but * and ?
+        ({"tool_name": "[B]ash"}, {"tool_name": "Bash"}, False),  # only * and ? are globs
         ({"tool_name": "[B]*"}, {"tool_name": "[B]ash"}, True),
         ({"tool_name": "a.b*"}, {"tool_name": "axb"}, False),
         ({"tool_name": "^(Bash|Read)$"}, {"tool_name": "Read"}, True),
-        ({"tool_name": "^a|b$"}, {"tool_name": "xb"}, False),  # of all of the text
+        ({"tool_name": "^a|b$"}, {"tool_name": "xb"}, False),  # over the whole text
         ({"tool_name": "Bash", "cwd": "/src/*"}, {"tool_name": "Bash", "cwd": "/src/a/b"}, True),
         ({"tool_name": "Bash", "cwd": "/src/*"}, {"tool_name": "Bash", "cwd": "/tmp"}, False),
         ({"tool_input.command": "*rm -rf*"}, {"tool_input": {"command": "ls\nrm -rf /\n"}}, True),
@@ -116,7 +116,7 @@ def test_an_object_fits_where_every_key_does(value: object, data: dict[str, Any]
 
 @pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit"])
 def test_an_object_counts_for_events_that_have_nothing_for_a_string(event: str) -> None:
-    """R19: of these a string is without effect, as in Claude Code."""
+    """R19: for these events a string has no effect, as in Claude Code."""
     assert fits("Bash", event, prompt="x")
     assert fits({"prompt": "*deploy*"}, event, prompt="please deploy it")
     assert not fits({"prompt": "*deploy*"}, event, prompt="please test it")
@@ -159,7 +159,7 @@ def test_what_is_no_matcher_is_refused_and_never_matches_everything(value: objec
     ],
 )
 def test_either_name_of_a_tool_means_both(one: str, other: str) -> None:
-    """R21: in strings and objects, as a name, a glob and a regular expression."""
+    """R21: this holds in strings and objects, as a name, a glob and a regular expression."""
     for written, tool in ((one, other), (other, one), (one, one), (other, other)):
         for value in (written, f"^{written}$", {"tool_name": written}, {"tool_name": f"^{written}$"}):
             assert fits(value, tool_name=tool), (value, tool)
@@ -167,7 +167,7 @@ def test_either_name_of_a_tool_means_both(one: str, other: str) -> None:
 
 
 def test_names_of_other_tools_are_not_taken_for_one_another() -> None:
-    """R21: what edits with a patch is no reason for Edit and Write to be one."""
+    """R21: a tool that edits with a patch does not make Edit and Write one tool."""
     assert not fits("Edit", tool_name="Write")
     assert not fits("Write", tool_name="replace")
     assert not fits("Read", tool_name="Bash")
@@ -193,21 +193,21 @@ def test_claude_codes_name_of_a_tool() -> None:
     ids=repr,
 )
 def test_a_regex_that_takes_too_long_is_undecided(value: object) -> None:
-    """R20: neither a match nor none; who selects rules decides (test_rule_book)."""
+    """R20: neither a match nor a mismatch; the selection of rules decides (test_rule_book)."""
     text = "a" * 100 + "!"
     with pytest.raises(Undecided, match="takes too long"):
         fits(value, tool_name=text, tool_input={"command": text})
 
 
 def test_a_regex_lets_other_threads_run() -> None:
-    """R20: the thread of the user's terminal, too."""
+    """R20: this includes the thread of the user's terminal."""
     compiled = matcher(CATASTROPHE, EVENTS["PreToolUse"])
     event = RuleEvent("PreToolUse", {"tool_name": "a" * 100 + "!"})
     go, ran = threading.Event(), []
     thread = threading.Thread(target=lambda: go.wait() and ran.append(True))
     thread.start()
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(60)  # so that the other thread runs only where the lock is given up
+    sys.setswitchinterval(60)  # so the other thread runs only when the lock is released
     try:
         go.set()
         for _ in range(50):
@@ -223,7 +223,7 @@ def test_a_regex_lets_other_threads_run() -> None:
 
 @pytest.mark.parametrize("pattern", ["*rm -rf*", "^.*rm -rf.*$"])
 def test_a_text_that_is_too_long_is_undecided(pattern: str) -> None:
-    """R20: a guard must not be got around with a long command."""
+    """R20: a long command must not get around a guard."""
     value = {"tool_input.command": pattern}
     with pytest.raises(Undecided, match="the limit is"):
         fits(value, tool_input={"command": "x" * LONGEST + " rm -rf /"})
@@ -245,7 +245,7 @@ def test_a_matcher_shows_what_stands_in_the_file() -> None:
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_a_glob_holds_what_it_is_made_of(before: str, after: str) -> None:
-    """R20: whatever characters, surrogates and newlines among them."""
+    """R20: it may contain any characters, even surrogates and newlines."""
     pattern = f"x{before}*{after}x"
     assert fits({"cwd": pattern}, cwd=f"x{before}anything\n{after}x")
     assert fits({"cwd": pattern}, cwd=pattern)

@@ -1,4 +1,4 @@
-"""What rules' commands get on their standard input."""
+"""What rules' commands get on standard input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNRULED = {
 
 
 def native(agent: str, name: str, **more: Any) -> RuleEvent:
-    """The event of a payload that `agent` really sent."""
+    """Return the event of a payload that `agent` really sent."""
     told = parse(agent, "", (RECORDED / agent / f"{name}.json").read_text())
     assert told is not None
     found = from_native(told, **more)
@@ -41,7 +41,7 @@ def read(shape: Shape, told: RuleEvent) -> dict[str, Any]:
     "path", sorted(RECORDED.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
 def test_every_recorded_event_has_claudes_fields(path: Path) -> None:
-    """R18: whichever agent it is from."""
+    """R18: this holds for every agent."""
     told = parse(path.parent.name, "", path.read_text())
     assert told is not None
     found = from_native(told)
@@ -68,7 +68,7 @@ def test_every_recorded_event_has_claudes_fields(path: Path) -> None:
     ],
 )
 def test_a_group_gets_what_claude_code_would_have_sent(agent: str, name: str) -> None:
-    """R18, R21: Claude Code's name of the event and of the tool."""
+    """R18, R21: it has Claude Code's names for the event and the tool."""
     value = read("group", native(agent, name))
     assert (value["hook_event_name"], value["tool_name"]) == ("PreToolUse", "Bash")
     assert value["tool_input"]["command"] == "touch a.txt"
@@ -82,7 +82,7 @@ def test_a_group_gets_what_claude_code_would_have_sent(agent: str, name: str) ->
     ],
 )
 def test_a_flat_rule_gets_the_envelope(agent: str, name: str, tool: str) -> None:
-    """R18: with the agent's own names of its tools."""
+    """R18: it has the agent's own tool names."""
     value = read("flat", native(agent, name))
     assert value.keys() == {"event", "data"}
     assert value["event"] == value["data"]["hook_event_name"] == "PreToolUse"
@@ -102,7 +102,7 @@ def test_a_flat_rule_gets_the_envelope(agent: str, name: str, tool: str) -> None
     ],
 )
 def test_a_stop_is_flat(agent: str, name: str, said: str, shape: Shape) -> None:
-    """R18, R33: snake case at the top, in both shapes; and how the turn has ended."""
+    """R18, R33: it has snake case at the top level, in both formats, and how the turn ended."""
     value = read(shape, native(agent, name))
     assert value["hook_event_name"] == "Stop"
     assert value["last_assistant_message"].startswith(said)
@@ -118,7 +118,7 @@ def test_the_session_says_how_the_turn_has_ended() -> None:
 
 @pytest.mark.parametrize("shape", ["flat", "group"])
 def test_a_compaction_is_flat(shape: Shape) -> None:
-    """R18, R35: its type is null where nobody knows it."""
+    """R18, R35: its type is null if unknown."""
     value = read(shape, native("gemini", "PreCompress"))
     assert (value["hook_event_name"], value["trigger"]) == ("PreCompact", "auto")
     assert value["compaction_type"] is None
@@ -153,7 +153,7 @@ def test_geminis_request_for_permission_is_called_as_claudes() -> None:
 
 @pytest.mark.parametrize("shape", ["flat", "group"])
 def test_any_text_becomes_json(shape: Shape) -> None:
-    """R15: also what no encoder knows, and half a surrogate pair."""
+    """R15: even characters that cannot be encoded, such as half a surrogate pair."""
     line = payload(shape, event("UserPromptSubmit", prompt="\ud800 é \n\x1b[31m", odd=Path("/x")))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1

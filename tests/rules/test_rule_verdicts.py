@@ -1,4 +1,4 @@
-"""What exit codes and output of rules' commands mean."""
+"""The meaning of exit codes and output of rules' commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONLY_SEEN = ("SessionStart", "SessionEnd", "PreCompact", "Notification")
 
 
 def said(name: str, stdout: object = "", code: int = 0, stderr: str = "", shape: str = "flat") -> RuleRun:
-    """What a rule for the event `name` came to that answered this; an object is printed as JSON."""
+    """Return the result of a rule for the event `name` with this answer; an object is printed as JSON."""
     text = stdout if isinstance(stdout, str) else json.dumps(stdout)
     return judge(rule(name, name="guard", shape=shape), output(text, code, stderr))
 
@@ -49,7 +49,7 @@ def test_a_verdict_that_is_too_long_lets_no_call_through(name: str, refused: boo
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", CAN_BE_DENIED)
 def test_exit_2_denies_with_what_stands_on_stderr(name: str, shape: str) -> None:
-    """R15: exit code 2 blocks, and stderr is why, in both shapes."""
+    """R15: exit code 2 blocks, and stderr is the reason, in both formats."""
     ran = said(name, "this is not context", 2, "not on a Friday\n", shape)
     assert decide(ran.results).action == "deny"
     assert decide(ran.results).reason == "not on a Friday"
@@ -92,7 +92,7 @@ def test_a_reason_in_json_beats_stderr(stdout: object) -> None:
     ],
 )
 def test_no_json_overrides_exit_2(stdout: object) -> None:
-    """R15: not an "allow", and exit code 2 beats `continue: false`."""
+    """R15: "allow" does not; exit code 2 also beats `continue: false`."""
     assert [(each.action, each.reason) for each in said("PreToolUse", stdout, 2, "no").results] == [
         ("deny", "no")
     ]
@@ -100,14 +100,14 @@ def test_no_json_overrides_exit_2(stdout: object) -> None:
 
 @pytest.mark.parametrize("name", AFTER_TOOL)
 def test_exit_2_after_a_tool_tells_the_model(name: str) -> None:
-    """R15: what has happened cannot be denied; stderr goes to the model."""
+    """R15: what has happened cannot be denied; the model gets stderr."""
     ran = said(name, code=2, stderr="E501 line too long")
     assert injected(ran.results) == ["E501 line too long"]
     assert kinds(ran) == [("hook_blocking_error", "E501 line too long")]
 
 
 def test_exit_2_at_a_stop_has_the_agent_go_on() -> None:
-    """R27: with stderr as the next user turn."""
+    """R27: stderr becomes the next user turn."""
     (result,) = said("Stop", code=2, stderr="the tests fail").results
     assert (result.force_continue, result.context_injection) == (True, "the tests fail")
     assert result.context_injection_role == "user"
@@ -115,7 +115,7 @@ def test_exit_2_at_a_stop_has_the_agent_go_on() -> None:
 
 @pytest.mark.parametrize("name", ONLY_SEEN)
 def test_where_nothing_can_be_blocked_exit_2_tells_the_person(name: str) -> None:
-    """R34: a compaction, the start and the end of a session go on."""
+    """R34: a compaction, and the start and end of a session, proceed."""
     ran = said(name, code=2, stderr="no!")
     assert not decide(ran.results).refused
     assert not injected(ran.results)
@@ -156,7 +156,7 @@ def test_json_decides_at_another_exit_code_too() -> None:
 
 
 def test_a_command_that_was_ended_decides_nothing() -> None:
-    """R15: a timeout is no decision, whatever was printed before it."""
+    """R15: a timeout is no decision, whatever was printed before."""
     printed = json.dumps({"decision": "block", "reason": "no"}).encode()
     ran = judge(rule("PreToolUse"), CommandResult(None, printed, problem="It took too long."))
     assert (ran.results, ran.attachments, ran.problem) == ((), (), "It took too long.")
@@ -168,7 +168,7 @@ def test_a_command_that_was_ended_decides_nothing() -> None:
 @pytest.mark.parametrize("text", ["on branch main", "[main] clean", "12", "null", '"quoted"', "[1, 2]"])
 @pytest.mark.parametrize("name", ["UserPromptSubmit", "SessionStart"])
 def test_plain_text_is_context_for_prompts_and_at_the_start(name: str, text: str) -> None:
-    """R23: and only what begins with `{`, or is a list of objects, is JSON."""
+    """R23: only text that begins with `{`, or is a list of objects, is JSON."""
     ran = said(name, f"\n{text}\n")
     assert injected(ran.results) == [text]
     assert kinds(ran) == [("hook_additional_context", text)]
@@ -177,7 +177,7 @@ def test_plain_text_is_context_for_prompts_and_at_the_start(name: str, text: str
 
 @pytest.mark.parametrize("name", sorted(EVENTS.keys() - {"UserPromptSubmit", "SessionStart"}))
 def test_plain_text_is_no_context_elsewhere(name: str) -> None:
-    """R23: the command has succeeded, and that is all."""
+    """R23: the command has succeeded, nothing more."""
     ran = said(name, "checked 3 files")
     assert ran.results == ()
     assert kinds(ran) == [("hook_success", "checked 3 files")]
@@ -205,12 +205,12 @@ def test_bytes_that_are_no_utf8_harm_nothing() -> None:
 
 
 def test_half_a_surrogate_pair_can_be_written_down() -> None:
-    """R15: JSON can hold one, and no file can."""
+    """R15: JSON can contain one, a file cannot."""
     ran = said("UserPromptSubmit", '{"decision": "block", "reason": "\\ud800"}')
     assert decide(ran.results).reason.encode()
 
 
-# Claude Code's words.
+# Claude Code's keys.
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -258,21 +258,21 @@ def test_continue_false_has_a_default_reason() -> None:
 
 
 def test_continue_false_outranks_a_decision() -> None:
-    """R15: and a Stop that is to go on ends."""
+    """R15: a Stop that asks to continue ends."""
     answer = {"continue": False, "decision": "block", "reason": "more", "stopReason": "enough"}
     assert decide(said("PreToolUse", answer).results).action == "halt"
     assert not any(each.force_continue for each in said("Stop", answer).results)
 
 
 def test_a_message_for_the_person() -> None:
-    """R79: it is not for the model."""
+    """R79: the model does not get it."""
     ran = said("PostToolUse", {"systemMessage": "slow today"})
     assert told(ran) == ["slow today"]
     assert not injected(ran.results)
 
 
 def test_suppressed_output() -> None:
-    """R29: of contexts, and where there are none."""
+    """R29: with contexts and without."""
     ran = said("UserPromptSubmit", {"suppressOutput": True, "additionalContext": "psst"})
     assert [each.suppress_output for each in ran.results] == [True]
     assert [each.suppress_output for each in said("Stop", {"suppress_output": True}).results] == [True]
@@ -328,7 +328,7 @@ def test_what_is_for_another_event_is_ignored_and_told(answer: object) -> None:
 
 
 def test_the_old_form_approves() -> None:
-    """R15: and nothing but a tool call."""
+    """R15: it works only for a tool call."""
     (result,) = said("PreToolUse", {"decision": "approve", "reason": "fine"}).results
     assert (result.action, result.reason) == ("allow", "fine")
     assert said("UserPromptSubmit", {"decision": "approve"}).results == ()
@@ -347,7 +347,7 @@ def test_a_blocking_error_denies(name: str, key: str) -> None:
 
 
 def test_a_blocking_error_at_a_stop_is_told_to_the_person() -> None:
-    """R26: the turn ends; only force_continue, a decision or exit code 2 has it go on."""
+    """R26: the turn ends; only force_continue, a decision or exit code 2 continues it."""
     ran = said("Stop", {"blockingError": "the disk is full"})
     assert told(ran) == ["the disk is full"]
     assert not any(each.force_continue for each in ran.results)
@@ -416,7 +416,7 @@ def test_contexts_one_or_several(key: str) -> None:
     ],
 )
 def test_attachments(attachment: object, action: str, content: str) -> None:
-    """R23: the four types, with a text, texts or an object."""
+    """R23: the four types, each with a text, texts or an object."""
     ran = said("PreToolUse", attachment)
     assert decide(ran.results).action == action
     assert [text for _, text in kinds(ran)] == [content]
@@ -473,7 +473,7 @@ def test_an_unknown_attachment_is_a_problem_and_the_rest_holds() -> None:
     ],
 )
 def test_a_wrong_type_is_a_problem_that_names_the_key(key: str, value: object) -> None:
-    """R15: and the rest of the answer holds."""
+    """R15: the rest of the answer counts."""
     ran = said("PreToolUse", {"continue": False} | {key: value})
     assert decide(ran.results).action == ("continue" if key in {"continue", "attachment_type"} else "halt")
     assert key in ran.problem
@@ -492,7 +492,7 @@ def test_unknown_keys_are_ignored() -> None:
 
 
 def test_a_long_context_is_left_whole() -> None:
-    """R71: its limit is the injector's to apply."""
+    """R71: the injector applies its limit."""
     text = "x" * 100_000
     assert injected(said("UserPromptSubmit", {"additionalContext": text}).results) == [text]
 

@@ -1,4 +1,4 @@
-"""docs/RULES.md: its table of events and agents is what the code says."""
+"""docs/RULES.md: its table of events and agents matches the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER = "any other program"
 
 
 def table() -> dict[str, dict[str, str]]:
-    """The documented table: event → column → how it is given, without the numbers of footnotes."""
+    """Return the documented table: event → column → how it is given, without footnote numbers."""
     section = PAGE.partition("## Which agent reports which event")[2]
     rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("|")]
     heads, _, *rest = [[_plain(cell) for cell in row] for row in rows]
@@ -42,7 +42,7 @@ def _plain(cell: str) -> str:
 
 
 def given(agent: str, event: str) -> str:
-    """How the code gives `event` around `agent`; "" stands for a program without a bridge."""
+    """Return how the code gives `event` for `agent`; "" means a program without a bridge."""
     asked = hook_setup.entries(agent, "/socket") if agent else {}
     told = (from_native(NativeEvent(NATIVE[agent][own], agent, own)) for own in asked)
     if event in {each.name for each in told if each is not None}:
@@ -61,7 +61,7 @@ def test_each_event_is_in_the_table_as_each_agent_gives_it(event: str) -> None:
 
 def test_the_table_has_every_event_and_every_agent_with_a_bridge() -> None:
     """R11."""
-    assert [*AGENTS, "relay"] == list(NATIVE)  # in relay's own dialect a program tells what it likes
+    assert [*AGENTS, "relay"] == list(NATIVE)  # a program with relay's own dialect reports whatever it likes
     assert list(table())[: len(EVENTS)] == list(EVENTS)
 
 

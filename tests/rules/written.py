@@ -1,4 +1,4 @@
-"""Rules and events as the tests of this folder write them."""
+"""Rules and events in the notation of this folder's tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _lines = itertools.count(1)
 
 
 def rule(event: str, command: str = "true", **more: Any) -> Rule:
-    """A rule for `event`, named after its line unless `more` names it."""
+    """Return a rule for `event`, named after its line unless `more` names it."""
     line = next(_lines)
     fields = {"id": str(line), "name": f"rule-{line}", "kind": "command", "shape": "flat"} | more
     return Rule(event=event, command=command, path=Path("hooks.json"), line=line, **fields)
