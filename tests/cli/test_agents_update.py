@@ -1,4 +1,4 @@
-"""`relay agents update` and `reset`: newer pattern files in place of relay's, tried, shown, taken back."""
+"""`relay agents update` and `reset`: replacing relay's pattern files with newer ones: try, show, undo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ any = ['.']
 
 @pytest.fixture
 def newer(tmp_path: Path) -> Path:
-    """A folder with the pattern file of claude, of which another version was checked."""
+    """Return a folder with claude's pattern file, tested with another version."""
     folder = tmp_path / "newer"
     folder.mkdir()
     _edit(folder, "claude", 'checked = ["', 'checked = ["999.0.1", "')

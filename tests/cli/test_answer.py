@@ -1,4 +1,4 @@
-"""`relay answer`: what is asked is shown, exactly that is answered, by a person, and it is noted."""
+"""`relay answer`: it shows the question and answers exactly that one, for the user, and logs it."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class Asking:
 
     @property
     def took(self) -> list[dict[str, Any]]:
-        """What the agent was given."""
+        """Return what the agent was given."""
         return [json.loads(line) for line in self.log.read_text().splitlines()][1:]
 
     def again(self) -> None:
-        """Have an agent with the option of that name ask once more."""
+        """Make an agent with the option of that name ask again."""
         self.log.with_name("agent.log.again").touch()
         asks(self.relay)
 
 
 @pytest.fixture(scope="module")
 def asking(shared: Relay) -> Asking:
-    """An agent that asks, and is not answered."""
+    """Yield an agent that asks and gets no answer."""
     return Asking(shared)
 
 
@@ -68,7 +68,7 @@ def entries(relay: Relay) -> list[dict[str, Any]]:
 
 
 def test_what_is_asked_is_shown_and_nothing_is_typed(asking: Asking) -> None:
-    """R96: control characters of the agent's do not act."""
+    """R96: control characters from the agent do not act."""
     before = entries(asking.relay)
     shown = asking.answer()
     assert shown.returncode == 0
@@ -254,7 +254,7 @@ def test_the_dialogs_of_real_agents(name: str, line: str, options: list[str]) ->
 
 
 def test_a_scroll_bar_that_goes_away_changes_no_question() -> None:
-    """Qwen 0.24.4 shows one for some seconds where the conversation is longer than the screen."""
+    """Qwen 0.24.4 shows one for some seconds when the conversation is longer than the screen."""
     box = "│ Which colour? │"
     lines = ("  > begin now", box, "  Which colour?", "", "  ❯ 1. Red", "    2. Blue")
     rows = [f"{line:<20}" for line in lines]
@@ -273,7 +273,7 @@ def asked(kind, text):
 
 
 def test_a_handler_reads_what_the_person_does(relay: Relay) -> None:
-    """R96: the rows above the options too, which say what is to be allowed."""
+    """R96: this includes the rows above the options, which say what is to be allowed."""
     (relay.home / "config").mkdir()
     (relay.home / "config" / "relay.config.py").write_text(ASKED)
     lines = Asking(relay).question()["lines"]
@@ -283,7 +283,7 @@ def test_a_handler_reads_what_the_person_does(relay: Relay) -> None:
 
 
 def test_an_option_that_goes_on_in_the_next_row_is_shown_whole() -> None:
-    """R96: what it allows may stand at its end; a description in the same column is no part of it."""
+    """R96: its end may say what it allows; a description in the same column does not belong to it."""
     rows = [
         "─" * 60,
         "  Would you like to run the following command?",
@@ -338,7 +338,7 @@ def test_an_option_is_named_as_the_dialog_shows_it(name: str, choice: str, numbe
     ],
 )
 def test_what_may_mean_several_is_refused_and_they_are_listed(name: str, choice: str, meant: str) -> None:
-    """U10: never the first one that happens to fit."""
+    """U10: relay never takes the first one that happens to fit."""
     with pytest.raises(UsageError, match=rf"^'{choice}' could be {re.escape(meant)}.*Use the number"):
         find(screen(name), "").choose(choice)
 
@@ -374,7 +374,7 @@ def test_the_mark_does_not_make_another_question() -> None:
 
 
 def test_the_person_hears_of_it_wherever_they_look(relay: Relay) -> None:
-    """R96: in the terminal and in `relay ps` at once; whom the settings name gets a message."""
+    """R96: at once in the terminal and in `relay ps`; the agent named in the settings gets a message."""
     (relay.home / "config").mkdir(exist_ok=True)
     (relay.home / "config" / "relay.toml").write_text('escalate_to = "Lead"\n')
     relay("wrap", "-d", "-n", "Lead", "cat")

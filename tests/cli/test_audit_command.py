@@ -48,7 +48,7 @@ CLOSING = Entry("c1", "closing", "relay", result="untyped", text="Save.")
 
 
 def test_the_table_says_who_whom_whence_how_and_what(relay: Relay) -> None:
-    """R75: newest last."""
+    """R75: the newest is last."""
     _write(relay, HOOK, MESSAGE, REFUSED, CLOSING)
     one, two, three, four = relay("audit").stdout.splitlines()
     assert "ruff → Alice" in one and "hook PostToolUse x/hooks.json:12" in one
@@ -103,7 +103,7 @@ def test_an_empty_audit_says_so(relay: Relay) -> None:
 def test_several_generations_are_kept_and_read_in_order(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R75: nothing but an injection pushes one out, and that late."""
+    """R75: only an injection pushes one out, and late."""
     monkeypatch.setattr(journal, "MAX_BYTES", 1000)
     entries = [Entry(f"h{number}", "hook", "ruff", text="x" * 400, result="injected") for number in range(12)]
     _write(relay, *entries)

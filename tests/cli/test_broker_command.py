@@ -1,4 +1,4 @@
-"""`relay broker`: the plumbing a person may want to see."""
+"""`relay broker`: the internals that a user may want to see."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_directory_that_cannot_be_written_is_said(relay: Relay, tmp_path: Path
     ids=lambda command: " ".join(command[:3]),
 )
 def test_an_agent_is_refused(relay: Relay, command: tuple[str, ...]) -> None:
-    """A guard rail: with another's credentials it could act as that one."""
+    """This is a guard rail: with another agent's credentials, it could act as that agent."""
     inside = relay("wrap", "--", *relay.command, *command, check=False)
     assert inside.returncode == 1
     assert "an agent may not" in inside.stderr

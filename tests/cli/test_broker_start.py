@@ -1,4 +1,4 @@
-"""`relay broker start` and `stop`, where somebody else has a say."""
+"""`relay broker start` and `stop`, when other processes also control the broker."""
 
 from __future__ import annotations
 

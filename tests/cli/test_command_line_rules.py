@@ -1,4 +1,4 @@
-"""What holds for every command: exit codes, where mistakes are told, `--json`, a home that cannot be used."""
+"""Rules for every command: exit codes, where errors are printed, `--json`, an unusable home."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support import Relay, wait_until
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield each command, and each action of one ("memory save"), with its parser; not those with actions."""
+    """Yield each command and each action ("memory save") with its parser; not commands that have actions."""
     for name in COMMANDS:
         yield from _below(name, parser_of(name))
 
@@ -32,11 +32,11 @@ def _below(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, ar
             yield from _below(f"{path} {name}", below)
 
 
-PATHS = [path for path, _ in parsers() if path not in {"wrap", "hook"}]  # which parse by themselves
+PATHS = [path for path, _ in parsers() if path not in {"wrap", "hook"}]  # these parse by themselves
 
 
 def mistake(run: subprocess.CompletedProcess[str], code: int) -> None:
-    """Assert that a command told a user's mistake as all of them do."""
+    """Assert that a command reports a user's error as all commands do."""
     assert run.returncode == code, run.stderr
     assert run.stdout == ""
     assert run.stderr.splitlines()[-1].startswith("relay")
@@ -99,7 +99,7 @@ def test_what_needs_no_home_works_without_one(relay: Relay) -> None:
 
 
 def test_a_team_that_nobody_was_in_is_named(relay: Relay) -> None:
-    """It is no error: a script may look before the first agent of a team starts."""
+    """It is not an error: a script may look before the first agent of a team starts."""
     relay("wrap", "-n", "Bob", "-t", "web", "true")
     run = relay("ps", "-t", "wbe")
     assert "No session is running in team wbe." in run.stdout
@@ -200,7 +200,7 @@ def test_channels_and_messages_that_change_as_json(relay: Relay) -> None:
 
 
 def test_what_fails_halfway_says_what_was_done_and_what_was_not(relay: Relay) -> None:
-    """The messages are given up, but one that is being typed."""
+    """All messages are dropped except one that is being typed."""
     Puppet(relay, "Bob").wrap("--busy")
     ids = [json.loads(relay("send", "--json", "Bob", text).stdout)[0]["id"] for text in ("one", "two", "six")]
     wait_until(lambda: {each["state"] for each in messages(relay)} == {"stored"})

@@ -1,4 +1,4 @@
-"""`relay completion`: in the real shells, what Tab completes, and that names come fast and safely."""
+"""`relay completion` in the real shells: what Tab completes; names come fast and safely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from terminal.emulator import Emulator
 
 
 def require(shell: str) -> str:
-    """The path of `shell`; without it the test is skipped, and that is told."""
+    """Return the path of `shell`; without it, skip the test and say so."""
     path = shutil.which(shell)
     if path is None:
         pytest.skip(f"{shell} is not on PATH: its completion was not tried")
@@ -32,7 +32,7 @@ def require(shell: str) -> str:
 
 @pytest.fixture
 def shell_home(relay: Relay) -> Relay:
-    """A home in which Alice and Bob have their names, with `relay` on PATH and the scripts in files."""
+    """Return a home in which Alice and Bob are known, with `relay` on PATH and the scripts in files."""
     folder = relay.home / "bin"
     folder.mkdir()
     (folder / "relay").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m relay "$@"\n')

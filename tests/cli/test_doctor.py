@@ -16,7 +16,7 @@ from support import Relay
 
 
 def rows(relay: Relay, *arguments: str | Path, code: int = 0) -> dict[str, tuple[str, str]]:
-    """The answer by name: result and detail."""
+    """Return the answer by name: result and detail."""
     done = relay("doctor", *arguments, "--json", check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return {row["name"]: (row["result"], row["detail"]) for row in json.loads(done.stdout)}
@@ -65,7 +65,7 @@ def test_a_broker_of_ones_own_is_looked_for(relay: Relay, tmp_path: Path) -> Non
 
 
 def test_what_is_wrong_is_said_with_what_to_do(relay: Relay) -> None:
-    relay("broker", "acl", "mosquitto", "Alice")  # makes credentials
+    relay("broker", "acl", "mosquitto", "Alice")  # creates credentials
     state = relay.home / "state"
     secret = state / "broker" / "credentials" / "default.alice.json"
     secret.chmod(0o644)
@@ -137,9 +137,7 @@ def test_every_row_holds_on_the_embedded_broker(relay: Relay) -> None:
 
 def test_agents_of_ones_own_try_the_embedded_broker(relay: Relay) -> None:
     relay("broker", "start")
-    relay(
-        "broker", "acl", "mosquitto", "Alice", "Bob"
-    )  # makes credentials, of which the broker has not heard
+    relay("broker", "acl", "mosquitto", "Alice", "Bob")  # creates credentials that the broker does not know
     found = rows(relay, "--broker", "--as", "Alice", "--as", "Bob")
     assert found.pop("nobody sees another team or writes to it")[0] == "cannot be proved"
     assert {result for result, _ in found.values()} == {"holds"}, found

@@ -1,4 +1,4 @@
-"""`relay doctor --report`: what it tells, and that nothing private is in it."""
+"""`relay doctor --report`: its contents, which include nothing private."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_it_is_about_this_machine_only(relay: Relay) -> None:
     assert "leave out --broker" in done.stderr
 
 
-# An example takes some time, and a smaller one would tell no more.
+# An example takes some time, and a smaller one would not say more.
 @settings(
     max_examples=8,
     deadline=None,
@@ -111,7 +111,7 @@ def test_it_is_about_this_machine_only(relay: Relay) -> None:
 )
 @given(secrets=st.lists(WORD, min_size=16, max_size=16, unique_by=str.casefold))
 def test_nothing_that_was_planted_is_in_it(secrets: list[str]) -> None:
-    """Secrets in the environment, settings, a pattern file, names, paths and the journal."""
+    """Secrets are planted in the environment, settings, a pattern file, names, paths and the journal."""
     left = iter(secrets)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         user = Path(folder, next(left))

@@ -1,4 +1,4 @@
-"""What another user has put in the way is refused before a byte or a descriptor is sent (S3)."""
+"""Files put in the way by another user are refused before any byte or descriptor is sent (S3)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ while True:
 
 
 class Stranger:
-    """A socket of another user's, and what is sent to it."""
+    """Another user's socket, and what is sent to it."""
 
     def __init__(self, path: Path) -> None:
         self._process = subprocess.Popen(
@@ -48,7 +48,7 @@ class Stranger:
         assert self._process.stdout.readline() == "listening\n"
 
     def close(self) -> str:
-        """End it; return what it was sent."""
+        """Close it; return what it was sent."""
         self._process.terminate()
         assert self._process.stdout is not None
         with self._process:
@@ -64,7 +64,7 @@ def sessions_of(home: Path) -> Path:
 
 @pytest.fixture
 def strangers(sessions_of: Path) -> Iterator[list[Stranger]]:
-    """They listen where the session and the shim of an agent called Bob would."""
+    """Yield sockets that listen where the session and the shim of an agent named Bob would."""
     found = [Stranger(sessions_of / f"bob{suffix}") for suffix in (sessions.SESSION, sessions.SHIM)]
     yield found
     os.chown(sessions_of.parents[1], os.getuid(), os.getgid())
@@ -90,7 +90,7 @@ COMMANDS = [
 def test_a_folder_of_another_user_is_refused(
     relay: Relay, home: Path, strangers: list[Stranger], command: tuple[str, ...]
 ) -> None:
-    """Where XDG_RUNTIME_DIR is not set, anybody may make /tmp/relay-UID."""
+    """If XDG_RUNTIME_DIR is not set, anybody may create /tmp/relay-UID."""
     os.chown(home / "run", SOMEBODY, SOMEBODY)
     done = relay(*command, check=False)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""`relay hooks`: what it lists, how an event goes through rules, what it switches and asks of sessions."""
+"""`relay hooks`: listing rules, trying an event on them, switching them, and its requests to sessions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tried(relay: Relay, event: str, payload: object, *arguments: str | Path) -> 
 
 @contextmanager
 def session(home: Path, name: str, answers: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
-    """A session that answers each operation from `answers`; yields what it was asked beside `info`."""
+    """Run a session that answers each operation from `answers`; yield the requests other than `info`."""
     folder = home / "run" / "sessions" / "default"
     folder.mkdir(parents=True, exist_ok=True)
     info = {"name": name, "team": "default", "agent": "generic", "pid": 1, "agent_pid": 1, "state": "ready"}
@@ -80,7 +80,7 @@ def session(home: Path, name: str, answers: dict[str, dict[str, Any]]) -> Iterat
 
 
 def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: Path, tmp_path: Path) -> None:
-    """R12, R14, R17, R22: who wrote a rule, where it stands, whether it is on."""
+    """R12, R14, R17, R22: each with its owner, its place, and whether it is on."""
     own = rules(
         home / "config" / "hooks.json",
         "PreToolUse",
@@ -137,7 +137,7 @@ def test_list_of_a_session_is_what_that_session_says(relay: Relay, home: Path) -
 def test_an_event_goes_through_the_rules_and_their_verdict_is_told(
     relay: Relay, tmp_path: Path, tool: str
 ) -> None:
-    """R15, R21, R30: with timing and output of each rule."""
+    """R15, R21, R30: with the timing and output of each rule."""
     path = rules(tmp_path / "h.json")
     told = tried(relay, "PreToolUse", {"tool_name": tool, "tool_input": {"command": "ls"}}, "--rules", path)
     assert (told["event"], told["outcome"], told["matched_rule_count"]) == ("PreToolUse", "block", 1)
@@ -192,7 +192,7 @@ def test_a_stop_is_told_in_its_own_words(relay: Relay, tmp_path: Path) -> None:
 
 
 def test_a_rule_gets_what_the_payload_lacks_and_no_more(relay: Relay, tmp_path: Path) -> None:
-    """R18: a group Claude Code's payload, a flat rule the envelope; either may be given."""
+    """R18: for a group Claude Code's payload, for a flat rule the envelope; either may be given."""
     cat = {"type": "command", "command": "cat"}
     path = rules(tmp_path / "h.json", "PreToolUse", {"hooks": [cat]}, cat)
     data = {"tool_name": "run_shell_command", "session_id": "mine"}
@@ -218,7 +218,7 @@ def test_a_rule_gets_what_the_payload_lacks_and_no_more(relay: Relay, tmp_path: 
 def test_an_event_is_taken_as_an_agent_tells_it(
     relay: Relay, tmp_path: Path, agent: str, theirs: str, event: str, field: str, value: str
 ) -> None:
-    """R18, R21: with --agent, which names events and fields in its own way."""
+    """R18, R21: --agent selects the agent's own names for events and fields."""
     program = (
         f"import json, sys; told = json.load(sys.stdin); print(told['hook_event_name'], told['{field}'])"
     )
@@ -259,7 +259,7 @@ def test_a_rule_in_the_background_is_shown_and_decides_nothing(relay: Relay, tmp
 
 
 def test_warnings_and_secrets(relay: Relay, tmp_path: Path) -> None:
-    """R17, R44: what is wrong with the file is told; a key that a rule printed is not."""
+    """R17, R44: errors in the file are shown; a key that a rule printed is not."""
     key = "AKIA" + "Q3EGRIPLDKWSZ7XN"
     path = rules(tmp_path / "h.json", "Stop", {"type": "command", "command": f"echo {key}"}, {"type": "http"})
     told = tried(relay, "Stop", {}, "--rules", path)
@@ -319,7 +319,7 @@ def test_what_is_no_event_is_a_mistake_of_the_command_line(
 def test_a_stop_ends_as_it_would_in_a_session(
     relay: Relay, tmp_path: Path, payload: dict[str, Any], expected: str
 ) -> None:
-    """R31: a continuation that a rule forces is the last one where the payload says so."""
+    """R31: a continuation forced by a rule is the last one if the payload says so."""
     forces = {"type": "command", "command": """echo '{"force_continue": true}'"""}
     path = rules(tmp_path / "h" / "hooks.json", "Stop", forces)
     assert tried(relay, "Stop", payload, "--rules", path)["outcome"] == expected
@@ -380,7 +380,7 @@ def test_a_context_that_a_session_refuses_is_said(
 
 
 def test_a_rule_is_switched_off_and_on(relay: Relay, home: Path) -> None:
-    """By its id, or by its name all of that name."""
+    """By its id, or all rules of a name at once."""
     both = {"type": "command", "command": "./lint.sh"}
     (home / "config").mkdir()
     (home / "config" / "hooks.json").write_text(
@@ -457,7 +457,7 @@ def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, hom
         "switch_rules": {"rules": [rule | {"enabled": False}], "warnings": ["x is wrong"]},
     }
     with session(home, "Alice", answers) as alice, session(home, "Bob", {}):
-        # A rule that only a session knows, since it was started with --rules.
+        # A rule known only to a session that was started with --rules.
         older = "relay: Bob keeps its previous rules: a session has no such operation.\n"
         result = relay("hooks", "disable", "theirs", check=False)
         assert result.stdout == "0123abcd (Stop, theirs) is off.\nAlice has 0 rules.\n"
@@ -489,7 +489,7 @@ def test_an_agent_may_not_change_what_is_in_force(relay: Relay, home: Path, acti
 def test_a_session_uses_what_was_switched_and_what_was_reloaded(
     relay: Relay, home: Path, tmp_path: Path
 ) -> None:
-    """R14: its own files, those that only it was started with among them."""
+    """R14: it uses its own files, including those that only it was started with."""
     guard = {"type": "command", "command": "true", "name": "guard"}
     path = rules(tmp_path / "h.json", "Stop", guard, {"type": "http"})
     relay("wrap", "-d", "-n", "Alice", "--rules", path, "cat", cwd=tmp_path)
@@ -505,14 +505,14 @@ def test_a_session_uses_what_was_switched_and_what_was_reloaded(
     ]
     assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False]
     rules(path, "Stop", guard, {"type": "command", "command": "two"})
-    relay("hooks", "disable", "guard", "--rules", path)  # which reads no file anew
+    relay("hooks", "disable", "guard", "--rules", path)  # which does not reread files
     assert len(listed(relay, "Alice")["rules"]) == 1
     assert relay("hooks", "reload").stdout == "Alice has 1 rule.\n"
     assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False, True]
 
 
 def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay, tmp_path: Path) -> None:
-    """R12: switching another rule reads no file; a reload keeps what a broken or untrusted file had."""
+    """R12: switching another rule reads no file; a reload keeps the rules of a broken or untrusted file."""
     project = rules(tmp_path / "hooks.json", "PreToolUse", GUARD | {"name": "guard"})
     named = rules(tmp_path / "n.json", "Stop", {"type": "command", "command": "true", "name": "other"})
     relay("trust", project)
@@ -535,7 +535,7 @@ def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay
 
 
 def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home: Path) -> None:
-    """R17: in few lines; `relay hooks list` has them all."""
+    """R17: it prints few lines; `relay hooks list` has all of them."""
     rules(home / "config" / "hooks.json", "Stop", *({"type": "http", "n": n} for n in range(5)))
     relay("wrap", "-d", "-n", "Alice", "cat")
     wait_until(lambda: "more" in relay("explain", "Alice", check=False).stdout)
@@ -545,7 +545,7 @@ def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home
 
 
 def test_what_was_wrong_before_a_reload_is_not_explained_any_more(relay: Relay, tmp_path: Path) -> None:
-    """R17: what is wrong still, is."""
+    """R17: errors that remain are still explained."""
     project = rules(tmp_path / "hooks.json", "Stop", {"type": "command", "command": "true"})
     named = rules(tmp_path / "n.json", "Stop", {"type": "http"})
     relay("wrap", "-d", "-n", "Alice", "--rules", named, "cat", cwd=tmp_path)
@@ -565,7 +565,7 @@ def test_what_was_wrong_before_a_reload_is_not_explained_any_more(relay: Relay, 
 def test_an_agent_does_not_start_without_the_rules_that_were_named(
     relay: Relay, given: tuple[str, ...]
 ) -> None:
-    """R12: they may be what guards it."""
+    """R12: they may be its guard."""
     result = relay("wrap", *given, "echo", "started", check=False)
     assert result.returncode == 2
     assert "there is no file" in result.stderr

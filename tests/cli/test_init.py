@@ -1,4 +1,4 @@
-"""`relay init`: what it writes, what it leaves, and that relay accepts it."""
+"""`relay init`: what it writes and what it keeps; relay accepts the result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_it_writes_a_fleet_of_what_is_installed(
 
 
 def test_the_comments_are_right(tmp_path: Path) -> None:
-    """Each key that has a default is there with it, and each line holds once its sign is taken away."""
+    """Each key with a default shows it, and each line is valid once uncommented."""
     text = starter({"Claude": "claude"})
     shown = dict(re.findall(r"^# (\w+) = (.*?) +# ", text, re.MULTILINE))
     keys = schema.FLEET_KEYS | schema.AGENT_KEYS

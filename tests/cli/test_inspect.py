@@ -1,4 +1,4 @@
-"""`relay inspect`: what the readers make of a recording."""
+"""`relay inspect`: what the readers find in a recording."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inspect(relay: Relay, path: Path, *options: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_every_directive_in_the_recording_of_a_real_agent_is_found_once(agent: str, relay: Relay) -> None:
-    """What is undecidable from the screen (a fence or an escape that was not drawn) may be found too."""
+    """It may also find what the screen alone cannot decide (a fence or an escape that was not drawn)."""
     expected = json.loads((RECORDINGS / f"{agent}.expected.json").read_text())
     undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}
     found = inspect(relay, RECORDINGS / f"{agent}.cast")
@@ -117,7 +117,7 @@ def test_a_file_that_is_not_there(relay: Relay, tmp_path: Path) -> None:
 
 
 def test_the_states_of_a_recording(relay: Relay) -> None:
-    """R96: each state from its time on, with the rule and the lines that decided."""
+    """R96: each state has its start time, and the rule and lines that decided."""
     answer = json.loads(relay("inspect", "--json", RECORDINGS / "claude.cast").stdout)
     expected = json.loads((RECORDINGS / "claude.expected.json").read_text())["states"]
     for time, state in expected:

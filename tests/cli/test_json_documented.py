@@ -29,16 +29,16 @@ from support import Relay, wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
 SOMETIMES = "only "
-"""How the description of a key begins that is there only then."""
+"""How the description of a key begins that is not always present."""
 
 RULES = {"hooks": {"Stop": [{"matcher": "*", "hooks": [{"type": "command", "command": "true"}]}]}}
 RELAY = shlex.join([sys.executable, "-m", "relay"])
 
 
 def documented() -> dict[str, dict[str, str]]:
-    """Return the description of each key that the page has, by command: `ps`, `replay NAME --events`, ...
+    """Return the description of each key on the page, by command: `ps`, `replay NAME --events`, ...
 
-    A key within a list or an object is behind that one's, and a dot; `*` is any key.
+    A key in a list or an object follows that one's key and a dot; `*` is any key.
     """
     found: dict[str, dict[str, str]] = {}
     for heading, text in re.findall(r"^## (relay .*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL):
@@ -51,7 +51,7 @@ def documented() -> dict[str, dict[str, str]]:
 
 
 def keys_of(value: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the keys of a JSON value, as `documented` has them."""
+    """Yield the keys of a JSON value, in the notation of `documented`."""
     if isinstance(value, list):
         for each in value:
             yield from keys_of(each, prefix)
@@ -66,7 +66,7 @@ def same(key: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(w in ("*", part) for part, w in zip(parts, wanted, strict=True))
 
 
-# What is prepared for a command.
+# Preparations for a command.
 
 
 def running(relay: Relay) -> None:
@@ -82,7 +82,7 @@ def ended(relay: Relay) -> None:
 
 
 def waiting(relay: Relay) -> None:
-    """A message that waits for an agent which does not run."""
+    """Send a message to an agent that is not running."""
     running(relay)
     relay("stop", "Ann", "--now")
     relay("send", "Ann", "one")
@@ -174,7 +174,7 @@ def in_channel(relay: Relay) -> None:
 
 
 def spawner(relay: Relay) -> None:
-    """An agent that starts another one, and ends it again, each with --json."""
+    """Have an agent start and end another one, each with --json."""
     script = f"{RELAY} spawn --json Bob Ann > spawned && {RELAY} release Bob --json > released; cat"
     (relay.home / "relay.toml").write_text(
         "[fleet]\nstart_interval = 0\nspawn = true\n"
@@ -246,11 +246,11 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "memory export": (remembered, "memory export --json"),
     "memory import": (memories, "memory import --json memories"),
 }
-"""What is prepared for a command, and how it is run (or, of the two that agents run, where its output is)."""
+"""The preparation for a command, and how it is run (or where the output of the two run by agents is)."""
 
 
 def printed(relay: Relay, line: str) -> Any:
-    """Run a command, and return what it prints: one JSON value, or a list of one from each line."""
+    """Run a command and return its output: one JSON value, or a list with one from each line."""
     if " " not in line:
         return json.loads((relay.home / line).read_text())
     if "{id}" in line:

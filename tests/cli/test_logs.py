@@ -1,4 +1,4 @@
-"""`relay logs`: what an agent said, while it runs and afterwards, and who may read it."""
+"""`relay logs`: what an agent said, during its run and afterwards, and who may read it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def logged(relay: Relay, *arguments: str) -> list[str]:
 
 
 def says(agent: Puppet, text: str) -> None:
-    """Have it said, and wait until relay has heard it."""
+    """Have the agent say `text`, and wait until relay has read it."""
     agent.say(text)
     last = text.splitlines()[-1]
     wait_until(lambda: last in logged(agent.relay, agent.name, "--all"), message=agent.log)

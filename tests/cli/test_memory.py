@@ -40,7 +40,7 @@ def test_json_shapes(relay: Relay) -> None:
 
 
 def test_an_agent_acts_as_itself_and_shares_with_its_team(relay: Relay) -> None:
-    """R48, R63: per agent, and shared per team."""
+    """R48, R63: memories are per agent, and shared with the team on request."""
     own = saved(relay, "the mat", env=AGENT)
     common = saved(relay, "--shared", "the vault", env=AGENT)
     assert own["agent"] == common["agent"] == "Alice"

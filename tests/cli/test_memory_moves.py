@@ -1,4 +1,4 @@
-"""`relay memory export` and `import`, and the backend that a folder's files choose."""
+"""`relay memory export` and `import`, and the backend selected by a folder's files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}
 
 
 def backend(folder: Path) -> str:
-    """The table of relay.toml for a backend in `folder`, which runs in a helper process."""
+    """Return the relay.toml table for a backend in `folder`, which runs in a helper process."""
     (folder / "notes_of_mine.py").write_text(MODULE)
     return (
         '[memory]\nbackend = "custom"\nfactory = "notes_of_mine:notes"\n'

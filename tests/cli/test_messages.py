@@ -1,4 +1,4 @@
-"""`relay messages`: what was sent, and what became of it."""
+"""`relay messages`: what was sent, and the outcome."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_id_that_a_peer_made_does_not_act_on_it_either(relay: Relay, ledger: 
 
 
 def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
-    """Above C0, which JSON itself escapes, there are DEL, C1 (CSI as one character) and bidi controls."""
+    """Besides C0, which JSON itself escapes, there are DEL, C1 (CSI as one character) and bidi controls."""
     nasty = "\x7f \x9b31m \u202e \u2066"
     with ledger:
         ledger.registry.register("default", "Bob")

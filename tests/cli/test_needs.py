@@ -1,4 +1,4 @@
-"""Who needs the user most, and how `relay ps --watch` shows it."""
+"""Which agent needs the user most, and how `relay ps --watch` shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: their columns line up, whatever is in them, and they keep to a width."""
+"""Tables: their columns line up, whatever the contents, and they keep to a width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay peek`: the screen of a running agent, as text or with its colours, and nothing else of it."""
+"""`relay peek`: the screen of a running agent, as text or in colour, and nothing more."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_what_was_not_supervised_is_forgotten_after_a_week(relay: Relay) -> None
 
 
 def test_a_started_agent_that_ends_at_once_says_so(relay: Relay) -> None:
-    """Its exit code is that of the command, as without -d."""
+    """The command has its exit code, as without -d."""
     done = relay("wrap", "-d", "-n", "Alice", "sh", "-c", "exit 3", check=False)
     assert done.returncode == 3
     assert "Alice has ended with exit code 3." in done.stderr

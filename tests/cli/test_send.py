@@ -1,4 +1,4 @@
-"""`relay send`, `retry` and `drop`, against real sessions."""
+"""`relay send`, `retry` and `drop`, with real sessions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def rows(relay: Relay, *arguments: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def bob(shared: Relay) -> Relay:
-    """A home in which Bob, a program that prints what it is told, runs detached."""
+    """Return a home in which Bob, a program that prints what it reads, runs detached."""
     shared("wrap", "-d", "-n", "Bob", "cat")
     return shared
 
 
 @pytest.fixture
 def absent(relay: Relay, home: Path) -> Relay:
-    """A home in which Bob is known, and nobody runs."""
+    """Return a home in which Bob is known, and nobody runs."""
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
         ledger.registry.register("default", "Bob")
     return relay
@@ -106,7 +106,7 @@ def test_waiting_for_several_names_those_that_were_not_reached(
         now = 0.0
 
         def clock() -> float:
-            """It stands still until Bob has the message, and then leaps."""
+            """Stand still until Bob has the message, then jump ahead."""
             nonlocal now
             to_bob = [each.message for each in ledger.messages(to="Bob") if each.message.body == "to both"]
             now += 9.0 if to_bob and to_bob[0].state is State.INJECTED else 0.0
@@ -137,7 +137,7 @@ def test_what_the_person_released_or_dropped_is_in_the_journal(absent: Relay, ho
     assert "not both" in refused.stderr
     absent("release", ids[0])
     absent("drop", ids[1])
-    absent("drop", ids[1])  # no longer listed; nothing is given up
+    absent("drop", ids[1])  # no longer listed; nothing is dropped
     events = [json.loads(line) for line in absent("events", "--json", "--name", "you").stdout.splitlines()]
     assert [(each["event"], each["id"]) for each in events] == [("released", ids[0]), ("dropped", ids[1])]
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_sent_is_said_without_a_traceback(
 
 
 def test_inside_an_agent_the_session_sends_as_the_agent(bob: Relay, tmp_path: Path) -> None:
-    """RELAY_SOCKET names the session; --from is for people."""
+    """RELAY_SOCKET identifies the session; --from is for users."""
     script = tmp_path / "agent.sh"
     script.write_text(
         f"{' '.join(bob.command)} send --from Mallory Bob forged 2> {tmp_path}/refused\n"

@@ -1,4 +1,4 @@
-"""`relay service`: installed, listed and removed, and what its unit starts after a reboot."""
+"""`relay service`: installing, listing and removing, and what its unit starts after a reboot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILED = SUCCEEDED.replace("Result=success", "Result=exit-code").replace("Status
 
 
 class Systemd:
-    """The fake systemctl of a test, first on PATH."""
+    """A test's fake systemctl, first on PATH."""
 
     def __init__(self, relay: Relay) -> None:
         self.state = relay.home / "systemd"
@@ -51,7 +51,7 @@ class Systemd:
         (self.state / name).write_text(text)
 
     def files(self) -> list[str]:
-        """The files in the folder of units, links to them included."""
+        """Return the files in the folder of units, including links to them."""
         found = (path.relative_to(self.folder) for path in self.folder.rglob("*") if not path.is_dir())
         return sorted(map(str, found))
 
@@ -63,7 +63,7 @@ def systemd(relay: Relay) -> Systemd:
 
 @pytest.fixture
 def project(relay: Relay) -> Path:
-    """A trusted fleet in a folder whose name needs quotes."""
+    """Return a trusted fleet in a folder whose name needs quotes."""
     return write(relay, relay.home / 'my 100% "web"', FLEET)
 
 
@@ -198,7 +198,7 @@ def test_a_unit_that_cannot_be_enabled_is_not_left(relay: Relay, systemd: System
 def test_without_systemd_nothing_is_written_and_cron_can_do_it(
     relay: Relay, systemd: Systemd, project: Path, how: str
 ) -> None:
-    """The line that is shown starts the fleet: here sh runs it, with nothing in its environment."""
+    """The printed line starts the fleet: here sh runs it, with an empty environment."""
     systemd.say("absent", "")
     path = os.environ["PATH"] if how == "absent" else str(relay.home / "empty")
     env = {} if how == "absent" else {"PATH": path}
@@ -226,9 +226,9 @@ def states(relay: Relay, *options: str) -> dict[str, Any]:
 
 
 def start_unit(unit: Path) -> subprocess.CompletedProcess[str]:
-    """Run what the unit says, in nothing but its own environment.
+    """Run the unit's command, in its own environment only.
 
-    Its words are read as a shell reads them: that systemd does so is tested in test_boot_service.py.
+    Its words are parsed by a shell's rules; test_boot_service.py tests that systemd agrees.
     """
     env, command, directory = {}, [], ""
     for line in unit.read_text().splitlines():
@@ -256,7 +256,7 @@ def power_cut(relay: Relay) -> None:
 
 
 def shutdown(relay: Relay) -> None:
-    """What systemd-shutdown(8) does."""
+    """Do what systemd-shutdown(8) does."""
     kill(relay, signal.SIGTERM)
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not processes_of(relay.home), timeout=10)
@@ -266,7 +266,7 @@ def shutdown(relay: Relay) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [power_cut, shutdown])
 def test_after_a_reboot_the_fleet_is_back(relay: Relay, systemd: Systemd, project: Path, ending: Any) -> None:
-    """But for those that the user has ended: B by `stop`, C by `down`, D by both."""
+    """The exceptions are those that the user has ended: B by `stop`, C by `down`, D by both."""
     write(relay, project, FOUR)
     relay("service", "install", cwd=project)
     relay("up", cwd=project)
@@ -296,7 +296,7 @@ def test_after_a_reboot_the_fleet_is_back(relay: Relay, systemd: Systemd, projec
 
 @pytest.fixture
 def real_systemd(relay: Relay) -> Path:
-    """The folder of units of the user's own systemd, in which the test leaves nothing."""
+    """Yield the unit folder of the user's own systemd; the test leaves nothing in it."""
     asked = ["systemctl", "--user", "show", "--property=UnitPath", "--value"]
     try:
         found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
@@ -314,7 +314,7 @@ def real_systemd(relay: Relay) -> Path:
 
 @pytest.mark.slow
 def test_with_a_real_systemd(relay: Relay, real_systemd: Path, project: Path) -> None:
-    """Stopping the unit, and removing it, end no agent."""
+    """Stopping or removing the unit ends no agent."""
 
     def systemctl(*arguments: str) -> str:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A session that starts, is slow or is stopped still has its name: it is waited for, and never denied."""
+"""A session that starts, is slow or is stopped keeps its name: commands wait for it, and never deny it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support import Relay
 
 @pytest.fixture
 def stopped(relay: Relay) -> Iterator[dict[str, Any]]:
-    """What `relay ps` says of Alice, whose session is stopped then."""
+    """Stop Alice's session, and yield her entry in `relay ps` from before."""
     relay("wrap", "-d", "-n", "Alice", "cat")
     (row,) = json.loads(relay("ps", "--json").stdout)
     os.kill(row["pid"], signal.SIGSTOP)
@@ -65,7 +65,7 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
 
 @pytest.fixture
 def starting(relay: Relay) -> Iterator[Claim]:
-    """A session, Late, that has its name and does not listen yet."""
+    """Yield a session, Late, that has its name but does not listen yet."""
     taken = claim(Home.from_env(relay.environment), "default", "Late")
     taken.note(os.getpid(), os.getpid())
     yield taken
@@ -74,7 +74,7 @@ def starting(relay: Relay) -> Iterator[Claim]:
 
 @pytest.fixture
 def at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Has something happen between the first and the second look for a session."""
+    """Return a function that makes something happen between the first and the second look for a session."""
 
     def happens(what: Callable[[], object]) -> None:
         todo = [what]

@@ -1,4 +1,4 @@
-"""Mistakes on the command line: what is said, and that only what helps is suggested."""
+"""Command line errors: the messages, and suggestions only where they help."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def test_a_command_line_in_quotes_is_found_out(relay: Relay) -> None:
     ],
 )
 def test_a_name_behind_the_command_is_noticed(argv: str, hint: str) -> None:
-    """Of agents only: to other programs -n means something else."""
+    """Only for agents: to other programs, -n means something else."""
     assert misplaced(parse(shlex.split(argv))) == hint
 
 
 @pytest.fixture
 def claude(relay: Relay) -> Iterator[Emulator]:
-    """A terminal in which `claude` is a program that prints its arguments."""
+    """Yield a terminal in which `claude` is a program that prints its arguments."""
     folder = relay.home / "bin"
     folder.mkdir()
     (folder / "claude").write_text('#!/bin/sh\necho "got $*"\n')

@@ -1,4 +1,4 @@
-"""`relay trust`: what it shows, what it refuses."""
+"""`relay trust`: what it shows, and what it refuses."""
 
 import os
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_projects_rules_are_trusted_with_its_handlers(relay: Relay, tmp_path: 
 
 
 def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tmp_path: Path):
-    """R12, R17: as `relay hooks list` says it."""
+    """R12, R17: in the words of `relay hooks list`."""
     (tmp_path / ".git").mkdir()
     path = tmp_path / "hooks.json"
     for content, runs in (
@@ -96,7 +96,7 @@ def test_a_projects_fleet_is_trusted_with_the_rest(relay: Relay, home: Path, tmp
     path = tmp_path / "relay.toml"
     path.write_text("idle_seconds = 5\n[agents.Lead]\nrun = 'claude'\n")
     result = relay("trust", cwd=tmp_path, check=False)
-    assert result.returncode == 1  # of hooks.json; what is right is trusted all the same
+    assert result.returncode == 1  # for hooks.json; its valid rules are still trusted
     assert "hooks.json:1: it is not JSON" in result.stderr and "relay.toml" not in result.stderr
     assert "   3  run = 'claude'\n" in result.stdout
     assert "with the next `relay up`" in result.stdout and "Its agents: Lead." in result.stdout
@@ -126,7 +126,7 @@ def test_an_agent_may_not_trust_and_the_attempt_is_noted(relay: Relay, home: Pat
 
 
 def test_what_is_no_file_is_not_read(relay: Relay, tmp_path: Path):
-    """A pipe would keep relay waiting for ever."""
+    """Reading a pipe would block for ever."""
     os.mkfifo(tmp_path / "hooks.json")
     for path in (tmp_path / "hooks.json", Path("/dev/zero"), tmp_path):
         result = relay("trust", path, check=False)

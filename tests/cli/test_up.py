@@ -1,4 +1,4 @@
-"""Fleets that are brought up and down: real sessions, of tiny programs."""
+"""Starting and ending fleets: real sessions, of tiny programs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_up_and_down(relay: Relay, project: Path) -> None:
 
 
 def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: Path) -> None:
-    """The first one knows the names of the fleet file, and the others are about to start."""
+    """The first one knows the names in the fleet file, and the others are about to start."""
     write(
         relay,
         project,
@@ -126,7 +126,7 @@ def test_a_dry_run_does_nothing(relay: Relay, project: Path) -> None:
 
 
 def test_an_agent_that_ends_at_once(relay: Relay, project: Path) -> None:
-    """What depends on it is not started, and each is told."""
+    """What depends on it does not start, and each is reported."""
     write(
         relay,
         project,
@@ -174,7 +174,7 @@ def test_a_dependency_that_has_to_be_done(
 
 
 def test_all_processes_are_killed_and_up_brings_the_fleet_back(relay: Relay, project: Path) -> None:
-    """As after a reboot: `relay ps -a` says that they are gone."""
+    """After a reboot, too, `relay ps -a` says that they are gone."""
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
     relay("up", cwd=project)
     relay("stop", "B")
@@ -190,7 +190,7 @@ def test_all_processes_are_killed_and_up_brings_the_fleet_back(relay: Relay, pro
 
 
 def test_a_reboot_gives_no_task_again(relay: Relay, project: Path) -> None:
-    """`--boot` leaves an agent that was done, and starts those that depend on that."""
+    """`--boot` leaves a finished agent alone, and starts those that depend on it."""
     write(
         relay,
         project,
@@ -255,7 +255,7 @@ def test_max_running(relay: Relay, project: Path) -> None:
 
 @needs_git
 def test_worktrees(relay: Relay, project: Path) -> None:
-    """Each agent has its own; a failed setup holds it; one without work is removed."""
+    """Each agent has its own; a failed setup holds the agent; a worktree without work is removed."""
     project.rmdir()
     Repo(project)
     write(

@@ -1,4 +1,4 @@
-"""`relay usage`: the sums of what is logged."""
+"""`relay usage`: the sums of the logged usage."""
 
 from __future__ import annotations
 
@@ -147,4 +147,4 @@ def test_damaged_entries_are_left_out(relay: Relay) -> None:
         file.write('{"event": "usage"}\n\xff\n')
     assert (
         sum(entry.turns for entry in read(path)) == 3
-    )  # the good one, one without models, one without a name
+    )  # the valid one, one without models, one without a name

@@ -2,10 +2,10 @@
 
     python tests/supervision/fleet_soak.py [--seconds N] [--seed S]
 
-The agents are line programs (tests/fakes/session_puppet.py). Among other things all processes of the home are
-killed at once, as a reboot does it, and `relay up` is run. In the end each agent has to be there once, those
-that the user has stopped excepted, and each message has to be accounted for. SEED fixes what is done to whom,
-not the moments at which the machine does it. Prints the account, and exits 1 if something is wrong.
+The agents are line programs (tests/fakes/session_puppet.py). Sometimes all processes of the home are killed
+at once, as in a reboot, and `relay up` runs. In the end each agent must be running once, except those that
+the user has stopped, and each message must be accounted for. SEED fixes what happens to whom, not when the
+machine does it. Prints the account, and exits 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ DEFAULTS = (
     '[fleet]\nteam = "day"\nstart_interval = 0\nmax_running = 0\n[defaults]\nrestart = "always"\n'
     "backoff = 0.05\nbackoff_max = 0.5\nmax_restarts = 100000\nidle_grace = 3600\nmax_unattended_turns = 0\n"
 )
-PAUSE = 0.25  # seconds between two blows, on average
+PAUSE = 0.25  # average seconds between two faults
 TEXT = re.compile(r"\[relay ([\w-]{4,8}) from the user(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
 
 Row = dict[str, Any]
 
 
 class Day:
-    """One fleet, and what is done to it. down: agents that the user has stopped. sent: numbers, by agent."""
+    """One fleet and its faults. down: agents that the user has stopped. sent: numbers, by agent."""
 
     def __init__(self, relay: Relay, seed: int) -> None:
         self.relay = relay
@@ -74,10 +74,10 @@ class Day:
     def up(self, *names: str) -> None:
         self.run("up", *names)
 
-    # What happens.
+    # The faults.
 
     def strike(self) -> None:
-        """Do one thing to the fleet."""
+        """Inject one fault."""
         blows: list[Callable[[str, Row], None]] = [
             *(self.crash, self.kill, self.kill_session, self.kill_both) * 2,
             self.message,
@@ -136,17 +136,17 @@ class Day:
             self.down.add(name)
 
     def reboot(self) -> None:
-        """Kill every process of the home at once, but for the broker, and bring up what is wanted."""
+        """Kill every process of the home at once, except the broker, and start what is wanted."""
         self.done["reboot"] += 1
         for row in self.rows().values():
             for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
                 _kill(pid)
         self.up()
 
-    # What has come of it.
+    # The outcome.
 
     def settle(self) -> list[str]:
-        """Bring the fleet up, wait until it is there, and return what is wrong."""
+        """Bring the fleet up, wait until it is running, and return what is wrong."""
         wanted = set(NAMES) - self.down
         self.up()
         wrong = []
@@ -163,7 +163,7 @@ class Day:
         )
         wrong += [f"{name} runs {n} times" for name, n in running.items() if n != 1 or name in self.down]
         for name in sorted(self.down):
-            self.up(name)  # so that its messages are given
+            self.up(name)  # to have its messages delivered
         self.down.clear()
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not self.unfinished(), 120)

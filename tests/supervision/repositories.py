@@ -13,7 +13,7 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="worktrees: g
 
 
 def git_env(home: Path) -> dict[str, str]:
-    """Return an environment in which no git configuration of the developer's counts."""
+    """Return an environment without the developer's git configuration."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -29,7 +29,7 @@ def git_env(home: Path) -> dict[str, str]:
 
 
 class Repo:
-    """A repository with one commit. `repo("status")` runs git in it and returns what that prints."""
+    """A repository with one commit. `repo("status")` runs git in it and returns its output."""
 
     def __init__(self, path: Path, *, commit: bool = True, bare: bool = False) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Accounts that are held: the file, and the watch of an agent's session."""
+"""Held accounts: the file, and the watch in an agent's session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hold(at: float = 100.0, until: float | None = None, account: str = "work") -
 
 
 class Held:
-    """The accounts of a home, at a time that the test sets."""
+    """The held accounts of a home, at a time that the test sets."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 100.0
@@ -160,7 +160,7 @@ def test_the_first_success_after_it_ends_a_hold(tmp_path: Path) -> None:
     bob.bus.publish(PromptSubmitted(by_user=True))
     alice.clock.passes(1)
     alice.bus.publish(HoldAccount("unauthorized", "No."))
-    bob.bus.publish(TurnOver(well=True))  # it had begun before
+    bob.bus.publish(TurnOver(well=True))  # it had started earlier
     assert alice.held()
     alice.clock.passes(1)
     bob.bus.publish(PromptSubmitted(by_user=True))

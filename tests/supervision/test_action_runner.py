@@ -1,4 +1,4 @@
-"""What is done about incidents, with a clock that the test moves."""
+"""Responses to incidents, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def message() -> Message:
 
 
 class Cared(World):
-    """An agent whose incidents are answered."""
+    """An agent whose incidents get a response."""
 
     def __init__(self, folder: Path, *, life: str = "s1", **policy: Any) -> None:
         super().__init__(folder)
@@ -69,7 +69,7 @@ class Cared(World):
         self.bus.publish(SessionBegan())
 
     def goes_on(self, life: str) -> Cared:
-        """The agent in another session: of the same life, or of the next."""
+        """Return the agent in another session: of the same life, or of the next."""
         other = Cared.__new__(Cared)
         World.__init__(other, Path(self.home.state).parent)
         other.clock, other.policy = self.clock, self.policy
@@ -85,7 +85,7 @@ class Cared(World):
         return [each.phase for each in self.of(PhaseEntered)]
 
     def typed(self) -> list[str]:
-        """The nudges since the last look."""
+        """Return the nudges since the last look."""
         return [each.injection.text for each in self.new(Inject)]
 
 
@@ -118,7 +118,7 @@ def test_an_end_has_the_phase_of_its_action(tmp_path: Path) -> None:
 
 
 def test_only_real_progress_resets_the_count(tmp_path: Path) -> None:
-    """A nudge that the agent answers is none, and so is a text of a handler."""
+    """Neither an answered nudge nor a handler's text is real progress."""
     alice = Cared(tmp_path, on_idle=Action("nudge", attempts=2, cooldown=0, text="on"))
 
     def idles() -> int:
@@ -167,7 +167,7 @@ def test_a_limit_is_waited_for_and_one_nudge_follows(tmp_path: Path) -> None:
     (waiting,) = alice.new(PhaseEntered)
     assert (waiting.phase, waiting.next_try) == (Phase.WAITING, reset + RESET_MARGIN[0])
     assert alice.of(HoldAccount) == [HoldAccount("rate_limited", "You've hit your limit", reset)]
-    alice.publish(IDLE)  # it is, because of that
+    alice.publish(IDLE)  # idle because of that
     alice.clock.passes(3600 + RESET_MARGIN[0] - 1)
     assert alice.typed() == []
     alice.clock.passes(1)
@@ -256,7 +256,7 @@ def test_nothing_is_done_while_it_is_held(tmp_path: Path) -> None:
     alice.publish(IDLE, Incident("error", "network"), AccountFreed())
     alice.clock.passes(1e5)
     assert alice.typed() == []
-    assert alice.phases() == [Phase.WAITING]  # the hold enters its own
+    assert alice.phases() == [Phase.WAITING]  # the hold sets its own phase
     alice.publish(HoldOver(), IDLE)
     assert alice.typed() == ["on"]
 
@@ -353,7 +353,7 @@ def test_a_failure_that_was_noticed_is_an_incident(tmp_path: Path) -> None:
 
 
 def test_the_phases_follow_one_another(tmp_path: Path) -> None:
-    """As the table of states allows."""
+    """They are transitions in the table of states."""
     alice = Cared(tmp_path)
     for event in (
         Incident("error", "network"),

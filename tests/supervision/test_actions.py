@@ -1,4 +1,4 @@
-"""The answer to each incident of a running agent: every event, action and number of tries."""
+"""The response to each incident of a running agent: every event, action and number of attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(
 
 
 def answers(policy: Supervision, incident: Incident, *, most: int = 20, apart: float = 1e6) -> list[str]:
-    """The actions if the incident comes again and again, with nothing else between."""
+    """Return the actions if the incident recurs with nothing else in between."""
     found, tries, now = [], Tries(), NOW
     for _ in range(most):
         if (step := answer(policy, incident, tries, now)) is not None:
@@ -69,7 +69,7 @@ def test_the_defaults(policy: Supervision, incident: Incident, actions: list[str
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 def test_every_action_ends(incident: Incident, action: ActionName, attempts: int) -> None:
-    """After its attempts comes `then`, once, and then nothing."""
+    """After its attempts comes `then`, once, and nothing more."""
     found = answers(policy_of(incident, Action(action, attempts=attempts, then="fail")), incident)
     match action:
         case "none":
@@ -151,7 +151,7 @@ def test_nothing_goes_on_for_ever(
     gaps: list[float],
     incident: Incident,
 ) -> None:
-    """However often an incident comes, its answers are bounded, and none comes too early."""
+    """However often an incident recurs, the responses are bounded, and none comes too early."""
     policy = policy_of(incident, Action(action, attempts=attempts, cooldown=cooldown, then=then))
     steps, tries, now = [], Tries(), NOW
     for gap in gaps:

@@ -1,4 +1,4 @@
-"""An escalation stands until the agent is given a prompt, or the user types."""
+"""An escalation stands until the agent gets a prompt, or the user types."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_it_is_told_everywhere(tmp_path: Path) -> None:
 def test_it_stands_until_the_agent_is_seen_to(tmp_path: Path, event: Any, over: bool) -> None:
     alice = Alarmed(tmp_path)
     alice.bus.publish(IDLE)
-    assert Alarmed(tmp_path).standing  # as after a reload
+    assert Alarmed(tmp_path).standing  # after a reload
     alice.replaying = True
     alice.bus.publish(event)
     assert alice.standing

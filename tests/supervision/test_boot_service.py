@@ -1,4 +1,4 @@
-"""What starts a fleet after a reboot, as each manager reads it: systemd itself, plistlib, sh behind cron."""
+"""Starting a fleet after a reboot, as each manager reads it: systemd itself, plistlib, sh under cron."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def service(folder: Path = ODD, env: dict[str, str] = ENV) -> BootService:
 
 
 def verified(service: BootService, folder: Path) -> dict[str, list[str]]:
-    """What the real systemd reads in the unit: the values of each key of its dump."""
+    """Return what the real systemd reads in the unit: the values of each key in its dump."""
     analyze = debian.require("systemd-analyze")
     unit = folder / "relay-web.service"
     unit.write_text(unit_text(service), "utf-8")
@@ -61,13 +61,13 @@ def verified(service: BootService, folder: Path) -> dict[str, list[str]]:
 
 
 def words(line: str) -> list[str]:
-    """The words of a command line in a dump, which is quoted for a shell."""
+    """Return the words of a command line in a dump, which is quoted for a shell."""
     done = subprocess.run(["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True)
     return done.stdout.decode().removesuffix("\0").split("\0")
 
 
 def expanded(words: list[str]) -> list[str]:
-    """What systemd runs: a dump is from before variables are expanded, and none must be."""
+    """Return what systemd runs: a dump precedes variable expansion, and nothing may be expanded."""
     assert [word for word in words if "$" in word.replace("$$", "")] == []
     return [word.replace("$$", "$") for word in words]
 
@@ -139,7 +139,7 @@ def test_launchd_reads_any_path(folder: str, entry: str) -> None:
 
 @given(folder=names, entry=names)
 def test_cron_reads_any_path(folder: str, entry: str) -> None:
-    """cron takes the backslash before `%` away, and gives the rest to sh."""
+    """cron removes the backslash before `%`, and passes the rest to sh."""
     own = service(Path("/src", folder), {"PATH": f"/usr/bin:/{entry}"})
     at, _, line = reboot_line(own).partition(" ")
     assert at == "@reboot"
@@ -171,7 +171,7 @@ def test_launchd_installs_lists_and_removes(tmp_path: Path) -> None:
 
 
 def test_two_fleets_of_one_name_have_two_services(tmp_path: Path) -> None:
-    """And no file of somebody else's is overwritten."""
+    """Nobody else's file is overwritten."""
     manager = SystemdUser({"XDG_CONFIG_HOME": str(tmp_path), "PATH": ""})
     folder = manager.path("web").parent
     folder.mkdir(parents=True)

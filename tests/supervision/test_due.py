@@ -1,4 +1,4 @@
-"""Agents that start without being asked: each combination of schedule, record and room."""
+"""Agents that start automatically: each combination of schedule, record and room."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOURLY, AT_14 = Schedule(every=3600.0), Schedule(cron="0 14 * * *", timezone="UT
         (replace(AT_14, catch_up=True), NOW - 3600, True),
         (replace(AT_14, catch_up=True), NOW - 700, False),
         (replace(AT_14, cron="10 14 * * *"), NOW - 3600, True),
-        (replace(AT_14, cron="10 14 * * *"), NOW - 100, False),  # that was started
+        (replace(AT_14, cron="10 14 * * *"), NOW - 100, False),  # it has been started
     ],
 )
 def test_schedules(schedule: Schedule, since: float, is_due: bool) -> None:
@@ -66,7 +66,7 @@ QUEUED = AgentRecord("A", "web", phase=Phase.QUEUED, scheduled=NOW - 3600)
     [
         (PLAIN, QUEUED, set(), 0, True),
         (PLAIN, QUEUED, {"b"}, 1, False),  # there is no room
-        (PLAIN, QUEUED, {"x"}, 1, True),  # that is not of this file
+        (PLAIN, QUEUED, {"x"}, 1, True),  # x is not in this file
         (PLAIN, QUEUED, {"a"}, 0, False),
         (PLAIN, None, set(), 0, False),
         (PLAIN, replace(QUEUED, wanted="down"), set(), 0, False),

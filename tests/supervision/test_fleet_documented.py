@@ -1,4 +1,4 @@
-"""docs/FLEET.md: every key is there as the schema has it, and the examples are true."""
+"""docs/FLEET.md documents every key as in the schema, and its examples are correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fleet files: what they may say."""
+"""Fleet files: what they may contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fleet files: what is wrong with them, with its line and advice."""
+"""Errors in fleet files, with line and advice."""
 
 from __future__ import annotations
 

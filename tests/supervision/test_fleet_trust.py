@@ -67,7 +67,7 @@ def test_the_users_own_file_needs_no_trust(own: Home, project: Path) -> None:
     fleet = load(own, project)
     assert (fleet.path, fleet.team) == (path, "default")
     assert load(own, project, path) == fleet
-    (project / "relay.toml").write_text(LEAD)  # the project's wins, and has to be trusted
+    (project / "relay.toml").write_text(LEAD)  # the project's wins, and must be trusted
     assert "is not trusted" in refusal(lambda: load(own, project))
 
 

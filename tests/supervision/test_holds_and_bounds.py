@@ -207,7 +207,7 @@ def test_a_cap_warns_and_holds_at_the_end_of_the_turn(
     assert not world.of(Hold)
     world.bus.publish(READY)
     assert world.new(Hold) == [Hold(f"has used {shown[1]}")]
-    world.bus.publish(HoldOver())  # as much again
+    world.bus.publish(HoldOver())  # the same amount again
     world.bus.publish(WORKS)
     bounds.spent(*spends(1.9))
     world.bus.publish(READY)
@@ -225,7 +225,7 @@ def test_a_cap_that_is_passed_at_once_is_not_announced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["message", "hook", "nudge", "closing"])
 def test_nothing_is_given_to_an_agent_whose_cap_is_reached(tmp_path: Path, kind: Kind) -> None:
-    """Else messages on its hooks could lengthen its turn for ever."""
+    """Otherwise messages on its hooks could extend its turn for ever."""
     world, bounds = bounded(tmp_path, max_tokens=1000)
     world.bus.publish(WORKS)
 
@@ -462,7 +462,7 @@ def limited(folder: Path, most: int = 3) -> World:
 
 
 def idles(world: World, times: int, **more: Any) -> int:
-    """Let a handler answer so many idle periods with two texts each; how many were not dropped."""
+    """Let a handler answer `times` idle periods with two texts each; return how many were not dropped."""
     for _ in range(times):
         world.bus.publish(Idle(30.0))
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""The nudge after an interrupted turn, over lives and sessions."""
+"""The nudge after an interrupted turn, across lives and sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from supervision.world import World
 
 
 class Life(World):
-    """A session of an agent that goes on with its conversation, unless `more` says otherwise."""
+    """A session of an agent that continues its conversation, unless `more` says otherwise."""
 
     def __init__(self, folder: Path, id: str = "s1", *, resumed: bool = False, **more: Any) -> None:
         super().__init__(folder)
@@ -79,7 +79,7 @@ def test_it_is_given_once_in_each_life(tmp_path: Path) -> None:
     life = Life(tmp_path, "s2")
     (first,) = life.nudges()
     again = Life(tmp_path, "s2", resumed=True)
-    again.typed = frozenset({"s2-go-on"})  # by a session that was killed then
+    again.typed = frozenset({"s2-go-on"})  # by a session that was then killed
     assert not again.nudges()
     again.lives(InjectionEnded(first.injection, Outcome(Result.INJECTED)), TurnBegan())
     assert not Life(tmp_path, "s2", resumed=True).nudges()

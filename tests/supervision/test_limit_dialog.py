@@ -1,4 +1,4 @@
-"""The dialog in which an agent tells of its limit: dismissed while its supervision waits, by one key."""
+"""The dialog with which an agent announces its limit: one key dismisses it while supervision waits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Limited(World):
         self.bus.publish(StateChanged("working", str(state), self.verdict))
 
     def pressed(self) -> bytes:
-        """What was typed by the time that any dialog has stood for long."""
+        """Return what was typed by the time any dialog has stood for long."""
         self.clock.passes(10 * STANDS)
         keys, self.keys = self.keys, b""
         return keys
@@ -81,7 +81,7 @@ def test_no_other_dialog_is_dismissed(tmp_path: Path) -> None:
     alice.draws("permission")
     assert alice.pressed() == b""
     alice.draws("limit reached")
-    alice.verdict = Verdict(Readiness.PROMPTING, "", rule="permission")  # has taken its place
+    alice.verdict = Verdict(Readiness.PROMPTING, "", rule="permission")  # has replaced it
     assert alice.pressed() == b""
 
 

@@ -1,4 +1,4 @@
-"""What a feature remembers of an agent beyond its session."""
+"""What a feature remembers about an agent beyond its session."""
 
 from __future__ import annotations
 

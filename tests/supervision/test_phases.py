@@ -30,7 +30,7 @@ def test_whatever_has_ended_can_start_and_whatever_runs_can_be_switched_off() ->
 
 
 def test_nothing_starts_up_without_starting() -> None:
-    """Otherwise only one becomes *up* that was there before, and waited for a limit, or was held."""
+    """Only an agent that was running before, and waited for a limit or was held, becomes *up* otherwise."""
     assert {before for before in Phase if Phase.UP in TRANSITIONS[before]} == {
         Phase.STARTING,
         Phase.WAITING,

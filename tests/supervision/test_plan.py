@@ -1,4 +1,4 @@
-"""What `plan` says to do, as tables and for any fleet."""
+"""The steps of `plan`, as tables and for any fleet."""
 
 from __future__ import annotations
 
@@ -67,20 +67,20 @@ TWO: dict[str, dict[str, Condition]] = {"Lead": {}, "Ann": {}}
         (fleet(TWO), {}, ("ann",), "Ann:start"),
         (fleet(TWO, manual=("Lead",)), {}, (), "Ann:start"),
         (fleet(TWO, manual=("Lead",)), {}, ("Lead",), "Lead:start"),
-        # what the user has stopped stays so, until it is named
+        # what the user has stopped stays stopped, until it is named
         (fleet(TWO), {"Lead": STOPPED}, (), "Lead:stopped Ann:start"),
         (fleet(TWO), {"Lead": STOPPED}, ("Lead",), "Lead:start"),
         (fleet(CHAIN), {"db": STOPPED}, ("Lead",), "db:stopped Lead:wait(db=ready)"),
-        # who depends on others waits for them, and takes them along
+        # an agent waits for those it depends on, and starts them, too
         (fleet(CHAIN), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
         (fleet(CHAIN), {"db": UP}, (), "db:running Lead:wait(db=ready) Ann:wait(Lead=started)"),
         (fleet(CHAIN), {"db": READY}, (), "db:running Lead:start Ann:wait(Lead=started)"),
         (fleet(CHAIN, manual=("db",)), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
         (fleet(CHAIN, manual=("db",)), {}, ("Ann",), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        # but not those that have come to the condition, nor for one that is already running
+        # but not those that have met the condition, nor for an agent that is already running
         (fleet({"Lead": {"init": "done"}, "init": {}}, manual=("init",)), {"init": DONE}, (), "Lead:start"),
         (fleet(CHAIN, manual=("db",)), {"Lead": UP}, ("Ann",), "Ann:start"),
-        # of one that starts anew, this life counts
+        # for an agent that starts again, this life counts
         (
             fleet({"Lead": {"init": "done"}, "init": {}}),
             {"init": DONE},
@@ -93,7 +93,7 @@ TWO: dict[str, dict[str, Condition]] = {"Lead": {}, "Ann": {}}
         (fleet(TWO, max_running=1), {"Ann": UP}, (), "Lead:full Ann:running"),
         (fleet(TWO, max_running=2), {}, (), "Lead:start Ann:start"),
         (fleet(CHAIN, max_running=1), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        # a schedule decides, unless the agent is named
+        # the schedule decides, unless the agent is named
         (fleet(TWO, scheduled=("Ann",)), {}, (), "Lead:start Ann:scheduled"),
         (fleet(TWO, scheduled=("Ann",)), {}, ("Ann",), "Ann:start"),
         (fleet({}), {}, (), ""),
@@ -127,7 +127,7 @@ CONDITIONS: list[Condition] = ["started", "ready", "idle", "done", "exited_ok"]
 
 @st.composite
 def fleets(draw: st.DrawFn, *, scheduled: bool = True) -> Fleet:
-    """Any fleet without a cycle, its agents in any order. scheduled: the clock starts some of them."""
+    """Draw any fleet without a cycle, its agents in any order. scheduled: the clock starts some of them."""
     size = draw(st.integers(0, len(NAMES)))
     depends_on: dict[str, dict[str, Condition]] = {}
     for number, name in enumerate(NAMES[:size]):
@@ -183,7 +183,7 @@ def test_any_plan_keeps_the_order_and_the_limit(
         assert all(place[other] < place[step.agent] for other in agent.depends_on if other in place)
         assert not (step.agent in started and (unmet or step.agent in running))
         assert (step.waits_for or {}) == (unmet if step.kind == "wait" else {})
-        assert step.kind != "wait" or set(unmet) <= place.keys()  # nobody waits for one that nobody starts
+        assert step.kind != "wait" or set(unmet) <= place.keys()  # nobody waits for an agent that none starts
         assert step.kind != "stopped" or step.agent not in wanted
         assert not (
             given_.max_running
@@ -198,7 +198,7 @@ def test_any_plan_keeps_the_order_and_the_limit(
 @settings(max_examples=60, deadline=None)
 @given(fleets(scheduled=False))
 def test_planning_again_brings_all_of_a_fleet_up(given_: Fleet) -> None:
-    """If each agent comes to what others wait for, and ends to make room."""
+    """This holds if each agent meets the conditions others wait for, and ends to make room."""
     standings: dict[str, Standing] = {}
     started: list[str] = []
     for _ in given_.agents:
@@ -209,7 +209,7 @@ def test_planning_again_brings_all_of_a_fleet_up(given_: Fleet) -> None:
         ]
         started += new
         standings |= dict.fromkeys(new, Standing(reached=frozenset(CONDITIONS)))
-        # what has ended would be started again; it is not, as it counts as stopped
+        # what has ended would be restarted; counting it as stopped prevents that
         standings |= {name: Standing(stopped=True, reached=frozenset(CONDITIONS)) for name in started}
     selected = {name for name, agent in given_.agents.items() if agent.autostart}
     assert selected <= set(started)

@@ -1,4 +1,4 @@
-"""The records of agents: a file each, changed by several processes; a damaged one is no traceback."""
+"""The records of agents: one file each, changed by several processes; damage causes no traceback."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ def after(
         ("on-failure", AgentExit(137), Phase.BACKOFF),
         ("always", AgentExit(0), Phase.BACKOFF),
         ("always", AgentExit(1), Phase.BACKOFF),
-        # The user has stopped it, or ended it themselves.
+        # The user has stopped it, or quit it.
         ("always", AgentExit(143, by_user=True), Phase.OFF),
         ("always", AgentExit(130, expected=True), Phase.DONE),
         ("always", AgentExit(0, expected=True), Phase.DONE),
-        # A failure that time mends, and those that only the user mends.
+        # A failure that time fixes, and failures that only the user can fix.
         ("on-failure", AgentExit(0, failure="rate_limited"), Phase.WAITING),
         ("on-failure", AgentExit(1, failure="overloaded"), Phase.WAITING),
         ("on-failure", AgentExit(1, failure="network"), Phase.WAITING),
@@ -121,7 +121,7 @@ def test_a_limit_with_a_known_reset() -> None:
 
 
 def test_a_limit_whose_reset_is_not_known() -> None:
-    """It is tried again ever later, and not for ever."""
+    """The pauses between retries grow, and it does not retry for ever."""
     history, pauses = RestartHistory(), []
     for _ in range(LIMIT_TRIES):
         decision = after(AgentExit(1, failure="rate_limited"), history)

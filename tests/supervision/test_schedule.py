@@ -1,4 +1,4 @@
-"""When a schedule is due, also where the clocks change."""
+"""When a schedule is due, even across clock changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have the system's clock show the time of Berlin."""
+    """Set the system's time zone to Berlin."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     yield
@@ -27,7 +27,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def starts(schedule: Schedule, since: datetime, number: int) -> list[str]:
-    """Return the first starts after `since`, in its zone."""
+    """Return the first starts after `since`, in its time zone."""
     moment, found = since.timestamp(), []
     for _ in range(number):
         moment = schedule.next_after(moment)
@@ -66,7 +66,7 @@ def test_cron_in_its_time_zone() -> None:
         # 02:00 to 03:00 is skipped on 29 March
         ("30 2 * * *", (2026, 3, 28, 12), ["29 03:00 +0200", "30 02:30 +0200"]),
         ("*/30 * * * *", (2026, 3, 29, 1), ["29 01:30 +0100", "29 03:00 +0200", "29 03:30 +0200"]),
-        # 02:00 to 03:00 is there twice on 25 October
+        # 02:00 to 03:00 occurs twice on 25 October
         ("30 2 * * *", (2026, 10, 24, 12), ["25 02:30 +0200", "26 02:30 +0100"]),
         (
             "*/30 * * * *",

@@ -1,4 +1,4 @@
-"""Whether an agent may start another one, and as what: each rule of the fleet file's, as a table."""
+"""Whether an agent may start another, and as what: each rule of the fleet file, as a table."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_it_is_as_the_agent_of_the_file_but_for_its_place_and_its_task() -> None
     ],
 )
 def test_the_command(command: str, model: str) -> None:
-    """Where several agents run a program in one way, it does not matter which of them is meant."""
+    """If several agents run a program in one way, it does not matter which of them is meant."""
     found = permit(FLEET, SpawnRequest("Tester", command), FACTS)
     assert found.supervision.model == model
     assert found.command == FLEET.agents[model].command

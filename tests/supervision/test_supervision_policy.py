@@ -1,4 +1,4 @@
-"""The supervision of an agent travels to its session as JSON."""
+"""An agent's supervision is passed to its session as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worktrees of agents: making them, and copies and links in them, with the real git."""
+"""Worktrees of agents: creating them, and copies and links in them, with the real git."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_next_start_finds_what_the_agent_has_left(house: House) -> None:
     assert (made.path / "file").read_text() == "mine\n"
     assert (made.path / "ran").read_text() == "x\n"  # once
     house.prepare(spec=replace(spec, setup=("echo y >> ran",)))
-    assert (made.path / "ran").read_text() == "x\ny\n"  # as the setup is another one
+    assert (made.path / "ran").read_text() == "x\ny\n"  # the setup has changed
 
 
 def test_an_agent_that_has_changed_its_branch_keeps_it(house: House) -> None:
@@ -98,7 +98,7 @@ def test_a_linked_worktree_and_a_folder_below_will_do(house: House) -> None:
     house.repo("worktree", "add", "-q", "../linked")
     house.repo.write("deep/down/x", "x", at=house.root / "linked")
     made = house.prepare(at=house.root / "linked" / "deep")
-    assert made.path == house.root / "app-worktrees" / "Alice"  # always beside the main worktree
+    assert made.path == house.root / "app-worktrees" / "Alice"  # always next to the main worktree
     assert (made.path / "deep").exists()  # from the HEAD where relay was started
 
 
@@ -112,9 +112,9 @@ def test_submodules_are_named_and_left_to_the_setup(house: House) -> None:
     spec = WorktreeSpec(setup=("git submodule update --init -q",), cleanup="merged")
     house.prepare(spec=spec)
     assert (made.path / "part" / "file").exists()
-    assert house.clean_up(spec).kept  # git removes none with submodules unless it is forced to
+    assert house.clean_up(spec).kept  # git removes none with submodules unless forced
     assert made.path.exists()
-    inside = prepare(  # a submodule is a repository, too
+    inside = prepare(  # a submodule is also a repository
         WorktreeSpec(),
         "Bob",
         team="web",
@@ -258,7 +258,7 @@ def test_files_are_copied_and_linked(house: House) -> None:
     assert (made.path / "node_modules").readlink() == house.repo.path / "node_modules"
     (made.path / ".env").write_text("KEY=2")
     house.prepare(spec=replace(spec, setup=("true",)))
-    assert (made.path / ".env").read_text() == "KEY=2"  # what is there is kept
+    assert (made.path / ".env").read_text() == "KEY=2"  # existing files are kept
 
 
 @pytest.mark.parametrize("key", ["copy", "link"])
@@ -285,7 +285,7 @@ def test_nothing_leads_out_of_the_repository(house: House, key: str, name: str, 
     (house.root / "elsewhere").mkdir()
     (house.repo.path / "out").symlink_to("../secret")
     (house.repo.path / "folder").symlink_to("..")
-    # In the worktree `tracked-link` leads out; in the main one it is a folder by now.
+    # In the worktree `tracked-link` leads out; in the main one it is a folder by then.
     (house.repo.path / "tracked-link").symlink_to(house.root / "elsewhere")
     house.repo("add", "tracked-link")
     house.repo("commit", "-q", "-m", "a link")

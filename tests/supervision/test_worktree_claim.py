@@ -1,4 +1,4 @@
-"""Whose a worktree is: between agents, homes and processes."""
+"""Who owns a worktree: agents, homes and processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_worktree_remains_that_of_an_agent_of_a_fleet(house: House) -> None:
     with pytest.raises(WorktreeError, match="belongs to Alice"):  # an Alice of another home is another agent
         house.prepare("Alice", spec, home=other)
     house.repo("worktree", "remove", "../shared")
-    assert house.prepare("Bob", spec).created  # as the user has given it up
+    assert house.prepare("Bob", spec).created  # the user has released it
 
 
 def test_names_that_differ_in_case_are_one_agent(house: House) -> None:

@@ -1,4 +1,4 @@
-"""Worktrees that several processes make at once, and whose makers are killed."""
+"""Worktrees that several processes create at once, and creators that are killed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_killed_relays_git_is_waited_for(house: House) -> None:
     assert is_held(house.repo.path / ".git" / "relay" / "lock")
     with ThreadPoolExecutor() as pool:
         second = pool.submit(house.prepare)
-        hook.unlink()  # the next checkout calls it, too
+        hook.unlink()  # the next checkout also calls it
         (house.root / "gate").write_text("go\n")
         assert second.result(60).path.exists()
     assert (house.root / "passed").read_text() == "go\n"
@@ -114,7 +114,8 @@ def test_a_kill_in_the_middle_of_a_checkout_is_made_good(house: House) -> None:
 
 @pytest.mark.parametrize("update", ["refs/heads/relay/Alice", "HEAD"])
 def test_a_kill_while_git_has_the_branch_locked_does_not_lock_it_for_good(house: House, update: str) -> None:
-    # A hook that blocks stops git with the references locked: as it makes the branch, and as it resets to it.
+    # A hook that blocks stops git with the references locked: when it creates the branch, and when it resets
+    # to it.
     os.mkfifo(house.root / "gate")
     hook = house.repo.path / ".git" / "hooks" / "reference-transaction"
     hook.write_text(

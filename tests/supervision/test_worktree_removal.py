@@ -1,4 +1,4 @@
-"""Removing worktrees: only where no work is lost."""
+"""Removing worktrees: only if no work is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_clean_and_merged_worktree_is_removed_with_its_branch(house: House) ->
     (house.repo.path / ".env").write_text("KEY=1")
     (house.repo.path / "node_modules").mkdir()
     spec = WorktreeSpec(cleanup="merged", copy=(".env",), link=("node_modules",))
-    house.repo.write(".gitignore", ".env\nbuild/\nnode_modules/\n")  # a link is not what the last one means
+    house.repo.write(".gitignore", ".env\nbuild/\nnode_modules/\n")  # the last pattern does not cover a link
     made = house.prepare(spec=spec)
     (made.path / "build").mkdir()
     (made.path / "build" / "x").touch()
@@ -29,7 +29,7 @@ def test_a_clean_and_merged_worktree_is_removed_with_its_branch(house: House) ->
     assert not made.path.exists()
     assert (house.repo.path / "node_modules").is_dir()
     assert not house.repo("branch", "--list", "relay/Alice")
-    assert house.clean_up(spec) == CleanedUp(made.path)  # nothing is left to do
+    assert house.clean_up(spec) == CleanedUp(made.path)  # nothing left to do
     assert house.prepare(spec=spec).created
 
 
@@ -117,7 +117,7 @@ def test_merged_does_not_mean_merged_into_itself(house: House) -> None:
         "Alice",
         team="web",
         home=house.home,
-        directory=made.path,  # where an agent's session is
+        directory=made.path,  # the directory of an agent's session
         env=house.repo.env,
     )
     assert "not all in HEAD" in result.kept

@@ -29,7 +29,7 @@ def test_the_agent_runs_in_its_worktree(relay: Relay, repo: Repo) -> None:
     assert run.stdout.split() == [str(worktree), str(worktree), "team/fix"]
     assert run.returncode == 3
     assert f"relay: creating the worktree {worktree} (branch team/fix, from HEAD)" in run.stderr
-    again = relay("wrap", "--worktree=team/fix", "pwd", env=repo.env, cwd=repo.path)  # by another name
+    again = relay("wrap", "--worktree=team/fix", "pwd", env=repo.env, cwd=repo.path)  # under another name
     assert again.stdout.strip() == str(worktree)
 
 

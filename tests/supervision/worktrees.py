@@ -65,7 +65,7 @@ class House:
             yield
 
     def script(self, spec: str, agent: str = "Alice") -> subprocess.Popen[str]:
-        """Start a process of its own group that prepares a worktree; spec: the arguments of WorktreeSpec."""
+        """Start a process in a new group that prepares a worktree; spec: the arguments of WorktreeSpec."""
         code = (
             "import sys; from pathlib import Path\n"
             "from relay.home import Home\n"
@@ -95,7 +95,7 @@ class House:
 
 
 def group_is_gone(group: int) -> bool:
-    """Return True if no process of the process group `group` lives."""
+    """Return True if no process in the process group `group` is alive."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -42,7 +42,7 @@ class Timers(WallClock):
         return self.alarms[-1]
 
     def passes(self, seconds: float) -> None:
-        """Let time pass, with each timer at its moment."""
+        """Let time pass, and run each timer when it is due."""
         end = self.time + seconds
         while due := sorted((a for a in self.alarms if a.at <= end and not a.cancelled), key=lambda a: a.at):
             self.alarms.remove(due[0])
@@ -52,7 +52,7 @@ class Timers(WallClock):
 
 
 class World:
-    """The rest of a session: its bus, its clock, its terminal, and all events that are published."""
+    """The rest of a session: its bus, its clock, its terminal, and all published events."""
 
     def __init__(self, folder: Path) -> None:
         self.home = Home.from_env({"RELAY_HOME": str(folder), "HOME": str(folder)})
@@ -92,11 +92,11 @@ class World:
         return Notebook(self.home, "default", "Alice", section, run=run)
 
     def of(self, kind: type[T]) -> list[T]:
-        """The events of one kind so far."""
+        """Return the events of one kind so far."""
         return [each for each in self.seen if isinstance(each, kind)]
 
     def new(self, kind: type[T]) -> list[T]:
-        """The events of one kind since this was last asked for."""
+        """Return the events of one kind since the last call."""
         found = self.of(kind)
         self.seen = [each for each in self.seen if not isinstance(each, kind)]
         return found
