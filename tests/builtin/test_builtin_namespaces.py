@@ -12,12 +12,12 @@ def test_relay_sends_and_says_nothing_when_all_is_well(house: House):
     assert services.sent == [("Bob", "Check the tests")]
     assert outcome.errors == ()
     assert texts(outcome.results) == []
-    assert services.asked_for == ["Bob"]  # not for everybody: in a large team that would cost the most
+    assert services.asked_for == ["Bob"]  # not for everybody: in a large team that costs most
 
 
 @pytest.mark.parametrize("said", ["@relay:* Status update", "@broadcast:* Status update"])
 def test_both_ways_to_broadcast(house: House, said):
-    """R47, U2: and who gets it is told."""
+    """R47, U2: the sender is told who gets it."""
     outcome, services = house.say(said)
     assert services.sent == [("*", "Status update")]
     assert texts(outcome.results) == ["Sent to 2: Bob, Carol."]

@@ -22,20 +22,20 @@ def known(namespace: str) -> bool:
 
 
 def said(text: str, time: float, *, gap: bool = False, code: bool = False) -> Line:
-    """A line that was complete at `time`, after as many bytes."""
+    """Return a line that was complete at `time`, after as many bytes."""
     return Line(text, time, Place("terminal", int(time)), gap, code)
 
 
 def directive(
     namespace: str, target: str, body: str, time: float, *, at: int | None = None, unclosed: bool = False
 ) -> Directive:
-    """A directive whose last line was complete at `time`, or `at`."""
+    """Return a directive whose last line was complete at `time`, or `at`."""
     place = Place("terminal", int(time) if at is None else at)
     return Directive(namespace, target, body, time, place, unclosed)
 
 
 def parse(text: str, *, end: bool = True, **options: str) -> list[Directive]:
-    """The directives in `text`, whose lines are said at 0, 1, 2, ... seconds."""
+    """Return the directives in `text`, whose lines are said at 0, 1, 2, ... seconds."""
     grammar = Grammar(known, **options)
     found: list[Directive] = []
     lines = text.split("\n")
@@ -279,14 +279,14 @@ PIECE = st.sampled_from(["@relay:Bob", "@a:b,", " hi", " ", "• ", "```", "~~~"
 @settings(deadline=None)
 @given(st.lists(st.lists(st.one_of(TEXT, PIECE), max_size=5).map("".join), max_size=20))
 def test_a_directive_has_nothing_but_the_words_of_its_lines(texts: list[str]) -> None:
-    """Whatever the text: a line begins it with its namespace and target, and its body ends where it does."""
+    """Whatever the text, a line starts it with namespace and target, and its body ends with a line."""
     grammar = Grammar(lambda namespace: True)
     found = [one for number, text in enumerate(texts) for one in grammar.line(said(text, number))]
     found += grammar.turn_end(len(texts))
     for one in found:
         begins = [n for n, text in enumerate(texts) if f"@{one.namespace}:{one.target}" in lowered(text)]
         assert one.target.strip() and one.namespace.islower()
-        # A block may hold a line that reads as its own beginning: one of them is where it began.
+        # A block may contain a line that looks like its own start: one of them is where it started.
         assert any(
             all(any(row.strip() in text for text in words) for row in one.body.split("\n"))
             for first in begins
@@ -297,7 +297,7 @@ def test_a_directive_has_nothing_but_the_words_of_its_lines(texts: list[str]) ->
 
 
 def lowered(text: str) -> str:
-    """`text` with its namespaces in lower case."""
+    """Return `text` with its namespaces in lower case."""
     return re.sub(r"@[A-Za-z][\w-]*:", lambda match: match[0].lower(), text)
 
 
@@ -325,7 +325,7 @@ def test_a_fence_and_a_form_hold_though_they_are_drawn_as_code() -> None:
 
 
 def test_a_fence_drawn_as_code_ends_with_a_directive_that_is_neither_code_nor_further_in() -> None:
-    """F7: opencode draws a fence only inside another, and may scroll by what opened it."""
+    """F7: opencode draws a fence only inside another, and may scroll past its start."""
     drawn = [
         ("     ```", True),
         ("     @relay:Bob an example", True),
@@ -340,7 +340,7 @@ def test_a_fence_drawn_as_code_ends_with_a_directive_that_is_neither_code_nor_fu
 
 
 def test_a_fence_drawn_as_code_ends_with_one_in_its_column() -> None:
-    """F7: pi draws every fence with three backticks, and what it holds two columns further right."""
+    """F7: pi draws every fence with three backticks, and its contents two columns further right."""
     drawn = [
         ("- ```md", True),
         ("    ```", False),  # of an unknown language: not coloured
@@ -361,7 +361,7 @@ def test_a_fence_drawn_as_code_ends_with_one_in_its_column() -> None:
 
 
 def test_a_form_whose_end_is_not_drawn_ends_at_the_next_directive() -> None:
-    """F6: what is fenced, of another namespace or in a sentence is part of it."""
+    """F6: a directive that is fenced, of another namespace or in a sentence is part of it."""
     texts = ["@relay:Bob <<<", "one", "```", "@relay:In x", "```", "@media:screen", "see @relay:Bob", ""]
     texts += ["@relay:Ann real", "prose"]
     grammar = Grammar(known)
@@ -372,7 +372,7 @@ def test_a_form_whose_end_is_not_drawn_ends_at_the_next_directive() -> None:
 
 
 def terminal_grammar(agent: str, decoration: str | None = None) -> Grammar:
-    """The grammar for the terminal of this agent; `decoration`: as a user's pattern file may say."""
+    """Return the grammar for this agent's terminal; `decoration`: as in a user's pattern file."""
     profile = catalog.load(agent, Home("/nowhere", "/nowhere", "/nowhere"))
     if decoration is not None:
         profile = replace(profile, decoration=re.compile(decoration))
@@ -400,7 +400,7 @@ def terminal_grammar(agent: str, decoration: str | None = None) -> Grammar:
     ],
 )
 def test_a_line_of_a_diff_on_a_terminal_is_no_list_item(line: str, program: str, agent: str) -> None:
-    """An agent's own lists are indented; a profile that has a decoration decides by that."""
+    """An agent's own lists are indented; a profile with a decoration decides by that."""
     for name, expected in (("generic", program), ("pi", agent), ("claude", agent)):
         grammar = terminal_grammar(name)
         found = "a directive" if grammar.line(said(line, 0.0)) else "nothing"
@@ -440,7 +440,7 @@ def test_a_namespace_that_is_not_heeded_is_passed_over_with_its_whole_form() -> 
 def test_where_the_lines_of_a_paragraph_are_drawn_as_one_only_a_directive_alone_is_one(
     line: str, told: list[str]
 ) -> None:
-    """aider's Markdown: nothing tells two directives from one that mentions another, or where lines end."""
+    """aider's Markdown: two directives look like one that mentions another, and lines have no visible end."""
     grammar = terminal_grammar("aider")
     assert [one.body for one in grammar.line(said(line, 0.0))] == told
     assert [one.why for one in grammar.passed_over] == ([] if told else ["joined"])

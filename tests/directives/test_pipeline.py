@@ -1,4 +1,4 @@
-"""The pipeline: when it ticks, when a turn ends, and what a recording makes of it."""
+"""The pipeline: when it ticks, when a turn ends, and how it treats a recording."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_recording_is_played_at_its_own_times() -> None:
 
 
 def test_a_fence_that_is_left_open_ends_with_what_is_submitted_after_its_turn() -> None:
-    """F7: a program that draws never waits at a line, so that nothing else would end it."""
+    """F7: a program that draws never waits at a line, so nothing else would end it."""
     one = pipeline()
 
     def draw(row: int, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The same output gives the same directives, each once, whether or not its session is replaced meanwhile."""
+"""The same output gives the same directives, each once, even if its session is replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class Resize:
 
 @dataclass(frozen=True)
 class Wait:
-    """The program waits for input, and that is seen at once."""
+    """The program waits for input, which is noticed at once."""
 
     sure: bool = True
 
 
 Step = Output | Keys | Pause | Resize | Wait
 Record = tuple[int, float, Step]
-"""Its number, the time, and what happened then."""
+"""A number, a time, and what happened then."""
 
 
 @dataclass
 class Session:
-    """One session of the agent: acts on what its predecessors have not acted on."""
+    """One session of the agent: it acts on what its predecessors have not acted on."""
 
     folder: Path
     kind: Kind
@@ -75,7 +75,7 @@ class Session:
         self.checkpoints = Checkpoints(self.folder / "checkpoint.json", self.progress)
 
     def play(self, step: Step, number: int = 0) -> None:
-        """Live through `step`, which is the `number`th."""
+        """Process `step`, which is the `number`th."""
         pipeline = self.pipeline
         match step:
             case Pause(seconds):
@@ -91,7 +91,7 @@ class Session:
                 self._record(step, pipeline.now)
 
     def replay(self, records: Sequence[Record]) -> None:
-        """Read what the ring holds, the output in large pieces."""
+        """Read what the ring holds, with the output in large pieces."""
         ahead = deque(records)
         while ahead:
             number, time, step = ahead.popleft()
@@ -158,7 +158,7 @@ class Session:
 
 
 def recorded(steps: Sequence[Step]) -> Iterator[Record]:
-    """What the ring gets of `steps`."""
+    """Yield what the ring gets of `steps`."""
     now = 100.0
     for number, step in enumerate(steps):
         if isinstance(step, Pause):
@@ -180,7 +180,7 @@ def one_session(steps: Sequence[Step], kind: Kind) -> list[tuple[str, str]]:
 def two_sessions(
     steps: Sequence[Step], kind: Kind, saved: int | None, died: int, back: int
 ) -> list[tuple[str, str]]:
-    """One that saves a checkpoint after `saved` steps and dies after `died`; the next comes after `back`."""
+    """Run a session that saves after `saved` steps and dies after `died`, and one that starts at `back`."""
     with tempfile.TemporaryDirectory() as folder:
         first = Session(Path(folder), kind, [], resumed=False)
         first.play(Pause(100.0))
@@ -247,7 +247,7 @@ FENCED = [Output(b"@relay:Bob <<<\r\n"), Output(b"```\r\n>>>\r\n"), *SAME[:1]]
 
 @st.composite
 def histories(draw: st.DrawFn, words: list[bytes]) -> list[Step]:
-    """What a program does; its output comes in pieces of any size."""
+    """Draw what a program does; its output comes in pieces of any size."""
     other = st.one_of(
         st.sampled_from([0.001, 0.005, 0.03, 0.2, 0.5, 2.0, 5.0]).map(Pause),
         st.booleans().map(Wait),
@@ -275,7 +275,7 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
     died = draw(st.integers(0, len(steps)))
     back = died
     while back < len(steps) and not isinstance(steps[back], Wait) and draw(st.booleans()):
-        back += 1  # meanwhile no session was there to see the program wait
+        back += 1  # meanwhile no session saw the program wait
     return steps, draw(st.none() | st.integers(0, died)), died, back
 
 
@@ -286,7 +286,7 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
 @example(([*EMPTY, Wait(False), Output(b"@relay:Bob 0\r\n")], 2, 3, 3))
 @example(([Output(b"Name? "), Wait(False), *SAME[:1], Wait(False), *SAME[1:]], None, 4, 4))
 def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
-    """Random histories, and those that were once played differently."""
+    """Histories are random, or once gave different results."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
 
@@ -372,6 +372,6 @@ LATER = [
 @example((RESIZED, None, 5, 5))
 @example((LATER, None, 1, len(LATER)))
 def test_screens(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
-    """Random histories, and those that were once played differently."""
+    """Histories are random, or once gave different results."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)

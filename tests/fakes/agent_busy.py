@@ -1,4 +1,4 @@
-"""Computes in silence until it is told to go on (SIGUSR1), then asks a question and logs the answer."""
+"""Compute silently until told to continue (SIGUSR1), then ask a question and log the answer."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A TUI that shows an input, switches bracketed paste on, and reads nothing."""
+"""A TUI that shows an input, enables bracketed paste, and reads nothing."""
 
 import os
 import select

@@ -1,16 +1,15 @@
-"""An agent with hooks of its own, on strings: it calls the hooks of its `--settings` as Claude Code does.
+"""A remote-controlled agent with hooks: it calls the hooks in its `--settings` as Claude Code does.
 
     AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE | --version]
 
-AGENT_VERSION      the version that it prints; FOLDER/asked has a line for each time
-
+AGENT_VERSION      the version that it prints; FOLDER/asked gets a line each time
 FOLDER/arguments   its own arguments, as JSON
-FOLDER/pulled      what to do; it is removed once it was read:
-                       {"fire": EVENT, "payload": {...}} calls the hooks; a text is what they read as it is;
-                       "below": true has a child of its own call them, as another agent in its shell would
+FOLDER/pulled      what to do; removed once read:
+                       {"fire": EVENT, "payload": {...}} calls the hooks; a text is passed to them unchanged;
+                       "below": true makes a child process call them, as another agent in its shell would
                        {"print": TEXT}, {"exit": CODE}
-FOLDER/strings     a datagram socket: each datagram has it do that
-FOLDER/called      one JSON line for each call: {"event", "command", "stdout", "stderr", "code"}
+FOLDER/strings     a datagram socket: each datagram makes it do that
+FOLDER/called      one JSON line per call: {"event", "command", "stdout", "stderr", "code"}
 """
 
 import json
@@ -61,7 +60,7 @@ def fire(event: str, payload: dict[str, object] | str, *, below: bool = False) -
 
 (folder / "arguments").write_text(json.dumps(arguments))
 strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-(folder / "strings").unlink(missing_ok=True)  # of the one before
+(folder / "strings").unlink(missing_ok=True)  # from an earlier run
 strings.bind(str(folder / "strings"))
 while True:
     strings.recv(1)

@@ -1,11 +1,11 @@
-"""A program that asks with a menu, as coding agents do, and logs what was chosen, one JSON a line.
+"""A program that asks with a menu, as coding agents do, and logs the choice, as JSON lines.
 
-The options are drawn as claude's; the last one takes a text.
+The options are drawn like claude's; the last one takes a text.
 
 deaf     ignore the arrow keys
-shifty   ask something else as soon as an arrow key has come
+shifty   ask something else as soon as an arrow key arrives
 stuck    ask again after every answer
-again    ask again after an answer, once there is a file AGENT_LOG.again, which is removed then
+again    ask again after an answer, once the file AGENT_LOG.again exists, which is then removed
 """
 
 import json

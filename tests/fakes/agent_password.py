@@ -1,4 +1,4 @@
-"""Asks for a password with ECHO off, logs what it read, then reads lines as an ordinary program."""
+"""Ask for a password with ECHO off, log what was read, then read lines like an ordinary program."""
 
 import getpass
 import os

@@ -1,6 +1,6 @@
-"""A full-screen TUI on the alternate screen: a transcript that scrolls by repainting changed cells only.
+"""A full-screen TUI on the alternate screen: a transcript that scrolls by repainting only changed cells.
 
-Each line of the script (argv[1], a file) is added to the transcript; the window shows its last rows.
+It adds each line of the script (argv[1], a file) to the transcript; the window shows the last rows.
 """
 
 import os
@@ -17,7 +17,7 @@ def out(text: str) -> None:
 
 
 def paint(lines: list[str]) -> None:
-    """Draw the cells that differ from what is shown, run by run."""
+    """Draw the cells that differ from the screen, run by run."""
     pieces = []
     for y, line in enumerate(lines):
         new, old = line.ljust(columns)[:columns], shown[y]

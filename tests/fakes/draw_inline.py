@@ -1,7 +1,7 @@
-"""An inline TUI as agents on Ink are: what it has said stays above, a live region below is drawn each frame.
+"""An inline TUI like agents built on Ink: its words stay above, and it redraws a live region each frame.
 
-Each line of the script (argv[1], a file) is said letter by letter, while a spinner turns.
-`resize` in the script draws everything anew, from a cleared screen, as such agents do when they must.
+It prints each line of the script (argv[1], a file) letter by letter, while a spinner turns. `resize` in the
+script redraws everything on a cleared screen, as such agents sometimes must.
 """
 
 import os
@@ -19,7 +19,7 @@ def out(text: str) -> None:
 
 
 def draw(lines: list[str]) -> None:
-    """Erase the live region and draw it anew."""
+    """Erase and redraw the live region."""
     global live
     up = f"\x1b[{len(live) - 1}A" if len(live) > 1 else ""
     erase = f"\r{up}\x1b[J" if live else ""

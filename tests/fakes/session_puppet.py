@@ -1,15 +1,15 @@
-"""A line agent on strings: logs every line it is given, and does what a test tells it over a socket.
+"""A remote-controlled line agent: logs every line it reads, and does what a test tells it over a socket.
 
     session_puppet.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]... [--busy]
                       [--think SECONDS]
 
-FOLDER/heard     every line read from the terminal, as it came
+FOLDER/heard     every line read from the terminal, unchanged
 FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} ends
 --ready TEXT     printed at the start
 --reply          print TEXT whenever a line matches PATTERN
 --deaf           ignore that signal
 --busy           never read the terminal
---think          take that long before each reply
+--think          wait that long before each reply
 """
 
 import json
@@ -55,7 +55,7 @@ while arguments:
             busy = True
         case ["--think", seconds, *arguments]:
             thinking = float(seconds)
-Path(folder, "strings").unlink(missing_ok=True)  # it was started again
+Path(folder, "strings").unlink(missing_ok=True)  # left if it was restarted
 strings.bind(f"{folder}/strings")
 threading.Thread(target=obey, daemon=True).start()
 with open(f"{folder}/heard", "ab", buffering=0) as log:

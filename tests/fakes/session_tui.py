@@ -1,4 +1,4 @@
-"""A TUI on strings: says lines above its input, which it draws itself, and logs every text it is given.
+"""A remote-controlled TUI: prints lines above its input, which it draws itself, and logs every text it gets.
 
     session_tui.py FOLDER [--llm-history-file LOG]
 
@@ -28,7 +28,7 @@ def out(text: str) -> None:
 
 
 def draw(above: str = "") -> None:
-    """Draw the live region anew: the row of the input, below what is said now."""
+    """Redraw the live region: the input's row, below new text."""
     shown = typed.decode("utf-8", "replace").replace("\n", " ")
     lines = "".join(f"● {line}\r\n" for line in above.splitlines())
     out(f"\x1b[?2026h\r\x1b[J{lines}{bottom or '> ' + shown[-60:]}\x1b[?2026l")
@@ -60,11 +60,11 @@ while True:
     rest += chunk
     while rest:
         if rest == chunk == b"\x1b" and not pasting:
-            os.write(log, rest)  # Esc, by itself
+            os.write(log, rest)  # Esc alone
             rest = b""
             break
         if rest[:1] == b"\x1b" and len(rest) < 6 and b"\x1b[201~".startswith(rest):
-            break  # the rest of a sequence is to come
+            break  # the rest of a sequence is still to come
         if rest.startswith((b"\x1b[200~", b"\x1b[201~")):
             pasting, rest = rest.startswith(b"\x1b[200~"), rest[6:]
             continue

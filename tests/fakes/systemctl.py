@@ -1,10 +1,10 @@
-"""systemctl and loginctl, as relay calls them, over the files of $SYSTEMD: nothing is started.
+"""systemctl and loginctl, as relay calls them, on the files in $SYSTEMD: nothing is started.
 
 $SYSTEMD/calls       a line for each call
 $SYSTEMD/absent      there is no manager
 $SYSTEMD/refuses     the verb that fails
-$SYSTEMD/properties  what `show UNIT` says, beside UnitFileState
-$SYSTEMD/linger      what loginctl prints; without it the user is not known to it
+$SYSTEMD/properties  the output of `show UNIT`, besides UnitFileState
+$SYSTEMD/linger      the output of loginctl; without it, loginctl does not know the user
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A session in miniature, and a runner over a registry: what the tests of handlers need."""
+"""A miniature session, and a runner over a registry: what tests of handlers need."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from support import PATIENCE
 
 
 def directive(text: str) -> Directive:
-    """The directive that `@namespace:target body` stands for."""
+    """Return the directive for `@namespace:target body`."""
     head, _, body = text.partition(" ")
     namespace, _, target = head.removeprefix("@").partition(":")
     return Directive(namespace, target, body, 0.0, Place("terminal", 0))
 
 
 def texts(results: Iterable[HookResult]) -> list[str | None]:
-    """What was injected."""
+    """Return what was injected."""
     return [result.context_injection for result in results if result.context_injection is not None]
 
 
 class Services:
-    """The session of a handler, in miniature: Bob is online, Carol is not, nobody else is known."""
+    """A handler's session in miniature: Bob is online, Carol is not, nobody else is known."""
 
     def __init__(self) -> None:
         self.bus = EventBus()
@@ -95,7 +95,7 @@ class Services:
         self.notes.append((event.handler, event.text))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds, looking whenever something has been injected, sent or reported."""
+        """Wait until `condition` holds, checking whenever something is injected, sent or reported."""
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 self.changed.clear()
@@ -103,7 +103,7 @@ class Services:
 
 
 class House:
-    """A registry with the built-in handlers, and everything to run what is registered in it."""
+    """A registry with the built-in handlers, and everything needed to run what is registered in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -127,7 +127,7 @@ class House:
         )
 
     def say(self, text: str, *, timeout: float = PATIENCE) -> tuple[DirectiveOutcome, Services]:
-        """Dispatch `@namespace:target body`; the outcome, and the services after it."""
+        """Dispatch `@namespace:target body`; return the outcome and the services."""
         outcomes: list[DirectiveOutcome] = []
 
         async def scene(runner: Runner, ctx: Context, services: Services) -> None:
@@ -137,7 +137,7 @@ class House:
         return outcomes[0], services
 
     def fire(self, event: HandlerEvent, *, timeout: float = PATIENCE) -> tuple[list[HookResult], Services]:
-        """Fire one event; the results, and the services after it."""
+        """Fire one event; return the results and the services."""
         results: list[HookResult] = []
 
         async def scene(runner: Runner, ctx: Context, services: Services) -> None:
@@ -149,7 +149,7 @@ class House:
     def run(
         self, scene: Callable[[Runner, Context, Services], Awaitable[object]], *, timeout: float = PATIENCE
     ) -> Services:
-        """Play `scene` on a loop of its own; return the services, which remember what happened."""
+        """Play `scene` on a new loop; return the services, which remember what happened."""
 
         async def play() -> Services:
             services = Services()

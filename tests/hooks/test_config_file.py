@@ -1,4 +1,4 @@
-"""relay.config.py: where it is looked for, when it may run, and what is said of a wrong one."""
+"""relay.config.py: where it is searched for, when it may run, and the messages about a wrong one."""
 
 import sys
 from pathlib import Path
@@ -32,7 +32,7 @@ RELAY_CONFIG = "from relay import RelayConfig\n"
 
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """A person's relay home; their home folder is `tmp_path/person`."""
+    """Return a user's relay home; their home folder is `tmp_path/person`."""
     folder = tmp_path / "person"
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -132,7 +132,7 @@ def test_trust_that_cannot_be_read_trusts_nothing(person: Home, tmp_path: Path):
 
 
 def load(house: House, folder: Path, text: str, **options: float) -> Loaded:
-    """Load `text` as a relay.config.py; its handlers are in the house's registry afterwards."""
+    """Load `text` as a relay.config.py; its handlers are then in the house's registry."""
     loaded = load_file(read(write(folder / "relay.config.py", text)), house.registry, **options)
     house.registry.include(loaded.registry)
     return loaded

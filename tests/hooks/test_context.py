@@ -152,7 +152,7 @@ def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_the_memory_service(house: House, kind):
-    """R62, R63: the embedded backend, from a plain handler's thread and from a coroutine's."""
+    """R62, R63: the embedded backend works from a plain handler's thread and from a coroutine's."""
     seen = []
 
     def act(ctx):
@@ -174,7 +174,7 @@ def test_the_memory_service(house: House, kind):
 
 
 def test_a_late_injection_goes_to_the_session(house: House):
-    """R61: a thread or task that a handler left behind may still inject."""
+    """R61: a thread or task that a handler leaves behind may still inject."""
     go = threading.Event()
 
     def handler(ctx):

@@ -1,4 +1,4 @@
-"""examples/finish: excuses are answered, and innocent phrasings that use the same words are not (R9)."""
+"""examples/finish: it answers excuses, but not innocent phrasings with the same words (R9)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_innocent_phrasings_pass(gate: House, text: str) -> None:
 
 
 def test_every_kind_of_excuse_is_known_by_one_of_these() -> None:
-    """R9: none of the patterns is dead."""
+    """R9: every pattern is used."""
     with registering(Registry()):
         module = runpy.run_path(str(PATH))
     kinds = {module["excuse_in"](text)[0] for text in EXCUSES}

@@ -1,4 +1,4 @@
-"""docs/HOOKS.md and docs/CONFIG.md: every event, field and option is there, and the examples run."""
+"""docs/HOOKS.md and docs/CONFIG.md: they have every event, field and option, and the examples run."""
 
 import inspect
 import re

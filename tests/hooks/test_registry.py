@@ -7,7 +7,7 @@ from relay.hooks.registry import Pattern, Registry, registering
 
 
 def speaker(text, log=None, **result):
-    """A handler that injects `text`."""
+    """Return a handler that injects `text`."""
 
     def handler(target, message, ctx):
         return {"inject": text, **result}
@@ -55,7 +55,7 @@ def built_in(pattern: str) -> Registry:
 
 
 def test_built_in_handlers_come_before_the_users():
-    """R67: even before a more specific one, and before one that was registered earlier."""
+    """R67: even before a more specific one, and before one registered earlier."""
     registry = Registry()
     registry.add_pattern("memory:save", speaker("user, specific"), priority=9)
     registry.include(built_in("memory"))

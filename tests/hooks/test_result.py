@@ -77,7 +77,7 @@ def test_a_changed_input_is_what_json_can_hold():
 
 
 def test_what_several_results_say_together_keeps_their_order():
-    """R6: the texts that the handlers of agent_end injected are one list."""
+    """R6: the texts injected by the handlers of agent_end form one list."""
     results = [INJECT, HookResult(), HookResult("deny", reason="first"), HookResult.inject("more")]
     assert injected(results) == ["text", "more"]
 
@@ -99,7 +99,7 @@ def test_of_several_results_the_strongest_holds():
 
 
 def test_reasons_stand_in_firing_order_with_who_gives_them():
-    """R25: one reason stands alone."""
+    """R25: a single reason is shown as it is."""
     one, two = (HookResult("deny", reason=f"{name}'s", source=name) for name in ("first", "second"))
     assert decide([one, HookResult("ask", reason="sure?"), INJECT]).reason == "first's"
     assert decide([one, two]).reason == "first: first's\nsecond: second's"

@@ -1,4 +1,4 @@
-"""What handlers do wrong, and what comes of it: each test registers real functions and runs them."""
+"""Errors of handlers and their effects: each test registers real functions and runs them."""
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ from relay.errors import RelayError
 from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
 from relay.hooks.result import HookResult
 
-SHORT = 1.5  # seconds: the timeout in tests of what never ends; enough for what does end, on a busy machine
+SHORT = 1.5  # seconds: the timeout for what never ends; enough for what does end, on a busy machine
 
 
 def test_sync_and_async_handlers(house: House):
@@ -44,7 +44,7 @@ def test_user_code_runs_on_threads_of_its_own(house: House):
 
 
 def test_async_handlers_share_one_loop(house: House):
-    """So that a client opened in session_start works in a later handler."""
+    """A client opened in session_start works in a later handler."""
     loops = []
 
     async def remember(ctx):
@@ -258,7 +258,7 @@ def test_a_coroutine_that_blocks_its_thread_is_given_up_and_the_thread_replaced(
     (problem,) = services.problems
     assert problem.kind == "blocked"
     first = function.__code__.co_firstlineno
-    assert first < problem.line <= first + 2  # where it is stuck, not where it begins
+    assert first < problem.line <= first + 2  # where it is stuck, not where it starts
 
 
 def test_the_session_stays_alive_while_a_handler_blocks(house: House):

@@ -1,12 +1,12 @@
-"""An agent on the bus without a terminal: it takes commands and tells what happens, line by line.
+"""An agent on the bus without a terminal: it takes commands and reports events, line by line.
 
 Usage: python agent.py NAME URL.  It reads JSON objects from stdin:
 
     {"send": TO, "body": TEXT}      {"roster": true}
 
 and prints others, each with `event`: status, sent, message (injected at once, as a session would), outcome,
-roster, error, and refused, after which it ends.  RELAY_TEST_KEEPALIVE and RELAY_TEST_OBJECTION
-(seconds) shorten how long it takes to find that a connection is dead, and how long a holder may object.
+roster, error, and refused, after which it ends.  RELAY_TEST_KEEPALIVE and RELAY_TEST_OBJECTION (seconds)
+shorten the detection of a dead connection, and the time in which a holder may object.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Agent:
             "default",
             self._name,
             broker_url=self._url,
-            limits=Limits(rate=0),  # what is sent at once here is no runaway
+            limits=Limits(rate=0),  # a burst here is no runaway
             publish=self._publish,
         )
         for message in await client.waiting():

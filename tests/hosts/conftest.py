@@ -15,13 +15,13 @@ from hosts import Host, Network, make_hosts
 
 @pytest.fixture
 def network() -> Iterator[Callable[[int], Network]]:
-    """Makes a network of so many hosts."""
+    """Yield a function that creates a network of the given number of hosts."""
     with contextlib.ExitStack() as stack:
         yield lambda count: stack.enter_context(make_hosts(count))
 
 
 @pytest.fixture
 def mosquitto(tmp_path: Path) -> Iterator[Callable[[Host], Mosquitto]]:
-    """Makes a broker on a host; it is not started yet."""
+    """Yield a function that creates a broker on a host, without starting it."""
     program = debian.require("mosquitto")
     yield lambda host: Mosquitto(program, host, tmp_path)

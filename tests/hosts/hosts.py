@@ -1,4 +1,4 @@
-"""Hosts that tests make: each with a network, a relay home and programs of its own, on one wire.
+"""Simulated hosts: each with its own network, relay home and programs, on one wire.
 
 with make_hosts(2) as network:
     network.hosts[1].start(["mosquitto", ...])
@@ -29,7 +29,7 @@ _WIRE = Path(__file__).with_name("wire.py")
 
 
 class Host:
-    """One of them; `pid` is a process in its namespaces."""
+    """A simulated host; `pid` is a process in its namespaces."""
 
     def __init__(self, number: int, pid: int, home: Path) -> None:
         self.number = number
@@ -53,7 +53,7 @@ class Host:
         return process
 
     def processes(self) -> list[int]:
-        """The processes that run on this host."""
+        """Return the processes that run on this host."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -62,7 +62,7 @@ class Host:
         return [pid for pid in found if pid != self._holder]
 
     def stop(self) -> None:
-        """End what runs here, as a person would; what that leaves is killed."""
+        """End what runs here, as a user would; kill the rest."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.relay("stop", "--all", check=False, timeout=30)
         for pid in self.processes():
@@ -76,18 +76,18 @@ class Host:
 
 
 class Network:
-    """The wire between `hosts`: it delays, loses, and cuts off."""
+    """The wire between `hosts`: it delays and loses packets, and cuts hosts off."""
 
     def __init__(self, wire: subprocess.Popen[str], hosts: list[Host]) -> None:
         self.hosts = hosts
         self._wire = wire
 
     def shape(self, *, delay: float = 0.0, loss: float = 0.0) -> None:
-        """From now on, packets take `delay` seconds, and that share (0 to 1) of them is lost."""
+        """From now on, delay packets by `delay` seconds, and lose the fraction `loss` (0 to 1) of them."""
         self._order(delay=delay, loss=loss)
 
     def cut(self, *hosts: Host) -> None:
-        """From now on, only these cannot reach another host, nor be reached."""
+        """From now on, cut off exactly these hosts, in both directions."""
         self._order(cut=[host.number for host in hosts])
 
     def heal(self) -> None:
@@ -103,7 +103,7 @@ class Network:
 
 @contextlib.contextmanager
 def make_hosts(count: int, *, seed: int = 1) -> Iterator[Network]:
-    """A network of that many hosts; the test is skipped, and says why, where the system has none to give."""
+    """Yield a network of that many hosts; skip the test, with the reason, if the system allows none."""
     if sys.platform != "linux" or shutil.which("nsenter") is None:
         pytest.skip("delivery between hosts: network namespaces need Linux and nsenter(1)")
     wire = subprocess.Popen(

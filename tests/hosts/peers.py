@@ -1,4 +1,4 @@
-"""What runs on the hosts: a broker, and agents as a test sees them."""
+"""What runs on the hosts: a broker, and agents from a test's view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relay.transport.credentials import Credentials
 from support import wait_until
 
 SECONDS = 90.0
-"""For what must happen; only a broken program takes that long."""
+"""Seconds until a test gives up; only a broken program takes that long."""
 
 _AGENT = Path(__file__).with_name("agent.py")
 
@@ -27,7 +27,7 @@ Event = dict[str, Any]
 
 
 class Mosquitto:
-    """A mosquitto on a host that keeps what it is given over its death (docs/BROKERS.md)."""
+    """A mosquitto on a host that keeps its data when killed (docs/BROKERS.md)."""
 
     def __init__(self, program: Path, host: Host, directory: Path) -> None:
         self.url = f"mqtt://team:secret@{host.address}:1883"
@@ -47,7 +47,7 @@ class Mosquitto:
         )
 
     def start(self) -> None:
-        """Return when it listens."""
+        """Start it; return when it listens."""
         with self._log.open("w") as log:
             self._process = self._host.start(self._command, stderr=log)
         wait_until(lambda: "running" in self._log.read_text(), message=self._log.read_text)
@@ -99,7 +99,7 @@ class Cluster:
 
 
 class Peer:
-    """An agent on a host: a messaging client in a process of its own, and all that it told.
+    """An agent on a host: a messaging client in a separate process, and all its events.
 
     keepalive, objection: see agent.py.
     """
@@ -135,7 +135,7 @@ class Peer:
                 self.events.append(json.loads(line))
 
     def kill(self) -> None:
-        """SIGKILL: it says goodbye to nobody. All that it told is in `events`."""
+        """Kill it with SIGKILL: it sends no goodbye. `events` has all its events."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
@@ -152,7 +152,7 @@ class Peer:
     def expect(
         self, event: str, found: Callable[[Event], bool] = lambda event: True, after: int = 0
     ) -> Event:
-        """The first such event from number `after` on; AssertionError if there is none in time."""
+        """Return the first such event from number `after` on. Raise AssertionError on timeout."""
 
         def such() -> list[Event]:
             return [each for each in self.events[after:] if each["event"] == event and found(each)]
@@ -160,7 +160,7 @@ class Peer:
         return wait_until(such, timeout=SECONDS, message=lambda: f"no such {event} in {self.events}")[0]
 
     def ends_refused(self) -> bool:
-        """Whether it was refused its name; False once it is connected instead."""
+        """Return whether it was refused its name; False once it is connected instead."""
 
         def known() -> bool | None:
             for event in self.events:
@@ -174,12 +174,12 @@ class Peer:
         return bool(known())
 
     def connected(self, after: int = 0) -> Peer:
-        """Return when it is on the bus, told since event number `after`."""
+        """Return when it is on the bus, as reported since event number `after`."""
         self.expect("status", lambda event: "connected" in event["text"], after)
         return self
 
     def sees(self, *others: Peer) -> None:
-        """Return when its roster says that they are online, and nobody else is."""
+        """Return when its roster shows them, and nobody else, as online."""
         expected = sorted({self.name, *(other.name for other in others)})
 
         def seen() -> bool:
@@ -190,11 +190,11 @@ class Peer:
         wait_until(seen, timeout=SECONDS, message=lambda: f"{self.name} does not see just {expected}")
 
     def bodies(self, sender: Peer) -> list[str]:
-        """What has come from `sender` until now, in the order of injection."""
+        """Return what has come from `sender` so far, in the order of injection."""
         return [e["body"] for e in self.events if e["event"] == "message" and e["sender"] == sender.name]
 
     def receives(self, sender: Peer, expected: list[str]) -> None:
-        """Return when all of them have come from `sender`; nothing else, in order, each once."""
+        """Return when all of them have come from `sender`: nothing else, in order, each once."""
         wait_until(
             lambda: len(self.bodies(sender)) >= len(expected),
             timeout=SECONDS,

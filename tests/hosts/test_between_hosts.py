@@ -1,4 +1,4 @@
-"""Messages, presence and names between hosts, over links that are good, bad, and cut."""
+"""Messages, presence and names between hosts, over good, bad and broken links."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_messages_go_between_all_hosts_in_order_and_once(
 
 
 def test_a_slow_and_lossy_link_loses_and_reorders_nothing(network: Networks, mosquitto: Brokers) -> None:
-    """200 ms there and back to the broker, and 5 % of the packets are lost."""
+    """The round trip to the broker takes 200 ms, and 5 % of the packets are lost."""
     net = network(3)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -60,7 +60,7 @@ def test_a_slow_and_lossy_link_loses_and_reorders_nothing(network: Networks, mos
 def test_what_is_sent_while_a_host_is_cut_off_arrives_when_it_is_not(
     network: Networks, mosquitto: Brokers
 ) -> None:
-    """Cut for so long that both ends give the connection up; longer with RELAY_LONG=1, below."""
+    """The cut lasts until both ends drop the connection; longer with RELAY_LONG=1, below."""
     net = network(3)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -86,7 +86,7 @@ def test_a_host_may_be_cut_off_for_a_minute(network: Networks, mosquitto: Broker
 
 
 def partition(net: Network, alice: Peer, bob: Peer, *, cut_off: Callable[[], object]) -> None:
-    """Cut Bob's host off in the midst of a talk until `cut_off` returns; nothing is lost, nothing twice."""
+    """Cut Bob's host off in the middle of a talk until `cut_off` returns; nothing is lost or duplicated."""
     there, back = numbered("there", 120), numbered("back", 120)
     alice.send(bob, there[:40])
     bob.send(alice, back[:40])
@@ -103,7 +103,7 @@ def partition(net: Network, alice: Peer, bob: Peer, *, cut_off: Callable[[], obj
     bob.learns(alice, 120)
     alice.sees(bob)
     bob.sees(alice)
-    # What is published again for want of a receipt must not be typed again.
+    # What is republished for lack of a receipt must not be typed again.
     assert bob.bodies(alice) == there
     assert alice.bodies(bob) == back
 

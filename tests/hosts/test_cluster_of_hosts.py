@@ -13,14 +13,14 @@ from peers import Cluster, Peer
 from hosts import Network
 
 GAP = 20.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
-"""Seconds until all has arrived that was said when a node died: as in tests/messaging/test_cluster.py."""
+"""Seconds until everything said when a node died has arrived: as in tests/messaging/test_cluster.py."""
 
 Networks = Callable[[int], Network]
 Act = Callable[[Cluster, str], object]
 
 
 class Talk:
-    """Two agents on hosts of their own that send each other the same."""
+    """Two agents on different hosts that send each other the same."""
 
     def __init__(self, net: Network, cluster: Cluster) -> None:
         for node in cluster.nodes:
@@ -32,14 +32,14 @@ class Talk:
         self.sent: list[str] = []
 
     def more(self, about: str) -> None:
-        """Each sends the other 50 messages."""
+        """Have each send the other 50 messages."""
         bodies = [f"{about} {number}" for number in range(50)]
         self.sent += bodies
         self.alice.send(self.bob, bodies)
         self.bob.send(self.alice, bodies)
 
     def arrives(self) -> None:
-        """All that was ever sent has come once, and in order."""
+        """Check that all that was ever sent has arrived once, and in order."""
         self.bob.receives(self.alice, self.sent)
         self.alice.receives(self.bob, self.sent)
 
@@ -49,9 +49,9 @@ class Talk:
 
 
 def each_may_be_away(net: Network, tmp_path: Path, away: Act, back: Act) -> float:
-    """Two hosts talk before, while and after each node of a cluster on three others is `away`.
+    """Have two hosts talk before, while and after each node of a cluster on three others is `away`.
 
-    Return the longest time, in seconds, from when a node was away until all had arrived.
+    Return the longest time, in seconds, from a node's failure until everything had arrived.
     """
     cluster = Cluster(net.hosts[:3], tmp_path)
     talk = Talk(net, cluster)

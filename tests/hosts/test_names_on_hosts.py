@@ -62,13 +62,13 @@ def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     first.receives(alice, ["one"])
     alice.learns(first, 1)
     net.cut(net.hosts[1])
-    # It is dead to the world, and neither the broker nor Alice know it yet.
+    # It is cut off, and neither the broker nor Alice knows yet.
     alice.send(first, ["to whom"])
     alice.expect("sent", lambda event: event["body"] == "to whom")
     second = Peer(net.hosts[2], "Bob", broker, objection=1.0).connected()
     alice.send(second, ["two"])
     second.receives(alice, ["two"])
-    # The first may have got it.
+    # The first one may have received it.
     alice.expect("outcome", lambda event: event["body"] == "to whom" and event["state"] == "uncertain")
     net.heal()
     assert "'Bob' is already on the bus, on host 'host-3'" in first.expect("refused")["text"]

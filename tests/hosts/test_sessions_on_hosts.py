@@ -1,4 +1,4 @@
-"""Real sessions of `relay wrap` on several hosts, with a broker of their own choosing."""
+"""Real sessions of `relay wrap` on several hosts, with a broker of their choice."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def wrap(host: Host, name: str, broker: Mosquitto | Cluster) -> Puppet:
 
 
 def connected(session: Puppet) -> Puppet:
-    """`session` once it has its name."""
+    """Return `session` once it has its name."""
     wait_until(lambda: any("connected" in entry["status"] for entry in session.events("bus")), timeout=60)
     return session
 
 
 def knows(host: Host, name: str) -> None:
-    """Return when that home has heard of an agent called so."""
+    """Return when that home knows an agent of that name."""
     with Ledger(Home.from_env(host.relay.environment).ledger) as ledger:
         wait_until(lambda: name in ledger.registry.known("default"))
 
@@ -81,7 +81,7 @@ def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, 
 
 @pytest.mark.timeout(500)
 def test_sessions_talk_on_while_each_node_of_a_cluster_is_killed(network: Networks, tmp_path: Path) -> None:
-    """Each on a host of its own: once and in order, whatever node they have just lost."""
+    """Each is on a separate host: messages arrive once and in order, whatever node is lost."""
     net = network(5)
     cluster = Cluster(net.hosts[:3], tmp_path)
     for node in cluster.nodes:

@@ -1,18 +1,18 @@
 """A wire between hosts: network namespaces whose packets this program carries, late or not at all.
 
-    host a ── TUN ──╮                        ╭── TUN ── host b       each a process in a namespace of its own
+    host a ── TUN ──╮                        ╭── TUN ── host b       each a process in its own namespace
                     ╰── this program ────────╯                       10.77.0.1, called host-1, ...
 
 Usage: python wire.py HOSTS SEED.  It prints `{"hosts": [pid, ...]}` once the hosts are up, pid being that of
-a process in the host's namespaces (for nsenter(1)), or `{"error": "..."}` where the system does not let it
-make them.  Then it takes one JSON object a line from stdin, and prints `{}` when it is in force:
+a process in the host's namespaces (for nsenter(1)), or `{"error": "..."}` if the system does not allow
+creating them.  Then it reads one JSON object per line from stdin, and prints `{}` once it is in force:
 
-    delay     seconds that each packet is under way
-    loss      the share of packets that are lost, 0 to 1
+    delay     seconds by which each packet is delayed
+    loss      the fraction of packets that are lost, 0 to 1
     cut       the hosts (by number) whose packets are all lost
 
-It ends with its stdin, and the hosts with it.  Real TCP runs over it, with its own repetitions: what netem
-does in a kernel that has it (netem(8)), and many kernels in containers and on build machines have not.
+It ends with its stdin, and the hosts with it.  Real TCP runs over it, with its own retransmissions. netem(8)
+does the same in kernels that have it, but many kernels in containers and on build machines do not.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Wire:
     _order: itertools.count[int] = field(default_factory=itertools.count)
 
     def run(self) -> None:
-        """Carry packets, and obey stdin, until it ends."""
+        """Carry packets and obey stdin, until it ends."""
         poll = select.poll()
         for descriptor in [0, *self.devices]:
             poll.register(descriptor, select.POLLIN)
@@ -72,7 +72,7 @@ class Wire:
                 os.write(self.devices[to], packet)
 
     def _until_due(self) -> float | None:
-        """Milliseconds."""
+        """Return milliseconds."""
         if not self._under_way:
             return None
         return max(0.0, (self._under_way[0][0] - time.monotonic()) * 1000)
@@ -98,7 +98,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Host:
-    """A process in a network namespace of its own; it ends when `control` is closed."""
+    """A process in its own network namespace; it ends when `control` is closed."""
 
     pid: int
     control: socket.socket
@@ -106,7 +106,7 @@ class Host:
 
 
 def make_host(number: int) -> Host:
-    """Raises OSError, with what is not allowed."""
+    """Raise OSError, naming what is not allowed."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -120,7 +120,7 @@ def make_host(number: int) -> Host:
 
 
 def _be_host(number: int, control: socket.socket) -> None:
-    """Set up the namespace, hand over the device, and keep the namespace alive; never returns."""
+    """Set up the namespace, hand over the device, and keep the namespace alive; never return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _unshare(CLONE_NEWNET | CLONE_NEWUTS)
@@ -136,7 +136,7 @@ def _be_host(number: int, control: socket.socket) -> None:
 
 
 def _open_tun(address: str) -> int:
-    """A TUN device that is up and has `address`, in the namespace of this process."""
+    """Return a TUN device that is up and has `address`, in this process's namespace."""
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"wire", IFF_TUN | IFF_NO_PI))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -155,7 +155,7 @@ def _open_tun(address: str) -> int:
 
 
 def _unshare(flags: int) -> None:
-    """unshare(2), which Python has since 3.12."""
+    """Call unshare(2), which Python has since 3.12."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(flags) != 0:
         number = ctypes.get_errno()
@@ -163,7 +163,7 @@ def _unshare(flags: int) -> None:
 
 
 def _become_root() -> None:
-    """Have the rights of root in a user namespace of its own (user_namespaces(7))."""
+    """Get root's rights in a new user namespace (user_namespaces(7))."""
     user, group = os.getuid(), os.getgid()
     _unshare(CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
@@ -172,7 +172,7 @@ def _become_root() -> None:
 
 
 def main(hosts: int, seed: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, whose end is ours
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; this program ends with them
     try:
         if os.getuid() != 0:
             _become_root()
@@ -182,7 +182,7 @@ def main(hosts: int, seed: int) -> None:
         return
     print(json.dumps({"hosts": [host.pid for host in made]}), flush=True)
     Wire([host.device for host in made], random.Random(seed)).run()
-    for host in reversed(made):  # each has the ends of those before it
+    for host in reversed(made):  # each inherits the ends of the earlier ones
         host.control.close()
         os.waitpid(host.pid, 0)
 

@@ -1,4 +1,4 @@
-"""What every backend of memories has to do, as tests: a subclass gives the fixture `open_backend`."""
+"""What every memory backend must do, as tests: a subclass provides the fixture `open_backend`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
 
 Open = Callable[[], MemoryBackend]
-"""Opens the store of one test, which is empty at first; again after `close`, with what it then holds."""
+"""Opens a test's store, which is empty at first; after `close`, reopens it with its contents."""
 
 ALICE = Scope("Alice", "home")
 BOB = Scope("Bob", "home")
@@ -34,7 +34,7 @@ HOSTILE = {
     "64 KB without a blank": "x" * 65_536,
 }
 UNSTORABLE = {"NUL": "before\0after \\u0000", "lone surrogates": "a\ud800b\udfffc"}
-"""Texts that UTF-8 or PostgreSQL cannot hold; relay's own store of memories replaces such characters."""
+"""Texts that UTF-8 or PostgreSQL cannot hold; relay's own memory store replaces such characters."""
 
 
 def memory(
@@ -150,7 +150,7 @@ class BackendContract:
     @pytest.mark.parametrize("sample", [*HOSTILE, *UNSTORABLE])
     def test_any_text_is_kept_and_any_query_answered(self, open_backend: Open, sample: str) -> None:
         if sample in UNSTORABLE and not self.unstorable:
-            return  # not asked of this one
+            return  # not required of this one
         text = (HOSTILE | UNSTORABLE)[sample]
         backend = open_backend()
         backend.add(memory("bbbb", "not to be seen", BOB))

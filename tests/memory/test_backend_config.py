@@ -1,4 +1,4 @@
-"""What a user writes about mem0 and Qdrant, and what is made of it; without the libraries."""
+"""A user's configuration of mem0 and Qdrant, and the result; without the libraries."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 )
-ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates, too
+ANY_TEXT = st.text(st.characters(exclude_categories=()))  # including lone surrogates
 
 
 def test_the_sources_own_shape_becomes_mem0s() -> None:
-    """R63: the example of the hooks API, as it is."""
+    """R63: the example of the hooks API, unchanged."""
     made = translate(
         {
             "vectorStore": {"provider": "qdrant", "url": "http://localhost:6333"},

@@ -1,4 +1,4 @@
-"""The embedded backend does what every backend has to."""
+"""The embedded backend does what every backend must."""
 
 from __future__ import annotations
 

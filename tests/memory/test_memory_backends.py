@@ -81,7 +81,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def open_remote(home: Home, tmp_path: Path) -> Iterator[Open]:
-    """Opens the store of an agent with MODULE's backend, in a helper process."""
+    """Yield a function that opens an agent's store with MODULE's backend, in a helper process."""
     (tmp_path / "notes_backend.py").write_text(MODULE)
     opened: list[MemoryStore] = []
 
@@ -100,7 +100,7 @@ def open_remote(home: Home, tmp_path: Path) -> Iterator[Open]:
 
 
 def pids(tmp_path: Path) -> list[int]:
-    """The helpers that have opened the backend, oldest first."""
+    """Return the helpers that have opened the backend, oldest first."""
     return list(map(int, (tmp_path / "pids").read_text().split()))
 
 
@@ -223,7 +223,7 @@ def test_settings_that_are_no_plain_data_are_refused(home: Home) -> None:
 
 
 class Stuck(EmbeddedBackend):
-    """Waits in `search` until it is let go."""
+    """Blocks in `search` until released."""
 
     go = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The memory store under faults: processes that race or are killed, and files that cannot be used."""
+"""The memory store under faults: racing and killed processes, and unusable files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relay.errors import MemoryStoreError
 from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 
-# Saves until it is killed, and says so after each memory.
+# Saves until it is killed, and prints a line after each memory.
 WRITER = """
 import itertools, sys
 from pathlib import Path
@@ -30,7 +30,7 @@ for number in itertools.count():
     print(saved.id, flush=True)
 """
 
-# Creates or opens each store that it is told of, saves, and says what.
+# Creates or opens each store it is given, saves, and prints which.
 RACER = """
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ for line in sys.stdin:
     store.close()
 """
 
-# Opens and saves, without the rights of root, and prints the error.
+# Opens and saves, without root's rights, and prints the error.
 READER = """
 import os, sys
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_what_was_saved_survives_a_killed_process(path: Path) -> None:
     store = MemoryStore(EmbeddedBackend(path), "home", "reader")
     known = {memory.id for memory in store.list(10_000)}
     assert set(saved) <= known
-    assert len(known) <= len(saved) + 5  # at most the one that each was killed in
+    assert len(known) <= len(saved) + 5  # at most the one during which each was killed
     assert {memory.id for memory in store.search("fact", 10_000)} == known
     store.close()
     assert_sound(path)
@@ -201,7 +201,7 @@ def test_a_file_of_a_newer_relay_is_left_alone(path: Path) -> None:
 def test_a_store_that_cannot_be_written_says_so(path: Path, what: str) -> None:
     make(path)
     for parent in list(path.parents)[:3]:
-        parent.chmod(0o755)  # pytest makes them private; here the way there is free
+        parent.chmod(0o755)  # pytest makes them private; here the way is open
     path.chmod(0o444 if what == "the file" else 0o666)
     path.parent.chmod(0o755 if what == "the file" else 0o555)
     with start(READER, str(path)) as reader:
@@ -220,7 +220,7 @@ def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None
     store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     kept = store.save("kept")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Python ignores SIGXFSZ, so that a file at its limit is an error of write(2), as a full disk is.
+    # Python ignores SIGXFSZ, so a file at its limit makes write(2) fail, as a full disk does.
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
     try:
         with pytest.raises(MemoryStoreError, match="Free some space"):

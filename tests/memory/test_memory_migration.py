@@ -1,4 +1,4 @@
-"""Stores of earlier relays: brought up to date in place, whoever comes first, and whatever is killed."""
+"""Stores of earlier relays: migrated in place, whoever comes first, and whatever is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relay.memory.store import MemoryStore
 
 COUNT = 300
 
-# Opens the store; at the statement of this number it is killed, if the number is not 0.
+# Opens the store; at the statement with this number it is killed, unless the number is 0.
 OPENER = """
 import os, signal, sqlite3, sys
 from pathlib import Path
@@ -43,7 +43,7 @@ print(Counting.statements)
 
 
 def make_old(path: Path, version: int) -> None:
-    """Make a store as relay 0.1.0 did (1), or the one after it (2), with COUNT memories of two agents."""
+    """Create a store as relay 0.1.0 did (1), or the next version (2), with COUNT memories of two agents."""
     metadata = ", metadata TEXT NOT NULL DEFAULT '{}'" if version == 2 else ""
     with closing(sqlite3.connect(path)) as db:
         db.executescript(f"""

@@ -1,4 +1,4 @@
-"""Memory from within wrapped agents: what they say, what they are answered, what others then see."""
+"""Memory from within wrapped agents: what they say, relay's answers, and what others then see."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ sys.stdin.read()
 def converse(
     relay: Relay, folder: Path, name: str, *directives: str
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Wrap an agent that says `directives`: relay's answers, and what `relay memory list` gave inside it."""
+    """Wrap an agent that says `directives`; return relay's answers, and its own `relay memory list`."""
     folder.mkdir()
     (folder / "agent.py").write_text(AGENT)
     (folder / "say").write_text(json.dumps(directives))
@@ -67,7 +67,7 @@ def test_an_agent_saves_searches_lists_and_forgets(relay: Relay, tmp_path: Path)
 
 
 def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Relay, tmp_path: Path) -> None:
-    """R63: per agent, and shared per team; the same for the user."""
+    """R63: memories are per agent, and shared with the team on request; the user is treated alike."""
     converse(
         relay, tmp_path / "alice", "Alice", "@memory:save The mat hides a key", "@memory:share The vault too"
     )

@@ -1,4 +1,4 @@
-"""What the embedded store finds by days and beside neighbours, and that no agent finds what it must not."""
+"""What the embedded store finds by days and by neighbours; no agent finds what it must not."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def texts(memories: list[Memory]) -> list[str]:
 
 
 def assert_sound(path: Path) -> None:
-    """The index has the words of the table, no more and no fewer."""
+    """Check that the index has exactly the words of the table."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("INSERT INTO memory_text (memory_text, rank) VALUES ('integrity-check', 1)")
 
@@ -124,14 +124,14 @@ def test_an_answer_is_found_beside_the_note_with_its_subject(open_store: Open) -
     store.save(ANSWER)
     store.save("Dinner")
     assert texts(store.search(QUESTION)) == [SUBJECT, ANSWER, "Lunch"]
-    assert texts(store.search("retry policy")) == [SUBJECT]  # two words are no question
-    assert texts(store.search("retry bananas oranges")) == [SUBJECT]  # and this is no good match
+    assert texts(store.search("retry policy")) == [SUBJECT]  # two words are not a question
+    assert texts(store.search("retry bananas oranges")) == [SUBJECT]  # and this is not a good match
 
 
 def test_a_memory_with_all_words_comes_before_those_with_neighbours(open_store: Open) -> None:
     store = open_store()
     store.save("alder birch " + "padding " * 8000)
-    for number in range(80):  # so that alder is no word of most memories
+    for number in range(80):  # makes alder a word of fewer than half of the memories
         store.save(f"filler {number}", shared=True)
     for number in range(60):
         store.save(f"alder alder alder {number}")
@@ -164,7 +164,7 @@ def test_the_neighbours_of_a_memory_change_as_others_are_forgotten(open_store: O
 
 
 def test_only_what_the_same_agents_see_is_a_neighbour(open_store: Open) -> None:
-    """A shared note is not found by the words of its owner's own notes, before and after it is shared."""
+    """A shared note is not found by the words of its owner's private notes, before or after sharing."""
     alice, bob = open_store("Alice"), open_store("Bob")
     alice.save(SUBJECT)
     bob.save("Bob's own")
@@ -186,7 +186,7 @@ AGENTS = ("Alice", "Bob")
 
 
 class Agents(RuleBasedStateMachine):
-    """Two agents of one team and one of another save, share, and forget; a model says what they may find."""
+    """Two agents of one team and one of another save, share and forget; a model says what they may find."""
 
     @initialize()
     def begin(self) -> None:
@@ -198,8 +198,8 @@ class Agents(RuleBasedStateMachine):
         self.stores = [
             MemoryStore(self.backend, team, agent, clock=lambda: next(ticks)) for agent, team in owners
         ]
-        self.stores[0].check()  # makes the file
-        self.model: list[tuple[int, Memory]] = []  # whose it is, and the memory; in the order of the table
+        self.stores[0].check()  # creates the file
+        self.model: list[tuple[int, Memory]] = []  # the owner and the memory, in the order of the table
 
     def seen(self, who: int) -> list[tuple[int, Memory]]:
         return [(by, each) for by, each in self.model if by == who or (each.shared and {by, who} == {0, 1})]

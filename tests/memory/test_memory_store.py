@@ -1,4 +1,4 @@
-"""The memory store: what it finds, who sees what, and that any text is welcome."""
+"""The memory store: what it finds, who sees what; any text is accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relay.memory.store import MAX_TEXT, MemoryStore
 
 Open = Callable[..., MemoryStore]
 
-# As relay 0.1.0 made it, with one memory.
+# As relay 0.1.0 created it, with one memory.
 FIRST_LAYOUT = """
 CREATE TABLE memory (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, agent TEXT NOT NULL,
@@ -46,7 +46,7 @@ INSERT INTO memory VALUES (1, 'k7mq', 'Alice likes cats', 'Alice', 'alice', 'hom
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[Open]:
-    """Opens the store of one file for an agent; the clock ticks a second at each memory saved."""
+    """Yield a function that opens one file's store for an agent; the clock advances a second per memory."""
     opened: list[MemoryStore] = []
     ticks = itertools.count(1000.0)
 
@@ -106,7 +106,7 @@ def test_the_newest_come_first_and_the_limit_holds(open_store: Open) -> None:
         ("MODE", ["User prefers dark mode"]),
         ("dark or bright themes", ["User prefers dark mode"]),  # any of the words
         ("what is the café", ["The cafe opens at nine"]),  # neither the stop words nor the accent count
-        ("what is the mode", ["User prefers dark mode"]),  # though the other has a `the`
+        ("what is the mode", ["User prefers dark mode"]),  # although the other has a `the`
         ("the it", ["The cafe opens at nine"]),  # nothing but stop words: they count
         ("nine prefers cafe", ["The cafe opens at nine", "User prefers dark mode"]),  # more of them: better
         ("dark prefers nine", ["User prefers dark mode", "The cafe opens at nine"]),
@@ -155,7 +155,7 @@ _SYNTAX = st.sampled_from(
     ['"', "NEAR(", "NEAR", "*", "^", "(", ")", "AND", "OR", "NOT", "text:", "+", "\0", "🚀"]
 )
 _ANY = st.one_of(
-    st.text(st.characters(), max_size=60),  # lone surrogates included
+    st.text(st.characters(), max_size=60),  # including lone surrogates
     st.lists(st.one_of(_SYNTAX, st.text(max_size=5)), max_size=12).map(" ".join),
     st.lists(_SYNTAX, max_size=8).map("".join),
 )
@@ -177,7 +177,7 @@ def test_any_text_can_be_saved_and_searched_and_finds_itself(open_store: Open, t
 
 
 def test_a_memory_is_its_agents_own_unless_it_is_shared_with_the_team(open_store: Open) -> None:
-    """R63: per agent, and shared per team."""
+    """R63: memories are per agent, and shared with the team on request."""
     alice, bob, other = open_store("Alice"), open_store("Bob"), open_store("Bob", team="elsewhere")
     own = alice.save("the key is under the mat")
     common = alice.save("the deploy key lives in the vault", shared=True)
@@ -214,7 +214,7 @@ def test_ids_are_short_and_their_beginning_is_enough(open_store: Open) -> None:
     assert {len(memory.id) for memory in saved} == {4}
     assert all(set(memory.id) <= set("23456789bcdfghjkmnpqrstvwxyz") for memory in saved)
     chosen = next(m for m in saved if sum(other.id[:3] == m.id[:3] for other in saved) == 1)
-    assert not store.forget(chosen.id[:2])  # too short to be meant
+    assert not store.forget(chosen.id[:2])  # too short to be intended
     assert not store.forget("")
     assert store.forget(f" {chosen.id[:3].upper()} ")
     assert chosen not in store.list(300)
@@ -230,7 +230,7 @@ def test_an_ambiguous_beginning_forgets_nothing(tmp_path: Path, open_store: Open
     connection.close()
     with pytest.raises(MemoryStoreError, match="matches several ids: bbbb, bbbbc"):
         store.forget("bbb")
-    assert store.forget("bbbb")  # a whole id is itself, though it begins another
+    assert store.forget("bbbb")  # a whole id is exact, although it is another's prefix
     assert texts(store.list()) == ["two"]
 
 

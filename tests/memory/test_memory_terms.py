@@ -17,7 +17,7 @@ MARCH_4 = '("4 march" OR "march 4")'
     ("query", "found"),
     [
         ("Where is the deploy key?", ['"deploy"', '"key"']),
-        ("the it", ['"the"', '"it"']),  # nothing else
+        ("the it", ['"the"', '"it"']),  # only stop words
         ("key KEY", ['"key"']),
         ("", []),
         ("🚀 _", []),

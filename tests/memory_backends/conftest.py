@@ -1,6 +1,6 @@
-"""Real servers for the backends of memories: PostgreSQL with pgvector, Chroma, and an embedder.
+"""Real servers for the memory backends: PostgreSQL with pgvector, Chroma, and an embedder.
 
-`make test-memory` runs these tests, in a virtual environment of their own.
+`make test-memory` runs these tests, in a separate virtual environment.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _numbers = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("default"))  # the libraries have their own
-        item.add_marker(pytest.mark.timeout(400))  # chromadb and mem0 take long to import
+        item.add_marker(pytest.mark.timeout(400))  # chromadb and mem0 are slow to import
 
 
 def needs(module: str, package: str) -> None:
-    """Skip the test, and say so loudly, if a package that it needs cannot be had."""
+    """Skip the test, and say so prominently, if a package it needs is missing."""
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"the package {package} is not installed: run `make test-memory`")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A backend and its configuration: what a user would write, and a folder of its own."""
+    """A backend and its configuration: a user's settings, and a folder."""
 
     backend: str
     config: dict[str, Any]

@@ -1,4 +1,4 @@
-"""A small real server with Ollama's and OpenAI's API of embeddings: hashed bags of words, always the same."""
+"""A small real server with Ollama's and OpenAI's embedding API: hashed bags of words, deterministic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MODELS = ("bag-64", "bag-32")
-"""Models, which relay does not know; the number is the dimension of their vectors."""
+"""Models unknown to relay; the number is the dimension of their vectors."""
 
 _DULL = {
     "a",
@@ -36,7 +36,7 @@ _DULL = {
 
 
 def vector(text: str, dimensions: int) -> list[float]:
-    """Return the direction of the words of `text`; texts with a word in common are alike."""
+    """Return the direction of the words of `text`; texts with common words are similar."""
     words = [word for word in re.findall(r"\w+", text.lower()) if word not in _DULL] or [text]
     values = [0.0] * dimensions
     for word in words[:1000]:
@@ -47,7 +47,7 @@ def vector(text: str, dimensions: int) -> list[float]:
 
 
 class EmbeddingServer(ThreadingHTTPServer):
-    """Answers on loopback until `close`; while `hanging` is set, it answers no request for a vector."""
+    """Answers on loopback until `close`; while `hanging` is set, it answers no embedding request."""
 
     daemon_threads = True
 
@@ -114,4 +114,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Be silent."""
+        """Log nothing."""

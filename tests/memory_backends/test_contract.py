@@ -1,4 +1,4 @@
-"""Both backends do what every backend has to, with each vector store that can be had here."""
+"""Both backends do what every backend must, with each vector store available here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong: killed processes, servers that are away or hang, wrong credentials, models and owners."""
+"""Faults: killed processes, absent or hung servers, wrong credentials, models and owners."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TESTS = Path(__file__).parent.parent
 
 @contextmanager
 def writing(place: Place) -> Iterator[subprocess.Popen[str]]:
-    """Yield a process that adds memories; it is killed at the end."""
+    """Yield a process that adds memories; kill it at the end."""
     command = [sys.executable, str(TESTS / "memory_backends" / "writer.py")]
     path = os.pathsep.join((str(TESTS.parent), str(TESTS)))
     writer = subprocess.Popen(
@@ -63,7 +63,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_whole(place: Place) -> Non
         with writing(place) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "open\n"
-            for _ in range(acknowledged + 2 + round * 3):  # the first are there already
+            for _ in range(acknowledged + 2 + round * 3):  # the first ones already exist
                 acknowledged = int(writer.stdout.readline())
             writer.kill()  # it is in the middle of the next
             rest = writer.stdout.read().split()
@@ -79,7 +79,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_whole(place: Place) -> Non
 def test_an_embedder_that_hangs_leaves_nothing_behind_when_its_client_is_killed(
     place: Place, embeddings: EmbeddingServer
 ) -> None:
-    place = changed(place, "embedder", embeddingDims=64)  # so that it is not asked before the first memory
+    place = changed(place, "embedder", embeddingDims=64)  # prevents a request before the first memory
     embeddings.hanging.set()
     with writing(place) as writer:
         assert writer.stdout is not None
@@ -167,7 +167,7 @@ def test_a_vector_store_that_is_away_is_told(place: Place, kind: str, store: str
 
 @pytest.mark.parametrize("kind", ["qdrant", "mem0-qdrant"])
 def test_a_key_that_qdrant_refuses_is_told(place: Place) -> None:
-    """No Qdrant server is to be had here: what answers is a server that refuses all, as Qdrant does."""
+    """No Qdrant server is available here: the server in its place refuses everything, as Qdrant does."""
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -178,7 +178,7 @@ def test_a_key_that_qdrant_refuses_is_told(place: Place) -> None:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Be silent."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Refusing) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""A process that owns a backend and adds memories without end; it prints the id of each that was accepted.
+"""A process that owns a backend and endlessly adds memories; it prints each accepted id.
 
 python writer.py BACKEND CONFIG(JSON) FOLDER
 """
@@ -17,7 +17,7 @@ from relay.memory.qdrant_backend import open_qdrant
 
 
 def numbered(number: int) -> Memory:
-    """Return the memory of this number, of some kilobytes."""
+    """Return the memory with this number, of some kilobytes."""
     text = f"memory {number} " + f"filler{number} " * 300
     return Memory(
         f"n{number}", text, ALICE.agent, ALICE.team, number % 2 == 0, 1e9 + number, {"number": number}

@@ -1,4 +1,4 @@
-"""The log of what an agent said: what is taken of a flood, what is known of it later, and when it goes."""
+"""The log of what an agent said: how much of a flood it keeps, what it knows later, when it is deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGAN, DAY = 1_760_000_000.0, 86_400.0
 
 
 def said(*lines: tuple[str, str]) -> list[tuple[str, Place]]:
-    """(source, text) of each line, with places in order."""
+    """Return (source, text) of each line, with places in order."""
     return [(text, Place(source, number)) for number, (source, text) in enumerate(lines)]
 
 
@@ -73,7 +73,7 @@ def write(folder: Path, session: str, days: int, name: str = "Ann") -> Path:
 
 
 def test_old_logs_go(tmp_path: Path) -> None:
-    """By age, then the oldest until the rest fits; never that of an agent that runs."""
+    """By age, then the oldest until the rest fits; never that of a running agent."""
     old, second, third = (write(tmp_path, f"s{days}", days) for days in (40, 20, 10))
     running = write(tmp_path, "running", 90)
     before = running.with_suffix(".jsonl.1")

@@ -1,4 +1,4 @@
-"""Asciicasts as streams: damaged lines are left out, and no time in them does harm."""
+"""Asciicasts as streams: damaged lines are skipped, and no timestamp in them does harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn where, and by which character of the output."""
+"""Which character of the output is drawn where."""
 
 from __future__ import annotations
 

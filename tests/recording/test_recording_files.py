@@ -1,4 +1,4 @@
-"""Recordings on the disk: what is written is read again, names say what is in them, old ones go."""
+"""Recordings on disk: they read back as written, names describe the contents, old ones are deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    """Also bytes that were not UTF-8, and what JSON escapes."""
+    """This includes bytes that were not UTF-8, and characters that JSON escapes."""
     path = store.path_of(tmp_path / "recordings", "default", "Ann", "0123456789ab", BEGAN)
     who = {"team": "default", "name": "Ann", "session": "0123456789ab", "part": 1}
     header = Header(80, 24, BEGAN, "Ann: claude", "claude", {"TERM": "xterm"}, 3.0, **who)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(cut: int, tmp_path: Path) -> N
     path.write_bytes(whole + b'[0.75, "o", "\xe6\x97\xa5 cut off here'[:-cut])
     recorded = Cast(path, strict=True)
     assert (len(list(recorded)), recorded.skipped) == (1, 1)
-    path.write_bytes(whole[:-1])  # whole, but for its line feed
+    path.write_bytes(whole[:-1])  # complete except for its line feed
     recorded = Cast(path, strict=True)
     assert (len(list(recorded)), recorded.skipped) == (1, 0)
     path.write_bytes(whole.replace(b"[0.5", b"{0.5") + b'[1, "o", ""]\n')
@@ -119,7 +119,7 @@ def test_the_latest_recording_has_all_its_parts(tmp_path: Path) -> None:
 
 
 def test_old_recordings_go(tmp_path: Path) -> None:
-    """By age, then the oldest until the rest fits; never those of a session that runs."""
+    """By age, then the oldest until the rest fits; never those of a running session."""
     ages = [40, 31, 20, 10, 1]
     old = [write(tmp_path, session=f"s{age}", began=BEGAN - age * DAY) for age in ages]
     first = write(tmp_path, session="running", began=BEGAN - 90 * DAY)
@@ -129,7 +129,7 @@ def test_old_recordings_go(tmp_path: Path) -> None:
     assert store.sweep(tmp_path, days=30, total=10**9, now=BEGAN) == 2
     assert left() == [first, second, *old[2:]]
     size = sum(each.size for each in store.recordings(tmp_path))
-    assert store.sweep(tmp_path, days=30, total=size - 1, now=BEGAN) == 1  # not the oldest one, which runs
+    assert store.sweep(tmp_path, days=30, total=size - 1, now=BEGAN) == 1  # not the running oldest
     assert left() == [first, second, *old[3:]]
     assert store.sweep(tmp_path, days=30, total=0, now=BEGAN) == 2
     assert left() == [first, second]

@@ -1,4 +1,4 @@
-"""The stream redactor: no secret gets into a recording, however it comes, and the rest stays as it is."""
+"""The stream redactor: no secret gets into a recording, however it arrives, and the rest is unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.recording.grid import Grid
 from relay.recording.stream_redactor import GROWTH, MAX_HOLD, StreamRedactor
 from relay.redaction import Redactor, Secret
 
-# Put together from parts: this file holds no secret.
+# Assembled from parts, so this file contains no secret.
 TOKEN = "gh" + "p_" + "a7Qz" * 9
 KEY = "sk-" + "ant-api03-" + "Zb9_x-" * 15
 PASSWORD = "hun" + "ter2-deep"
@@ -25,7 +25,7 @@ SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 def through(
     *pieces: str, columns: int = 80, rows: int = 24, pause: float = 0.1, known: tuple[str, ...] = ()
 ) -> str:
-    """What is written of `pieces`, each let go as far as possible before the next one comes."""
+    """Return what is written of `pieces`, each flushed as far as possible before the next one."""
     stream = StreamRedactor(Redactor(known), columns, rows)
     written: list[CastEvent] = []
     now = 0.0
@@ -61,7 +61,7 @@ def test_colours_inside_a_secret_stay() -> None:
 
 @pytest.mark.parametrize("at", [15, 20, 30, 39])
 def test_a_secret_that_the_program_has_wrapped(at: int) -> None:
-    """R44: plainly, in a frame, by the cursor's position, and as a shell's line editor does."""
+    """R44: plainly, in a frame, by cursor positions, and as a shell's line editor does."""
     head, tail = TOKEN[:at], TOKEN[at:]
     indent = " " * (40 - at)
     for row, columns in (
@@ -75,14 +75,14 @@ def test_a_secret_that_the_program_has_wrapped(at: int) -> None:
         assert SEQUENCE.sub("", written) == SEQUENCE.sub("", row).replace(head, "*" * at).replace(
             tail, "*" * len(tail)
         )
-    apart = f"\x1b[1;1H{TOKEN}\x1b[9;1Hnext"  # not one under the other
+    apart = f"\x1b[1;1H{TOKEN}\x1b[9;1Hnext"  # not one below the other
     assert through(apart, columns=200).endswith("*\x1b[9;1Hnext")
     short = f"{head}\r\n{tail}"  # not at the end of a row: two things
     assert through(short, columns=200).endswith(tail)
 
 
 def test_known_values_are_covered_wherever_they_come() -> None:
-    """R44: what stood behind `password=` once, and what the agent's environment holds."""
+    """R44: what once followed `password=`, and what the agent's environment contains."""
     written = through(
         f"DB_PASSWORD={PASSWORD}\r\n", FILLER * 20, f"it is {PASSWORD}.", known=("s3same opens",)
     )
@@ -109,7 +109,7 @@ def test_private_keys_that_come_line_by_line() -> None:
 
 
 def test_titles_links_and_the_clipboard() -> None:
-    """R44: what is not on the screen is looked at, too."""
+    """R44: what is not on the screen is searched, too."""
     link = f"\x1b]8;;https://x.example.org/?token={TOKEN}\x1b\\here\x1b]8;;\x1b\\"
     written = through(f"\x1b]0;{TOKEN}\x07{link}\x1b]52;c;aGVsbG8gd29ybGQ=\x07end")
     assert written == f"\x1b]0;{'*' * len(TOKEN)}\x07{link.replace(TOKEN, '*' * len(TOKEN))}end"
@@ -131,7 +131,7 @@ def test_other_events_keep_their_place() -> None:
 
 
 def test_only_what_may_become_a_secret_is_held_back() -> None:
-    """R43: everything else is on the disk in a second."""
+    """R43: everything else is on disk within a second."""
     stream = StreamRedactor(Redactor(), 80)
     stream.put(CastEvent(0.0, "o", f"{FILLER}A sentence."))
     assert "".join(event.data for event in stream.take(0.1)) == f"{FILLER}A "
@@ -144,7 +144,7 @@ def test_only_what_may_become_a_secret_is_held_back() -> None:
 
 
 def test_an_unfinished_private_key_holds_nothing_back() -> None:
-    """R43: what cannot be a row of it ends it."""
+    """R43: the first line that cannot be one of its rows ends it."""
     row = "MIIE" + "vQ7a" * 15
     text = f"-----BEGIN PRIVATE KEY-----\r\n{row}\r\n{row}\r\n$ make\r\n{FILLER}"
     stream = StreamRedactor(Redactor(), 80)
@@ -206,7 +206,7 @@ PARTS = st.sampled_from(
 @example([f"{TOKEN}\x1b[5;7H{'x' * 90}/\x1b[5;7H-----BEGIN PRIVATE KEY-----"], 0.1)
 @given(st.lists(st.lists(PARTS, max_size=12).map("".join), max_size=8), st.sampled_from([0.1, 9.0]))
 def test_nothing_but_secrets_changes(pieces: list[str], pause: float) -> None:
-    """R44: the length stays, each character stays or is covered, and one reads no whole token."""
+    """R44: the length stays, each character stays or is covered, and no whole token is readable."""
     text = "".join(pieces)
     written = through(*pieces, pause=pause)
     assert len(written) == len(text)
@@ -221,14 +221,14 @@ RECORDINGS = sorted((Path(__file__).parent.parent / "recordings").rglob("*.cast"
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_what_real_agents_draw_stays_as_it_is(path: Path) -> None:
-    """R44: recordings of real agents, in which there is no secret."""
+    """R44: recordings of real agents that contain no secret."""
     cast = Cast(path, strict=True)
     drawn = [event.data for event in cast if event.kind == "o"]
     assert through(*drawn, columns=cast.header.columns, rows=cast.header.rows) == "".join(drawn)
 
 
 class CountingRedactor(Redactor):
-    """Counts the characters that it searches; expressions see them in segments of a fixed size."""
+    """Counts the characters that it searches; regular expressions see them in segments of a fixed size."""
 
     searched = 0
 
@@ -238,7 +238,7 @@ class CountingRedactor(Redactor):
 
 
 def searched(output: str) -> int:
-    """How many characters are searched for secrets while `output` is redacted."""
+    """Return how many characters are searched for secrets while `output` is redacted."""
     redactor = CountingRedactor()
     stream = StreamRedactor(redactor, 80)
     stream.put(CastEvent(0, "o", output))
@@ -254,7 +254,7 @@ def searched(output: str) -> int:
     ],
 )
 def test_hostile_output_costs_work_in_proportion_to_its_length(hostile: str) -> None:
-    """R44: twice as much output is twice as much to search, and what grew with its square would never end."""
+    """R44: twice the output means twice the search; quadratic work would never end."""
     size = 1 << 17
     once, twice = (searched(hostile * (length // len(hostile))) for length in (size, 2 * size))
     assert twice < 2.5 * once + 1000
@@ -267,20 +267,20 @@ BEARER = "V1jFz" + "20eBahcy7" * 4
 
 
 def text_of(written: str, columns: int = 120, rows: int = 40) -> str:
-    """What a person reads of it, the rows that scrolled off too."""
+    """Return what a user reads of it, including the rows that scrolled off."""
     grid = Grid(columns, rows)
     grid.feed(written)
     return "\n".join(row.text for row in grid.rows)
 
 
 def by_columns(line: str, indent: int = 2) -> str:
-    """A line as Claude Code draws it: each word at its column."""
+    """Return a line as Claude Code draws it: each word at its column."""
     words = re.finditer(r"\S+", " " * indent + line)
     return "".join(f"\x1b[{word.start() + 1}G{word[0]}" for word in words)
 
 
 def test_words_that_are_drawn_at_columns() -> None:
-    """R44: as Claude Code draws them."""
+    """R44: Claude Code draws that way."""
     lines = [f"Authorization: Bearer {BEARER}", f'api_key = "{PASSWORD}x1"', FIRST, *BODY, LAST, "esc to end"]
     written = through("\r\r\n".join(map(by_columns, lines)), columns=120, rows=40)
     assert not any(secret in written for secret in (BEARER, PASSWORD, *BODY))
@@ -290,7 +290,7 @@ def test_words_that_are_drawn_at_columns() -> None:
 
 
 def difference(before: str, after: str, row: int) -> str:
-    """Only the cells that have changed, as Codex draws them: up to a jump where two rows are the same."""
+    """Return only the changed cells, as Codex draws them: up to a jump where two rows agree."""
     width = max(len(before), len(after))
     old, new = before.ljust(width), after.ljust(width)
     return "".join(
@@ -300,7 +300,7 @@ def difference(before: str, after: str, row: int) -> str:
 
 
 def test_only_cells_that_have_changed_are_drawn() -> None:
-    """R44: as Codex scrolls, each row over the one that was there before."""
+    """R44: Codex scrolls that way, each row over the previous one."""
     lines = [f"{FILLER.strip()} {n}" for n in range(8)] + [
         f"password={PASSWORD}",
         f"token {TOKEN}",
@@ -345,7 +345,7 @@ def test_an_answer_that_is_drawn_anew_as_it_grows(size: int) -> None:
 
 
 def test_a_value_that_had_no_room_beside_its_name() -> None:
-    """R44: wrapped between two words; a value below a name that had room is no value of it."""
+    """R44: wrapped between two words; a value below a name that had room does not belong to it."""
     row = f"{'the header of it is then'.ljust(60)} Authorization: Bearer"
     written = through(f"  {row}\r\n  {BEARER} end", columns=120)
     assert written == f"  {row}\r\n  {'*' * len(BEARER)} end"
@@ -354,6 +354,6 @@ def test_a_value_that_had_no_room_beside_its_name() -> None:
 
 
 def test_what_is_found_late_is_covered_where_it_came_first() -> None:
-    """R44: a name tells what was drawn before, while that is held back."""
+    """R44: a name reveals what was drawn earlier, while that is held back."""
     written = through(f"it is {PASSWORD} or so\r\npassword={PASSWORD}\r\n")
     assert PASSWORD not in written

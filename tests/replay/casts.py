@@ -1,4 +1,4 @@
-"""Recordings for tests, written as relay and asciinema write them."""
+"""Recordings for tests, in the formats of relay and asciinema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cast(
     entries: Iterable[Mapping[str, Any]] = (),
     **header: Any,
 ) -> Path:
-    """An asciicast, and the journal's entries beside it where there are any. Bytes are a line as it is."""
+    """Write an asciicast, and the journal's entries next to it if there are any. Bytes are a literal line."""
     head = {"version": 2, "width": columns, "height": rows, **header}
     lines = [json.dumps(head).encode()]
     lines += [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
@@ -43,12 +43,12 @@ def session(
     part: int = 1,
     **more: Any,
 ) -> Path:
-    """A recording in the store of the relay home `home`."""
+    """Write a recording into the store of the relay home `home`."""
     path = store.path_of(home / "state" / "recordings", team, name, id, began, part)
     about = {"team": team, "name": name, "session": id, "part": part}
     return cast(path, *events, relay=about, **{"command": "claude --model x", **more})
 
 
 def said(*texts: str, every: float = 1.0) -> list[tuple[float, str, str]]:
-    """One line of output each `every` seconds, the first at 0."""
+    """Return one line of output every `every` seconds, the first at 0."""
     return [(number * every, "o", f"{text}\r\n") for number, text in enumerate(texts)]

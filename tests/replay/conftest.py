@@ -1,4 +1,4 @@
-"""Fixtures of replay tests: `relay replay` in a person's terminal."""
+"""Fixtures for replay tests: `relay replay` in a user's terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shell = Callable[..., Emulator]
 
 @pytest.fixture
 def replay(relay: Relay) -> Iterator[Replay]:
-    """`replay("Alice", "--events")` runs the command in an emulator; options are as for Emulator."""
+    """Yield a function: `replay("Alice", "--events")` runs it in an Emulator, with its options."""
     opened: list[Emulator] = []
 
     def open_(*arguments: object, **options: Any) -> Emulator:
@@ -32,7 +32,7 @@ def replay(relay: Relay) -> Iterator[Replay]:
 
 @pytest.fixture
 def shell(relay: Relay) -> Iterator[Shell]:
-    """An interactive bash with job control, in which `relay` is a function."""
+    """Return an interactive bash with job control, in which `relay` is a function."""
     opened: list[Emulator] = []
 
     def open_(**options: Any) -> Emulator:

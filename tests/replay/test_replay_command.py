@@ -1,4 +1,4 @@
-"""`relay replay` without a person's terminal: the list, the text, searching, exporting, and who may."""
+"""`relay replay` without a user's terminal: the list, the text, searching, exporting, and permission."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def test_what_needs_a_name_says_so(arguments: tuple[str, ...], relay: Relay) -> 
 
 
 def test_what_was_left_out_is_said_in_the_text(relay: Relay) -> None:
-    """R43: neighbouring markers are one; other markers are not in the text."""
+    """R43: neighbouring markers are combined; other markers are not in the text."""
     left_out = [(2.0, "m", "266 kB left out"), (2.5, "m", "1.5 MB left out")]
     session(relay.home, "Alice", *said("a", "b"), *left_out, (3.0, "m", "a note"), (4.0, "o", "c\r\n"))
     assert relay("replay", "Alice").stdout.splitlines() == ["a", "b", "[... 1.8 MB left out ...]", "c"]
 
 
 def test_a_missing_beginning_is_said_in_the_text(relay: Relay) -> None:
-    """R43: of a long session the last two parts are kept."""
+    """R43: the last two parts of a long session are kept."""
     session(relay.home, "Alice", *said("b"), part=2)
     session(relay.home, "Alice", *said("c"), part=3)
     assert relay("replay", "Alice").stdout.splitlines() == [
@@ -165,7 +165,7 @@ def test_a_reader_that_goes_away_is_no_fault(relay: Relay) -> None:
 
 
 def test_events_are_a_table_with_times(relay: Relay) -> None:
-    """R42: the archive of a session keeps what its hooks did, and the replay shows it."""
+    """R42: a session's archive keeps what its hooks did, and the replay shows it."""
     session(relay.home, "Alice", *said("a", "b"), entries=[FIRED, SENT])
     table = relay("replay", "Alice", "--events").stdout.splitlines()
     assert [line.split(None, 2) for line in table] == [
@@ -297,7 +297,7 @@ def test_damaged_lines_are_counted_aloud(relay: Relay) -> None:
     assert "2 damaged lines" in run.stderr
 
 
-# Who may.
+# Permission.
 
 
 def test_an_agent_replays_its_own_recordings_only(relay: Relay, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the player does with time and keys; the clock is the test's."""
+"""How the player handles time and keys; the test controls the clock."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_at_a_high_speed_keys_are_heard_in_between(play: Make) -> None:
 
 
 def test_the_time_line_is_shown_beside_the_screen_at_its_times(play: Make) -> None:
-    """R42: what hooks did is in the archive, and is shown."""
+    """R42: the archive has what hooks did, and it is shown."""
     rules = [
         {"name": "lint", "exit_code": 2, "output_preview": "3 errors\n"},
         {"name": "log", "exit_code": 0},

@@ -1,4 +1,4 @@
-"""`relay replay` in a person's terminal: what is shown, what the keys do, and that nothing is left behind."""
+"""`relay replay` in a user's terminal: what is shown, what the keys do; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from replay.conftest import Replay, Shell
 from support import Relay, processes_of
 
 STILL = [(0.0, "o", "first\r\n"), (1000.0, "o", "second\r\n"), (2000.0, "o", "third\r\n")]
-"""With --idle 1000 nothing of it comes by itself in a test's time."""
+"""With --idle 1000, none of it comes by itself in a test's time."""
 
 PAINT = re.compile(rb"\x1b\[[0-9;:]*m|\x1b\[[0-9]+;[0-9]+H|\x1b\[K|\x1b\[2J|\x1b\[\?25[hl]")
-"""All that may be written between ENTER and LEAVE, beside text."""
+"""Everything that may be written between ENTER and LEAVE, besides text."""
 
 HOSTILE = {
     "clipboard": "\x1b]52;c;aGk=\x07",
@@ -109,7 +109,7 @@ def test_a_crash_gives_the_terminal_back(relay: Relay, replay: Replay) -> None:
     e = replay("Alice", "--idle", "1000")
     e.wait_for("first")
     path.unlink()
-    e.type("\x1b[C\x1b[D")  # going back opens the file again
+    e.type("\x1b[C\x1b[D")  # going back reopens the file
     assert e.end() == 1
     assert e.restored()
     assert "cannot read" in "".join(e.lines())
@@ -186,7 +186,7 @@ def test_stopped_as_a_job_the_terminal_is_given_back_meanwhile(relay: Relay, she
 
 
 def _player(relay: Relay) -> int:
-    """The process that plays."""
+    """Return the playing process."""
     (pid,) = [pid for pid, command in processes_of(relay.home).items() if "relay replay" in command]
     return pid
 

@@ -1,4 +1,4 @@
-"""The screen along the time of a recording: going to a time shows what playing up to it shows."""
+"""A recording's screen over time: seeking to a time shows the same as playing up to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows(seekable: SeekableScreen) -> list[str]:
 
 
 def shown_at(recorded: Cast, time: float) -> list[str]:
-    """By playing from the beginning."""
+    """Return the screen after playing from the start."""
     with SeekableScreen(recorded) as seekable:
         while seekable.upcoming is not None and seekable.upcoming <= time:
             seekable.step()

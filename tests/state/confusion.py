@@ -1,10 +1,10 @@
 """How often the shipped profiles are right: recordings and rendered screens of real agents, by state.
 
     python tests/state/confusion.py            prints the table of docs/AGENTS.md and each miss
-    python tests/state/confusion.py --write    puts it into that page
+    python tests/state/confusion.py --write    writes it into that page
 
-A screen is `patterns/screens/AGENT/STATE-WHAT.txt`, of a dialog `prompting-KIND-WHAT.txt`: what an agent's
-terminal showed, with its title in a first line `# title: ...`.  A recording's instants are in its
+A screen is `patterns/screens/AGENT/STATE-WHAT.txt`, for a dialog `prompting-KIND-WHAT.txt`: what an agent's
+terminal showed, with its title in a first line `# title: ...`.  The moments of a recording are in its
 `.expected.json`.
 """
 
@@ -34,7 +34,7 @@ _SCREEN = re.compile(r"(?P<state>[a-z]+)-(?:(?P<kind>permission|plan_approval|qu
 
 @dataclass(frozen=True)
 class Case:
-    """One moment of one agent: what it was, and what relay made of it. `kind`: "" where it asked nothing."""
+    """One moment of one agent: its state, and relay's verdict. `kind`: "" if it asked nothing."""
 
     agent: str
     name: str
@@ -79,7 +79,7 @@ def cases() -> list[Case]:
 
 
 def table(found: list[Case]) -> str:
-    """The table of docs/AGENTS.md: rows are agents and what they did, columns what relay said."""
+    """Return the table of docs/AGENTS.md: rows are agents and what they did, columns relay's verdict."""
     lines = ["| agent | was | seen | " + " | ".join(f"said {state}" for state in STATES) + " |"]
     lines.append("|---|---|" + "---:|" * (len(STATES) + 1))
     agents = sorted({case.agent for case in found})

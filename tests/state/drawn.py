@@ -1,9 +1,9 @@
-"""Screens drawn in many forms: inputs boxed, ruled and bare, with dialogs and work above or in place of them.
+"""Generated screens: inputs boxed, ruled and bare, with dialogs and work above or in place of them.
 
     python tests/state/drawn.py [--apart] [-v]      scores the shipped profiles; -v names each miss
 
 The rules were written with two thirds of these screens; the others (`Drawn.apart`, by a digest of the name)
-were looked at only when the rules were done.
+were only checked once the rules were done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDTHS = (60, 80, 120, 200)
 
 @dataclass(frozen=True)
 class Drawn:
-    """One screen. states: what it may be said to be; the first is best."""
+    """One screen. states: acceptable verdicts; the first is best."""
 
     profile: str
     name: str
@@ -43,7 +43,7 @@ class Drawn:
 
 
 def boxed(text: str, width: int, corners: str = "╭╮╰╯", indent: int = 0) -> list[str]:
-    """A box as wide as the screen; `text` may have several rows."""
+    """Return a box as wide as the screen; `text` may have several rows."""
     pad, inner = " " * indent, width - 2 - 2 * indent
     rows = [f"{pad}│ {row:<{inner - 1}}│" for row in text.split("\n")]
     return [
@@ -58,7 +58,7 @@ def ruled(text: str, width: int, above: str = "─", below: str = "") -> list[st
 
 
 def entry(form: str, glyph: str, text: str, width: int) -> list[str]:
-    """An agent's input that holds `text`, whose further rows stand below its first."""
+    """Return an agent's input that contains `text`, with further rows below its first."""
     room = width - 8
     lines = [piece for line in text.split("\n") for piece in (textwrap.wrap(line, room) or [""])] or [""]
     shown = "\n".join([f"{glyph} {lines[0]}".rstrip(), *(f"  {line}".rstrip() for line in lines[1:])])
@@ -89,13 +89,13 @@ SAID = {
     "qwen": ("  ✦ ", "    "),
     "generic": ("", ""),
 }
-"""What stands before the first row of an answer, and before the others."""
+"""What precedes the first row of an answer, and the others."""
 
 TYPED = {"claude": "❯ ", "codex": "› ", "gemini": " > ", "qwen": "  > ", "generic": "You said: "}
 
 
 def said(profile: str, text: str) -> str:
-    """What the agent says, as it draws it."""
+    """Return what the agent says, as it draws it."""
     first, other = SAID[profile]
     return first + text.replace("\n", f"\n{other}")
 
@@ -181,7 +181,7 @@ def _dialog(form: str, text: str, width: int) -> list[str]:
 
 
 def drawn() -> Iterator[Drawn]:
-    """Every screen; each combination of form and width stands for a screen that somebody could see."""
+    """Yield every screen; each combination of form and width is a screen that somebody could see."""
     turn = 0
     for profile in FORMS:
         for form, glyph in product(FORMS[profile], GLYPHS[profile]):

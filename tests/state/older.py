@@ -1,11 +1,11 @@
-"""How often the rules are right on screens of older versions of the agents, which they were not written from.
+"""How often the rules are right on screens of older agent versions, which they were not written from.
 
     python tests/state/older.py [--apart] [-v]      prints the table of docs/PATTERNS.md; -v names each miss
-    python tests/state/older.py --write             puts it there
+    python tests/state/older.py --write             writes it there
 
-tests/real_agents/draw.py has drawn them: `older/AGENT/STATE-SCENE-COLUMNS-VERSION.txt`. The rules were
-corrected with two thirds of them; of the others (`apart`, by a digest of agent, scene and version) relay's
-verdict was looked at only when that was done.
+tests/real_agents/draw.py drew them: `older/AGENT/STATE-SCENE-COLUMNS-VERSION.txt`. The rules were corrected
+with two thirds of them; relay's verdict on the others (`apart`, by a digest of agent, scene and version) was
+only checked once that was done.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def dangerous(case: Case) -> bool:
 
 
 def table(found: list[Case]) -> str:
-    """Rows are agents: how many are right of the screens that the rules were corrected with, and apart."""
+    """Return the table. Rows are agents: correct screens of those used for corrections, and apart."""
     lines = ["| agent | versions | right | right, apart | wrongly ready |", "|---|---|---:|---:|---:|"]
     agents = sorted({case.agent for case in found})
     for agent in [*agents, "all"]:

@@ -1,4 +1,4 @@
-"""The states of an agent: what follows what, since when, and who is told."""
+"""The states of an agent: their transitions, start times, and listeners."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from relay.state.view import AgentView
 
 
 class View:
-    """What the test says that the terminal shows."""
+    """What the terminal shows, as set by the test."""
 
     def __init__(self) -> None:
         self.verdict = Verdict(Readiness.WORKING, "it prints")
@@ -39,7 +39,7 @@ class View:
 
 
 class Agent:
-    """An agent whose verdict the test says."""
+    """An agent whose verdict the test sets."""
 
     def __init__(self) -> None:
         self.view = View()
@@ -109,7 +109,7 @@ def test_what_the_system_says_comes_first() -> None:
 
 
 def test_nothing_fails_that_has_not_worked() -> None:
-    """Looks are samples: a turn may begin and fail between two of them."""
+    """Checks are samples: a turn may start and fail between two of them."""
     agent = Agent()
     agent.says(Readiness.READY)
     agent.says(Readiness.FAILED)

@@ -1,4 +1,4 @@
-"""State rules: regions, conditions, priorities, and what is named as the reason."""
+"""State rules: regions, conditions, priorities, and the reason they report."""
 
 from __future__ import annotations
 

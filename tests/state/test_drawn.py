@@ -1,4 +1,4 @@
-"""Screens in many forms: a dialog or work is never taken for *ready*, nearly all for what they are."""
+"""Screens in many forms: dialogs and work are never taken for *ready*, and nearly all are recognised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screens of older versions: a dialog or work is never taken for *ready*, nearly all for what they are."""
+"""Screens of older versions: dialogs and work are never taken for *ready*, and nearly all are recognised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from older import BEGIN, END, PAGE, apart, dangerous, older, table
 found = cache(older)
 
 MISSES = 0.25
-"""The part that may be missed: most are quoted dialogs of agents without hooks, over which messages wait."""
+"""The fraction that may be missed: mostly quoted dialogs without hooks, over which messages wait."""
 
 
 def test_no_dialog_and_no_work_is_taken_for_ready() -> None:
@@ -30,5 +30,5 @@ def test_dialogs_and_work_are_seen_as_such() -> None:
 
 
 def test_the_table_in_the_docs_is_this_one() -> None:
-    """`python tests/state/older.py --write` brings it up to date."""
+    """`python tests/state/older.py --write` updates it."""
     assert PAGE.read_text("utf-8").partition(BEGIN)[2].partition(END)[0].strip() == table(found())

@@ -1,4 +1,4 @@
-"""Signs of a dialog and of work, row by row, and the inputs they stand beside."""
+"""Signs of a dialog and of work, row by row, and the inputs next to them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_row_that_speaks_of_neither(row: str) -> None:
 
 
 def test_options_are_a_dialog_where_a_mark_points_at_one_of_them() -> None:
-    """The same mark is the bullet of other agents, before a list that they wrote."""
+    """Other agents use the same mark as a bullet, before a list that they wrote."""
     assert _state("● 1. Allow once", "  2. Allow always", bullets="✦") == "prompting"
     assert _state("● 1. one", "  2. two", bullets="●") == ""
     assert _state("> 1. quoted") == _state("> 1. quoted", "> 2. quoted") == ""
@@ -99,7 +99,7 @@ def test_a_list_without_numbers_counts_where_nothing_is_known_of_the_program() -
     rows = ("Which one?", "❯ red", "  blue")
     assert _state(*rows, loose=True) == "prompting"
     assert _state(*rows) == ""
-    assert _state("said", "❯ red", "  blue", loose=True) == ""  # what was typed, in two rows
+    assert _state("said", "❯ red", "  blue", loose=True) == ""  # typed text, in two rows
 
 
 def test_words_below_a_dialog_make_it_an_older_one() -> None:

@@ -12,11 +12,11 @@ from relay.state.readiness import Readiness
 found = cache(cases)
 
 MISSES = 0.02
-"""The part of all moments that may be taken for another state than they were."""
+"""The fraction of all moments that may be taken for another state."""
 
 
 def test_no_dialog_and_no_work_is_taken_for_ready() -> None:
-    """R96: typed text would answer the one, and cut the other off."""
+    """R96: typed text would answer the dialog, or interrupt the work."""
     wrong = [case for case in found() if case.verdict.state is Readiness.READY and case.state != "ready"]
     assert [(case.agent, case.name) for case in wrong] == []
 
@@ -46,6 +46,6 @@ def test_every_agent_was_seen_in_every_state_that_matters(agent: str) -> None:
 
 
 def test_the_table_in_the_readme_is_this_one() -> None:
-    """`python tests/state/confusion.py --write` brings it up to date."""
+    """`python tests/state/confusion.py --write` updates it."""
     text = PAGE.read_text("utf-8")
     assert text.partition(BEGIN)[2].partition(END)[0].strip() == table(found())

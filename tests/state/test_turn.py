@@ -1,4 +1,4 @@
-"""What an agent does by the word of its hooks."""
+"""What an agent is doing, according to its hooks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_turn_from_the_prompt_to_its_end(turn: Turn, clock: Clock) -> None:
     [("ExitPlanMode", PromptKind.PLAN_APPROVAL), ("AskUserQuestion", PromptKind.QUESTION)],
 )
 def test_the_tools_that_ask_make_it_prompting(turn: Turn, tool: str, kind: PromptKind) -> None:
-    """R88, R89, R96: the permission that they need as well is the same dialog."""
+    """R88, R89, R96: the permission that they also need is the same dialog."""
     tell(turn, NativeName.TOOL_PRE, tool_name=tool, tool_input={"plan": "x"})
     assert state(turn) == ("prompting", kind)
     tell(turn, NativeName.PERMISSION, tool_name=tool, tool_input={"plan": "x"})
@@ -119,7 +119,7 @@ def test_clear_forgets_and_compacting_in_a_turn_does_not(turn: Turn) -> None:
 
 
 def test_a_subagents_turn_is_a_part_of_the_agents(turn: Turn) -> None:
-    """Codex tells of a subagent's prompt, too; Qwen of an empty one after each tool."""
+    """Codex also reports a subagent's prompt; Qwen an empty one after each tool."""
     tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     turn.go_on("more")
     tell(turn, NativeName.PROMPT_SUBMIT, prompt="look there", agent_id="a1")
@@ -132,7 +132,7 @@ def test_a_subagents_turn_is_a_part_of_the_agents(turn: Turn) -> None:
 
 
 def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -> None:
-    """R10, R28: an agent that submits what it goes on with, as Gemini does, has not been prompted anew."""
+    """R10, R28: an agent that submits its continuation, as Gemini does, has not been prompted."""
     tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     for times in (1, 2, 3):
         turn.go_on("[relay ab12 hook] more [/relay ab12]")
@@ -145,7 +145,7 @@ def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -
 
 
 def test_what_it_went_on_with_is_the_persons_word_afterwards(turn: Turn) -> None:
-    """R28: a person who says just that has begun anew."""
+    """R28: a user who types exactly that has started a new turn."""
     tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     for submits in (True, False):
         turn.go_on("Go on.")

@@ -1,4 +1,4 @@
-"""Locks between processes, and files that are written whole or not at all."""
+"""Locks between processes, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ def test_a_file_is_its_owners_alone_and_whole(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(FileExistsError):
         files.write_private(path, "three", replace=False)
     assert path.read_text() == "one"
-    assert list(path.parent.iterdir()) == [path]  # and nothing is left beside it
+    assert list(path.parent.iterdir()) == [path]  # and nothing is left next to it
 
 
 def test_a_folder_is_made_though_another_process_makes_those_above(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one comes between the look for them and what follows."""
+    """The other process acts between the check for them and the next step."""
     mkdir = os.mkdir
 
     def raced(path: str, mode: int = 0o777) -> None:

@@ -1,4 +1,4 @@
-"""The journal: nothing is lost when sessions rotate it at once, and no fault of the disk is raised."""
+"""The journal: nothing is lost when sessions rotate it at the same time, and no disk fault raises."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from relay.redaction import Redactor
 from relay.storage import journal
 from relay.storage.journal import EntryWritten, Journal, WritingFailed
 
-TOKEN = "gh" + "p_" + "a7Q" * 12  # from parts: this file holds no secret
+TOKEN = "gh" + "p_" + "a7Q" * 12  # from parts: this file contains no secret
 
 
 class Listener:
-    """What journals publish on `bus`."""
+    """Collects what journals publish on `bus`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.failures: list[str] = []
@@ -117,16 +117,16 @@ def test_an_entry_that_was_cut_off_spoils_only_itself(
 def test_a_full_disk_leaves_no_torn_line_and_takes_no_other_sessions_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    """room: the bytes of the second entry that there is room for; -1: for all but its last."""
+    """room: bytes of the second entry that fit; -1: all except its last."""
     path = tmp_path / "events.jsonl"
-    monkeypatch.setattr(journal.time, "time", lambda: 1.0)  # entries are as long here as there
+    monkeypatch.setattr(journal.time, "time", lambda: 1.0)  # makes entries equally long in both
     bob = Journal(path, "s2", "Bob")
     bob.write("first")
     first = path.stat().st_size
     Journal(tmp_path / "other", "s1", "Alice").write("cut", text="x" * 100)
     most = first + (room if room > 0 else (tmp_path / "other").stat().st_size + room)
 
-    def small_files() -> None:  # a write beyond the limit is cut off, as one on a full disk is
+    def small_files() -> None:  # a write beyond the limit is truncated, as on a full disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
     code = (
@@ -153,7 +153,7 @@ def test_what_is_taken_back_is_not_what_another_session_has_appended_since(
         def cut(fd: int, data: bytes) -> int:
             written = write(fd, data[:10])
             full.undo()
-            Journal(path, "s2", "Bob").write("whole")  # at once, behind the fragment
+            Journal(path, "s2", "Bob").write("whole")  # right after the fragment
             return written
 
         full.setattr(os, "write", cut)
@@ -174,7 +174,7 @@ def test_previews_leave_out_the_middle() -> None:
 
 
 def test_secrets_are_taken_out_of_every_entry(tmp_path: Path, listener: Listener) -> None:
-    """R44: wherever in an entry they are, and whatever key they stand at."""
+    """R44: wherever in an entry they are, and whatever their key."""
     path = tmp_path / "events.jsonl"
     redactor = Redactor(["correct horse battery"])
     writer = Journal(path, "s1", "Alice", listener.bus, publishes=True, redactor=redactor)
@@ -202,7 +202,7 @@ def test_secrets_are_taken_out_of_every_entry(tmp_path: Path, listener: Listener
 
 
 class Counting(Redactor):
-    """Counts the texts that are searched for secrets, after a first look."""
+    """Counts the texts searched for secrets, after a quick check."""
 
     searched = 0
 
@@ -222,7 +222,7 @@ class Counting(Redactor):
 def test_a_number_is_searched_for_no_secret_whatever_its_name(
     tmp_path: Path, fields: dict[str, object], is_searched: bool
 ) -> None:
-    """Each injection has "tokens": the search takes longer than the rest of its entry."""
+    """Each injection has "tokens": the search would take longer than the rest of its entry."""
     redactor = Counting()
     Journal(tmp_path / "audit.jsonl", "s1", "Alice", redactor=redactor).write("injection", **fields)
     assert (redactor.searched > 0) == is_searched
@@ -230,7 +230,7 @@ def test_a_number_is_searched_for_no_secret_whatever_its_name(
 
 
 def test_half_a_secret_is_left_by_no_preview(tmp_path: Path) -> None:
-    """R42, R44: what a preview cuts through, and what the limit of an entry does."""
+    """R42, R44: this covers what a preview cuts through, and what an entry's limit does."""
     for at in range(200, 300):
         text = "." * at + TOKEN + "." * 1000
         assert TOKEN[:12] not in journal.preview(text)

@@ -1,4 +1,4 @@
-"""What the sessions of one agent leave to each other."""
+"""What the sessions of one agent pass on to each other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _checkpoint(position: int) -> Checkpoint:
 
 
 def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> None:
-    """What the ring and the checkpoint still cover is known to the next session, and all is counted."""
+    """The next session knows what the ring and the checkpoint still cover, and everything is counted."""
     path, prompts, step = tmp_path / "progress.jsonl", 20_000, 2000
     progress = Progress(path, resumed=False)
     checkpoints = Checkpoints(tmp_path / "checkpoint", progress)
@@ -71,7 +71,7 @@ def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> N
     }  # fmt: skip
     assert [note["note"] for note in later.notes if note["note"] != "waited"] == ["hooks", "transcript"]
     assert later.recognize(Place("transcript", 3), "long ago")
-    held = range(saved - SIZE + step, step * (prompts + 1), step)  # as the ring holds it
+    held = range(saved - SIZE + step, step * (prompts + 1), step)  # as long as the ring holds it
     assert all(later.earlier[f"terminal:{at // step * step}"].done for at in held)
     waits = {note["at"] for note in later.notes if note["note"] == "waited"}
     assert waits.issuperset(at // step * step for at in held)
@@ -80,7 +80,7 @@ def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> N
 
 
 def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Path) -> None:
-    """Before each call that changes a file."""
+    """It is killed before each call that changes a file."""
     for call in range(1, 1000):
         path = tmp_path / f"{call}.jsonl"
         progress = Progress(path, resumed=False)
@@ -113,7 +113,7 @@ def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Pat
 
 
 def _die_before(call: int) -> None:
-    """Have this process killed before that one of its calls that change files."""
+    """Kill this process before its `call`-th call that changes files."""
     left = call
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:

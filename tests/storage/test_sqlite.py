@@ -1,4 +1,4 @@
-"""The module for SQLite: transactions, files, versions, and what never runs on an event loop."""
+"""The SQLite module: transactions, files, versions, and what never runs on an event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_file_and_those_beside_it_are_their_owners_alone(path: Path) -> None:
 
 
 def test_a_second_connection_of_a_process_leaves_the_locks_of_the_first(path: Path) -> None:
-    """Else another process that closes the file takes itself for the last, and removes what both wrote."""
+    """Otherwise another process that closes the file believes it is the last, and removes both's writes."""
     other = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('SELECT * FROM note').connection.close()"
     with Notes(path) as first, Notes(path) as second:
         first.add("before")

@@ -25,7 +25,7 @@ TESTS = Path(__file__).parent.parent
 
 
 def gate(writer: Writer[Notes]) -> threading.Event:
-    """Keep the thread busy until the event is set, so that jobs pile up behind it."""
+    """Keep the thread busy until the event is set, so jobs queue up behind it."""
     begun, opened = threading.Event(), threading.Event()
 
     def wait(_: Notes) -> None:
@@ -33,7 +33,7 @@ def gate(writer: Writer[Notes]) -> threading.Event:
         opened.wait(20)
 
     writer.run(wait)
-    assert begun.wait(20)  # without what comes next
+    assert begun.wait(20)  # without the next ones
     return opened
 
 
@@ -48,7 +48,7 @@ def test_what_has_piled_up_is_committed_at_once(
         opened.set()
         assert await asyncio.gather(*adding) == [str(n) for n in range(100)]
         assert await reading == [str(n) for n in range(100)]
-        assert 1 <= commits() < 10  # some come while the first are being committed
+        assert 1 <= commits() < 10  # some arrive while the first are being committed
 
     asyncio.run(scenario())
 
@@ -96,7 +96,7 @@ def test_a_job_fails_if_it_goes_on_after_a_part_of_it_has_failed(writer: Writer[
 def test_a_commit_that_fails_is_tried_for_each_job_by_itself(
     path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch, how_often: int
 ) -> None:
-    """Nobody is told that something is written down which is not; and what has room is."""
+    """Nobody is told that an unwritten change is written; what has room is written."""
     failed: list[str] = []
 
     class Failing(sqlite3.Connection):
@@ -129,7 +129,7 @@ def test_a_commit_that_fails_is_tried_for_each_job_by_itself(
 def test_a_connection_that_cannot_even_roll_back_is_opened_anew(
     path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a disk that has gone for a moment."""
+    """A disk may disappear for a moment."""
     failing = {"COMMIT", "ROLLBACK"}
 
     class Failing(sqlite3.Connection):
@@ -186,12 +186,12 @@ asyncio.run(main())
 """
 
 JOBS = 3
-STEPS = 3 * JOBS  # BEGIN, a change, and COMMIT; of each further one a savepoint, the change, and its end
+STEPS = 3 * JOBS  # BEGIN, a change, and COMMIT; for each further one a savepoint, the change, and its release
 
 
 @pytest.mark.parametrize("steps", range(STEPS + 2))
 def test_who_is_killed_while_it_commits_a_group_leaves_all_of_it_or_nothing(path: Path, steps: int) -> None:
-    """steps: the statements that are done before. And nobody was told that a job is done which is not."""
+    """steps: the statements executed before. Nobody was told that an undone job is done."""
     Notes(path).close()
     told = path.with_name("told")
     told.touch()
@@ -209,7 +209,7 @@ def test_who_is_killed_while_it_commits_a_group_leaves_all_of_it_or_nothing(path
 def test_what_comes_while_others_wait_is_committed_with_them(
     writer: Writer[Notes], commits: Callable[[], int]
 ) -> None:
-    """Where many processes write, most of the time is spent waiting for a turn."""
+    """With many writing processes, most of the time is spent waiting for a turn."""
     begun, opened = threading.Event(), threading.Event()
 
     def wait(notes: Notes) -> str:
@@ -231,7 +231,7 @@ def test_what_comes_while_others_wait_is_committed_with_them(
 
 
 def test_a_full_disk_refuses_only_what_has_no_room(writer: Writer[Notes]) -> None:
-    """SQLite rolls back the whole transaction then, with what the other jobs had done."""
+    """SQLite then rolls back the whole transaction, including what the other jobs had done."""
 
     def fill(db: Notes) -> None:
         with db.reading() as connection:
@@ -274,7 +274,7 @@ def test_a_file_that_another_process_has_locked_delays_its_callers_and_not_the_l
         with locked(path):
             adding = writer.run(lambda db: db.add("late"))
             turns = 0
-            while turns < 1000:  # the loop turns, however long the lock is held
+            while turns < 1000:  # turns of the event loop, however long the lock is held
                 await asyncio.sleep(0)
                 turns += 1
             assert not adding.done()
@@ -382,7 +382,7 @@ def test_closing_finishes_what_was_handed_over_and_takes_no_more(path: Path) -> 
 
 
 def test_the_loop_that_awaits_jobs_cannot_wait_for_one_and_others_can(writer: Writer[Notes]) -> None:
-    """A user's own coroutine, on the loop of handlers, uses the memory store as any function does."""
+    """A user's coroutine, on the loop of handlers, can use the memory store like any function."""
 
     async def theirs() -> str:
         return writer.call(lambda db: db.add("from a handler"))

@@ -1,4 +1,4 @@
-"""Turns: writers of one file go on in the order in which they came, and nobody waits for ever."""
+"""Turns: writers of one file proceed in the order of arrival, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_who_waits_goes_on_when_the_other_leaves(path: str) -> None:
 
 
 def queued(path: str, count: int) -> None:
-    """Return when so many wait for the lock, as the kernel lists them.
+    """Return when that many wait for the lock, as the kernel lists them.
 
-    Its list is read page by page, and may have a line twice or lack it: three looks in a row must agree.
+    Its list is read page by page, and may repeat or lack a line: three looks in a row must agree.
     """
     inode, same = Path(path).stat().st_ino, 0
     while same < 3:
@@ -66,7 +66,7 @@ def queued(path: str, count: int) -> None:
 
 @LISTED
 def test_those_who_wait_go_on_in_their_order(path: str) -> None:
-    """As the kernel queues them, whatever else they do meanwhile."""
+    """It is the order of the kernel's queue, whatever else they do meanwhile."""
     count = 10
     order: list[int] = []
     all_done = threading.Barrier(count + 1)
@@ -90,7 +90,7 @@ def test_those_who_wait_go_on_in_their_order(path: str) -> None:
 
 @LISTED
 def test_a_new_file_is_made_in_turn(path: str) -> None:
-    """Of 50 sessions that came at once, some found the new ledger locked for longer than they wait."""
+    """Of 50 sessions started at once, some used to find the new ledger locked for longer than they wait."""
     first, made, file = Turns(path), threading.Event(), Path(path.removesuffix("-turns"))
     first.take(60)
 
@@ -117,7 +117,7 @@ def test_the_turn_of_who_is_killed_is_over(path: str) -> None:
 
 
 def test_who_has_waited_long_enough_goes_on_without_a_turn(path: str) -> None:
-    """Another process may have stopped in its turn: SQLite's own lock says what that means."""
+    """Another process may have stopped during its turn: SQLite's own lock decides then."""
     first, second = Turns(path), Turns(path)
     first.take(60)
     for _ in range(2):
@@ -128,7 +128,7 @@ def test_who_has_waited_long_enough_goes_on_without_a_turn(path: str) -> None:
     third = Turns(path)
     third.take(10)
     third.leave()
-    # What the second one had waited for does not stay taken; it may come to it after the third.
+    # What the second one waited for is released; it may get it after the third.
     wait_until(lambda: not is_held(path))
 
 

@@ -1,6 +1,6 @@
-"""Runs the code in RELAY_TEST_PATCH at the start of session processes, which relay executes by itself.
+"""Run the code in RELAY_TEST_PATCH when session processes start, which relay executes by itself.
 
-Python imports a module of this name at its start (site); tests/support.py puts this folder on PYTHONPATH.
+Python imports a module of this name at startup (site); tests/support.py puts this folder on PYTHONPATH.
 """
 
 import os
