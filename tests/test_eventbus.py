@@ -77,7 +77,7 @@ def on_bus(*kinds: type[Feature]) -> tuple[EventBus, list[str]]:
 
 
 def test_all_features_see_all_events_in_the_same_order() -> None:
-    """This holds even if one publishes another event while handling the first."""
+    """One of them publishes another event while handling the first."""
 
     async def main() -> None:
         bus, seen = on_bus(Publishing, Feature)

@@ -171,7 +171,7 @@ def test_each_compaction_is_a_row(project: Project) -> None:
 
 
 def test_linter_feedback_tells_what_the_real_ruff_finds(project: Project) -> None:
-    """R81: it reports findings in the written file, not those in others, and none once they are fixed."""
+    """R81: the rule reports findings in the written file, not in others, and none once they are fixed."""
     need("ruff")
     project.write("halves.py", UNUSED)
     project.write("other.py", "import sys\n")
@@ -197,7 +197,7 @@ def test_linter_feedback_tells_what_the_real_ruff_finds(project: Project) -> Non
 def test_linter_feedback_knows_the_file_of_every_agents_tool(
     project: Project, tool: str, tool_input: dict[str, str]
 ) -> None:
-    """R21, R81: it understands absolute and relative paths, and Codex's patches."""
+    """R21, R81: the rule understands absolute and relative paths, and Codex's patches."""
     need("ruff")
     project.write("halves.py", UNUSED)
     told = {key: value.replace("{folder}", str(project.folder)) for key, value in tool_input.items()}
@@ -221,7 +221,7 @@ def test_feedback_is_about_python_files_alone(
 
 
 def test_type_feedback_tells_what_the_real_mypy_finds(project: Project) -> None:
-    """R82: it reports type errors in the written file, none in its imports, and none once they are fixed."""
+    """R82: the rule reports type errors in the written file, not in its imports, none once fixed."""
     need("mypy")
     project.write("other.py", 'count: int = "many"\n')
     project.write("halves.py", f"import other\n\n{UNTYPED}\n\nprint(other.count)\n")
@@ -235,7 +235,7 @@ def test_type_feedback_tells_what_the_real_mypy_finds(project: Project) -> None:
 
 
 def test_test_feedback_tells_what_the_real_pytest_finds(project: Project) -> None:
-    """R82: it reports the short summary of failures, and import errors; nothing once they are fixed."""
+    """R82: the rule reports pytest's short summary, and import errors; nothing once they are fixed."""
     need("pytest")
     project.write("halves.py", CLEAN)
     assert project.wrote("test-feedback")["additional_contexts"] == []  # there are no tests
@@ -373,7 +373,7 @@ def test_every_recipe_is_explained() -> None:
 
 
 def test_every_script_can_be_run_and_gives_up_in_time() -> None:
-    """R45: each is executable and has a timeout, below ten seconds if a prompt or tool call waits for it."""
+    """R45: every script is executable and has a timeout, below ten seconds if a prompt or tool call waits."""
     for recipe in RECIPES:
         folder = ROOT / "examples" / "hooks" / recipe
         assert all(os.access(script, os.X_OK) for script in folder.glob("*.py"))
@@ -497,13 +497,13 @@ FIND_HARM = runpy.run_path(str(ROOT / "examples/hooks/shell-guardrail/guardrail.
 
 @pytest.mark.parametrize("command", HARMFUL)
 def test_the_guardrail_stops(command: str) -> None:
-    """R45: it stops known harmful commands, however they are written."""
+    """R45: the guardrail stops known harmful commands, however they are written."""
     assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project")
 
 
 @pytest.mark.parametrize("command", INNOCENT)
 def test_the_guardrail_lets_through(command: str) -> None:
-    """R45: it allows known harmless commands, even if they mention harmful ones."""
+    """R45: the guardrail allows known harmless commands, even if they mention harmful ones."""
     assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project") == ""
 
 

@@ -231,7 +231,7 @@ def test_rules_come_by_priority_and_the_users_replace_those_of_their_name(user: 
 
 
 def test_how_the_input_is_drawn(user: Home) -> None:
-    """A profile whose rules say when the agent is ready has no other input definition."""
+    """Only a profile without a rule for *ready* falls back on the generic input."""
     _write(user, "mine", "[input]\nglyphs = '%'\nbullets = '-'\nplaceholders = ['^Say']\nidle = ['^z']\n")
     mine = load("mine", user).input
     assert mine is not None and (mine.glyphs, mine.bullets) == ("%", "-")

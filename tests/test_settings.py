@@ -45,7 +45,7 @@ def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
 
 
 def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
-    """Both are the user's own: an untrusted project cannot set them."""
+    """Both settings are the user's own: an untrusted project cannot set them."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
     project = tmp_path / "project"
     for folder in (home.config, project):
@@ -100,7 +100,7 @@ def test_a_prefix_is_a_punctuation_character(tmp_path: Path, prefix: str) -> Non
 
 @pytest.mark.parametrize("prefix", ["", "ab", "a", "7", " ", ":", "\\", "\u00a0", "\u202e", "\u3000"])
 def test_what_is_part_of_a_directive_or_cannot_be_seen_is_no_prefix(tmp_path: Path, prefix: str) -> None:
-    """This holds in relay.toml and in pattern files."""
+    """relay.toml and pattern files share the check."""
     taken, (notice,) = settings(tmp_path, f"prefix = '{prefix}'")
     assert taken == Settings()
     assert "prefix must be one punctuation character" in notice

@@ -12,7 +12,7 @@ from relay.clock import TICK, until_tick
 
 @given(st.lists(st.floats(TICK, 3600), min_size=2))
 def test_what_is_due_now_and_then_is_due_together(periods: list[float]) -> None:
-    """Each runs at the tick nearest to the time requested."""
+    """Each period runs at the tick nearest to the time requested."""
     before = time.monotonic()
     waits = [until_tick(period) for period in periods]
     late = time.monotonic() - before

@@ -153,7 +153,7 @@ def test_a_session_is_recorded_from_its_task_to_its_end(
 
 @pytest.mark.slow
 def test_two_agents_at_once_lose_nothing(relay: Relay, folder: Path, trail_env: dict[str, str]) -> None:
-    """R64: they share a folder and write phases and messages at the same time."""
+    """R64: the agents share a folder and write phases and messages at the same time."""
     said, short = ["designing", "implementing", "testing"], ["design", "implement", "test"]
     both = [Puppet(relay, name) for name in ("Ada", "Bob")]
     for puppet in both:
@@ -194,7 +194,7 @@ def test_without_trail_the_user_is_told_once_and_the_session_goes_on(
 def test_a_trail_that_hangs_is_killed_and_the_session_goes_on(
     relay: Relay, folder: Path, tmp_path: Path
 ) -> None:
-    """R64: its child processes are killed, too; the fixture finds any that is left."""
+    """R64: trail's child processes are killed, too; the fixture finds any that is left."""
     env = {**fake(tmp_path / "bin", "sleep 1000 & wait"), "TRAIL_SECONDS": "0.2"}
     ada = Puppet(relay, "Ada").wrap(options=("--task", "x"), cwd=folder, env=env)
     ada.told("trail export did not end within 0.2 s.")
@@ -220,7 +220,7 @@ def make(trail_env: dict[str, str], tmp_path: Path) -> Make:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
 def test_hostile_texts_are_data(make: Make, tmp_path: Path, text: str) -> None:
-    """R64: they are not taken for options, commands or terminal controls."""
+    """R64: texts are not taken for options, commands or terminal controls."""
     ada = make()
     ada.begin(text)
     ada.phase("test", text)
@@ -298,7 +298,7 @@ def test_what_comes_after_the_agent_has_completed_its_trajectory_is_left_out(
 
 
 def test_a_failure_is_told_in_one_line(make: Make, tmp_path: Path) -> None:
-    """It is the line of Node's stack trace that says what is wrong."""
+    """The line is the one of Node's stack trace that says what is wrong."""
     (tmp_path / "data").write_text("a file")
     ada = make()
     assert ada.begin("task") == ""

@@ -30,7 +30,7 @@ def test_the_docs_have_the_table() -> None:
 
 
 def test_pattern_files_name_the_versions_that_passed() -> None:
-    """These are the versions relay was built with, and those in table rows without failures."""
+    """The versions are those relay was built with, and those in table rows without failures."""
     passed = {(name, package.version) for name, package in PINNED.items()}
     for line in NATIVE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].splitlines():
         _, agent, version, _, failed, *_ = [cell.strip() for cell in line.split("|")] if line else [""] * 6

@@ -240,7 +240,7 @@ def test_a_record_of_trust_is_what_codex_itself_would_note() -> None:
 def test_the_administrators_defaults_are_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str
 ) -> None:
-    """R95: their file is where the variables say, and ours contains its settings and hooks."""
+    """R95: the administrators' file is where the variables say, and ours contains its settings and hooks."""
     monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
     stop = "Stop" if kind == "qwen" else "AfterAgent"
     own = {"theme": "x", "hooks": {stop: [THEIRS]}}
@@ -261,7 +261,7 @@ def test_the_administrators_defaults_are_kept(
 
 
 def test_timeouts_are_in_each_agents_unit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are milliseconds for these agents, and seconds for the others."""
+    """Timeouts are milliseconds for these agents, and seconds for the others."""
     monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
     for kind, event in (("qwen", "Stop"), ("gemini", "AfterAgent")):
         env = place.prepare(kind, kind).env

@@ -213,7 +213,7 @@ def test_its_help_names_the_options(relay: Relay) -> None:
 
 
 def test_a_fault_of_ours_keeps_no_agent_from_starting(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is logged with its traceback, and the session has a note for the user."""
+    """The fault is logged with its traceback, and the session has a note for the user."""
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by us")

@@ -39,7 +39,7 @@ WHOLE = sorted(path for path in TRANSCRIPTS.glob("[cgq]*.jsonl") if not path.ste
 
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_a_conversation_with_a_prompt_can_be_resumed(path: Path) -> None:
-    """This uses records of real agents."""
+    """The records are those of real agents."""
     assert resumable(kept(path))
 
 

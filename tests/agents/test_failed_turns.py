@@ -89,7 +89,7 @@ def test_any_line_can_be_read(kind: str, line: bytes) -> None:
 
 
 def test_the_reader_returns_each_once(tmp_path: Path) -> None:
-    """Even if the agent copies its lines to another file; what was there before this run is old."""
+    """This holds if the agent copies its lines to another file; what was there before this run is old."""
     now = 1_795_590_000.0  # before the lines were written
     path, other = tmp_path / "main.jsonl", tmp_path / "other.jsonl"
     words = TranscriptReader("claude", clock=lambda: now)

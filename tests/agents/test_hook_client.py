@@ -222,7 +222,7 @@ def test_an_answer_that_cannot_be_read_disturbs_nothing_else(
     ids=["closed", "taken and closed", "refused"],
 )
 def test_no_answer_is_nothing_printed(path: Path, agent: str, answers: tuple[bytes, ...]) -> None:
-    """This covers a session that has gone, and one that does not control this agent."""
+    """The session has gone, or does not control this agent."""
     session = FakeSession(path, *answers, leaves=True)
     assert silent(run(path, "decide", TOOL[agent], agent=agent))
     assert len(session.end()) == 1
@@ -288,7 +288,7 @@ FROZEN = (
 
 @pytest.mark.parametrize("limit", ["TAKEN", "ANSWER"])
 def test_a_frozen_session_is_not_waited_for(path: Path, limit: str) -> None:
-    """R92: one never takes the event, another never answers it."""
+    """R92: one session never takes the event, another never answers it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()

@@ -74,7 +74,7 @@ def test_gemini_writes_a_message_again_with_its_tools_and_is_heard_once() -> Non
 
 
 def test_what_gemini_left_out_of_its_record_is_not_heard() -> None:
-    """This covers a text that the user interrupted, one given up as a loop, and one that failed."""
+    """Gemini omits a text that the user interrupted, one given up as a loop, and one that failed."""
     path = CAPTURED / "gemini-interrupted.jsonl"
     assert b'"Request cancelled."' in path.read_bytes()
     assert texts(reader_of(path, "gemini")) == ["After."]

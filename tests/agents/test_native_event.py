@@ -19,7 +19,7 @@ CAPTURED = sorted(PAYLOADS.glob("*/*.json"))
 
 @pytest.mark.parametrize("path", CAPTURED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_what_the_real_agents_send_is_understood(path: Path) -> None:
-    """R99: they were captured from the CLI versions listed in docs/NATIVE.md."""
+    """R99: the payloads were captured from the CLI versions listed in docs/NATIVE.md."""
     agent, event = path.parent.name, path.stem.split("-")[0]
     raw = json.loads(path.read_text())
     parsed = parse(agent, event, path.read_bytes())

@@ -109,7 +109,7 @@ def test_launchers_stay_before_it(command: str, expected: str) -> None:
 
 
 def test_a_script_that_is_declared_to_be_an_agent_gets_it_last() -> None:
-    """It also gets its hooks' flags last; its own words cannot be told from the agent's."""
+    """The script gets hooks' flags last, too; its own words cannot be told from the agent's."""
     assert resumed("./claude.sh", "claude") == "./claude.sh --resume ID"
     assert resumed("./claude.sh -c --model opus", "claude") == "./claude.sh --model opus --resume ID"
     assert resumed("npx @anthropic-ai/claude-code --verbose", "claude") == (

@@ -117,7 +117,7 @@ def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> N
 
 
 def test_a_text_knows_its_place_in_the_transcript(agent: Agent) -> None:
-    """It is the end of its line, whatever was read before, and in whatever steps."""
+    """The place is the end of its line, whatever was read before, and in whatever steps."""
     agent.say("An earlier run.")
     agent.write()
     agent.start()
@@ -372,7 +372,7 @@ def test_a_promise_waits_for_a_transcript_that_is_still_being_read(agent: Agent)
 
 
 def test_subagents_are_heard_apart(agent: Agent) -> None:
-    """They come with their id and kind, so the session can decide what they may do."""
+    """Their texts come with id and kind, so the session can decide what they may do."""
     agent.start()
     who = {"agent_id": "a1", "agent_type": "Explore"}
     agent.hook(NativeName.SUBAGENT_START, **who)
@@ -406,7 +406,7 @@ def test_the_same_words_of_a_subagent_and_of_the_agent_count_twice(agent: Agent)
 
 
 def test_codex_subagents_have_rollouts_of_their_own(tmp_path: Path) -> None:
-    """Their hooks name their own rollout as the transcript; only SubagentStop names both."""
+    """A subagent's hooks name its own rollout as the transcript; only SubagentStop names both."""
     now = START
     words = TranscriptReader("codex", clock=lambda: now)
     main, aside = tmp_path / "main.jsonl", tmp_path / "aside.jsonl"
@@ -433,7 +433,7 @@ def test_codex_subagents_have_rollouts_of_their_own(tmp_path: Path) -> None:
 
 
 def test_qwens_subagents_are_in_its_own_transcript(tmp_path: Path) -> None:
-    """Its hooks name a subagent differently from its transcript; the last text still counts once."""
+    """Qwen's hooks and its transcript name a subagent differently; the last text still counts once."""
     now = START
     words = TranscriptReader("qwen", clock=lambda: now)
     path = tmp_path / "t.jsonl"
@@ -488,7 +488,7 @@ def test_a_path_that_is_none_leaves_the_stops(agent: Agent, path: str) -> None:
 
 
 def test_a_transcript_that_brings_nothing_is_told(agent: Agent) -> None:
-    """It may be absent, or in an unknown format: each turn's last text remains."""
+    """The transcript is absent, or in an unknown format: each turn's last text remains."""
     agent.start()
     append(agent.path, b'{"kind":"speech","words":"One."}\n')
     agent.stop("One.")

@@ -41,7 +41,7 @@ def spoken(name: str) -> list[Said]:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_text_is_found_and_nothing_else(name: str) -> None:
-    """This includes texts before tool calls (R86); no summary, no API error, nothing that was interrupted."""
+    """Texts before tool calls count, too (R86); summaries, API errors and interrupted texts do not."""
     assert [said.text for said in spoken(name) if not said.subagent] == EXPECTED[name]
 
 
@@ -67,7 +67,7 @@ def test_what_a_subagent_said_is_attributed_to_it(name: str, subagent: str) -> N
 
 
 def test_claude_copies_lines_into_a_forked_session_with_their_ids_and_times() -> None:
-    """They tell the copies from new lines."""
+    """Ids and times tell the copies from new lines."""
     old, new = spoken("claude-resumed.jsonl"), spoken("claude-forked.jsonl")
     assert new[: len(old)] == old
     assert len(new) == len(old) + 3

@@ -75,7 +75,7 @@ def test_what_the_real_agents_wrote_is_counted_once(name: str) -> None:
 @pytest.mark.parametrize("name", ["codex.jsonl", "codex-compacted.jsonl", "codex-helped.jsonl"])
 @pytest.mark.parametrize("exact", [True, False])
 def test_codex_adds_up_to_its_own_total(name: str, exact: bool, tmp_path: Path) -> None:
-    """This holds with a record of each response, and with only the counts of older versions."""
+    """The sum is right with a record of each response, and with only the counts of older versions."""
     lines = (CAPTURED / name).read_text().splitlines()
     if not exact:
         lines = [line for line in lines if '"token_usage_record"' not in line]

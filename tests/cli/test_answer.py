@@ -273,7 +273,7 @@ def asked(kind, text):
 
 
 def test_a_handler_reads_what_the_person_does(relay: Relay) -> None:
-    """R96: this includes the rows above the options, which say what is to be allowed."""
+    """R96: the handler also gets the rows above the options, which say what is to be allowed."""
     (relay.home / "config").mkdir()
     (relay.home / "config" / "relay.config.py").write_text(ASKED)
     lines = Asking(relay).question()["lines"]
@@ -283,7 +283,7 @@ def test_a_handler_reads_what_the_person_does(relay: Relay) -> None:
 
 
 def test_an_option_that_goes_on_in_the_next_row_is_shown_whole() -> None:
-    """R96: its end may say what it allows; a description in the same column does not belong to it."""
+    """R96: an option's end may say what it allows; a description in the same column is not part of it."""
     rows = [
         "─" * 60,
         "  Would you like to run the following command?",

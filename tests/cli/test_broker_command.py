@@ -154,7 +154,7 @@ def test_a_directory_that_cannot_be_written_is_said(relay: Relay, tmp_path: Path
     ids=lambda command: " ".join(command[:3]),
 )
 def test_an_agent_is_refused(relay: Relay, command: tuple[str, ...]) -> None:
-    """This is a guard rail: with another agent's credentials, it could act as that agent."""
+    """With another agent's credentials, an agent could act as that one: this is a guard rail."""
     inside = relay("wrap", "--", *relay.command, *command, check=False)
     assert inside.returncode == 1
     assert "an agent may not" in inside.stderr

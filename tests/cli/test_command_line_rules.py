@@ -99,7 +99,7 @@ def test_what_needs_no_home_works_without_one(relay: Relay) -> None:
 
 
 def test_a_team_that_nobody_was_in_is_named(relay: Relay) -> None:
-    """It is not an error: a script may look before the first agent of a team starts."""
+    """An unknown team is not an error: a script may look before its first agent starts."""
     relay("wrap", "-n", "Bob", "-t", "web", "true")
     run = relay("ps", "-t", "wbe")
     assert "No session is running in team wbe." in run.stdout

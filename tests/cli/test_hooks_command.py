@@ -80,7 +80,7 @@ def session(home: Path, name: str, answers: dict[str, dict[str, Any]]) -> Iterat
 
 
 def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: Path, tmp_path: Path) -> None:
-    """R12, R14, R17, R22: each with its owner, its place, and whether it is on."""
+    """R12, R14, R17, R22: each rule comes with its owner, its place, and whether it is on."""
     own = rules(
         home / "config" / "hooks.json",
         "PreToolUse",
@@ -489,7 +489,7 @@ def test_an_agent_may_not_change_what_is_in_force(relay: Relay, home: Path, acti
 def test_a_session_uses_what_was_switched_and_what_was_reloaded(
     relay: Relay, home: Path, tmp_path: Path
 ) -> None:
-    """R14: it uses its own files, including those that only it was started with."""
+    """R14: the session uses its own files, including those that only it was started with."""
     guard = {"type": "command", "command": "true", "name": "guard"}
     path = rules(tmp_path / "h.json", "Stop", guard, {"type": "http"})
     relay("wrap", "-d", "-n", "Alice", "--rules", path, "cat", cwd=tmp_path)
@@ -535,7 +535,7 @@ def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay
 
 
 def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home: Path) -> None:
-    """R17: it prints few lines; `relay hooks list` has all of them."""
+    """R17: the session prints few lines; `relay hooks list` has all of them."""
     rules(home / "config" / "hooks.json", "Stop", *({"type": "http", "n": n} for n in range(5)))
     relay("wrap", "-d", "-n", "Alice", "cat")
     wait_until(lambda: "more" in relay("explain", "Alice", check=False).stdout)
@@ -565,7 +565,7 @@ def test_what_was_wrong_before_a_reload_is_not_explained_any_more(relay: Relay, 
 def test_an_agent_does_not_start_without_the_rules_that_were_named(
     relay: Relay, given: tuple[str, ...]
 ) -> None:
-    """R12: they may be its guard."""
+    """R12: these rules may be the agent's guard."""
     result = relay("wrap", *given, "echo", "started", check=False)
     assert result.returncode == 2
     assert "there is no file" in result.stderr

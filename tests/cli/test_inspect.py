@@ -27,7 +27,7 @@ def inspect(relay: Relay, path: Path, *options: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_every_directive_in_the_recording_of_a_real_agent_is_found_once(agent: str, relay: Relay) -> None:
-    """It may also find what the screen alone cannot decide (a fence or an escape that was not drawn)."""
+    """The readers may also find what the screen cannot decide (a fence or an escape that was not drawn)."""
     expected = json.loads((RECORDINGS / f"{agent}.expected.json").read_text())
     undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}
     found = inspect(relay, RECORDINGS / f"{agent}.cast")

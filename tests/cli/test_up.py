@@ -255,7 +255,7 @@ def test_max_running(relay: Relay, project: Path) -> None:
 
 @needs_git
 def test_worktrees(relay: Relay, project: Path) -> None:
-    """Each agent has its own; a failed setup holds the agent; a worktree without work is removed."""
+    """Each agent has its own worktree; a failed setup holds the agent; a worktree without work is removed."""
     project.rmdir()
     Repo(project)
     write(

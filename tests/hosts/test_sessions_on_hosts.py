@@ -81,7 +81,7 @@ def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, 
 
 @pytest.mark.timeout(500)
 def test_sessions_talk_on_while_each_node_of_a_cluster_is_killed(network: Networks, tmp_path: Path) -> None:
-    """Each is on a separate host: messages arrive once and in order, whatever node is lost."""
+    """The sessions are on separate hosts: messages arrive once and in order, whatever node is lost."""
     net = network(5)
     cluster = Cluster(net.hosts[:3], tmp_path)
     for node in cluster.nodes:

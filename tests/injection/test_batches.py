@@ -152,7 +152,7 @@ def test_one_that_is_refused_leaves_the_text_of_the_others_whole(tmp_path: Path)
 
 
 def test_hooks_that_wait_are_typed_as_one(tmp_path: Path) -> None:
-    """R78: they form one prompt; a hook's text that wakes nobody rides along."""
+    """R78: waiting hooks form one prompt; a hook's text that wakes nobody rides along."""
 
     async def main() -> None:
         async with running(PASTES, tmp_path) as agent:
@@ -271,7 +271,7 @@ def _context(name: str, text: str) -> Injection:
 
 
 def test_contexts_stand_before_what_is_typed_each_in_tags_of_its_own(tmp_path: Path) -> None:
-    """R38: each has an outcome; one that is too large is rejected by itself (R71)."""
+    """R38: each context has an outcome; one that is too large is rejected by itself (R71)."""
 
     async def main() -> None:
         async with running(PASTES, tmp_path) as agent:
@@ -384,7 +384,7 @@ def test_rules_are_asked_once_and_the_agent_looked_at_afterwards(tmp_path: Path)
 
 
 def test_what_rules_were_asked_about_together_may_be_less_by_then(tmp_path: Path) -> None:
-    """R38, R78: one withdrawn while the agent is not ready is not typed with the others."""
+    """R38, R78: a text withdrawn while the agent is not ready is not typed with the others."""
 
     async def main() -> None:
         async with running(PASTES, tmp_path) as agent:

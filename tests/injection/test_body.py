@@ -143,7 +143,7 @@ DIRECTIVES = [
 @pytest.mark.parametrize("line", DIRECTIVES)
 @pytest.mark.parametrize("style", Style)
 def test_a_line_that_reads_as_a_directive_is_quoted(line: str, style: Style) -> None:
-    """R84: it is no directive when shown later, for example in the agent's own words."""
+    """R84: a quoted line is no directive when shown later, for example in the agent's own words."""
     texts = lay_out(_message(f"before\n{line}"), style, "k3f9")
     assert f"> {line.lstrip()}" in texts[-1].replace("    ", "\t")
     assert f"> {line.lstrip()}" in lay_out(_message(line), style, "k3f9")[0]

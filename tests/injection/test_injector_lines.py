@@ -193,7 +193,7 @@ def test_a_draft_of_the_person_is_never_merged_with_a_message(tmp_path: Path) ->
 def test_what_executes_its_input_is_left_alone_unless_the_user_opts_in(
     tmp_path: Path, command: list[str]
 ) -> None:
-    """This holds even for a program that the profile does not know: its prompt gives it away."""
+    """The prompt gives such a program away even if the profile does not know it."""
 
     async def main() -> None:
         async with running(command, tmp_path) as agent:

@@ -33,7 +33,7 @@ def _submitted(agent: PtyAgent) -> list[str]:
 
 
 def test_what_waits_rides_on_a_reply_in_its_order_and_marked(tmp_path: Path) -> None:
-    """R73: this works in the middle of a turn and in a dialog, since nothing is typed."""
+    """R73: texts ride in the middle of a turn and in a dialog, too, since nothing is typed."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:

@@ -91,7 +91,7 @@ def test_who_is_always_urgent_keeps_nobody_out(tmp_path: Path) -> None:
 
 
 def test_the_low_is_not_typed_before_the_agent_has_been_idle(tmp_path: Path) -> None:
-    """It delays nothing else."""
+    """A low text delays nothing else."""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path, idle=3600.0) as agent:

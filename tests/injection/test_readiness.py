@@ -274,7 +274,7 @@ def test_an_agent_with_state_rules(drawn: tuple[str, ...], state: str, rule: str
 def test_what_stands_above_its_input_is_a_quotation_once_its_turn_is_over(
     drawn: tuple[str, ...], source: Literal["hooks", "status"]
 ) -> None:
-    """Its own record says so; work or a dialog below the input still counts."""
+    """The agent's own record says so; work or a dialog below the input still counts."""
     over = (Evidence(source, "ready"),)
     assert _claude(drawn, quiet=LONG_QUIET, evidence=over).state == "ready"
     below = (*drawn[:-1], "  esc to interrupt · ? for shortcuts")

@@ -104,7 +104,7 @@ def test_what_stands_before_the_end_of_a_text_is_no_part_of_it(agent: str) -> No
     ids=lambda path: f"{path.parent.name} {path.stem}",
 )
 def test_a_text_that_was_submitted_is_in_no_input(path: Path) -> None:
-    """It is above whatever the agent shows: its answer, a dialog, an empty input, another draft."""
+    """The text is above whatever the agent shows: its answer, a dialog, an empty input, another draft."""
     (row,) = typed("hello")
     for prefix in ("", "> ", "❯ ", "› "):
         screen = ScreenSnapshot((prefix + row, "", *path.read_text().split("\n")))
@@ -112,7 +112,7 @@ def test_a_text_that_was_submitted_is_in_no_input(path: Path) -> None:
 
 
 def test_the_agents_own_hook_tells_that_a_text_has_arrived(tmp_path: Path) -> None:
-    """It waits for the next session, which recognises the text by its mark, and settles it once."""
+    """The report waits for the next session, which recognises the text by its mark, and settles it once."""
     injection = Injection("1", "hello", "Bob")
     ((text,), message) = layout.lay_out(injection, Style.PASTE, MARK), asdict(injection)
     kept = {"mark": MARK, "digest": "", "lines": False, "position": 0, "outcome": None}

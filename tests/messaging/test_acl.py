@@ -284,7 +284,7 @@ def test_a_native_port_that_lets_agents_in_is_noticed(nats: Callable[[str], Nats
 
 
 def test_the_examples_are_what_relay_writes() -> None:
-    """These are config/mosquitto/acl, config/mosquitto/passwords and config/nats/relay.conf."""
+    """The examples are config/mosquitto/acl, config/mosquitto/passwords and config/nats/relay.conf."""
     team = [Credentials("default", name, f"{name}'s password") for name in ("alice", "bob", "you")]
     config = ROOT / "config"
     assert (config / "mosquitto" / "acl").read_text() == acl.mosquitto(team)

@@ -202,7 +202,7 @@ def test_messages_go_both_ways_once_and_in_order(home: Home, far: Home, server: 
 
 
 def test_the_largest_bodies_pass_both_ways(home: Home, far: Home, server: Broker) -> None:
-    """This includes bodies that JSON makes six times as long."""
+    """Bodies that JSON makes six times as long pass, too."""
     server.start()
     largest = ["x" * MAX_BODY, "\x01" * MAX_BODY, "语" * (MAX_BODY // 3)]
 
@@ -344,7 +344,7 @@ def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, em
 
 
 def test_what_a_broker_forgot_is_published_again(home: Home, far: Home, server: Broker) -> None:
-    """It had acknowledged mail for an absent receiver, and comes back empty."""
+    """The broker had acknowledged mail for an absent receiver, and comes back empty."""
     server.start()
 
     async def scenario() -> None:

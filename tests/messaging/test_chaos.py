@@ -285,7 +285,7 @@ def contents(path: Path) -> list[str]:
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("point", ALONE, ids=lambda point: point.name)
 def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when: When) -> None:
-    """R88: it can also be done again."""
+    """R88: the transaction can also be done again."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         (sent,) = send(ledger, TEAM, names.PERSON, ["Bob"], "hello")

@@ -166,7 +166,7 @@ def test_what_is_sent_to_an_agent_that_was_just_started_waits_for_its_session(
 def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its session was killed; its shim starts another one, which finds out what happened to the text."""
+    """The agent's session was killed; its shim starts another one, which finds out the text's outcome."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 0.02)
     shim = claim(home, "default", "Bob")
 
@@ -188,7 +188,7 @@ def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
 def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This holds across clients, too, as after trouble with the ledger."""
+    """The text stays in hand across clients, too, as after trouble with the ledger."""
     # While Bob has no client, a sweep by Alice would take all that he left for a dead session's, as it would
     # if she heard his goodbye: so she goes first.
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)

@@ -145,7 +145,7 @@ def test_any_node_may_be_killed(cluster: Cluster, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's
 @pytest.mark.skipif(not LONG, reason="nodes that hang, for a while each: set RELAY_LONG=1")
 def test_any_node_may_hang(cluster: Cluster, tmp_path: Path) -> None:
-    """It accepts connections but answers nobody, and later continues where it hung."""
+    """A hung node accepts connections but answers nobody, and later continues where it stopped."""
 
     async def scenario() -> None:
         async with talking(cluster, tmp_path) as talks:
@@ -157,7 +157,7 @@ def test_any_node_may_hang(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_session_says_what_is_true_while_most_nodes_are_away(cluster: Cluster, shared: Relay) -> None:
-    """It is off the bus, and says why and where it tries next; messages arrive once the nodes are back."""
+    """Off the bus, it says why and where it tries next; messages arrive once the nodes are back."""
     env = {"SSL_CERT_FILE": str(cluster.certificate)}
     alice, bob = (
         Puppet(shared, name).wrap(options=("--broker", cluster.url(name)), env=env)

@@ -67,13 +67,13 @@ def test_a_login_without_a_url_is_the_agents_own() -> None:
     ("url", "password"), [("mqtt://team:shared@host", "shared"), ("mqtt://team@host", None)]
 )
 def test_a_login_in_the_url_is_taken_as_it_stands(url: str, password: str | None) -> None:
-    """It never combines an agent's own password with another user name."""
+    """relay never combines an agent's own password with another user name."""
     login = for_endpoint(Endpoint.of(url), ALICE)
     assert (login.user, login.password) == ("team", password)
 
 
 def test_an_agent_has_one_mailbox_for_one_login() -> None:
-    """This holds in every home: another home's own credentials do not matter for a shared login."""
+    """In every home: another home's own credentials do not matter for a shared login."""
     shared, other = Endpoint.of("mqtt://team:shared@host"), Endpoint.of("mqtt://team:other@host")
     elsewhere = Credentials("default", "alice", "made elsewhere")
     bob = Credentials("default", "bob", "secret")
@@ -134,7 +134,7 @@ def test_what_another_home_made_is_adopted_and_dismissed(home: Home) -> None:
     ],
 )
 def test_what_is_no_credentials_is_refused(change: dict[str, object]) -> None:
-    """They name a file and appear in access lists."""
+    """Credentials name a file and appear in access lists."""
     value = asdict(ALICE)
     assert parse(value) == ALICE
     assert parse({**value, "user": "ignored", "client_id": "of an older relay"}) == ALICE

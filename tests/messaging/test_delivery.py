@@ -274,7 +274,7 @@ def test_thousands_of_messages_wait_and_arrive_in_order(home: Home) -> None:
 def test_what_the_broker_took_is_noted_however_long_there_is_more(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It used to be recorded only in a pause: after some 30,000 without one, SQLite rejects the statement."""
+    """relay used to record it only in a pause: after some 30,000 without one, SQLite rejects that."""
     monkeypatch.setattr(publisher, "GATHER", 60.0)
     monkeypatch.setattr(publisher, "UNNOTED", 20)
     noted: list[int] = []

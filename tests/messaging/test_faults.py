@@ -169,7 +169,7 @@ def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends
 
 
 def test_a_receivers_full_disk_delays_what_it_gets(ends: Ends) -> None:
-    """It sends no receipt for what it could not store, and types nothing that it could not mark first."""
+    """The receiver sends no receipt for what it could not store, and types nothing that it could not mark."""
     first, *others = ends.parcels(200)
     ends.there.inbox.store(TEAM, first)
     fill(ends.there)
@@ -301,7 +301,7 @@ def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: 
 def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(
     home: Home, tmp_path: Path, many: int
 ) -> None:
-    """R88: they wait in the ledger, not in memory, for as long as it takes."""
+    """R88: the messages wait in the ledger, not in memory, for as long as it takes."""
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     url = far_url(home, "Bob")
     port = int(url.rpartition(":")[2])

@@ -101,7 +101,7 @@ def test_a_login_that_is_refused_is_said(tmp_path: Path, kind: type[_Server]) ->
 
 
 def test_a_broker_whose_store_is_broken_is_said(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its folder disappears while it runs, as when a disk is removed."""
+    """The store's folder disappears while the broker runs, as when a disk is removed."""
     monkeypatch.setattr(relay.transport.mqtt, "PUBLISH_SECONDS", 3.0)
     nats.start()
     shutil.rmtree(nats._data)

@@ -129,7 +129,7 @@ ATTACKS = {
 def test_what_found_no_room_goes_on_as_soon_as_there_is_some(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not wait for the next of its retries, which become ever rarer."""
+    """A message without room does not wait for its next retry, which becomes ever rarer."""
     monkeypatch.setattr(inbox, "MOST", 10)
     monkeypatch.setattr(publisher, "retry_delay", lambda attempt: 1.0 if attempt == 1 else 3600.0)
 
@@ -311,7 +311,7 @@ class Stopped:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a broker whose threads hang: ptrace of Linux")
 def test_a_broker_that_hangs_is_replaced_and_nothing_is_lost(home: Home) -> None:
-    """S17: its parent learns of a plain SIGSTOP; nobody learned of this one."""
+    """S17: the broker's parent learns of a plain SIGSTOP; nobody learned of this stop."""
 
     async def scenario() -> None:
         alice, bob = Agent(home, "Alice"), Agent(home, "Bob")

@@ -254,7 +254,7 @@ def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
 
 
 def test_what_has_arrived_in_another_home_can_be_given_up_here(ledger: Ledger, far: Ledger) -> None:
-    """Its host may be gone for good; if it is not, the state reported from there wins."""
+    """The other host may be gone for good; if it is not, the state reported from there wins."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     far.inbox.store(TEAM, claim(ledger)[0])
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):

@@ -107,7 +107,7 @@ def write_old(path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", [*Ledger.schema.steps])
 def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int) -> None:
-    """Its contents stay, its streams continue where they were, and nothing in it expires."""
+    """The contents stay, the streams continue where they were, and nothing expires."""
     path = tmp_path / "ledger.db"
     write_old(path, version)
     with Ledger(path) as ledger, Ledger(path) as other:
@@ -153,7 +153,7 @@ def test_what_became_of_old_mail_in_another_home_is_asked(tmp_path: Path, versio
 
 
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
-    """This includes a message in another home, by its receipt."""
+    """If the receiver is in another home, the sender learns it from the receipt."""
     with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
         (message,) = send(here, TEAM, "Alice", ["Bob"], "hello")
         (parcel,) = here.outbox.claim(TEAM, "Alice", lambda *_: None, 1)

@@ -61,7 +61,7 @@ def test_each_priority_is_a_stream_of_its_own(ledger: Ledger, far: Ledger) -> No
 
 
 def test_a_message_that_is_never_taken_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """Its expiry is reported once, messages behind it stop waiting for it, and it can be sent again."""
+    """The expiry is reported once, messages behind it stop waiting, and it can be sent again."""
     (first,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     (second,) = send(ledger, TEAM, "Alice", ["Bob"], "later", ttl=100)
     claim(ledger)
@@ -97,7 +97,7 @@ def test_a_message_expires_at_its_receiver_by_that_ones_clock(ledger: Ledger, tm
 
 
 def test_what_waits_for_one_that_never_comes_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """Its sender's host is gone for good, along with the earlier messages."""
+    """The sender's host is gone for good, along with the earlier messages."""
     for number in range(2):
         send(ledger, TEAM, "Alice", ["Bob"], str(number), ttl=10)
     far.inbox.store(TEAM, claim(ledger)[1])
@@ -107,7 +107,7 @@ def test_what_waits_for_one_that_never_comes_expires(ledger: Ledger, far: Ledger
 
 
 def test_an_end_is_told_once(ledger: Ledger, clock: Clock) -> None:
-    """It expires at its receiver, which is then asked to type it."""
+    """The message expires at its receiver, which is then asked to type it."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     ledger.inbox.store(TEAM, claim(ledger)[0])
     clock.now += 10
@@ -411,7 +411,7 @@ def test_a_late_receipt_moves_nothing_that_is_behind(ledger: Ledger, far: Ledger
 
 
 def test_a_message_goes_to_another_receiver_instead(ledger: Ledger, far: Ledger) -> None:
-    """Its receiver has another name now. Earlier messages keep their state; nothing reaches the old name."""
+    """The receiver has another name now. Earlier messages keep their state; nothing reaches the old name."""
     ledger.registry.register(TEAM, "Robert")
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", "a thread", priority=Priority.URGENT)
     again = ledger.retry(sent.id, to="Robert")

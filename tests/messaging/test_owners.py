@@ -105,7 +105,7 @@ def test_mail_for_a_run_ends_with_it_and_its_sender_is_told(ledger: Ledger, how:
 
 
 def test_what_a_run_has_sent_is_no_news_for_the_next_of_its_name(ledger: Ledger) -> None:
-    """U2: nor for the agent of another folder; the sender itself learns of it when it is back."""
+    """U2: nor for the agent of another folder; the sender itself learns the outcome when it is back."""
 
     def news(owner: Owner) -> list[str]:
         take(ledger, owner)
@@ -125,7 +125,7 @@ def test_what_a_run_has_sent_is_no_news_for_the_next_of_its_name(ledger: Ledger)
 def test_a_run_that_another_follows_without_a_word_leaves_nothing_stored_for_ever(
     ledger: Ledger, far: Ledger
 ) -> None:
-    """U2: its host is gone; whatever that host reports later wins."""
+    """U2: the first run's host is gone; whatever that host reports later wins."""
     take(ledger, FIRST)
     take(far, FIRST)
     say(ledger, "one")
@@ -178,7 +178,7 @@ def test_mail_in_a_folder_waits_for_the_agent_of_that_folder(ledger: Ledger) -> 
 
 
 def test_a_run_has_nothing_of_a_folder_s_mail(ledger: Ledger) -> None:
-    """U2: nor does the run end that mail."""
+    """U2: nor does the run's end affect that mail."""
     take(ledger, HERE)
     say(ledger, "one")
     take(ledger, FIRST)
@@ -190,7 +190,7 @@ def test_a_run_has_nothing_of_a_folder_s_mail(ledger: Ledger) -> None:
 
 
 def test_what_comes_late_for_a_former_run_is_not_given_to_the_next(ledger: Ledger, far: Ledger) -> None:
-    """U2: it was in flight from another host, and its sender learns the outcome."""
+    """U2: the message was in flight from another host, and its sender learns the outcome."""
     take(ledger, FIRST)
     say(ledger, "one", "two")
     late = claim(ledger)
@@ -240,7 +240,7 @@ def test_what_comes_to_the_agent_of_another_folder_stays_with_its_sender(ledger:
 
 
 def test_whoever_has_no_known_owner_is_not_told_apart(ledger: Ledger, far: Ledger) -> None:
-    """This is the case for hosts with an earlier relay."""
+    """Hosts with an earlier relay announce no owner."""
     say(ledger, "one")
     (parcel,) = claim(ledger)
     assert parcel.owner is None
@@ -336,7 +336,7 @@ def test_what_an_earlier_relay_has_written_is_for_who_has_the_name(
 
 
 def test_a_ledger_of_version_4_goes_on_working(tmp_path: Path) -> None:
-    """Its contents stay, and its streams continue where they were."""
+    """The contents stay, and the streams continue where they were."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         say(ledger, "stored", "queued")

@@ -51,7 +51,7 @@ FIRST, SECOND = Owner.of_run("1"), Owner.of_run("2")
 
 
 def test_the_end_of_a_run_on_another_host_is_heard(home: Home, far: Home) -> None:
-    """U2: its mail ends with it, and messages to its name are refused until another agent takes the name."""
+    """U2: its mail ends, too, and messages to its name are refused until another agent takes the name."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
@@ -100,7 +100,7 @@ def test_what_a_run_leaves_that_is_killed_is_told_by_others_of_its_host(home: Ho
 def test_what_becomes_of_a_message_is_asked_where_nobody_heard_it(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It used to stay *stored* for ever if the sender's connection had ended by then."""
+    """The message used to stay *stored* for ever if the sender's connection had ended by then."""
     monkeypatch.setattr(outgoing, "LINGER", 2.0)
     monkeypatch.setattr(outgoing, "LOOK", 0.5)
     monkeypatch.setattr(outbox, "FIRST_ASK", 1.0)

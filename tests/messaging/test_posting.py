@@ -30,7 +30,7 @@ def test_a_broadcast_reaches_who_is_there_and_a_name_is_known_for_ever(tmp_path:
 
 
 def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
-    """U2: nor does it wait for anybody."""
+    """U2: nor does the broadcast wait for anybody."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.registry.register("default", "Away")
         with pytest.raises(UnknownRecipient, match="team 'default' has no other agents, so nothing was sent"):
@@ -70,7 +70,7 @@ def test_what_is_accepted_every_receiver_takes(
 
 
 def test_the_person_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:
-    """It is one transaction: if it is refused, nothing has been sent."""
+    """One transaction covers all: if it is refused, nothing has been sent."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Alice", "Bob"):
             ledger.registry.register("default", name)

@@ -58,7 +58,7 @@ def test_a_late_will_of_an_earlier_boot_is_ignored(roster: Attendance) -> None:
 
 
 def test_an_announcement_that_is_too_large_is_foreign() -> None:
-    """One with all the channels that an agent may be in is not too large."""
+    """An announcement with all the channels that an agent may be in is not too large."""
     most = tuple(f"{number:064}" for number in range(MAX_CHANNELS))
     payload = presence.encode(Presence("Bob", True, 1.0, "boot", host="h" * 64, channels=most))
     assert presence.decode(payload, "bob") is not None
@@ -69,7 +69,7 @@ def test_an_announcement_that_is_too_large_is_foreign() -> None:
 @pytest.mark.parametrize("wrong", ["\ud800", "\x1b[2J", "x" * 129, 7, None])
 @pytest.mark.parametrize("field", ["boot", "session", "home", "host"])
 def test_what_a_peer_calls_itself_is_a_short_word_or_foreign(field: str, wrong: object) -> None:
-    """It is stored in the ledger and shown to users."""
+    """The ledger stores the word, and users see it."""
     payload = json.loads(presence.encode(Presence("Bob", True, 1.0, "boot")))
     assert presence.decode(json.dumps(payload).encode(), "bob") is not None
     assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None

@@ -83,7 +83,7 @@ def listens(agent: Agent) -> bool:
 def test_a_home_hears_each_announcement_a_few_times_however_many_it_has(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It used to be once per listening agent: 112,298 times until 250 agents knew each other."""
+    """Every agent used to listen: 112,298 announcements until 250 agents knew each other."""
     heard: Counter[str] = Counter()
     hear = Receiver._hear
 
@@ -143,7 +143,7 @@ def test_a_flood_of_announcements_is_written_down_a_few_times_and_its_end_counts
 def test_another_session_listens_at_once_when_the_listener_is_killed(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is notified, and does not merely check now and then."""
+    """The other session is notified, and does not merely check now and then."""
     monkeypatch.setattr(presence_listener, "LOOK", 3600.0)
 
     async def scenario() -> None:
@@ -302,7 +302,7 @@ def test_what_slipped_through_when_the_listener_came_is_heard_soon(
 def test_a_broker_forgets_that_a_former_listener_wants_to_hear_all(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stores subscriptions with a mailbox; the agent hears only its own name when another listens."""
+    """The mailbox includes subscriptions; an agent hears only its own name when another one listens."""
     heard: Counter[str] = Counter()
     hear = Receiver._hear
 

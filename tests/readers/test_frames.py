@@ -38,7 +38,7 @@ def test_each_frame_counts_however_soon_the_next_one_comes(together: bool) -> No
 
 
 def test_what_is_left_of_a_line_at_the_top_is_no_line_of_a_block() -> None:
-    """Its end may be short, reappear as the window moves down by a row, and lie in the block itself."""
+    """The line's end may be short, reappear as the window moves a row, and lie in the block itself."""
     rows = ["  a long line that goes on in another", "  row, down to its very end", "", "  @relay:Bob <<<"]
     rows += ["  one", "  the second line of the block which is", "  long", "", "  three", "  four", "  five"]
     rows += [

@@ -173,7 +173,7 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 @example(MOVED_UP)
 @example(NARROW)
 def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
-    """They come in the order of drawing. Each has a number: no two look the same.
+    """The directives come in the order of drawing. Each has a number: no two look the same.
 
     On the alternate screen each page stays for a while: what was drawn and immediately replaced was never
     seen.
@@ -202,7 +202,7 @@ def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize
 
 
 def test_what_scrolls_half_off_the_alternate_screen_is_heard_whole() -> None:
-    """Its rows are not full: only the row above shows that they belong together."""
+    """The directive's rows are not full: only the row above shows that they belong together."""
     agent, body = Agent(44, 24, inline=False), f"{URL} {URL} naïve {URL} b"
     for paragraph in (f"@relay:Bob {body}", *["words"] * 5):
         agent.say(paragraph)

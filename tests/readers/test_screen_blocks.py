@@ -44,7 +44,7 @@ def test_the_end_of_a_form_that_is_drawn_as_an_empty_row_is_seen() -> None:
 
 @pytest.mark.parametrize("end", ["blank", "none"])
 def test_a_form_whose_end_is_not_drawn_ends_above_the_footer(end: BlockEnd) -> None:
-    """F6: it ends with the turn, and this is reported."""
+    """F6: the form ends with the turn, and this is reported."""
     ears = Ears(80, 30, block_end=end).hear(CLEAR + framed([], "1")).wait()
     ears.hear(framed([" @relay:Bob <<<", " one", " two"], "2")).wait().prompted()
     assert blocks(ears) == [("Bob", "one\ntwo", True)]
@@ -60,7 +60,7 @@ def test_a_form_whose_end_is_not_drawn_ends_at_the_next_directive() -> None:
 
 
 def test_rules_are_part_of_a_form() -> None:
-    """This holds even below an older rule, in a program that prints."""
+    """A rule counts even below an older rule, in a program that prints."""
     text = f"@relay:Bob <<<\r\none\r\n{RULE}\r\ntwo\r\n>>>\r\n"
     ears = Ears(80, 30).hear(f"{CLEAR}{RULE}\r\nhello\r\n").wait().hear(text).wait()
     assert ears.told == [("Bob", f"one\n{RULE}\ntwo")]

@@ -20,7 +20,7 @@ HIDDEN = "\u200b\u200c\u200d\u200e\u202e\u2060\u2066\ufeff\u034f\u061c\u180e\U00
 @pytest.mark.parametrize("hidden", [*HIDDEN, HIDDEN], ids=lambda each: f"U+{ord(each[0]):04X} {len(each)}")
 @pytest.mark.parametrize("behind", ["", "  ", "\x1b[1m"])
 def test_what_is_not_drawn_before_a_directive_makes_it_none(hidden: str, behind: str) -> None:
-    """S13: it also does in a program that prints lines, wherever its output is split."""
+    """S13: the same holds in a program that prints lines, wherever its output is split."""
     text = f"{hidden}{behind}{LINE}"
     assert drawing().hear(at(3, text)).wait(3).told == []
     ears, data = drawing(), at(3, text).encode()
@@ -97,7 +97,7 @@ def test_a_spinner_below_does_not_keep_a_line_from_being_said() -> None:
 
 
 def test_a_spinner_below_does_not_make_a_line_complete() -> None:
-    """Its glyph changes at every frame; the model pauses in the middle of a line."""
+    """The spinner's glyph changes at every frame; the model pauses in the middle of a line."""
     words = LINE.split()
     ears = Ears(60, 12).hear("\x1b[?1049h" + CLEAR)
     for n in range(12 * len(words)):
@@ -408,7 +408,7 @@ def test_what_a_live_display_erases_of_its_text_is_said(torn: int) -> None:
 
 
 def test_a_long_text_that_repeats_itself_from_row_to_row_is_said_whole() -> None:
-    """It is no half-drawn display: nothing in it breaks a line."""
+    """The text is no half-drawn display: nothing in it breaks a line."""
     body = " ".join(["again"] * 40)
     ears = Ears(24, 24, kind="screen").hear(f"again again again again {body}\r\n\r\n@relay:Bob {body}\r\n")
     assert ears.wait(4).told == [("Bob", body)]

@@ -105,7 +105,7 @@ def test_what_the_record_has_is_neither_heard_nor_told() -> None:
 
 
 def test_what_the_record_had_is_not_heard_when_it_is_drawn_late() -> None:
-    """This applies once, as the agent may say it again."""
+    """A text is skipped only once, as the agent may say it again."""
     words = kept()
     for event in recorded("@relay:Bob 10", "", "@relay:Bob *20*"):
         words.note(event)
@@ -126,7 +126,7 @@ def test_what_looks_like_a_part_or_another_form_of_what_was_heard_is_told() -> N
 
 
 def test_a_later_session_takes_the_same_words() -> None:
-    """It reads all of the output again, and none of the record."""
+    """The later session reads all of the output again, and none of the record."""
     notes: list[dict[str, Any]] = []
     words = ScreenWords("@", lambda _, **fields: notes.append(json.loads(json.dumps(fields))))
     words.keep()

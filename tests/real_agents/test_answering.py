@@ -60,7 +60,7 @@ def test_a_person_refuses_what_an_agent_wants(house: House, agent: Agent) -> Non
 def test_a_person_answers_a_question(
     house: House, agent: Agent, arguments: tuple[str, ...], told: str
 ) -> None:
-    """This also works in a low terminal, where qwen 0.24.4 shows a scroll bar for some seconds."""
+    """The answer also works in a low terminal, where qwen 0.24.4 shows a scroll bar for some seconds."""
     assert agent.question_call is not None
     asks = Rule("^begin", Step("Let me ask.", calls=(agent.question_call,)))
     alice = house.wrap(agent, "Alice", asks, rows=30)

@@ -253,7 +253,7 @@ def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) ->
 
 
 def test_an_agent_is_taught_once(house: House, agent: Agent) -> None:
-    """Its first conversation says who it is and how to write directives; none of that fires."""
+    """The first conversation says who it is and how to write directives; none of that fires."""
     house.settings(teach="auto")
     alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you I know my name"))
     if not agent.native:  # the lesson is typed

@@ -156,7 +156,7 @@ def test_a_channel_is_heard_by_each_member_once(house: House, agent: Agent) -> N
 
 
 def test_a_killed_session_gives_nothing_twice(house: House, agent: Agent) -> None:
-    """This holds when it is killed after recording a typed or carried message, or once the model has one."""
+    """The kill comes after recording a typed or carried message, or once the model has one."""
 
     def killed(body: str, until: Callable[[Wrapped], bool], *, working: bool = False) -> Wrapped:
         """Deliver `body` with a session that is killed at that moment."""

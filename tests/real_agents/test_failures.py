@@ -59,7 +59,7 @@ def ends_at(failed: dict[str, Any], reset: int) -> bool:
 
 @pytest.mark.agents("claude", "codex")
 def test_a_usage_limit_and_when_it_ends(house: House, agent: Agent) -> None:
-    """It is reported once, even by the session that follows a killed one, until a turn succeeds."""
+    """The limit is reported once, even by the session after a killed one, until a turn succeeds."""
     reset = int(time.time()) + HOURS * 3600
     wrapped = subscriber(agent) if agent.name == "claude" else agent
     alice = house.wrap(wrapped, "Alice", Rule("^begin", limited(agent, reset)))

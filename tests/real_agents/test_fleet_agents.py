@@ -209,7 +209,7 @@ def test_a_gate_fails_twice_and_passes(house: House, agent: Agent) -> None:
 
 
 def test_a_cap_warns_and_holds(house: House, agent: Agent) -> None:
-    """It warns at 80 % of the cap and holds at 100 %; then no nudge or message starts a turn."""
+    """relay warns at 80 % of the cap and holds at 100 %; then no nudge or message starts a turn."""
     answer = INPUT + OUTPUT
     nudge = {"action": "nudge", "text": "Go on, please.", "attempts": 50, "cooldown": 0}
     keys = {"task": TASK, "idle_grace": 0.5, "max_tokens": 5 * answer - 1, "on_idle": nudge}

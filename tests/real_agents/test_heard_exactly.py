@@ -144,7 +144,7 @@ def have_it_talk(house: House, agent: Agent) -> None:
 def test_each_directive_is_heard_once_and_exactly(
     house: House, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
-    """This holds before and after a tool, in a long turn and after resizes; nothing else counts."""
+    """Directives come before and after a tool, in a long turn and after resizes; nothing else counts."""
     have_it_talk(house, agent)
     record_property("heard", ["its record", f"{len(SAID)} of {len(SAID)}", "", ""])
     assert said(house) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in SAID]

@@ -46,7 +46,7 @@ def recorded(agent: Wrapped) -> str:
 
 
 def test_directives_are_taken_from_its_own_record(house: House, agent: Agent) -> None:
-    """They are exact, as the model wrote them; a tool's output, a fence and a quote do not count (F16)."""
+    """Bodies are exact, as the model wrote them; a tool's output, a fence and a quote do not count (F16)."""
     run = "echo @relay:you said by a tool"
     step, more = Step(TEXT, calls=(Shell(run),)), "@relay:you said last"
     if agent.name == "aider":  # its shell commands are in its text
@@ -100,7 +100,7 @@ def test_a_new_conversation_is_heard_from_the_screen(house: House, agent: Agent)
 
 @pytest.mark.agents("gemini")
 def test_a_resumed_conversation_says_nothing_again(house: House, agent: Agent) -> None:
-    """Its record and its screen contain the old words; only new ones count."""
+    """The agent's record and screen contain the old words; only new ones count."""
     id = "0f5bd5cd-1c9d-4f02-9a0e-0123456789ab"
     rules = (Rule("^begin", "Hello.\n\n@relay:you first"), Rule("^go on", "@relay:you second"))
     alice = house.wrap(agent, "Alice", *rules, arguments=("--session-id", id))

@@ -87,7 +87,7 @@ def test_a_conversation_that_is_named_repeats_nothing(house: House, agent: Agent
 
 
 def test_a_compaction_says_nothing(house: House, agent: Agent) -> None:
-    """Its summary may quote anything; later text counts."""
+    """The summary may quote anything; later text counts."""
     quoted = Rule("conversation to summarize|structured context checkpoint", "@relay:you from a summary")
     alice = house.wrap(agent, "Alice", quoted, *SCRIPT)
     say(alice, "first thing", "before it")

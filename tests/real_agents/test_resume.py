@@ -63,7 +63,7 @@ def test_a_killed_agent_resumes_its_conversation(house: House, agent: Agent) -> 
 
 @pytest.mark.agents("claude", "qwen", "pi")
 def test_without_a_prompt_there_is_nothing_to_resume(house: House, agent: Agent) -> None:
-    """These report the id at once, but save no conversation before the first prompt, and reject the id."""
+    """These agents report an id at once, but save nothing before the first prompt, and reject the id."""
     alice = house.wrap(agent, "Alice")
     id = house.wait(lambda: conversation(alice), "the id is known")
     assert alice.explain()["conversation"] == f"{id} (nothing to resume yet)"

@@ -98,7 +98,7 @@ def test_a_message_while_an_answer_streams_neither_cuts_it_nor_is_lost(house: Ho
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "pi")
 def test_a_message_while_a_tool_runs_is_heard_once(house: House, agent: Agent) -> None:
-    """It may arrive with the tool's result or after the turn; the command runs to its end."""
+    """The message may arrive with the tool's result or after the turn; the command runs to its end."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done; echo fini''shed")
     alice = house.wrap(
         agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free
@@ -146,7 +146,7 @@ def test_a_question_is_never_answered_by_a_message(house: House, agent: Agent) -
 
 @pytest.mark.agents("claude", "codex", "qwen", "opencode")
 def test_a_dialog_is_known_after_its_terminal_was_resized(house: House, agent: Agent) -> None:
-    """It is redrawn with different line breaks, and still recognised."""
+    """The dialog is redrawn with different line breaks, and still recognised."""
     alice = _asked_permission(house, agent)
     for columns, rows in ((200, 50), (60, 24)):
         begin = len(alice.terminal.output)

@@ -21,7 +21,7 @@ def tokens(agent: Wrapped) -> int:
 
 
 def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> None:
-    """This includes the one before a tool call; a resize and another session change nothing."""
+    """The answer before a tool call counts, too; a resize and another session change nothing."""
     alice = house.wrap(
         agent,
         "Alice",

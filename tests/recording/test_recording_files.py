@@ -31,7 +31,7 @@ def write(
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    """This includes bytes that were not UTF-8, and characters that JSON escapes."""
+    """Bytes that were not UTF-8 and characters that JSON escapes survive, too."""
     path = store.path_of(tmp_path / "recordings", "default", "Ann", "0123456789ab", BEGAN)
     who = {"team": "default", "name": "Ann", "session": "0123456789ab", "part": 1}
     header = Header(80, 24, BEGAN, "Ann: claude", "claude", {"TERM": "xterm"}, 3.0, **who)  # type: ignore[arg-type]

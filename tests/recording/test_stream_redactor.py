@@ -42,7 +42,7 @@ def through(
 @pytest.mark.parametrize("size", [1, 2, 7, 100, 511, 4096])
 @pytest.mark.parametrize("pause", [0.1, GROWTH * 2], ids=["", "slowly"])
 def test_secrets_in_pieces_of_any_size(size: int, pause: float) -> None:
-    """R44: also typed character by character, with a long pause after each."""
+    """R44: the pieces may be single typed characters, with a long pause after each."""
     text = f"{FILLER * 9}$ export GITHUB={TOKEN}\r\n{FILLER}password: {PASSWORD}\r\n{FILLER * 20}{KEY}\r\n$ "
     written = through(*(text[i : i + size] for i in range(0, len(text), size)), pause=pause)
     assert len(written) == len(text)

@@ -78,7 +78,7 @@ def test_a_projects_rules_need_trust(person: Home, project: Path) -> None:
 
 
 def test_naming_a_file_is_the_persons_word(person: Home, project: Path) -> None:
-    """R12: it is in force without trust, once, even if it is the project's own."""
+    """R12: the file is in force without trust, once, even if it is the project's own."""
     path = write(project / "hooks.json", "theirs")
     book = RuleBook.load(person, project, [path, path])
     assert (commands(book), book.warnings) == (["theirs"], ())
@@ -100,7 +100,7 @@ def test_the_nearest_file_of_the_project_counts(person: Home, project: Path) -> 
 
 
 def test_a_file_is_read_once_though_it_is_found_twice(person: Home, project: Path) -> None:
-    """R14: it may be in relay's own folder, or behind a link."""
+    """R14: the file may be in relay's own folder, or behind a link."""
     own = write(person.config / "hooks.json", "own")
     assert commands(RuleBook.load(person, person.config, [own])) == ["own"]
     (project / "hooks.json").symlink_to(own)
@@ -190,7 +190,7 @@ def test_equal_work_is_done_once(person: Home, project: Path) -> None:
 
 
 def test_a_rule_in_the_background_stands_for_no_guard(person: Home, project: Path) -> None:
-    """R14: it decides nothing, whatever its command might decide."""
+    """R14: a background rule decides nothing, whatever its command might decide."""
     write(project / "a.json", "guard", event="PreToolUse", **{"async": True})
     write(project / "b.json", "guard", event="PreToolUse")
     found = RuleBook.of(person, sorted(project.glob("*.json"))).select(RuleEvent("PreToolUse"))
@@ -334,7 +334,7 @@ def test_the_rules_of_a_file_that_was_emptied_are_gone_and_that_is_said(
 def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
     person: Home, project: Path, origin: str
 ) -> None:
-    """R12: it is reported once."""
+    """R12: the notice comes once."""
     path = write(person.config / "hooks.json" if origin == "user" else project / "n", "guard")
     named = [] if origin == "user" else [path]
     last = RuleBook.load(person, project, named)
@@ -346,7 +346,7 @@ def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
 
 
 def test_what_is_switched_off_is_looked_up_without_reading_the_files(person: Home, project: Path) -> None:
-    """R14: it does not matter what has happened to them meanwhile."""
+    """R14: the files may have changed meanwhile."""
     path = write(person.config / "hooks.json", "one", "two")
     book = RuleBook.load(person, project)
     switch(person, [book.rules[0].id], off=True)

@@ -74,7 +74,7 @@ def test_a_payload_of_10_megabytes() -> None:
 
 @pytest.mark.parametrize("line", ["exit 0", "exec <&-; echo read nothing; exit 0", "head -c 5 >/dev/null"])
 def test_a_command_that_does_not_read_its_payload(line: str, caplog: pytest.LogCaptureFixture) -> None:
-    """R15: it may leave it, and may close its standard input."""
+    """R15: a command may ignore it, and may close its standard input."""
     out = run(line, b"x" * 10_000_000)
     assert (out.exit_code, out.problem) == (0, "")
     assert not caplog.records
@@ -88,7 +88,7 @@ def test_it_runs_where_the_agent_is_and_with_its_environment(tmp_path: Path) -> 
 
 
 def test_it_has_a_session_of_its_own_and_no_terminal() -> None:
-    """R15: it can neither draw on the agent's screen nor read its keys."""
+    """R15: a command can neither draw on the agent's screen nor read its keys."""
     program = (
         "import os\n"
         "print(os.getsid(0) == os.getpgrp() == os.getpid())\n"
@@ -99,7 +99,7 @@ def test_it_has_a_session_of_its_own_and_no_terminal() -> None:
 
 
 def test_it_has_only_its_three_streams() -> None:
-    """R15: it gets none of relay's own descriptors, which it could hold open."""
+    """R15: a command gets none of relay's own descriptors, which it could hold open."""
     if sys.platform != "linux":
         pytest.skip("lists descriptors by /proc")
     out = run(python("import os; print(sorted(int(f) for f in os.listdir('/proc/self/fd')))"))
@@ -213,7 +213,7 @@ def test_a_rule_that_forks_and_hangs_is_ended_as_a_tree(tmp_path: Path) -> None:
 
 @linux
 def test_to_cancel_a_run_ends_its_tree(tmp_path: Path) -> None:
-    """R15: even if it is cancelled again meanwhile."""
+    """R15: the tree ends even if the run is cancelled again meanwhile."""
 
     async def end(task: asyncio.Task[CommandResult]) -> None:
         task.cancel()

@@ -63,7 +63,7 @@ def changes(to: str) -> Rule:
 def test_a_rule_for_claude_code_and_its_twin_give_the_same(
     tmp_path: Path, shape: str, command: str, action: str
 ) -> None:
-    """R15, R18: each reads the payload in its own format."""
+    """R15, R18: each rule reads the payload in its own format."""
     (tmp_path / "guard.py").write_text(
         "import json, sys\n"
         "told = json.load(sys.stdin)\n"
@@ -85,7 +85,7 @@ def test_a_command_runs_where_the_agent_is_and_knows_its_project(tmp_path: Path)
 
 
 def test_a_prompt_takes_no_process(tmp_path: Path) -> None:
-    """R16: its text is injected even where no process can start."""
+    """R16: a prompt's text is injected even where no process can start."""
     prompt = rule("UserPromptSubmit", "", kind="prompt", prompt="Answer in markdown.")
     fired = asyncio.run(Engine(tmp_path / "gone", {}).run([prompt], event("UserPromptSubmit", prompt="hi")))
     assert injected(fired.results) == ["Answer in markdown."]
@@ -102,7 +102,7 @@ def test_no_rules_come_to_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(EVENTS))
 def test_contexts_keep_firing_order(tmp_path: Path, name: str) -> None:
-    """R25: it does not matter which one answers first."""
+    """R25: the order does not depend on which rule answers first."""
     rules = [
         rule(name, f'sleep {wait}; echo \'{{"additionalContext": "{wait}"}}\'') for wait in (0.2, 0.1, 0)
     ]
@@ -118,7 +118,7 @@ def test_deciders_run_one_after_another(tmp_path: Path) -> None:
 
 
 def test_observers_run_at_once(tmp_path: Path) -> None:
-    """R34: each ends once the other exists."""
+    """R34: each observer ends once the other exists."""
     both = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
     rules = [rule("PreCompact", both.format(*pair)) for pair in (("a", "b"), ("b", "a"))]
     assert [ran.exit_code for ran in fire(tmp_path, rules, event("PreCompact")).ran] == [0, 0]
@@ -327,7 +327,7 @@ class Reports:
 
 
 def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
-    """R15: it decides nothing, and is reported once it has ended."""
+    """R15: a background rule decides nothing, and is reported once it has ended."""
 
     async def body() -> Fired:
         reports = Reports()

@@ -285,7 +285,7 @@ def test_a_misspelt_type_is_said() -> None:
     "key", ["comment", "comments", "note", "id", "statusMessage", "asyncRewake", "model", "_"]
 )
 def test_keys_that_are_like_none_are_let_be(key: str) -> None:
-    """R12: among them those of Claude Code that relay does not know."""
+    """R12: among them are keys of Claude Code that relay does not know."""
     only(hooks("PreToolUse", GUARD | {key: "x"}))
     only(hooks("PreToolUse", {"hooks": [GUARD | {key: "x"}], key: "x"}))
 
@@ -335,7 +335,7 @@ def test_a_matcher_of_several_rules_is_said_once() -> None:
 
 
 def test_a_timeout_beyond_what_an_event_has_is_said() -> None:
-    """R13: this applies to a rule that relay waits for."""
+    """R13: only if relay waits for the rule."""
     (rule,), (warning,) = read(hooks("Stop", GUARD | {"timeout": 300}))
     assert rule.timeout == DEADLINE
     assert "timeout is 300, but all rules of an event together have only 85 seconds" in warning

@@ -159,7 +159,7 @@ def test_what_is_no_matcher_is_refused_and_never_matches_everything(value: objec
     ],
 )
 def test_either_name_of_a_tool_means_both(one: str, other: str) -> None:
-    """R21: this holds in strings and objects, as a name, a glob and a regular expression."""
+    """R21: in strings and objects, as a name, a glob and a regular expression."""
     for written, tool in ((one, other), (other, one), (one, one), (other, other)):
         for value in (written, f"^{written}$", {"tool_name": written}, {"tool_name": f"^{written}$"}):
             assert fits(value, tool_name=tool), (value, tool)
@@ -200,7 +200,7 @@ def test_a_regex_that_takes_too_long_is_undecided(value: object) -> None:
 
 
 def test_a_regex_lets_other_threads_run() -> None:
-    """R20: this includes the thread of the user's terminal."""
+    """R20: the thread of the user's terminal must run, too."""
     compiled = matcher(CATASTROPHE, EVENTS["PreToolUse"])
     event = RuleEvent("PreToolUse", {"tool_name": "a" * 100 + "!"})
     go, ran = threading.Event(), []
@@ -245,7 +245,7 @@ def test_a_matcher_shows_what_stands_in_the_file() -> None:
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_a_glob_holds_what_it_is_made_of(before: str, after: str) -> None:
-    """R20: it may contain any characters, even surrogates and newlines."""
+    """R20: a glob may contain any characters, even surrogates and newlines."""
     pattern = f"x{before}*{after}x"
     assert fits({"cwd": pattern}, cwd=f"x{before}anything\n{after}x")
     assert fits({"cwd": pattern}, cwd=pattern)

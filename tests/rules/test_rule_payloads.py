@@ -41,7 +41,7 @@ def read(shape: Shape, told: RuleEvent) -> dict[str, Any]:
     "path", sorted(RECORDED.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
 def test_every_recorded_event_has_claudes_fields(path: Path) -> None:
-    """R18: this holds for every agent."""
+    """R18: every agent's events have them."""
     told = parse(path.parent.name, "", path.read_text())
     assert told is not None
     found = from_native(told)
@@ -68,7 +68,7 @@ def test_every_recorded_event_has_claudes_fields(path: Path) -> None:
     ],
 )
 def test_a_group_gets_what_claude_code_would_have_sent(agent: str, name: str) -> None:
-    """R18, R21: it has Claude Code's names for the event and the tool."""
+    """R18, R21: the payload has Claude Code's names for the event and the tool."""
     value = read("group", native(agent, name))
     assert (value["hook_event_name"], value["tool_name"]) == ("PreToolUse", "Bash")
     assert value["tool_input"]["command"] == "touch a.txt"
@@ -82,7 +82,7 @@ def test_a_group_gets_what_claude_code_would_have_sent(agent: str, name: str) ->
     ],
 )
 def test_a_flat_rule_gets_the_envelope(agent: str, name: str, tool: str) -> None:
-    """R18: it has the agent's own tool names."""
+    """R18: the envelope has the agent's own tool names."""
     value = read("flat", native(agent, name))
     assert value.keys() == {"event", "data"}
     assert value["event"] == value["data"]["hook_event_name"] == "PreToolUse"
@@ -102,7 +102,7 @@ def test_a_flat_rule_gets_the_envelope(agent: str, name: str, tool: str) -> None
     ],
 )
 def test_a_stop_is_flat(agent: str, name: str, said: str, shape: Shape) -> None:
-    """R18, R33: it has snake case at the top level, in both formats, and how the turn ended."""
+    """R18, R33: the payload has snake case at the top level, in both formats, and how the turn ended."""
     value = read(shape, native(agent, name))
     assert value["hook_event_name"] == "Stop"
     assert value["last_assistant_message"].startswith(said)
@@ -118,7 +118,7 @@ def test_the_session_says_how_the_turn_has_ended() -> None:
 
 @pytest.mark.parametrize("shape", ["flat", "group"])
 def test_a_compaction_is_flat(shape: Shape) -> None:
-    """R18, R35: its type is null if unknown."""
+    """R18, R35: the compaction's type is null if unknown."""
     value = read(shape, native("gemini", "PreCompress"))
     assert (value["hook_event_name"], value["trigger"]) == ("PreCompact", "auto")
     assert value["compaction_type"] is None

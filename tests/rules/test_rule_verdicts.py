@@ -328,7 +328,7 @@ def test_what_is_for_another_event_is_ignored_and_told(answer: object) -> None:
 
 
 def test_the_old_form_approves() -> None:
-    """R15: it works only for a tool call."""
+    """R15: the old form works only for a tool call."""
     (result,) = said("PreToolUse", {"decision": "approve", "reason": "fine"}).results
     assert (result.action, result.reason) == ("allow", "fine")
     assert said("UserPromptSubmit", {"decision": "approve"}).results == ()

@@ -49,7 +49,7 @@ def test_a_directive_waits_for_a_ledger_that_others_keep_locked(relay: Relay) ->
 
 
 def test_last_words_that_are_cut_off_are_told(relay: Relay) -> None:
-    """Even a directive that was only begun is reported."""
+    """A directive that was only begun is reported, too."""
     patch = session_patch(
         "import asyncio, functools\n"
         "from relay.builtin import relay as module\n"

@@ -154,7 +154,7 @@ def set_to(title: str) -> bytes:
 
 
 def test_the_title_names_the_agent_whatever_it_sets(tmp_path: Path) -> None:
-    """U11: also if it sets the same title again, in pieces or with a different terminator."""
+    """U11: the agent may set the same title again, in pieces or with a different terminator."""
     world = World(tmp_path)
     assert world.shown == b"\x1b[22;0t" + set_to("Alice")
     assert writes(world, b"x") == set_to("Alice: own")
@@ -323,7 +323,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(shutil.which("dbus-run-session") is None, reason="needs D-Bus")
 def test_a_desktop_shows_it(tmp_path: Path) -> None:
-    """This uses a real session bus with a notification service."""
+    """A real session bus carries it to a notification service."""
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     script = tmp_path / "desktop.py"
     script.write_text(SERVICE)

@@ -407,7 +407,7 @@ def test_an_agent_that_exits_with_its_error_on_the_screen(play: Play) -> None:
 
 @pytest.mark.parametrize("ended_well", [False, True])
 def test_a_session_that_follows_repeats_nothing(play: Play, ended_well: bool) -> None:
-    """It reads the same output again, and finds the screen in its current state."""
+    """The next session reads the same output again, and finds the screen in its current state."""
 
     async def scene(world: World) -> None:
         world.prompt()

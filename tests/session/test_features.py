@@ -30,7 +30,7 @@ def probe(target, message, ctx):
 
 
 def test_the_list_names_every_feature_that_a_session_has() -> None:
-    """This makes the other tests leave out each of them."""
+    """So the other tests leave out each feature once."""
     assert FEATURES.keys() > ESSENTIAL and len(FEATURES) >= 25
 
 

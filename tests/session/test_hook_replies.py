@@ -301,7 +301,7 @@ def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path:
 def test_what_a_reply_that_cannot_be_written_would_have_carried_waits_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One nested too deeply, for example: otherwise the agent would never be given anything again."""
+    """A reply nested too deeply must not keep everything from the agent for ever."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()

@@ -412,7 +412,7 @@ def test_what_is_cut_off_by_the_end_is_known_before_the_ledger_closes(home: Path
 def test_a_message_that_comes_while_the_ledger_is_read_is_looked_for_again(
     home: Path, tmp_path: Path
 ) -> None:
-    """This holds even if more was waiting than the window holds."""
+    """More may have been waiting than the window holds."""
 
     async def scene(desk: Desk) -> None:
         await desk.collect()

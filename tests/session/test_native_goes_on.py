@@ -16,7 +16,7 @@ def transcript(relay: Relay) -> Transcript:
 
 
 def test_a_continuation_that_no_reply_can_hold_counts_for_the_cap(relay: Relay) -> None:
-    """R10: it is typed, as a separate prompt."""
+    """R10: the continuation is typed, as a separate prompt."""
     config = 'from relay import on\non("agent_end")(lambda ctx: "line\\n" * 1_900)\n'
     claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
     for _ in range(4):

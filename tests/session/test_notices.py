@@ -13,7 +13,7 @@ from relay.terminal.events import Notify
 
 
 def test_a_mistake_in_showing_notices_is_said_once(tmp_path: Path) -> None:
-    """Its notice cannot be shown either, which is the same error again, and so on."""
+    """The notice about it cannot be shown either, which is the same error again, and so on."""
 
     class Broken:
         @handles(Notify)

@@ -138,7 +138,7 @@ def test_directives_of_a_terminal_may_be_relays_own_or_none(relay: Relay, draws:
 
 @pytest.mark.parametrize("heeded", ["builtin", "none"])
 def test_an_agent_whose_directives_do_not_count_is_not_taught_any(relay: Relay, heeded: str) -> None:
-    """This applies to an agent read from its screen; the other, read from its record, is taught."""
+    """The agent read from its screen is not taught; the one read from its record is."""
     settings(relay, f'directives = "{heeded}"\n')
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir()

@@ -247,7 +247,7 @@ def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:
 
 
 def test_nobody_logged_in_holds_the_account(relay: Relay) -> None:
-    """This happens once for all its agents; the first successful turn lets them continue."""
+    """The account is held once, for all its agents; the first successful turn lets them continue."""
     alice = cared_for(relay, restart="on-failure", account="work")
     bob = cared_for(relay, name="Bob", restart="on-failure", account="work", on_idle=on_idle("nudge"))
     bob.hears("You have been idle")
@@ -357,7 +357,7 @@ def test_an_agent_in_a_loop_is_held(relay: Relay) -> None:
 
 
 def test_handlers_of_idle_do_not_go_on_for_ever(relay: Relay) -> None:
-    """This is the example of docs/HOOKS.md, with an agent that answers each time and then idles again."""
+    """The handler is the example of docs/HOOKS.md; its agent answers each time and then idles again."""
     settings(relay, "idle_seconds = 1.0\ncontinuations = 2\n")
     page = (Path(__file__).parents[2] / "docs" / "HOOKS.md").read_text()
     (example,) = [

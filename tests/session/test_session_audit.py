@@ -161,7 +161,7 @@ def test_a_failure_is_told_with_what_the_person_was_told_before(tmp_path: Path) 
 
 
 def test_secrets_are_taken_out_of_previews_and_of_whole_texts(tmp_path: Path) -> None:
-    """R44, R43: even where the cut would split a secret, and in texts refused for their size."""
+    """R44, R43: secrets go even where the cut would split one, and from texts refused for their size."""
     for full in (False, True):
         folder = tmp_path / str(full)
         folder.mkdir()

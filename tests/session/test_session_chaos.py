@@ -114,7 +114,7 @@ def test_a_receiver_that_is_killed_while_it_types(
 
 @pytest.mark.parametrize(("target", "when"), SENDING, ids=name)
 def test_a_sender_that_is_killed_while_it_sends(relay: Relay, target: str, when: str) -> None:
-    """R88: its agent's words arrive once, wherever its session died on the way to the ledger."""
+    """R88: the agent's words arrive once, wherever its session died on the way to the ledger."""
     bob = Puppet(relay, "Bob").wrap()
     alice = Puppet(relay, "Alice")
     died = wrap_dying(alice, target, when)
@@ -149,7 +149,7 @@ def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
 
 
 def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_elsewhere(relay: Relay) -> None:
-    """R88: it is *stored*, `explain` says why it stays so, and `retry --to` sends it to another agent."""
+    """R88: a *stored* message stays; `explain` says why, and `retry --to` sends it to another agent."""
     bob, robert = Puppet(relay, "Bob").wrap(), Puppet(relay, "Robert").wrap()
     bob.say("Overwrite notes.txt? [y/N] ", end="")
     wait_until(lambda: bob.state() == "prompting")

@@ -107,7 +107,7 @@ def test_it_tells_whether_there_is_something_to_resume(claude: Claude) -> None:
 
 
 def test_the_next_session_knows_it_too(claude: Claude) -> None:
-    """It also knows by which process to recognise the agent's own hooks."""
+    """The next session also knows by which process to recognise the agent's own hooks."""
     begin(claude, FIRST, path=str(claude.folder / "transcript.jsonl"))
     (before,) = ps(claude.relay)
     claude.relay("reload", "Ann")
@@ -122,7 +122,7 @@ def test_the_next_session_knows_it_too(claude: Claude) -> None:
 
 
 def test_a_command_that_resumes_one_names_it(relay: Relay) -> None:
-    """This counts until the hooks report, which for some agents is at the first prompt."""
+    """The command counts until the hooks report, which for some agents is at the first prompt."""
     claude = Claude(relay).wrap("--resume", FIRST)
     assert conversation(claude) == FIRST
     begin(claude, SECOND, "resume")
@@ -130,7 +130,7 @@ def test_a_command_that_resumes_one_names_it(relay: Relay) -> None:
 
 
 def test_an_agent_that_resumes_after_a_crash_has_its_conversation_from_the_start(relay: Relay) -> None:
-    """It is not the one named by the first command; a second crash before any hook loses nothing."""
+    """The first command may name another; a second crash before any hook loses nothing."""
     policy = json.dumps({"restart": "always", "backoff": 0.05})
     claude = Claude(relay).wrap("--resume", FIRST, options=("--supervision", policy))
     begin(claude, FIRST, "resume")

@@ -213,7 +213,7 @@ def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
 
 
 def test_a_directive_that_is_drawn_again_and_again_fires_once(relay: Relay) -> None:
-    """This tests the screen reader in a session."""
+    """A session with the screen reader reads it."""
     alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
     for _ in range(11):
         alice.say("\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\x1b[5;1H> ", end="")

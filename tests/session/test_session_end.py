@@ -29,7 +29,7 @@ def memories(relay: Relay, name: str) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stop", "SIGTERM"])
 def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: str) -> None:
-    """R52: its words are still acted on; a stop and a SIGTERM to the session have the same effect."""
+    """R52: the agent's words are still acted on; a stop and a SIGTERM to the session have the same effect."""
     folder = project(relay, CLOSING)
     alice = Puppet(relay, "Alice").wrap(
         "--think",
@@ -75,7 +75,7 @@ def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> Non
 
 
 def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(relay: Relay) -> None:
-    """It has read the prompt and waits for the next line: there will be no other answer."""
+    """The agent has read the prompt and waits for the next line: there will be no other answer."""
     settings(relay, "closing_seconds = 600\n")
     listen = "import sys\nfor line in sys.stdin: pass"
     relay("wrap", "-d", "-n", "Alice", sys.executable, "-c", listen, cwd=project(relay, CLOSING))

@@ -37,7 +37,7 @@ def noted(relay: Relay, *what: Any) -> None:
 
 @pytest.mark.parametrize("event", ["session_start", "onSessionStart"])
 def test_the_initial_context_comes_before_anything_else(relay: Relay, event: str) -> None:
-    """R51: it comes even before the answer to the agent's first words, and before waiting mail."""
+    """R51: even before the answer to the agent's first words, and before waiting mail."""
     folder = project(
         relay,
         NOTE
@@ -134,7 +134,7 @@ def sent(to, body, ctx): note("sent", ctx.agent_name, to, body)
 
 
 def test_idle_fires_once_for_each_quiet_time(relay: Relay) -> None:
-    """R56: it fires after idle_seconds in the settings."""
+    """R56: the event fires after idle_seconds in the settings."""
     settings(relay, "idle_seconds = 0.2\n")
     folder = project(relay, NOTE + "@on('idle')\ndef idle(seconds): note('idle', seconds >= 0.2)\n")
     alice = Puppet(relay, "Alice").wrap(cwd=folder)
@@ -216,7 +216,7 @@ async def do(target, message, ctx):
 
 
 def test_the_services_of_a_handler(relay: Relay) -> None:
-    """R62: they are memory and messages."""
+    """R62: the services are memory and messages."""
     folder = project(
         relay,
         NOTE

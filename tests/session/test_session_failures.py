@@ -72,7 +72,7 @@ def explained(relay: Relay, name: str) -> dict[str, Any] | None:
 
 
 def test_a_hook_that_reports_a_failure(relay: Relay) -> None:
-    """It is reported once, even across sessions, until a turn succeeds."""
+    """The failure is reported once, even across sessions, until a turn succeeds."""
     claude = Claude(relay).wrap()
     claude.fire("SessionStart", source="startup")
     claude.fire("UserPromptSubmit", prompt="do it")
@@ -96,7 +96,7 @@ def test_a_hook_that_reports_a_failure(relay: Relay) -> None:
 
 
 def test_a_screen_that_shows_a_failure(relay: Relay) -> None:
-    """It is reported once, however often it is redrawn; a quotation by the agent does not count."""
+    """The failure is reported once, however often it is redrawn; a quotation does not count."""
     folder = relay.home / "config" / "patterns"
     folder.mkdir(parents=True)
     (folder / "known.toml").write_text(PROFILE)

@@ -46,7 +46,7 @@ def test_a_new_conversation_is_given_it_again(relay: Relay) -> None:
 
 
 def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
-    """It is given if it never was: if the agent died first."""
+    """The prompt is given if it never was: if the agent died first."""
     alice = start(relay, fresh=["true"])
     wait_until(lambda: prompts(alice) == ["Mend the tests."])
     wait_until(lambda: record(relay)["task_given"])

@@ -129,7 +129,7 @@ HIDE = {
 def test_an_agent_acts_as_itself_whatever_its_environment_says(
     relay: Relay, tmp_path: Path, hide: str
 ) -> None:
-    """It sends in its own name, and sees only its own messages, memory and events."""
+    """The agent sends in its own name, and sees only its own messages, memory and events."""
     bob = Puppet(relay, "Bob").wrap()
     relay("send", "--wait", "20", "Bob", "for Bob alone")
     relay("memory", "save", "--name", "Bob", "Bob's memory")
@@ -177,7 +177,7 @@ def test_an_agent_may_not_act_as_another(
 
 
 def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
-    """Its agent's process id may be reused, for example by the user's shell."""
+    """The agent's process id may be reused, for example by the user's shell."""
     claim = relay.home / "run" / "sessions" / "default" / "gone.lock"
     claim.parent.mkdir(parents=True)
     claim.write_text(str(os.getpid()))
@@ -208,7 +208,7 @@ def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path
 
 
 def test_the_persons_own_handlers_may_do_it_too(relay: Relay) -> None:
-    """They are the user's code, although their processes descend from a session."""
+    """Handlers are the user's code, although their processes descend from a session."""
     folder = project(
         relay,
         f"""

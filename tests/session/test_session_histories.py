@@ -32,7 +32,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("how", ["deaf", "stopped"])
 def test_an_agent_that_does_not_heed_a_stop(relay: Relay, how: str) -> None:
-    """It is finally killed, and not restarted."""
+    """The agent is finally killed, and not restarted."""
     deaf = "trap '' TERM HUP INT; " if how == "deaf" else ""
     wrap(relay, f"{deaf}echo up; while :; do sleep 0.1; done")
     agent = wait_until(lambda: entry(relay).get("agent_pid"))

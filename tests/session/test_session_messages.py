@@ -32,7 +32,7 @@ def test_a_message_arrives_once_and_exactly(relay: Relay) -> None:
 
 
 def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
-    """This holds once `wrap -d` has returned, however long another process locked the ledger meanwhile."""
+    """So it is once `wrap -d` has returned, however long another process locked the ledger meanwhile."""
     Puppet(relay, "Alice").wrap()
     bob = Puppet(relay, "Bob")
     with locked(Home.from_env(relay.environment).ledger):
@@ -49,7 +49,7 @@ def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
 
 
 def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay) -> None:
-    """Its agent ends while the user's keys are still being held back: certainly nothing was typed."""
+    """The agent ends while the user's keys are still being held back: certainly nothing was typed."""
     bob = Puppet(relay, "Bob")
     bob.wrap(
         env=session_patch(
@@ -104,7 +104,7 @@ def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay
 
 
 def test_a_person_sends_and_waits_and_is_answered(relay: Relay) -> None:
-    """It uses `send`, `send --wait`, and an agent that writes to the user."""
+    """The user runs `send` and `send --wait`, and an agent writes to the user."""
     bob = Puppet(relay, "Bob").wrap()
     done = relay("send", "--wait", "20", "Bob", "are", "you", "there?")
     assert "was delivered to Bob." in done.stdout
@@ -230,7 +230,7 @@ def test_teams_do_not_hear_each_other_and_may_use_the_same_names(relay: Relay) -
 
 
 def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: Relay, tmp_path: Path) -> None:
-    """It gets a bracketed paste, submitted once."""
+    """The message is a bracketed paste, submitted once."""
     log = tmp_path / "log"
     tui = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
     relay("wrap", "-d", "-n", "Bob", sys.executable, tui, "paste", env={"AGENT_LOG": str(log)})
@@ -268,7 +268,7 @@ while True:
 
 
 def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(relay: Relay) -> None:
-    """It may be a quotation; the program has no record that could tell."""
+    """The dialog may be a quotation; the program has no record that could tell."""
     settings(relay, "stop_seconds = 0.1\n")
     soon = session_patch("import relay.features.mailbox\nrelay.features.mailbox.HELD = 1.0")
     relay("wrap", "-d", "-n", "Bob", sys.executable, "-c", QUOTES, env=soon)
@@ -366,7 +366,7 @@ def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
 
 
 def test_a_receiver_in_another_team_is_said_to_be_there(relay: Relay) -> None:
-    """U13: it used to be reported as unknown."""
+    """U13: relay used to report such a name as unknown."""
     Puppet(relay, "w1", team="web").wrap()
     error = relay("send", "w1", "hello", check=False)
     assert error.returncode != 0

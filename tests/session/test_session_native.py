@@ -322,7 +322,7 @@ def test_an_old_conversation_that_is_drawn_again_is_not_heard(relay: Relay) -> N
 
 
 def test_an_old_conversation_is_not_heard_when_the_first_turn_begins(relay: Relay) -> None:
-    """It was drawn a moment ago, and would count once it has stood for long enough."""
+    """The old text was drawn a moment ago, and would count once it has stood for long enough."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text('name = "known"\nreader = "screen"\n' + KNOWN)

@@ -162,7 +162,7 @@ def test_a_record_that_stops_gives_way_to_the_screen(ann: Aider) -> None:
 
 
 def test_short_turns_without_a_record_all_count(relay: Relay) -> None:
-    """They end while relay still waits for the record to contain the first."""
+    """The turns end while relay still waits for the record to contain the first."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text(PROFILE)
@@ -177,7 +177,7 @@ def test_short_turns_without_a_record_all_count(relay: Relay) -> None:
 
 
 def test_a_record_that_stops_in_mid_turn_gives_way_to_the_screen(ann: Aider) -> None:
-    """That is once the record lacks the next turns. The turn's earlier words are not read again."""
+    """Once the record lacks the next turns, relay drops it. The turn's earlier words are not read again."""
     ann.asked()
     ann.answers("@memory:save drawn in *italics*")
     ann.draws("@memory:save drawn in ital\nics")
@@ -193,7 +193,7 @@ def test_a_record_that_stops_in_mid_turn_gives_way_to_the_screen(ann: Aider) -> 
 
 
 def test_what_a_tool_printed_before_the_last_word_of_a_record_is_not_heard(ann: Aider) -> None:
-    """This holds however long after that relay drops the record."""
+    """relay may drop the record long after that."""
     ann.asked()
     ann.answers("@memory:save one")
     ann.draws("@memory:save one\n@memory:save printed\nThat is what the file says.")
@@ -312,7 +312,7 @@ def test_a_record_that_cannot_be_told_apart_gives_way_at_once(ann: Aider) -> Non
 
 
 def test_sessions_that_follow_one_another_act_on_a_record_once(ann: Aider) -> None:
-    """They are killed between two answers, and with an answer that nobody has read yet."""
+    """The sessions are killed between two answers, and with an answer that nobody has read yet."""
     said: list[str] = []
     for number in range(4):
         ann.asked()

@@ -84,7 +84,7 @@ def test_a_new_run_does_not_hear_what_became_of_what_the_last_one_sent(relay: Re
 
 
 def test_a_run_keeps_its_mail_as_long_as_its_agent_lives(relay: Relay) -> None:
-    """U2: its session may be killed and replaced, or the agent restarted by `relay restart`."""
+    """U2: the run's session may be killed and replaced, or the agent restarted by `relay restart`."""
     busy = run(relay, "--busy")
     relay("send", RUN, "wait for it")
     are(relay, "stored")
@@ -196,7 +196,7 @@ def test_a_broadcast_goes_to_who_is_there_and_says_to_how_many(relay: Relay) -> 
 
 
 def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Relay) -> None:
-    """U2: it is not gone, although the broker knows nobody of its name."""
+    """U2: the agent is not gone, although the broker knows nobody of its name."""
     hold = relay.home / "hold"
     patch = session_patch(
         f"import os, signal\nif os.path.exists({str(hold)!r}):\n    os.kill(os.getpid(), signal.SIGSTOP)"

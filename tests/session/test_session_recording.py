@@ -96,7 +96,7 @@ def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
 
 @pytest.mark.parametrize("capture", ["preview", "full"])
 def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Relay) -> None:
-    """R42, R43, R44: its head and tail, or all of it; never a secret."""
+    """R42, R43, R44: the head and tail of the output, or all of it; never a secret."""
     settings(relay, f'hook_output = "{capture}"\n')
     printed = f"head {TOKEN} {'x' * 2000} {FROM_ENV} tail"
     command = f"echo '{printed}'"

@@ -76,7 +76,7 @@ def test_what_was_begun_is_not_begun_again(relay: Relay) -> None:
 
 
 def test_an_agent_that_ends_while_its_session_is_dead(relay: Relay) -> None:
-    """Its last words are acted on, and its exit code arrives."""
+    """The agent's last words are acted on, and its exit code arrives."""
     bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
     before = entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)

@@ -32,7 +32,7 @@ def ask(relay: Relay, name: str, **request: Any) -> dict[str, Any]:
 
 
 def test_restart(relay: Relay) -> None:
-    """It keeps the name, the shim and the mailbox of the last one; its session is new."""
+    """The new agent keeps the name, the shim and the mailbox; its session is new."""
     bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
     before = entry(relay)
     for turn in range(2):
@@ -132,7 +132,7 @@ def test_a_stop_is_stronger_than_a_restart(relay: Relay) -> None:
 
 
 def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> None:
-    """It ends as after a failed first start, and the command says so."""
+    """The agent ends as after a failed first start, and the command says so."""
     script = tmp_path / "agent"
     script.write_text("#!/bin/sh\nexec cat\n")
     script.chmod(0o700)

@@ -447,7 +447,7 @@ def test_a_call_that_cannot_be_read_gets_around_no_rule(relay: Relay) -> None:
 
 
 def test_a_rule_whose_every_problem_is_another_is_told_of_for_a_while(relay: Relay) -> None:
-    """R80: its output may contain the time, for example; the journal has it each time."""
+    """R80: a rule's output may contain the time, for example; the journal has each problem."""
     rules(relay, PostToolUse="echo $$ >&2; exit 1")
     claude = begun(Claude(relay).wrap())
     for _ in range(REPORTED + 2):

@@ -169,7 +169,7 @@ def test_no_more_run_than_max_running(fleet: Fleet) -> None:
 
 
 def test_the_parent_is_told_once_how_it_has_ended(fleet: Fleet) -> None:
-    """It is not told while the agent restarts, nor again after the parent's session was replaced."""
+    """No notice comes while the agent restarts, nor again after the parent's session was replaced."""
     fleet.up(worker="max_restarts = 1")
     fleet.spawn()
     before = states(fleet.relay)["Tester"]
@@ -291,7 +291,7 @@ def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
 
 
 def test_they_belong_to_the_fleet(fleet: Fleet) -> None:
-    """It ends with the fleet, and does not restart with it; the user may resume it."""
+    """A spawned agent ends with the fleet, and does not restart with it; the user may resume it."""
     fleet.up()
     fleet.spawn()
     assert "Tester has ended." in fleet.relay("down", cwd=fleet.folder).stdout
@@ -306,7 +306,7 @@ def test_they_belong_to_the_fleet(fleet: Fleet) -> None:
 
 
 def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
-    """It has the environment of its template."""
+    """The resumed agent has the environment of its template."""
     program = fleet.folder / "program"
     program.write_text("#!/bin/sh\necho $COLOUR $* >> colours\nexec cat\n")
     program.chmod(0o700)

@@ -84,7 +84,7 @@ while os.read(0, 100):
 
 
 def test_an_agent_that_reports_is_believed_and_passed_on(relay: Relay, wrap: Open) -> None:
-    """Its query is answered before the terminal answers what follows; its report is passed on unchanged."""
+    """The query is answered before the terminal answers what follows; the report is passed on unchanged."""
     terminal = wrap("--", sys.executable, "-c", SPEAKER)
     terminal.expect_exact(QUERY + b"\x1b[c")
     terminal.send(QUERY + b"\x1b[?62c")

@@ -45,7 +45,7 @@ def phase(relay: Relay, *phases: str, name: str = "Alice") -> dict[str, Any]:
 
 
 def test_a_crashed_agent_comes_back(relay: Relay) -> None:
-    """It keeps the name, the shim and the mailbox of the last one."""
+    """The new agent keeps the name, the shim and the mailbox of the last one."""
     bob, alice = Puppet(relay, "Bob").wrap(), supervised(relay)
     before = entry(relay)
     alice.exit(3)
@@ -87,7 +87,7 @@ def test_an_agent_that_always_fails_is_given_up(relay: Relay) -> None:
 
 
 def test_the_user_is_told_of_an_agent_that_is_given_up(relay: Relay) -> None:
-    """Even if no terminal is attached, by a message."""
+    """A message tells the user even if no terminal is attached."""
     bob = Puppet(relay, "Bob").wrap()
     settings(relay, 'escalate_to = "Bob"\n')
     alice = supervised(relay, backoff=0.01, max_restarts=1)
@@ -276,7 +276,7 @@ def test_a_stop_outlives_its_session(relay: Relay) -> None:
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_stop_is_final_where_the_session_hangs(relay: Relay, paused: bool) -> None:
-    """It is recorded without the session, so `relay up` does not restart the agent."""
+    """The stop is recorded without the session, so `relay up` does not restart the agent."""
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     row = entry(relay)
     if paused:
@@ -289,7 +289,7 @@ def test_a_stop_is_final_where_the_session_hangs(relay: Relay, paused: bool) -> 
 
 
 def test_an_agent_that_cannot_be_started_again_has_failed(relay: Relay, tmp_path: Path) -> None:
-    """Its session is over by then, so its shim records it."""
+    """The session is over by then, so the shim records the failure."""
     agent = tmp_path / "agent"
     agent.write_text("#!/bin/sh\nexit 3\n")
     agent.chmod(0o755)

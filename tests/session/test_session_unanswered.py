@@ -83,7 +83,7 @@ def session(relay: Relay) -> int:
 
 
 def test_which_events_are_guarded_is_noted_and_stays_true(relay: Relay) -> None:
-    """It follows rules and handlers as they are switched and reloaded, and outlives the session's death."""
+    """The note follows rules and handlers as they are switched and reloaded, and outlives the session."""
     rules(relay, GUARD)
     claude = Claude(relay).wrap(cwd=project(relay, HANDLER))
     wait_until(lambda: note(claude) == ["Ann", "prompt_submit", "tool_pre"])

@@ -56,7 +56,7 @@ def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
 
 
 def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> None:
-    """Each holds no record, and could have been killed: after many in a row no more are started."""
+    """These hold no record, and could have been killed: after many in a row no more are started."""
     broken = relay.home / "broken"
     patch = session_patch(
         f"import os\nif os.path.exists({str(broken)!r}):\n"

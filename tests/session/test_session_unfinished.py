@@ -220,7 +220,7 @@ with open(log, "ab", 0) as file:
 
 
 def test_a_paste_is_written_to_its_end_whoever_has_died(relay: Relay) -> None:
-    """It is one order to the shim: what the user types meanwhile comes after it, not into it."""
+    """The paste is one order to the shim: what the user types meanwhile comes after it, not into it."""
     log, go = relay.home / "log", relay.home / "go"
     program = [sys.executable, "-c", SLOW_READER, str(log), str(go)]
     arguments = [*relay.command[1:], "wrap", "-n", "Bob", *program]

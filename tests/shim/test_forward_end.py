@@ -29,7 +29,7 @@ class Ends:
 
 
 def test_the_end_of_the_agents_terminal_is_told_once() -> None:
-    """Its listener sets a timer, which must not be set again once it is cancelled."""
+    """The listener sets a timer, which must not be set again once it is cancelled."""
     pid = os.fork()
     if pid == 0:  # a shim leads its own session, without a terminal
         code = 1

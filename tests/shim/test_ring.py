@@ -162,7 +162,7 @@ class InterruptedReader(RingReader):
 def test_what_is_overwritten_while_it_is_read_is_never_believed(
     before: list[int], meanwhile: list[list[int]], joined: bool
 ) -> None:
-    """This holds whatever the writer does in the middle of each look of the reader."""
+    """The writer may do anything in the middle of each look of the reader."""
     each, written, got, missed = Ring(), b"", 0, 0
     reader = InterruptedReader(each.fd)
 

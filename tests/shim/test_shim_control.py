@@ -101,7 +101,7 @@ def test_who_asks_again_and_again_gets_one_answer(alice: Alice) -> None:
 
 
 def test_another_users_process_is_not_heard(relay: Relay) -> None:
-    """It is closed before a byte of it is read. (Only root can test this.)"""
+    """The connection is closed before a byte of it is read. (Only root can test this.)"""
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
     alice = Alice(relay)

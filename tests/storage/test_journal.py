@@ -222,7 +222,7 @@ class Counting(Redactor):
 def test_a_number_is_searched_for_no_secret_whatever_its_name(
     tmp_path: Path, fields: dict[str, object], is_searched: bool
 ) -> None:
-    """Each injection has "tokens": the search would take longer than the rest of its entry."""
+    """Each injection has "tokens": the search would take longer than the rest of the entry."""
     redactor = Counting()
     Journal(tmp_path / "audit.jsonl", "s1", "Alice", redactor=redactor).write("injection", **fields)
     assert (redactor.searched > 0) == is_searched
@@ -230,7 +230,7 @@ def test_a_number_is_searched_for_no_secret_whatever_its_name(
 
 
 def test_half_a_secret_is_left_by_no_preview(tmp_path: Path) -> None:
-    """R42, R44: this covers what a preview cuts through, and what an entry's limit does."""
+    """R42, R44: neither a preview nor the limit of an entry leaves half a secret."""
     for at in range(200, 300):
         text = "." * at + TOKEN + "." * 1000
         assert TOKEN[:12] not in journal.preview(text)

@@ -26,7 +26,7 @@ def test_what_is_first_for_all_sessions_of_an_agent(tmp_path: Path) -> None:
 
 
 def test_another_agent_of_the_name_begins_anew(tmp_path: Path) -> None:
-    """Its predecessor's last session may have been killed before it removed the file."""
+    """The predecessor's last session may have been killed before it removed the file."""
     one = Progress(tmp_path / "progress", resumed=False)
     one.begin(Place("terminal", 7), "digest", "@relay")
     assert one.first("end")
@@ -80,7 +80,7 @@ def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> N
 
 
 def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Path) -> None:
-    """It is killed before each call that changes a file."""
+    """The kill comes before each call that changes a file."""
     for call in range(1, 1000):
         path = tmp_path / f"{call}.jsonl"
         progress = Progress(path, resumed=False)

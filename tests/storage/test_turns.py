@@ -66,7 +66,7 @@ def queued(path: str, count: int) -> None:
 
 @LISTED
 def test_those_who_wait_go_on_in_their_order(path: str) -> None:
-    """It is the order of the kernel's queue, whatever else they do meanwhile."""
+    """Waiting writers proceed in the order of the kernel's queue, whatever else they do meanwhile."""
     count = 10
     order: list[int] = []
     all_done = threading.Barrier(count + 1)

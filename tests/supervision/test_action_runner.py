@@ -333,7 +333,7 @@ def test_an_ended_agent_has_no_incidents(tmp_path: Path) -> None:
 
 
 def test_what_ended_an_agent_may_hold_its_account(tmp_path: Path) -> None:
-    """Its supervisor does the rest (relay.supervision.restart)."""
+    """The supervisor does the rest (relay.supervision.restart)."""
     alice = Cared(tmp_path)
     alice.publish(AgentExited(1))
     for cls in ("network", "context_full", "billing"):
@@ -353,7 +353,7 @@ def test_a_failure_that_was_noticed_is_an_incident(tmp_path: Path) -> None:
 
 
 def test_the_phases_follow_one_another(tmp_path: Path) -> None:
-    """They are transitions in the table of states."""
+    """The table of states allows each transition."""
     alice = Cared(tmp_path)
     for event in (
         Incident("error", "network"),

@@ -15,7 +15,7 @@ SOAK = Path(__file__).parent / "fleet_soak.py"
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_fleet_is_there_again_whatever_happens() -> None:
-    """It runs for a quarter of a minute; with RELAY_LONG for three."""
+    """The soak runs for a quarter of a minute; with RELAY_LONG for three."""
     seconds = "180" if os.environ.get("RELAY_LONG") else "15"
     run = subprocess.run(
         [sys.executable, SOAK, "--seconds", seconds],

@@ -198,7 +198,7 @@ def test_any_plan_keeps_the_order_and_the_limit(
 @settings(max_examples=60, deadline=None)
 @given(fleets(scheduled=False))
 def test_planning_again_brings_all_of_a_fleet_up(given_: Fleet) -> None:
-    """This holds if each agent meets the conditions others wait for, and ends to make room."""
+    """Each agent meets the conditions that others wait for, and ends to make room."""
     standings: dict[str, Standing] = {}
     started: list[str] = []
     for _ in given_.agents:

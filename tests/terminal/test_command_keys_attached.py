@@ -56,7 +56,7 @@ def test_help_covers_the_screen_until_a_key_that_goes_nowhere(wrap: Open) -> Non
 
 
 def test_help_of_an_agent_without_a_session(relay: Relay, wrap: Open) -> None:
-    """Its last output is shown again."""
+    """The agent's last output is shown again."""
     alice = wrap("-n", "Alice", *ECHO)
     alice.type("first\r")
     alice.wait_for("<first>")

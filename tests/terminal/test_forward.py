@@ -267,7 +267,7 @@ def read_exactly(fd: int, size: int) -> bytes:
 
 @pytest.mark.parametrize("query", [QUERY, b"\x1b]7501;?\x07"])
 def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes) -> None:
-    """It is answered before the user's terminal, which answers the rest, has seen it; at every split."""
+    """The answer precedes the user's terminal's, which answers the rest; at every split."""
     person = Person(line)
     for at in range(1, len(query)):
         os.write(line.agent, query[:at])
@@ -358,7 +358,7 @@ def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> N
 
 
 def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> None:
-    """It is neither merged with it nor lost."""
+    """The user's keys are neither merged with it nor lost."""
     line.do(lambda: line.forwarder.reserve(True))
     wait_until(lambda: RESERVED in line.kinds())
     os.write(line.keyboard, b"half a thought")

@@ -174,7 +174,7 @@ def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> Non
 def test_what_relay_says_at_the_end_stands_below_the_drawing(
     way: str, talk: Open, terminal: Open, relay: Relay
 ) -> None:
-    """This holds even if no session can say where the drawing ends (U18)."""
+    """There may be no session that can say where the drawing ends (U18)."""
     alice = talk("sh", "-c", BOX)
     alice.wait_for("+------+")
     session = _session(relay)

@@ -261,7 +261,7 @@ def test_without_the_package_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_package_itself_is_not_imported() -> None:
-    """It takes 150 ms."""
+    """The import takes 150 ms."""
     import subprocess
     import sys
 

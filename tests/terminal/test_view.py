@@ -140,7 +140,7 @@ def test_what_scrolls_off_while_viewed_goes_into_the_history(wrap: Open, view: O
 
 
 def test_the_program_of_the_agent_is_drawn_as_it_is(wrap: Open, view: Open, relay: Relay) -> None:
-    """This includes the alternate screen; afterwards the primary one is as before."""
+    """So is its alternate screen; afterwards the primary one is as before."""
     draw = (
         "import sys; print('below')\n"
         "sys.stdout.write('\\x1b[?1049h\\x1b[?1006h\\x1b[5;9H\\x1b[31mred \\u65e5\\u672c')\n"
@@ -178,7 +178,7 @@ def test_the_history_below_a_full_screen_program(flag: str, wrap: Open, terminal
 
 
 def test_queries_and_modes_never_reach_a_viewers_terminal(wrap: Open, view: Open, relay: Relay) -> None:
-    """So it has nothing to answer, and nothing spills into the user's shell."""
+    """So the terminal has nothing to answer, and nothing spills into the user's shell."""
     program = (
         "import os, tty; os.write(1, b'up\\r\\n'); os.read(0, 9); tty.setraw(0)\n"
         f"os.write(1, {QUERIES!r} + "
@@ -242,7 +242,7 @@ def test_a_viewer_stays_when_the_session_is_replaced(way: str, wrap: Open, view:
 
 
 def test_a_viewer_waits_for_a_session(wrap: Open, view: Open, relay: Relay) -> None:
-    """So does one that attaches while the session is stopped, and it reports no error."""
+    """A viewer that attaches while the session is stopped also waits, and reports no error."""
     owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
     owner.wait_for("up")
     before = _session(relay)
@@ -389,7 +389,7 @@ def test_another_agent_of_the_name_is_not_viewed(view: Open, relay: Relay) -> No
 
 
 def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Relay) -> None:
-    """It reads nothing while the agent writes 60 MB; the session buffers little of that for it."""
+    """The viewer reads nothing while the agent writes 60 MB; the session buffers little of that."""
     flood = "import os, sys\nprint('up', flush=True)\nwhile not os.path.exists('go'): pass\n"
     flood += "for n in range(60): sys.stdout.write('\\u2588 a line of the log\\n' * 45_000)\n"
     flood += "print('over', flush=True); open('done', 'w').close(); input()"
@@ -412,7 +412,7 @@ def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Rel
 def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nobody(
     wrap: Open, view: Open, relay: Relay
 ) -> None:
-    """It is stopped while the agent writes 35 MB, which the session must not keep; then it catches up."""
+    """The viewer is stopped while the agent writes 35 MB, which the session drops; then it catches up."""
     flood = "import sys\nprint('up', flush=True)\ninput()\n"
     flood += "for n in range(350): sys.stdout.write(f'{n} a line of the log\\n' * 4500)\n"
     flood += "print('over', flush=True); input(); print('said'); input()"
@@ -445,7 +445,7 @@ def _resident(pid: int) -> int:
 
 
 def test_a_viewers_terminal_changes_its_size(wrap: Open, view: Open, relay: Relay) -> None:
-    """So does the agent's: what fits is shown, and always the line with the cursor."""
+    """The agent's terminal does, too: what fits is shown, and always the line with the cursor."""
     program = (
         "import os, signal, tty; tty.setraw(0)\n"
         "def draw(*_):\n"
@@ -479,7 +479,7 @@ def test_a_viewers_terminal_changes_its_size(wrap: Open, view: Open, relay: Rela
 
 
 def test_an_agent_may_not_view(relay: Relay, terminal: Open) -> None:
-    """It may not attach either: neither by the command nor by the socket."""
+    """Nor may an agent attach: neither by the command nor by the socket."""
     relay("wrap", "-d", "-n", "Bob", "sh", "-c", "echo secret; cat")
     ask = (
         "import os, socket; s = socket.socket(socket.AF_UNIX); s.connect(os.environ['RELAY_SOCKET'].replace("

@@ -72,7 +72,7 @@ def test_a_command_that_cannot_be_started_detached_is_told(relay: Relay, home: P
 
 
 def test_queries_of_a_detached_agent_are_answered(relay: Relay, home: Path) -> None:
-    """They are device attributes (CSI c) and the cursor position (CSI 6n); nobody else would answer."""
+    """Nobody else would answer device attributes (CSI c) and the cursor position (CSI 6n)."""
     program = (
         "import os, sys, tty; tty.setraw(0); os.write(1, b'\\x1b[5;9H\\x1b[6n\\x1b[c'); data = b''\n"
         "while not data.endswith(b'c'): data += os.read(0, 100)\n"

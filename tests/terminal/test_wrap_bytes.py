@@ -105,7 +105,7 @@ def test_a_large_paste_is_exact(wrap: Open) -> None:
 
 
 def test_what_is_typed_ahead_is_not_lost(wrap: Open, home: Path) -> None:
-    """It may be typed before relay runs, while it starts, and before the agent reads."""
+    """The user types before relay runs, while it starts, and before the agent reads."""
     os.mkfifo(home / "gate")
     outer = wrap("sh", "-c", "echo up; read go < gate; cat > got")
     outer.type("first\r")

@@ -154,7 +154,7 @@ def test_stop_ends_it(wrap: Open, relay: Relay, home: Path, fault: Fault) -> Non
 def test_a_terminal_that_disappears_ends_the_agent(
     ignoring: bool, wrap: Open, home: Path, fault: Fault
 ) -> None:
-    """One that ignores the hang-up finds its terminal gone, as it would alone."""
+    """An agent that ignores the hang-up finds its terminal gone, as it would alone."""
     trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
     outer = wrap(
         *("-n", "Alice", "sh", "-c"),

@@ -66,7 +66,7 @@ def test_ctrl_z_stops_the_job_and_fg_brings_it_back(shell: Open, home: Path) -> 
 
 
 def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open, relay: Relay) -> None:
-    """It is no longer shown as stopped, although it prints nothing."""
+    """The agent is no longer shown as stopped, although it prints nothing."""
     outer = shell()
     outer.type("relay wrap sh -c 'echo up; read line; stty size'\r")
     outer.see("up\r\n")
@@ -171,7 +171,7 @@ def test_the_size_reaches_the_agent(wrap: Open) -> None:
 
 
 def test_terminals_of_odd_sizes(terminal: Open, wrap: Open) -> None:
-    """They work as without relay, whatever the agent does with them."""
+    """Odd sizes work as without relay, whatever the agent does with them."""
     for columns, rows in ((1, 1), (0, 0), (2, 1), (1, 5), (1000, 500)):
         size = f"{rows} {columns}"
         # relay learns of a new size with the next keys; of a size of 0 it learns nothing.

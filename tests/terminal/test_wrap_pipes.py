@@ -279,7 +279,7 @@ def test_the_agent_knows_its_session(shared: Relay, tmp_path: Path) -> None:
 
 
 def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
-    """This is as under nohup; the agent receives all others."""
+    """Signals ignored as under nohup stay so; the agent receives all others."""
     ignored = "[n for n in range(1, 32) if s.getsignal(n) == s.SIG_IGN]"
     probe = f"import signal as s; print({ignored}, s.pthread_sigmask(0, []))"
     (tmp_path / "probe.py").write_text(probe)

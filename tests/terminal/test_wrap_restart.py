@@ -24,7 +24,7 @@ LIFE = (
 
 
 def test_the_terminal_stays(wrap: Open, relay: Relay) -> None:
-    """Its user is notified, keeps typing, resizes, and gets the exit code of the last agent."""
+    """The user is notified, keeps typing, resizes, and gets the exit code of the last agent."""
     outer = wrap("-n", "Alice", "sh", "-c", LIFE)
     outer.see("life 1\r\n")
     outer.type("one\r")
@@ -88,7 +88,7 @@ def test_a_directory_that_is_gone(wrap: Open, relay: Relay, home: Path) -> None:
 
 
 def test_losing_the_terminal_ends_the_restarting_agent_too(wrap: Open, relay: Relay) -> None:
-    """Its owner has gone: nobody would see the next agent."""
+    """The agent's owner has gone: nobody would see the next one."""
     outer = wrap("-n", "Alice", "sh", "-c", "trap '' HUP TERM; echo life; while :; do sleep 0.1; done")
     outer.see("life\r\n")
     restart = subprocess.Popen(

@@ -120,7 +120,7 @@ def test_its_end_says_why(wrap: Open) -> None:
 
 @pytest.mark.parametrize("how", ["hang up", "SIGTERM"])
 def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how: str) -> None:
-    """This ends the supervision, as it would end the agent."""
+    """The loss ends the supervision, as it would end the agent."""
     outer = wrapped(wrap)
     paused(outer)
     if how == "hang up":
@@ -134,7 +134,7 @@ def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how:
 
 @pytest.mark.parametrize("agent", ["trap 'exit 3' HUP", ":"])
 def test_the_owners_terminal_is_lost_before_the_pause(wrap: Open, relay: Relay, agent: str) -> None:
-    """This holds even if the agent ends because of that."""
+    """The agent may end because of that."""
     outer = wrap("-n", "Alice", "--supervision", SLOW, "sh", "-c", f"{agent}; echo up; read line; exit 3")
     outer.see("up\r\n")
     outer.hang_up()
