@@ -26,7 +26,7 @@ async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] 
         there = [each.to for each in sent if each.state is not State.HELD]
         return {"inject": f"Sent to {len(there)}: {listed(there)}.", "wake": False} if there else None
     if (member := await ctx.relay.member(target)) is not None and member.online is False:
-        return f"{target} is offline. The message waits, and is delivered when {target} is back."
+        return f"{target} is offline. The message waits until {target} is online."
     return None
 
 

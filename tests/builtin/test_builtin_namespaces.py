@@ -36,7 +36,7 @@ def test_a_message_to_somebody_offline_waits_and_the_sender_knows(house: House):
     outcome, services = house.say("@relay:Carol hello")
     assert services.sent == [("Carol", "hello")]
     assert texts(outcome.results) == [
-        "Carol is offline. The message waits, and is delivered when Carol is back."
+        "Carol is offline. The message waits until Carol is online."
     ]
 
 
