@@ -13,7 +13,7 @@ from relay.text import listed
 
 
 async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] | str | None:
-    """Send `message`. Return a text for the sender where it goes to all, or cannot be delivered at once."""
+    """Send `message`. Return a text for the sender if it goes to all, or cannot be delivered at once."""
     if names.key(target) in {"spawn", "release"}:
         return {"inject": await _fleet(names.key(target), message.split(maxsplit=2), ctx), "wake": False}
     try:
