@@ -9,6 +9,7 @@ to the agent's first byte: it does not import dataclasses, and pathlib only when
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -100,8 +101,10 @@ class Home:
         for path in (self.config_dir, self.state_dir, self.run_dir):
             if not os.path.lexists(path):
                 _check_creatable(path)
-            elif not (os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)):
-                private_directory(path)
+            elif not os.path.isdir(path):
+                raise _unusable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+            elif not os.access(path, os.R_OK | os.X_OK):
+                raise _unusable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         return self
 
     def ensure(self) -> Home:
@@ -136,7 +139,7 @@ def private_directory(path: str | os.PathLike[str]) -> None:
         if stat.S_IMODE(info.st_mode) & 0o077:
             os.chmod(path, 0o700)
         if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise _unusable(path, error) from None
 
@@ -157,7 +160,7 @@ def _check_creatable(path: str) -> None:
 def _unusable(path: str | os.PathLike[str], error: OSError) -> HomeError:
     return HomeError(
         f"cannot use the directory {os.fspath(path)}: {error.strerror}. "
-        "Make it writable, or set RELAY_HOME to a directory you own."
+        "Make it readable and writable, or set RELAY_HOME to a directory you own."
     )
 
 

@@ -70,7 +70,10 @@ def end(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool)
     waiting: list[tuple[SessionInfo, AgentRecord | None, int, int, float]] = []
     for session in sessions:
         record = records.get(session.team, session.name)
-        pid = session.terminal_pid or session.pid or 0
+        if not (pid := session.terminal_pid or session.pid):
+            unknown = RelayError(f"{session.name} is just starting or ending. Try again in a moment.")
+            report.failure(session.name, unknown, name=session.name, team=session.team)
+            continue
         try:
             watch = os.pidfd_open(pid)  # readable when the process ends
         except (OSError, AttributeError):  # the system has no such call

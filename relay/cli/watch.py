@@ -147,7 +147,7 @@ def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:
 def _brief(number: int) -> str:
     """Return a number in six columns at most: 950, 12.3k, 1.2M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+        if number >= size * 0.99995:  # what rounds to 1000.0 of the next smaller unit
             return f"{number / size:.1f}{unit}"
     return str(number)
 
