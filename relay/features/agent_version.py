@@ -24,7 +24,7 @@ LIMIT = 10.0
 """Seconds for a program to print its version; aider takes three on an idle machine."""
 
 PATIENCE = 60.0
-"""The same where nobody waits for the program, and it runs at the lowest CPU priority."""
+"""The same when nobody waits for the program, and it runs at the lowest CPU priority."""
 
 _STARTED = frozenset({"ready", "prompting", "failed"})
 

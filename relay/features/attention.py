@@ -1,6 +1,6 @@
 """Publishes the agent's prompts, and writes its states to the journal.
 
-Prompts are debounced: many dialogs close by themselves after a moment.
+Prompts are debounced before they are published: many dialogs close by themselves.
 """
 
 from __future__ import annotations

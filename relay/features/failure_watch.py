@@ -3,7 +3,7 @@
     StopFailure hook ───────────────────────┐ at once
     FailureRead (the agent's own record) ─┐ │
     the screen: failed, or a dialog ──────┴─┴─→ AgentFailed, journal, `relay explain`
-                                          │ after GRACE: the hook, or the record, may still come
+                                          │ after GRACE: the hook, or the record, may still report
     the last lines before an exit (`-p`)  ┘
 
 Further reports in the same turn are about the same failure. A failure is forgotten when a later turn ends

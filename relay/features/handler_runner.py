@@ -211,7 +211,7 @@ class HandlerRunner:
         return self._progress.recognize(directive.place, digest)
 
     def _leave(self, directive: Directive, place: str, begun: Begun) -> None:
-        """Skip a directive that an earlier session has acted on, or may have acted on."""
+        """Skip a directive that an earlier session has acted on, or may have acted on: nobody can tell."""
         self._bus.publish(DirectiveRecognized("done" if begun.done else "unknown"))
         if not begun.done:
             what = f"@{directive.namespace}:{directive.target}"

@@ -4,7 +4,7 @@ MessagingClient ─ message → Inject ─ typed, or in a hook's reply → Messa
 
 The ledger is authoritative. The mailbox takes messages from it in order, up to a window per sender; urgent
 ones do not wait for the window. It reads the ledger at the start, when the window has room again, and
-periodically, lest a message be forgotten; in between it takes new ones from MessageStored. All its work on
+periodically, in case a message was missed; in between it takes new ones from MessageStored. All its work on
 the ledger runs in one queue.
 """
 
@@ -81,7 +81,7 @@ T = TypeVar("T")
 
 
 class Mailbox:
-    """Delivers the messages for one agent. view: shows why the agent cannot be given any."""
+    """Delivers the messages for one agent. view: shows why they have to wait."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, view: AgentView) -> None:
         self._bus = bus
@@ -89,7 +89,7 @@ class Mailbox:
         self._journal = journal
         self._given: dict[str, Message] = {}  # the messages that the injector has
         self._unsettled: dict[str, tuple[Injection, Outcome]] = {}  # outcomes not in the ledger yet
-        self._put_back: set[str] = set()  # messages that wait again, not so in the ledger yet
+        self._put_back: set[str] = set()  # messages that wait again, not recorded in the ledger yet
         self._collecting = False
         self._behind = set[str]()  # senders (keys) with possibly more messages in the ledger, or ANYBODY
         self._taken = Counter[str]()  # by sender (key): how many of _given are not urgent

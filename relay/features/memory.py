@@ -15,7 +15,7 @@ from relay.terminal.events import Notify
 class MemoryFeature:
     """Checks `store` at the beginning, and closes it at the end. Handlers reach it through their context.
 
-    store: may be the error that prevents one; mistakes in the settings were reported with the settings.
+    store: the error if there is none; a mistake in the settings was reported along with the settings.
     """
 
     def __init__(self, bus: EventBus, tasks: Tasks, store: MemoryStore | RelayError) -> None:

@@ -45,7 +45,7 @@ GRACE = 2.0
 """Seconds that the record may lag behind a screen that shows the end of a turn."""
 
 TURNS = {"aider": 3}
-"""Turns of work in a row without a word in the record after which relay gives it up; 1 for other agents.
+"""Turns of work in a row without a word in the record after which the record is lost; 1 for other agents.
 
 aider does not log what it has another model write, such as a commit message.
 """
@@ -54,7 +54,7 @@ SILENT = "it contains nothing of what the agent does"
 CUT_OFF = "it ends in the middle of a line"
 
 LARGE = 16 << 20
-"""Bytes from which relay empties its own record between two turns: aider logs each request in full."""
+"""Bytes from which a record that relay requested is emptied between two turns: aider logs whole requests."""
 
 _ESCAPE = (b"\x1b", b"\x1b[27u")
 

@@ -48,7 +48,7 @@ between two tries. On a busy machine, other processes may hold the lock for long
 
 
 class MessageSender:
-    """Sends messages in the name of one agent, with the session's current client."""
+    """Sends messages on behalf of one agent, with the session's current client."""
 
     def __init__(self, bus: EventBus, journal: Journal, session: Identity) -> None:
         self._bus = bus

@@ -149,7 +149,7 @@ class Spawner:
             self._bus.publish(Inject(Injection(id, _how(record), "relay", "notice")))
 
     def _ended(self) -> list[AgentRecord]:
-        """Return the records of this agent's children that have ended without a report to it."""
+        """Return the records of this agent's ended children whose end was not reported to it."""
         children = [record for record in self._children() if not record.reported]
         running = {key(claim.name) for claim in claims(self._home, self._session.team)} if children else ()
         return [record for record in children if key(record.name) not in running]

@@ -31,7 +31,7 @@ from relay.terminal.events import KeyChosen, KeysTyped
 from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
-"""Seconds before an agent's end in which typing the keys that end it makes the end expected."""
+"""Seconds before an agent's end in which keys or words that end it make the end expected."""
 
 LOOK = 5.0
 """Seconds between two checks of the wall clock, and of an account that is held."""
@@ -239,7 +239,7 @@ class Supervisor:
 class _Life:
     """One run of the agent, across its sessions: when it began, whether it has worked, the last keys.
 
-    ending:  the order of its supervision to end the agent; None if there is none.
+    ending:  supervision's order to end the agent; None if there is none.
     decided: an earlier session has decided what follows its end.
     """
 
@@ -265,7 +265,7 @@ class _Life:
                 self.ending = EndAgent(Phase(note["phase"]), note["reason"])
 
     def end(self, order: EndAgent) -> None:
-        """Note that its supervision ends the agent."""
+        """Note that supervision ends the agent."""
         if self.ending is None:
             self.ending = order
             self._progress.note("ending", phase=str(order.phase), reason=order.reason)
