@@ -127,4 +127,4 @@ class ConversationChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class CurrentConversation(Question[Conversation]):
-    """Name the agent's conversation, in order to resume it; no answer if it is unknown."""
+    """Name the agent's conversation, which can then be resumed; no answer if it is unknown."""

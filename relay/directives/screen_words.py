@@ -94,7 +94,7 @@ class ScreenWords:
         cut:    the user has interrupted the turn.
         """
         if self.keeps:
-            if not silent:  # it reaches past the turn before the last one, or further
+            if not silent:  # the record reaches past the turn before the last one
                 known = Place(TERMINAL, self._ended[0], _LAST)
                 self._pass_to(known)
                 self._kept = deque((each for each in self._kept if _end(each[0]) > known), maxlen=MOST)

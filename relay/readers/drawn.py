@@ -2,8 +2,8 @@
 
     rows of the screen ─→ logical lines ─→ Page (primary, alternate) ─→ settled: those complete
 
-How long a line takes to settle depends on its place: above the cursor of a program that prints, it is
-complete; with something newer below, it is as good as complete; the last line may still grow.
+How soon a line settles depends on its place: above the cursor of a program that prints, it is complete; with
+something newer below, it is as good as complete; the last line may still grow.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _PACE = 4
 """Frames from which that pace is measured."""
 
 _STALLED = 5.0
-"""Maximum seconds without a frame for which such a program, or its terminal, may be stalled."""
+"""Maximum seconds without a frame for which the program, or its terminal, counts as stalled."""
 
 _MOVES = 1.0
-"""A line counts as moving if it changed within this many seconds before the last change of a line above."""
+"""Seconds before a line's last change from which a change of a line below it counts as movement."""
 
 AT_CURSOR = 2.0
 """Seconds without a change for the line with the cursor, which is mostly a prompt or a draft."""

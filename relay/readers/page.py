@@ -157,7 +157,7 @@ class Page:
     def expect_reprint(self, now: float, within: float = _PAUSE) -> None:
         """Expect a reprint of emitted lines (after a resize, a clear, a change of screens).
 
-        within: seconds for it to begin, or it will not happen; more if one is already expected for longer.
+        within: seconds in which it begins, if at all; more if one is already expected for longer.
         """
         within = self._patience(now, within)
         self._end_reprint()
@@ -194,7 +194,7 @@ class Page:
         self._reprint = None
 
     def look(self, lines: Sequence[LogicalLine], now: float, *, scrolls: bool) -> list[PageLine]:
-        """Take in the current screen; return the lines that scrolled away within it, in order.
+        """Read the current screen; return the lines that scrolled away within it, in order.
 
         scrolls: lines may have left the screen other than off its top (a scroll region).
         """
