@@ -9,7 +9,7 @@
               {"op": "hook_printed"}              the agent has its answer
 
 A session that is gone, frozen or not this agent's never disturbs the agent: nothing is printed, and the exit
-code is 0.  If a session ends while it handles an event, the next one is asked again.  An unreadable answer
+code is 0.  If a session ends over an event, the next one, if any, is asked the same.  An unreadable answer
 denies a tool call, because a rule may forbid it; other events continue.
 
 If a guard is in force for the event (relay.agents.hook_guards), the client waits for a session.  If none

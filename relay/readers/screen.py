@@ -240,8 +240,8 @@ class ScreenReader:
     def _draw(self, data: bytes, start: int, now: float, apart: int) -> list[Line]:
         """Feed `data`, which begins at the offset `start` of the output.
 
-        Look every half page, but not within `apart` bytes, where lines that matter may scroll away without
-        scrolling off.
+        Look every half page, but at least `apart` bytes apart, where lines that matter may scroll away
+        without scrolling off.
         """
         lines: list[Line] = []
         self._text.follow_regions(data)
