@@ -366,7 +366,8 @@ class MessagingClient:
                 if await self._ledger.run(self._expire):
                     self._outgoing.own.wake()
                 await self._receiver.report()
-                self._outgoing.receipts.wake()  # another process may have settled some: the user's, a dead session's
+                # Another process may have settled messages: for the user, or for a dead session.
+                self._outgoing.receipts.wake()
                 self._status.calm()
             except LedgerGone:
                 raise

@@ -47,5 +47,5 @@ class ReplyChain:
         self._answered = True
 
     def answers(self, to: str) -> Message | None:
-        """Return the last message from `to` since the user's input, or None: a message to it answers that one."""
+        """Return the last message from `to` since the user's input, which the next one answers, or None."""
         return self._last.get(names.key(to))
