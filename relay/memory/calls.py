@@ -1,4 +1,4 @@
-"""Calls of a backend that is not relay's own code: any exception in it becomes a MemoryStoreError."""
+"""Calls to a backend that is not relay's own code: any exception in it becomes a MemoryStoreError."""
 
 from __future__ import annotations
 

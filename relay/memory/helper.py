@@ -52,7 +52,7 @@ class Helper:
         self._timer: asyncio.TimerHandle | None = None
 
     async def serve(self, report: int) -> None:
-        """Answer until idle. report: a descriptor that gets the report once it listens, and is closed."""
+        """Answer until idle. report: a descriptor that gets {"ready": true} when it listens, then closed."""
         path = self._spec.socket
         self._unlink()  # left by a helper that was killed
         server = await asyncio.start_unix_server(self._answer, path, limit=MAX_REQUEST)

@@ -18,7 +18,7 @@ def snake(key: str) -> str:
 
 
 def camel(key: str) -> str:
-    """Return `key` in camelCase, as it is shown to the user."""
+    """Return `key` in camelCase, as shown to the user."""
     first, *others = key.split("_")
     return first + "".join(word.capitalize() for word in others)
 

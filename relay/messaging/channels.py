@@ -3,7 +3,7 @@
     relay join, relay.toml ─→ members ─→ the member's announcement ─→ members in the ledgers of other homes
                                  └─→ a message to `#name` is one message to each of them
 
-The ledger of a member's home keeps its membership, whether it runs or not, and its presence announces it.
+A member's home keeps the membership in its ledger, whether the member runs or not; its presence announces it.
 Other homes record these announcements, so a sender also reaches absent members.  A channel exists as long as
 it has a member.
 """
@@ -103,7 +103,7 @@ class ChannelRegistry:
         )
 
     def limit(self, team: str, away: Callable[[str], bool]) -> int:
-        """For each member that is `away`, expire all but the latest CATCH_UP waiting messages of a channel.
+        """Expire all but the latest CATCH_UP messages of each channel that wait for a member that is `away`.
 
         Return the number of expired messages.  The messages behind them no longer wait for them: they are
         published when the member appears.

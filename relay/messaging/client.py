@@ -255,7 +255,7 @@ class MessagingClient:
         await self._receiver.report()
 
     async def waiting(self, most: int = -1) -> list[Message]:
-        """Return the messages that may be typed now, in order. most: of one sender, besides urgent ones."""
+        """Return the messages that may be typed now, in order. most: per sender, besides urgent ones."""
         return await self._ledger.run(
             lambda ledger: ledger.inbox.waiting(self.team, self.name, most, self._receiver.owner)
         )
@@ -275,7 +275,7 @@ class MessagingClient:
         )
 
     async def held(self) -> set[str]:
-        """Return the ids of this agent's messages that are held."""
+        """Return the ids of this agent's held messages."""
         return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
 
     async def version(self) -> int:

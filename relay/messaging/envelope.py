@@ -20,10 +20,10 @@ from relay.transport import topics
 
 VERSION = 1
 MAX_PAYLOAD = 6 * MAX_BODY + 8192
-"""Bytes; JSON writes a control character as six (RFC 8259 section 7), and the other fields are short."""
+"""Maximum bytes; JSON writes a control character as six (RFC 8259 section 7); the other fields are short."""
 
 MAX_RECEIPT = 6 * 1024 + 2048
-"""Bytes; no receipt is longer."""
+"""Maximum bytes of a receipt."""
 
 _REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
 _ROUTES, _ROLES = frozenset({"typed", "native"}), frozenset({"user", "system"})
@@ -50,7 +50,7 @@ _of_message = attrgetter(
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 MAX_SHORT = 1024
-"""Bytes of UTF-8 in any text but the body."""
+"""Maximum bytes of UTF-8 in any text but the body."""
 
 
 def is_id(text: str) -> bool:

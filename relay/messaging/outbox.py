@@ -233,7 +233,7 @@ class Outbox:
                 )
 
     def reopen(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Make messages due that still wait, with free space in the window, for a `present` (name, owner)."""
+        """Make messages in their window due if they still wait for a `present` receiver (name, owner)."""
         who = keys(team, sender)
         waits = f"{_SENDER} AND {_PENDING} AND due IS NULL"
         rows = self._db.rows(f"SELECT DISTINCT recipient, owner FROM outbox WHERE {waits}", *who)

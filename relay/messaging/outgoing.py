@@ -76,7 +76,7 @@ class ReceiptSender:
                 await self._done.wait()
 
     def pass_on(self, ledger: Ledger) -> PassedOn:
-        """Update the outboxes of senders with sessions in this home; a job for the ledger.
+        """Update the outboxes of senders with sessions in this home; a ledger job.
 
         Receipts for other senders, and for those without a session, wait for the broker.
         """

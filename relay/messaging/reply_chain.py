@@ -47,5 +47,5 @@ class ReplyChain:
         self._answered = True
 
     def answers(self, to: str) -> Message | None:
-        """Return the last message from `to` since the user's input, which the next one answers, or None."""
+        """Return what a message to `to` answers: its last message since the user's input, or None."""
         return self._last.get(names.key(to))

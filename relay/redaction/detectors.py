@@ -17,7 +17,7 @@ from functools import cache, partial
 Span = tuple[int, int]
 
 MAX_TOKEN = 4096
-"""Characters by which a key may be longer than the shortest that its expression finds."""
+"""Maximum characters of a key beyond the shortest that its expression finds."""
 
 MAX_KEY = 16_384
 """Maximum characters of a private key, from its first line to its last."""
@@ -56,7 +56,7 @@ class Format:
 
     kind:        the name in the mark that replaces the secret, such as "github-token".
     anchors:     lower-case literals, at least one of which is in every text with such a secret.
-    expressions: the first group is the secret, or the whole match where there is none.
+    expressions: the first group is the secret, or the whole match if there is none.
     check:       return True if a match may be a secret.
     open:        what follows without a break belongs to the secret.
     inside:      the anchors are part of a run of key characters; otherwise they may be anywhere.
@@ -96,14 +96,17 @@ def is_likely(value: str, least: int, *, quoted: bool = False) -> bool:
 def _keys(
     kind: str, *prefixes: str, of: str = r"A-Za-z0-9_\-", least: int = 10, start: str = _START
 ) -> Format:
-    """Keys that begin with one of the literal `prefixes`, followed by at least `least` characters `of`."""
+    """Return a format: one of the literal `prefixes`, followed by at least `least` characters `of`."""
     beginning = "|".join(map(re.escape, prefixes))
     expression = rf"{start}(?:{beginning})[{of}]{{{least},{MAX_TOKEN}}}"
     return Format(kind, tuple(prefix.lower() for prefix in prefixes), (expression,), is_drawn)
 
 
 def _assigned(kind: str, anchors: tuple[str, ...], keyword: str, least: int) -> tuple[Format, Format]:
-    """`keyword = value` in code, settings, environments, JSON and commands; `least` characters of value."""
+    """Return the formats of `keyword = value` in code, settings, environments, JSON and commands.
+
+    least: minimum characters of the value.
+    """
     # Match DB_PASSWORD_PROD = ..., but neither tokens: 1234 nor token_count = 1234.
     name = rf"(?i:{keyword})(?!(?i:s\b|[-_]?(?:{_NO_SECRET})\b))[A-Za-z0-9_\-]{{0,20}}"
     is_ = r"\\?[\"']?\]?[ \t]{0,4}(?:=>|:=|[:=](?![:=]))[ \t]{0,4}"

@@ -18,8 +18,8 @@ from relay.storage.locks import locked
 def make_private(path: Path) -> None:
     """Create the file, empty and 0600, if it does not exist. Raise OSError.
 
-    Never open it by its name: closing it would release all locks that this process, such as SQLite's, holds
-    on it (fcntl(2), "advisory record locking").
+    Never open it by its name: closing it would release all locks that this process holds on it, such as
+    SQLite's (fcntl(2), "advisory record locking").
     """
     path = path.resolve()
     if path.exists():

@@ -38,7 +38,7 @@ MARGIN = 4096
 
 @dataclass(frozen=True, slots=True)
 class EntryWritten(Event):
-    """The journal has a new entry, as it was written."""
+    """The journal has another entry, as it was written."""
 
     entry: dict[str, Any]
 

@@ -270,7 +270,7 @@ class Database:
 
         Return True if this is the first change of the job.
         """
-        if batch.refusal is not None:  # do not wait for it again
+        if batch.refusal is not None:  # do not wait for the lock again
             raise batch.refusal
         if batch.begun and not self._connection.in_transaction:
             raise sqlite3.OperationalError(_LOST)

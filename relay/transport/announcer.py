@@ -99,7 +99,7 @@ class Announcer:
         self._again.set()
 
     async def end(self) -> None:
-        """Make the goodbye say that the agent has ended, and its channels. Raise LedgerError."""
+        """Make the goodbye say that the agent has ended, and list its channels. Raise LedgerError."""
         self._over = True
         self._channels, self._crowd = await self.read()
 

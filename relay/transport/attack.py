@@ -26,7 +26,7 @@ from relay.transport.probe_result import ADVICE, Finding, ProbeResult
 from relay.transport.raw_login import raw_login
 
 SETTLE_SECONDS = 0.2
-"""Seconds to wait longer: a cluster may deliver an earlier message later."""
+"""Extra seconds to wait: a cluster may deliver an earlier message later."""
 
 ANSWER_SECONDS = 15.0
 _WILL_SECONDS = 0.5  # for a broker to notice that a connection broke

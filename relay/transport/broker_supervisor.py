@@ -5,7 +5,7 @@ same; it lives as long as the broker, in its own session, and outlives the proce
 
     BINARY CONFIG LINGER ALIVE REPORT
 
-BINARY, CONFIG: nats-server and its configuration; the locks and the endpoint file lie beside CONFIG.
+BINARY, CONFIG: nats-server and its configuration; the locks and the endpoint file are next to CONFIG.
 LINGER: seconds without any user after which the broker is stopped; negative: never, and the process stays
         a child of its caller; otherwise it detaches.
 ALIVE:  descriptor of the locked file `alive.lock`.  The broker inherits it, so the lock is held exactly as

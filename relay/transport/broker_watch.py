@@ -1,4 +1,4 @@
-"""Watches the embedded broker: stops it, so that it is replaced, if it does not answer or grows too large.
+"""Watches the embedded broker: kills it for replacement if it does not answer or grows too large.
 
 Every few seconds it acts like an agent: it logs in over MQTT, subscribes, and receives what it publishes.
 It runs in the broker's supervisor and imports only the standard library.

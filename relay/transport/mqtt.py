@@ -1,6 +1,6 @@
 """A connection to the broker.
 
-MQTT 3.1.1 with QoS 1 through aiomqtt (it needs nothing of MQTT 5).  A transport is used once: it connects,
+MQTT 3.1.1 with QoS 1 through aiomqtt (relay needs nothing of MQTT 5).  A transport is used once: it connects,
 works until the connection is lost, and is discarded; the messaging client makes the next.
 """
 

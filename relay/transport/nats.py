@@ -26,9 +26,9 @@ _SESSION_SECONDS = 60  # for which the broker keeps mail of a lost client; ours 
 
 
 def render(agents: Iterable[Credentials], directory: Path, port: int, password: str) -> str:
-    """Return the configuration of a broker that keeps its store in `directory` and listens at `port`.
+    """Return the configuration of a broker that keeps its store in `directory` and listens on `port`.
 
-    password: that of SERVICE, the first of the users, which end its one line of JSON.
+    password: that of SERVICE, the first of the users, which come last in its one line of JSON.
     """
     topic = broker_watch.TOPIC.replace("/", ".")
     service = {
@@ -82,7 +82,7 @@ def free_port(configuration: Path) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Return True if a broker could listen at `port`."""
+    """Return True if a broker could listen on `port`."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like nats-server: TIME_WAIT is free
         try:
