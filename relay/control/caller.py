@@ -102,7 +102,7 @@ def through(home: Home, own: Lineage, pids: Sequence[int]) -> int:
 
 
 def _apart(claims: Iterable[sessions.SessionInfo]) -> set[int]:
-    """Return the shims of agents that are no agent's descendants, whichever shim has adopted them."""
+    """Return the shims of agents that count as nobody's descendants, whichever shim has adopted them."""
     return {claim.terminal_pid or 0 for claim in claims if claim.apart}
 
 

@@ -14,7 +14,7 @@ from relay.home import Home, check_socket_path, private_directory
 from relay.names import validate
 from relay.storage.locks import is_held, open_lock, try_lock
 
-_PATIENCE = 15.0  # seconds to wait for a session that is still acting on its agent's last words
+_PATIENCE = 15.0  # seconds to wait for a session that is still acting on its agent's last output
 _LOOK = 0.05  # seconds between two tries to take the name
 _ANSWER = 1.0  # seconds for the session that has the name to answer
 
@@ -22,7 +22,7 @@ _ANSWER = 1.0  # seconds for the session that has the name to answer
 class Claim:
     """A claimed `name` in `team`. socket, shim: where its session and its shim listen.
 
-    apart: the agent is no agent's descendant, although another agent's shim may adopt its shim.
+    apart: the agent counts as nobody's descendant, although another agent's shim may adopt its shim.
     """
 
     __slots__ = ("apart", "fd", "lock", "name", "shim", "socket", "team")

@@ -254,7 +254,7 @@ async def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
 async def _readable(channel: socket.socket) -> None:
     """Wait until there is something to receive or to accept.
 
-    Unlike the event loop's own sock_accept, it takes nothing that a cancellation would lose, with an error.
+    Unlike with the event loop's own sock_accept, a cancellation loses nothing, and causes no error.
     """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(channel, readable.set)

@@ -208,10 +208,10 @@ def socket_of(home: Home, team: str, name: str) -> Path:
 def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
     """Send one request to the session at `path` and return its answer, both within `timeout` seconds.
 
-    Wait for a session that does not listen yet. If the session ends during the request, send it to the next
-    one, with `again`; a request that changes something may then take up to FOLLOWS. Raise NoSuchSession if no
-    session holds the name, SessionUnresponsive if its holder does not answer in time, OutcomeUnknown if the
-    session ended during one of ONCE, and the error that the session answers with.
+    Wait for a session that does not listen yet. If the session ends during the request, repeat the request at
+    the next one, with `again`; if it changes something, it may then take up to FOLLOWS. Raise NoSuchSession
+    if no session holds the name, SessionUnresponsive if its holder does not answer in time, OutcomeUnknown if
+    the session ended during one of ONCE, and the error that the session answers with.
     """
     operation, deadline = str(request.get("op")), time.monotonic() + timeout
     line = _exchange(path, request, deadline)

@@ -14,7 +14,7 @@ from relay.terminal.events import Notify
 
 
 def notify(bus: EventBus, results: Iterable[HookResult]) -> None:
-    """Show the user's messages from `results`."""
+    """Show the user the messages in `results`."""
     for result in results:
         if result.user_message is not None:
             bus.publish(Notify(result.user_message, result.user_message_level, result.source))

@@ -1,8 +1,8 @@
 """The output of handlers: kept off the user's terminal, for the journal.
 
-Proxies replace `sys.stdout` and `sys.stderr`. They pass text to the handler that runs in the current context,
-or, outside of any handler, to the original stream. A handler's child processes write to the file descriptors
-1 and 2, which the session has redirected for its whole process.
+Proxies replace `sys.stdout` and `sys.stderr`. They record text for the handler that runs in the current
+context, or, outside of any handler, write it to the original stream. A handler's child processes write to the
+file descriptors 1 and 2, which the session has redirected for its whole process.
 """
 
 from __future__ import annotations

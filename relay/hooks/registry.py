@@ -54,7 +54,7 @@ class Pattern:
         return cls(namespace, target if colon else None)
 
     def matches(self, directive: Directive) -> bool:
-        """Return True if the handler takes `directive`; ignore case. `*` and `?` are wildcards."""
+        """Return True if the handler takes `directive`, ignoring case; `*` and `?` are wildcards."""
         if directive.namespace != self.namespace:
             return False
         return self.target is None or fnmatchcase(names.key(directive.target), names.key(self.target))

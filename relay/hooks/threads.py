@@ -2,8 +2,7 @@
 
 Coroutines run on one event loop that all user code shares; plain functions run on worker threads. Either may
 hang, block or loop forever: the thread is then abandoned, interrupted by an exception at its next bytecode,
-                             and
-replaced. All are daemon threads, so they do not delay an exit.
+and replaced. All are daemon threads, so they do not delay an exit.
 """
 
 from __future__ import annotations

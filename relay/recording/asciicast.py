@@ -127,7 +127,7 @@ class CastPart:
 
     @classmethod
     def read(cls, path: Path, start: float) -> CastPart:
-        """Read the header and the end of a part that begins at `start`; raise RecordingError if that fails."""
+        """Read the header and the end of a part that begins at `start`. Raise RecordingError on failure."""
         with _open(path) as stream:
             return cls(path, _header(path, _line(stream) or b""), start, _last(stream, start))
 

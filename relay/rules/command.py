@@ -32,7 +32,7 @@ from relay.rules import process_tree
 KEEP = 1 << 20
 """Bytes kept of each stream, from its beginning."""
 
-_GRACE = 0.25  # seconds from the command's end to its pipes' EOF: a child may keep them open
+_GRACE = 0.25  # seconds to wait for EOF after the command has ended: a child may keep a pipe open
 _FLOOD = 0.005  # seconds between two reads of a pipe whose contents are discarded
 _CHUNK = 1 << 16  # capacity of a pipe in bytes (pipe(7))
 _WIDE = 1 << 20  # capacity in bytes that any user may set (/proc/sys/fs/pipe-max-size)

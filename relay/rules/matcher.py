@@ -37,7 +37,7 @@ class BadMatcher(ValueError):
 
 
 class Undecided(Exception):
-    """A text is too long, or takes too long, to say whether it matches; the message says which."""
+    """A text is too long to match, or matching takes too long; the message says which."""
 
 
 Test = Callable[[str], bool]

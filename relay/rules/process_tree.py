@@ -12,7 +12,7 @@ MARK = "RELAY_HOOK_RUN"
 """The environment variable that marks the processes of a run, even those that have lost their parent."""
 
 _ROUNDS = 50  # searches for more processes of a tree, each after stopping those found so far
-_REAPING = 5.0  # seconds to wait for the killed process to go
+_REAPING = 5.0  # seconds to wait for the killed process to end
 _DEAD = frozenset({b"Z", b"X"})  # states of proc(5)
 
 
@@ -44,7 +44,7 @@ def _signal(send: Callable[[int, int], None], pid: int, number: signal.Signals) 
     try:
         send(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass  # it has ended, or changed its user (sudo)
+        pass  # it has ended, or runs as another user (sudo)
 
 
 def _tree(root: int, mark: str) -> set[int]:

@@ -75,7 +75,7 @@ class RuleBook:
         return book.done()
 
     def switched(self, home: Home) -> RuleBook:
-        """Return the same rules with the ones that are disabled now; read no rule file."""
+        """Return the same rules with `disabled` read again; read no rule file."""
         others = [warning for warning in self.warnings if warning.path != home.disabled_rules]
         ids, problem = _off(home)
         return replace(self, disabled=ids, warnings=(*others, *problem))

@@ -55,7 +55,7 @@ _REFUSED = {
     "if": "relay cannot check the condition of `if`. Write a matcher instead.",
     "shell": "sh runs commands, and `shell` cannot change that. Call the other shell in the command.",
 }
-"""Claude Code fields whose absence would change the meaning of a rule, and advice."""
+"""Claude Code fields that would change the meaning of a rule if they were ignored, and advice."""
 
 
 class _Skip(Exception):

@@ -93,7 +93,7 @@ class Ending:
 class StopDecision:
     """The combined decision of the answers to a Stop.
 
-    outcome: "end": nobody wants anything; "halt": the turn was stopped and ends, for `reason`; "refuse": the
+    outcome: "end": nothing is requested; "halt": the turn was stopped and ends, for `reason`; "refuse": the
              agent should continue, but is `capped`; "go_on".
     texts:   those for the agent to continue with; also set if it may not.
     forced:  the name of the handler or rule that wants it to continue without giving a text; "" otherwise.

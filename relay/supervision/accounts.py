@@ -2,8 +2,8 @@
 
     state/accounts/NAME.json
 
-The agent that notices writes the file; every agent of the account on this machine reads it before it is
-nudged, gets its first prompt, or is restarted.
+The agent that notices writes the file; all agents of the account on this machine read it before a nudge,
+their first prompt, and a restart.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from relay.supervision.schedule import Schedule
 from relay.supervision.worktree_spec import WorktreeSpec
 
 Condition = Literal["started", "ready", "idle", "done", "exited_ok"]
-"""What another agent must have reached before one that depends on it starts."""
+"""The condition that an agent must meet before one that depends on it is started."""
 
 
 @dataclass(frozen=True, slots=True)

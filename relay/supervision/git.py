@@ -94,7 +94,7 @@ class Repository:
     """A repository, seen from a directory in it.
 
     common: its metadata directory, shared by all worktrees.
-    main:   its main worktree; a bare repository is its own.
+    main:   its main worktree; for a bare repository, the repository itself.
     top:    the top of the worktree around the directory; None outside any worktree.
     """
 

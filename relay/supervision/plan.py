@@ -57,7 +57,7 @@ class PlanStep:
 def plan(
     fleet: Fleet, standings: Mapping[str, Standing], wanted: Sequence[str] = (), *, others: int = 0
 ) -> list[PlanStep]:
-    """Return a step for each `wanted` agent, and for each dependency that one has to wait for.
+    """Return a step for each `wanted` agent, and for each agent that these have to wait for.
 
     Dependencies come first. An empty `wanted` means all agents with autostart.
 

@@ -88,7 +88,7 @@ def quoted(text: str) -> str:
 def _directory(path: Path) -> str:
     """Return `path` for WorkingDirectory=, which systemd does not unquote."""
     text = str(path).replace("%", "%%")
-    # systemd strips trailing blanks, joins lines at a trailing backslash, and removes a trailing slash.
+    # systemd strips trailing blanks, and continues a line after a backslash; it removes the final slash.
     return f"{text}/" if text.endswith("\\") or text[-1:].isspace() else text
 
 

@@ -17,7 +17,7 @@ from relay.supervision.worktree_claim import Stage, WorktreeClaim
 from relay.supervision.worktree_site import Site, same
 
 ENDING = 15.0
-"""Seconds to wait for another agent's session that is still acting on its agent's last words."""
+"""Seconds to wait for another agent's session that is still acting on its agent's last output."""
 
 
 def make(site: Site, lasting: bool) -> tuple[WorktreeClaim, bool]:
@@ -55,7 +55,7 @@ def make(site: Site, lasting: bool) -> tuple[WorktreeClaim, bool]:
 
 
 def _own(site: Site, lasting: bool) -> WorktreeClaim | None:
-    """Return the claim on the worktree, None if there is none. Raise WorktreeError if it is not ours."""
+    """Return the claim on the worktree, None if there is none. Raise WorktreeError if it is taken."""
     claim = site.claims.read(site.path)
     if claim is None or claim.owner.same(site.owner):
         return claim
