@@ -1,8 +1,7 @@
 """Publishes everything for one agent: its messages, those of senders without a session, its receipts.
 
-Senders without a session are the user, and agents that have ended.  While there are messages to publish, and
-for LINGER after that, each gets a connection with its own credentials, so the broker still vouches for the
-sender.  Later receipts from other hosts are requested (Outbox.ask).  The receipts of finished runs go out in
+Senders without a session are the user, and agents that have ended.  While there are messages to publish, each
+gets connections with its own credentials, for LINGER each, so the broker still vouches for the sender.  Later receipts from other hosts are requested (Outbox.ask).  The receipts of finished runs go out in
 the same way, so senders learn the outcome of their messages.
 
 Before it calls `wake`, a caller hands its jobs to the ledger's writer: jobs run in order of arrival, so the
@@ -32,7 +31,7 @@ from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from relay.transport.name_claims import is_present
 
 LINGER = 30.0
-"""Seconds for which a connection waits for receipts and for further messages."""
+"""Seconds that such a connection lasts: it publishes, and waits for receipts and further messages."""
 
 FLUSH = 1.0
 """Seconds that an ending agent waits for its last receipts to be sent."""
@@ -162,6 +161,8 @@ class ProxyPublishers:
             if why := await self._carry(sender, publisher):
                 # A sender without a session can read this only in its messages.
                 await self.ledger.run(lambda ledger: ledger.outbox.hindered(self.team, sender, why))
+            else:
+                self._wake.set()  # a message may have come too late for this connection
         finally:
             del self._active[names.key(sender)]
 

@@ -42,7 +42,7 @@ class AgentRecord:
     supervised:  it is restarted automatically.
     task_given:  it has received its first prompt.
     session:     the id of its session.
-    conversation: the agent's own, from which it can be resumed; {}: none is known.
+    conversation: the agent's own, from which it can be resumed; None: none is known.
     parent:      the agent that started it; "": the user did. reported: the parent was told how it ended.
     """
 
