@@ -443,7 +443,7 @@ class VirtualScreen:
         return found
 
     def _colours(self, tag: int, at: int, y: int) -> Colours:
-        """Return the colours of the character `at` of row `y`, assuming one column per character before it."""
+        """Return the colours of character `at` in row `y`, assuming one column per character before it."""
         ref = self._ref(tag, min(at, self.columns - 1), y)
         style = vt.CellStyle()
         _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
