@@ -35,7 +35,7 @@ class Entry:
     time:     of the result, in seconds since the epoch; asked: of the request, 0 if unknown.
     session, name, team: of the agent.
     id:       of the injection; for a message, the message's id.
-    kind:     message, hook, closing or notice (relay.injection.injection).
+    kind:     message, hook, closing, notice, task or nudge (relay.injection.injection).
     source:   the sender of a message, or the handler or rule.
     hook_event, place: of a hook: the event, and the file and line of a rule.
     channel:  of a message.

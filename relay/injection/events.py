@@ -95,7 +95,7 @@ class Contribute(Question[Contribution]):
 
 @dataclass(frozen=True, slots=True)
 class Occupied(Question[str]):
-    """Answer what is waiting for a ready agent, so it is not idle; no answer if nothing is."""
+    """Name what keeps a ready agent from being idle: what is waiting for it; no answer if nothing is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class TypingGate:
     hooked: bool = False
 
     def next(self) -> Injection | None:
-        """Return the next text to type; an agent with hooks is not woken for what can wait for its turn."""
+        """Return the next text; don't wake an agent with hooks for what can wait for its next turn."""
         return next((each for each in self.queue if each.wakes or not self.hooked), None)
 
     def obstacle(self, *, typing: bool) -> Verdict | None:

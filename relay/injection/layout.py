@@ -45,7 +45,7 @@ from relay.state.readiness import TerminalSnapshot
 from relay.text import count
 
 MAX_HOOK_BYTES = 10 * 1024
-"""Bytes of UTF-8 in the longest text of a hook, a notice or a closing prompt."""
+"""Bytes of UTF-8 in the longest text of a hook, a notice, a nudge or a closing prompt."""
 
 LINE_BYTES = 4_000 if sys.platform == "linux" else 1_000
 """Bytes in one typed line.
@@ -98,7 +98,7 @@ _HEADING = re.compile(r"\W*+From\b[^\n]*:\s*$", re.IGNORECASE)
 
 
 class Style(Enum):
-    """How a program takes text, by what a newline does."""
+    """The ways in which programs take text, by what a newline does."""
 
     LINES = "lines"  # canonical mode: the kernel ends a line at each newline
     KEYS = "keys"  # raw mode without bracketed paste: a newline submits, a tab completes

@@ -1,6 +1,6 @@
 """One prompt: a text, or several waiting texts of hooks, preceded by contexts.
 
-the first that waits ─→ together ─→ Compose: contexts, or a refusal ─→ Prompt ─→ lay_out
+the first waiting text ─→ together ─→ Compose: contexts, or a refusal ─→ Prompt ─→ lay_out
 """
 
 from __future__ import annotations

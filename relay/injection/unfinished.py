@@ -254,7 +254,7 @@ def find(rows: Sequence[str], mark: str, end: str = "") -> Found | None:
 
 
 def _first_of(rows: Sequence[str], last: int, end: str) -> int:
-    """Return the first of the rows up to `last` that show an `end`."""
+    """Return the first of the rows up to `last` that together show an `end`."""
     shown, first = _bare(rows[last]), last
     while first and (row := _bare(rows[first - 1])) and end.endswith(row + shown):
         shown, first = row + shown, first - 1

@@ -1,4 +1,4 @@
-"""Checks the configuration of an agent before it starts: `python -P preflight.py [RULES]...`.
+"""Checks an agent's configuration before the agent starts: `python -P preflight.py [CONFIG,[RULES]]` (JSON).
 
 A full-screen agent hides what its session reports about the configuration, so `relay wrap` reports it first.
 The check runs in its own process, and prints the notices as a JSON list: the shim, a fork of `relay wrap`,

@@ -150,7 +150,7 @@ class Session:
         follower = next(iter(answers), Follower() if self._shutdown.again else None)
         await self._part(code, follower, acted)
         await self._bus.ask_all(SessionSettling())
-        over = follower is None or not self._started.shim.kept  # stopped after all
+        over = follower is None or not self._started.shim.kept  # the agent was stopped after all
         await self._bus.ask_all(SessionClosed(ended=over))
         tasks.cancel()
         if (self._started.bridge or self._started.record) and over:
@@ -175,7 +175,7 @@ class Session:
         self._retiring.set()
 
     def _orphaned(self) -> None:
-        """End the agent, whose shim was killed: its terminal is gone."""
+        """End the agent after its shim was killed: its terminal is gone."""
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
             self._started.pty.hang_up(number)
         os._exit(70)

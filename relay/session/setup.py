@@ -51,7 +51,7 @@ class Setup:
 
     @property
     def teaches(self) -> bool:
-        """True if the agent gets the onboarding text; a program that relay does not know never does."""
+        """True if the agent gets the onboarding text; an unknown program never does."""
         return self.settings.teach == "auto" and bool(self.profile.states or self.profile.native.hooks)
 
     @property

@@ -1,4 +1,4 @@
-"""Stopping an agent: politely, then by force.
+"""Stops an agent: politely, then by force.
 
 session_end handlers → closing prompts, each acted on → SIGTERM → SIGHUP → SIGKILL → leftover processes
 """

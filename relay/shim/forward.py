@@ -1,8 +1,8 @@
 """Moves bytes between the user's terminal and the agent's, and copies them to the ring.
 
-    lent source ──read──→ to_child ──write──→ master (PTY)
-    lent sink   ←─write── to_sink  ←──read─── master
-                                      └─→ ring (records in chronological order)
+    lent source ──read──→ input.queued ──write──→ master (PTY)
+    lent sink   ←─write── user.queued  ←──read─── master
+                                          └─→ ring (records in chronological order)
 
 The forwarder never waits for the ring's reader.  It does wait for the user's terminal, as the agent itself
 would: while the terminal takes no more output, the PTY stays unread.

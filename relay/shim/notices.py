@@ -40,12 +40,12 @@ class PendingNotices:
             self._forwarder.user.aside(BELL)
 
     def note(self, *, lines: bool) -> None:
-        """Note whether the agent only prints lines, as far as its session has read."""
+        """Record whether the agent has only printed lines in the output that its session has read."""
         self._lines = lines
         self._watch()
 
     def forget(self, text: str) -> None:
-        """Forget a notice that has not been shown."""
+        """Drop a notice that has not been shown."""
         self.pending = [each for each in self.pending if each != text]
         self._watch()
 

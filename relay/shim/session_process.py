@@ -51,7 +51,7 @@ MAX_ORDER = 1 << 26
 
 
 class Launcher:
-    """How to start a session.
+    """The means to start a session.
 
     start:   starts one with these descriptors, by name, and returns its pid.
     hello:   the first message to each session.
@@ -184,7 +184,7 @@ class SessionProcess:
 
     @property
     def failed(self) -> str:
-        """Why we stopped restarting sessions; "" if we have not."""
+        """The reason why we stopped restarting sessions; "" if we have not."""
         return self.ended or ""
 
     def start(self) -> None:

@@ -178,7 +178,7 @@ class Shim:
         return 0 if self._session is None else self._session.pid
 
     def run(self) -> None:
-        """Run until the agent, its session and what they left behind have ended."""
+        """Run until the agent, its session and the processes they left behind have ended."""
         # The agent may have ended before we handled SIGCHLD. Forward its last output first.
         self.loop.later(0, self._reap)
         while not self._end.over:

@@ -75,7 +75,7 @@ class _Parting:
 
 
 class SessionSide:
-    """What the terminals need of the agent's session.
+    """The part of the agent's session that the terminals need.
 
     answers:  returns True while the session may answer.
     chosen:   called with the key that the user presses between two agents: r (restart) or q (quit).
@@ -238,7 +238,7 @@ class TerminalServer:
 
         self._repaints.count += 1  # shown once
         if self._ring.offset - self._repaints.offset > REPLAYED:
-            return  # a flood has overdrawn the repaint, and the ring may not hold all of it
+            return  # a flood has drawn over the repaint, and the ring may not hold all of the flood
         self.forwarder.user.show(drawn + harmless(self._ring.output_since(self._repaints.offset)))
 
     # What happens at the terminals (forward.Listener).
@@ -531,7 +531,7 @@ class TerminalServer:
                 waiting.then()
 
     def _gone(self, client: TerminalClient) -> None:
-        """Restore the terminal of a client that was killed; the agent runs on without a terminal."""
+        """Restore the terminal of a client that was killed; the agent keeps running without a terminal."""
         if client is self._client:
             self._client = None
             self.forwarder.user.show(self._last_parting().reset.encode())

@@ -113,7 +113,7 @@ class ToolPermissions:
         self._reserved: set[str] = set()
 
     def allow(self, event: NativeEvent) -> None:
-        """Allow the tool call of `event`: the user is not asked."""
+        """Allow the tool call of `event` without asking the user."""
         self._allowed.add(_call(event))
 
     def allows(self, event: NativeEvent) -> bool:

@@ -77,11 +77,11 @@ class Readiness(StrEnum):
 class Verdict:
     """A state, and the reason for it in words.
 
-    wait:  seconds until time alone may change it; None if only new evidence can.
-    kind:  with prompting, the kind of prompt.
+    wait:  seconds until time alone may change the state; None if only new evidence can.
+    kind:  the kind of prompt if prompting.
     rule:  the name of the state rule that decided; "" if none did.
     lines: the rows that matched that rule.
-    draft: with working: the agent is idle, but an unsubmitted text is in its input.
+    draft: if working: the agent is idle, but there is unsent text in its input.
     """
 
     state: Readiness

@@ -55,7 +55,6 @@ class AgentState:
     name:    the state at the last look.
     since:   when the agent entered it, in seconds since the epoch.
     verdict: the verdict at the last look; None if the agent's process was stopped or had ended.
-    ended:   the agent's process has ended.
     """
 
     def __init__(self, view: AgentView, bus: EventBus, *, clock: Callable[[], float] = time.time) -> None:

@@ -96,7 +96,7 @@ class Turn:
         return False
 
     def allow(self, event: NativeEvent) -> None:
-        """Allow the tool call of `event`: the user is not asked."""
+        """Allow the tool call of `event` without asking the user."""
         self.tools.allow(event)
         self.hooks.allowed(event)
 
@@ -128,7 +128,7 @@ class Turn:
         self.halted = reason
 
     def hold(self) -> None:
-        """Record that messages the agent sent in this turn are held."""
+        """Record that the messages that the agent sends in this turn are held."""
         self.runaway = True
 
     def begin_anew(self) -> None:

@@ -60,7 +60,7 @@ class Canvas:
         self._shown: list[str] = []
         self._size = (0, 0)
         self._alternate = alternate
-        self._below = 0 if alternate else 1  # the row of the primary screen below our drawing; 0: untouched
+        self._below = 0 if alternate else 1  # the last row of our drawing on the primary screen; 0: none
         self._rescue: Rescue | None = None
 
     def __enter__(self) -> Canvas:
@@ -241,7 +241,7 @@ class _Signals:
 
 
 class Rescue:
-    """A process that restores a terminal if the one that draws on it is killed (SIGKILL)."""
+    """A process that restores a terminal if the process that draws on it is killed (SIGKILL)."""
 
     IDLE, PRIMARY, ALTERNATE = b"i", b"p", b"a"
 

@@ -41,7 +41,7 @@ FORWARDED = (
 """Signals that users send to the visible command; forwarded to the agent."""
 
 HANDLED = frozenset({*FORWARDED, signal.SIGWINCH, signal.SIGCONT})
-"""Signals that `Client.run` handles; they are blocked from before the terminal's modes change until then."""
+"""Signals that `Client.run` handles; blocked until it does, from before the terminal's modes change."""
 
 FOREGROUND_LOOK = 100
 """Milliseconds between a background job's checks for `fg`: a shell sends SIGCONT to a stopped job, but

@@ -139,7 +139,7 @@ class Pen:
 
 @lru_cache(maxsize=1024)
 def _changed(rendition: _Rendition, parameters: bytes) -> _Rendition:
-    """Return `rendition` after SGR with `parameters`."""
+    """Apply SGR with `parameters` to `rendition`; return the result."""
     words = parameters.translate(None, _CONTROLS).split(b";")
     at = 0
     while at < len(words):
