@@ -27,7 +27,7 @@ class Started:
     piped:       the agent's input comes from a pipe or a file that relay copies into its terminal.
     bridge:      the kind of agent whose own hooks were pointed at the session (relay.agents); "" for none.
     bridge_note: why there is no bridge, or what keeps it from working, for the user; "" if nothing is wrong.
-    record:      the transcript that the agent writes in this run; None: hooks will report it, or unknown.
+    record:      the transcripts that the agent writes in this run; None: hooks report them, or unknown.
     bridge_dir:  the directory for the bridge's files, removed when the session ends.
     unbridged:   the original values of the variables of `env` that the bridge changed; None: not set.
     restarts:    the number of earlier agents in this run.

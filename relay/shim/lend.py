@@ -54,7 +54,7 @@ class Lent:
         self.source, _ = _own(source)
         self.sink, anew = _own(sink)
         self.blocks = not anew
-        # isatty(3) denies a hung-up terminal, whose end of file is not the end of the input.
+        # isatty(3) is false for a hung-up terminal, whose end of file is not the end of the input.
         self.source_is_terminal = self.source >= 0 and (interactive or os.isatty(self.source))
         self.sink_is_terminal = self.sink >= 0 and (interactive or os.isatty(self.sink))
         regular = self.sink >= 0 and stat.S_ISREG(os.fstat(self.sink).st_mode)

@@ -95,7 +95,7 @@ class RingReader:
     def read_output(self, first: Record, most: int, joins: Callable[[Record], bool]) -> list[Record]:
         """Return the output records that follow `first`, about `most` bytes including `first`.
 
-        Stop at a loss, or at a record that does not `joins` the ones before.
+        Stop at a gap, or at a record for which `joins` returns False.
         """
         found, last = [], first
         most -= len(first.data)

@@ -53,7 +53,7 @@ class _End:
     """The steps to the shim's end.
 
     code:    the agent's exit code, None while it runs. shown: all of its output is out.
-    goodbye: the terminal has been given back. swept: the agent has no processes left. over: nothing is left.
+    goodbye: the terminal was given back. swept: the agent has no processes left. over: nothing left to do.
     kept:    the session decides whether another agent follows. next: that agent.
     supervised: the session decides after each agent.
     pipes:   the pipes that replace the agent's terminal, if any.

@@ -230,8 +230,8 @@ class Client:
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.killpg(os.getpgrp(), signal.SIGTSTP)  # returns after fg or bg
         signal.signal(signal.SIGTSTP, before)
-        # Don't wait for SIGCONT: in an orphaned process group, the kernel discards SIGTSTP, so no SIGCONT
-        # would follow.
+        # Don't leave this to SIGCONT: in an orphaned process group, the kernel discards SIGTSTP, and nothing
+        # would continue the agent.
         self._signals = [number for number in self._signals if number != signal.SIGCONT]
         self._resume()
 
