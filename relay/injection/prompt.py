@@ -55,11 +55,13 @@ class PromptComposer:
 
     async def compose(self, first: Injection) -> Prompt | None:
         """Return the prompt that starts with `first`; None if rules were just asked: look again."""
-        waiting = tuple(self._queue)
-        self._composed = [each for each in self._composed if each.injections[0] in waiting]
+        # Compare ids: thousands may be waiting, and comparing whole injections would take longest by far.
+        waiting = {each.id for each in self._queue} if self._composed else set()
+        self._composed = [each for each in self._composed if each.injections[0].id in waiting]
         for known in self._composed:
             if known.injections[0] is first:
-                return replace(known, injections=tuple(each for each in known.injections if each in waiting))
+                still = tuple(each for each in known.injections if each.id in waiting)
+                return replace(known, injections=still)
         return await self._ask(self._together(first))
 
     def lay_out(self, prompt: Prompt, style: Style, mark: str) -> list[str]:
