@@ -55,7 +55,7 @@ class PromptComposer:
 
     async def compose(self, first: Injection) -> Prompt | None:
         """Return the prompt that starts with `first`; None if rules were just asked: look again."""
-        # Compare ids: thousands may be waiting, and comparing whole injections would take longest by far.
+        # Compare ids: thousands may be waiting, and comparing injections takes longer than the rest.
         waiting = {each.id for each in self._queue} if self._composed else set()
         self._composed = [each for each in self._composed if each.injections[0].id in waiting]
         for known in self._composed:
