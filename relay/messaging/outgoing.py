@@ -1,8 +1,9 @@
 """Publishes everything for one agent: its messages, those of senders without a session, its receipts.
 
 Senders without a session are the user, and agents that have ended.  While there are messages to publish, each
-gets connections with its own credentials, for LINGER each, so the broker still vouches for the sender.  Later receipts from other hosts are requested (Outbox.ask).  The receipts of finished runs go out in
-the same way, so senders learn the outcome of their messages.
+gets connections with its own credentials, for LINGER each, so the broker still vouches for the sender.
+Later receipts from other hosts are requested (Outbox.ask).  The receipts of finished runs go out in the
+same way, so senders learn the outcome of their messages.
 
 Before it calls `wake`, a caller hands its jobs to the ledger's writer: jobs run in order of arrival, so the
 woken task sees their effect.
@@ -157,11 +158,13 @@ class ProxyPublishers:
         return [sender for sender in sorted(senders) if not is_present(self.home, self.team, sender)]
 
     async def _publish_for(self, sender: str, publisher: Publisher) -> None:
+        now = asyncio.get_running_loop().time
+        ends = now() + LINGER
         try:
             if why := await self._carry(sender, publisher):
                 # A sender without a session can read this only in its messages.
                 await self.ledger.run(lambda ledger: ledger.outbox.hindered(self.team, sender, why))
-            else:
+            elif now() >= ends:  # it was not lost
                 self._wake.set()  # a message may have come too late for this connection
         finally:
             del self._active[names.key(sender)]

@@ -249,6 +249,7 @@ def test_what_comes_as_the_connection_of_its_sender_ends_is_published_at_once(
 ) -> None:
     """It waited for the next look into the ledger, some 15 seconds later."""
     monkeypatch.setattr(outgoing, "LOOK", 3600.0)
+    monkeypatch.setattr(outgoing, "LINGER", 0.0)
 
     async def scenario() -> None:
         again, connections = asyncio.Event(), 0
