@@ -1,6 +1,6 @@
 """The `relay` command: `wrap` and `hook` directly, the others through argparse.
 
-Loading argparse costs 20 ms, which the agent's first byte and every hook would wait for.
+Loading argparse takes 20 ms, which would delay the agent's first byte and every hook.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stdout = None  # the reader has gone; Python would complain once more when it flushes at exit
+        sys.stdout = None  # the reader has gone; Python's flush at exit would complain again
         return 141
     except OutputFailed as error:
         sys.stdout = None
@@ -37,11 +37,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class OutputFailed(OSError):
-    """Writing to the standard output failed: its disk is full, or it is closed."""
+    """Writing to standard output failed: the disk is full, or the output is closed."""
 
 
 class _Output(io.FileIO):
-    """The standard output, whose failures are OutputFailed, unlike those of other files."""
+    """Standard output; write errors raise OutputFailed, to tell them from those of other files."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -61,7 +61,7 @@ def _command(argv: list[str]) -> int:
         from relay.cli import hook
 
         return hook.quick(argv[1:])
-    if argv == ["__names"]:  # of running agents, for the completion of shells, which waits for them
+    if argv == ["__names"]:  # of running agents, for shell completion, which waits for them
         from relay.control.name_claim import claimed_names
         from relay.home import Home
 
@@ -73,23 +73,23 @@ def _command(argv: list[str]) -> int:
     try:
         return dispatch(argv)
     finally:
-        sys.stdout.flush()  # a failure at exit could not be reported; argparse exits after its help
+        sys.stdout.flush()  # a failure at exit could not be reported; argparse exits after printing help
 
 
 def _prepare_output() -> None:
-    """Make everything that is printed go somewhere, or fail in a way that `main` reports."""
+    """Make sure that printing works, or fails in a way that `main` reports."""
     for fd, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
-        if stream is None:  # the caller closed it; the next file to be opened would get its number
-            # `fd` is the lowest free number. Open for reading only, so that printing fails and is reported.
+        if stream is None:  # the caller closed it; the next file opened would get its number
+            # `fd` is the lowest free number. Open it read-only: printing then fails and is reported.
             os.open(os.devnull, os.O_WRONLY if fd == 2 else os.O_RDONLY)
     before = sys.stdout
     if before is not None and before is not sys.__stdout__:
-        return  # a test's, or a program's that calls us
+        return  # replaced by a test, or by a program that calls us
     errors = "strict" if before is None else before.errors
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Output(1, "w", closefd=False)),
         encoding=None if before is None else before.encoding,
-        errors="replace" if errors == "strict" else errors,  # one lost character is better than no answer
+        errors="replace" if errors == "strict" else errors,  # one lost character is better than no output
         line_buffering=before is not None and before.isatty(),
     )
     if sys.stderr is None:

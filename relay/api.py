@@ -42,7 +42,7 @@ def pattern(
     """Register the decorated `function(target, message, ctx)` for `@namespace:target message` directives.
 
     pattern:  a namespace (`deploy`), or one with a target (`deploy:staging`, `deploy:prod-*`).
-    body:     False if the directive needs no text; otherwise relay refuses one without, and tells the agent.
+    body:     False if the directive needs no text; otherwise relay refuses one without and tells the agent.
     override: replace the built-in handlers of these directives.
     priority: higher ones run first.
 

@@ -8,19 +8,19 @@ import time
 from collections.abc import Callable
 
 TICK = 5.0
-"""Seconds between two ticks of a process. What is done now and then is done at a tick, together: most of what
-it costs is that the process wakes up."""
+"""Seconds between two ticks of a process. Periodic work is done together, at a tick: most of its cost is
+waking up the process."""
 
 LOOK = 60.0
-"""Seconds between two looks at a far moment of the wall clock: timers stand still while a machine sleeps."""
+"""Seconds between two checks for a distant wall-clock time: timers stop while a machine sleeps."""
 
-_PHASE = random.uniform(0, TICK)  # processes that were started together wake up one after the other
+_PHASE = random.uniform(0, TICK)  # spreads out the wake-ups of processes that start together
 
 
 def until_tick(seconds: float) -> float:
-    """Return the seconds from now until this process's tick that is nearest to `seconds` from now.
+    """Return the seconds until the tick of this process that is nearest to `seconds` from now.
 
-    Less than TICK is returned as it is.
+    A value below TICK is returned unchanged.
     """
     if seconds < TICK:
         return seconds
@@ -45,12 +45,12 @@ class Clock:
 
 
 class WallClock(Clock):
-    """The time in seconds since the epoch, for what has to outlive the process, or comes from elsewhere."""
+    """The time in seconds since the epoch, for times that outlive the process or come from outside it."""
 
     def now(self) -> float:
         """Return the time in seconds since the epoch."""
         return time.time()
 
     def look(self, due: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-        """Call `call` at `due`, or earlier, after LOOK: look at the time, and call this again."""
+        """Call `call` at `due`, or after LOOK if that is sooner, to check the time and call this again."""
         return self.later(min(max(due - self.now(), 0.0), LOOK), call)

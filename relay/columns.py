@@ -1,11 +1,11 @@
-"""The columns that text takes on a terminal: of a character, of a text, and a text cut to fit some."""
+"""The columns that text takes on a terminal: measure a character or a text, and cut or pad a text to fit."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-# Grapheme clusters: a flag; an emoji with a variation selector, a skin tone, a keycap, or others joined.
+# Grapheme clusters: a flag; an emoji with a variation selector, skin tone or keycap, or joined to others.
 CLUSTER = re.compile(
     "[\U0001f1e6-\U0001f1ff]{1,2}"
     "|[#*0-9\u00a9-\U0001faff](?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[\u2190-\U0001faff])+"
@@ -15,10 +15,10 @@ _PIECE = re.compile(f"{CLUSTER.pattern}|.", re.DOTALL)
 
 @lru_cache(maxsize=8192)
 def width(character: str) -> int:
-    """Return the columns that a terminal gives to `character`: 0, 1 or 2 (UAX #11)."""
+    """Return how many columns a terminal uses for `character`: 0, 1 or 2 (UAX #11)."""
     if character < "\u0300":
         return 1
-    import unicodedata  # 1 ms, for characters beyond Latin
+    import unicodedata  # 1 ms, needed only for characters beyond Latin
 
     if unicodedata.east_asian_width(character) in "WF":
         return 2
@@ -26,14 +26,14 @@ def width(character: str) -> int:
 
 
 def columns_of(text: str) -> int:
-    """Return the columns that `text` takes, as the virtual screen and most terminals count them."""
+    """Return how many columns `text` takes, as the virtual screen and most terminals count them."""
     if text.isascii():
         return len(text)
     return sum(map(width, CLUSTER.sub(_first, text)))
 
 
 def cut(text: str, columns: int) -> str:
-    """Return `text` in at most `columns` columns, 1 or more; an ellipsis ends a cut one."""
+    """Return `text` cut to at most `columns` columns (1 or more); a cut text ends in an ellipsis."""
     if columns_of(text) <= columns:
         return text
     parts, left = [], columns - 1
@@ -46,7 +46,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def fit(text: str, columns: int, *, right: bool = False) -> str:
-    """Return `text` in exactly `columns` columns, cut or with blanks behind it; before it, to the `right`."""
+    """Return `text` cut or padded to exactly `columns` columns, flush left, or flush `right`."""
     text = cut(text, columns)
     blanks = " " * (columns - columns_of(text))
     return blanks + text if right else text + blanks

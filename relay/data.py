@@ -1,6 +1,6 @@
-"""The data files that ship with relay: `patterns/` and `config/` of the repository.
+"""The data files that ship with relay: `patterns/`, `config/` and `examples/` of the repository.
 
-A wheel has them in `relay/_data`; an editable install reads them beside the package.
+A wheel has them in `relay/_data`; an editable install reads them next to the package.
 """
 
 from __future__ import annotations

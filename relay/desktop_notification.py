@@ -1,7 +1,7 @@
 """Notifications on the user's desktop, through desktop-notifier (D-Bus, or macOS' Notification Center).
 
-A process of its own, this file as a program, shows them: so the library and its waiting stay out of the
-session, which gives up on a desktop that does not answer.
+A separate process, which runs this file as a program, shows them. This keeps the library and its waiting out
+of the session, which gives up on a desktop that does not answer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 TIMEOUT = 10.0
-"""Seconds in which the desktop must take a notification; D-Bus may have to start its service."""
+"""Seconds the desktop has to accept a notification; D-Bus may have to start its service first."""
 
 APP = "relay"
 
 
 async def notify(title: str, text: str) -> str:
-    """Show a notification of texts that are safe to show. Return "" or why that failed, for the user."""
+    """Show a notification; its texts must be safe to show. Return "" or, for the user, why it failed."""
     if os.environ.get("CI"):
         return "CI machines have no desktop"
     if sys.platform == "linux" and not _has_bus():
@@ -52,7 +52,7 @@ def _has_bus() -> bool:
 
 
 def main() -> int:
-    """Show the title and text that standard input has as JSON. Print what the library logs on failure."""
+    """Show the title and text read as JSON from standard input. On failure, print what the library logs."""
     import logging
 
     class Problems(logging.Handler):

@@ -1,6 +1,6 @@
 """Checks of everything that relay needs: Python, packages, libraries, directories, the ledger, the broker.
 
-A check changes nothing. Files that relay makes on first use may be missing.
+Checks change nothing. Files that relay creates on first use may be missing.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _PACKAGES = (
     "regex",
 )
 _SCARCE, _TOO_LITTLE = 1 << 30, 50 << 20
-"""Bytes free on the disk below which `doctor` warns, and below which it fails."""
+"""Free disk space, in bytes, below which `doctor` warns, and below which it fails."""
 
 _SECONDS = 10.0  # for a program to print its version
-_RECENT = 24 * 3600.0  # seconds for which it is worth saying that the broker was replaced
+_RECENT = 24 * 3600.0  # seconds during which a replaced broker is worth a warning
 
 
 class CheckResult(StrEnum):
@@ -64,7 +64,7 @@ Found = Iterator[tuple[CheckResult, str]]
 
 
 class Check(NamedTuple):
-    """A result of one check. detail: what was found and, unless it is fine, what to do next."""
+    """One result of a check. detail: what it found and, if there is a problem, what to do next."""
 
     name: str
     result: CheckResult
@@ -128,7 +128,7 @@ def _directory(what: str, home: Home, directory: Path) -> Found:
     if info.st_uid != os.getuid():
         yield FAIL, f"{path} belongs to another user. {other}"
     elif mode & 0o077:
-        # Probably made by hand. relay makes it private at its next start, and keeps no secrets there.
+        # Probably created by hand. relay makes it private at its next start; `config` holds no secrets.
         result = WARN if what == "config" else FAIL
         yield result, f"{path} is open to others ({mode:o}). chmod 700 {path}"
     elif not os.access(path, os.W_OK | os.X_OK):
@@ -278,7 +278,7 @@ def _agents(home: Home, directory: Path) -> Found:
     installed = [
         profile.name
         for profile in known
-        # Profiles that are named after a program; others are kinds of programs, such as shells.
+        # Only profiles named after a program; the others are kinds of programs, such as shells.
         if profile.name in profile.commands and any(map(shutil.which, profile.commands))
     ]
     if installed:

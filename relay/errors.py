@@ -9,21 +9,22 @@
     ├── NoSuchSession                     no live session has the name
     ├── SessionUnresponsive               a session has the name but does not answer
     ├── OutcomeUnknown                    a session ended during a request, which it may have carried out
-    ├── UnknownRecipient                  nobody in the team ever had the name
+    ├── UnknownRecipient                  no agent in the team ever had the name
     ├── NotAMember                        the agent is not in that channel
     ├── MessageRefused                    empty, too large, or not allowed
-    │   ├── ReceiverEnded                 it was a single run of an agent, which has ended
-    │   └── ReceiverStarting              its agent was just started, and takes no messages yet
+    │   ├── ReceiverEnded                 the receiver was a single run of an agent, which has ended
+    │   └── ReceiverStarting              the receiver has just started, and takes no messages yet
     ├── NotAllowed                        a guard rail: an agent may not do this
     ├── HomeError                         one of relay's directories cannot be used
     ├── ConfigError                       relay.toml, relay.config.py or a pattern file is wrong
     │   └── ConfigMistakes                    ... in several places
     ├── BrokerError                       the broker cannot be started or reached
     ├── LedgerError                       the message ledger cannot be read or written
-    │   └── LedgerAway                    ... now; it may be in a moment
+    │   ├── LedgerAway                    ... at the moment; another try may succeed
+    │   └── NoSuchMessage                 no message has that id
     ├── MemoryStoreError                  the memory store cannot be read or written
     ├── RecordingError                    a file is not a recording, or is cut off
-    ├── ServiceError                      the start after a reboot cannot be changed
+    ├── ServiceError                      the automatic start after a reboot cannot be changed
     └── WorktreeError                     an agent's git worktree cannot be prepared, or is another agent's
         └── SetupFailed                   ... because a setup command failed
 
@@ -119,7 +120,7 @@ class ConfigError(RelayError):
 
 
 class ConfigMistakes(ConfigError):
-    """All the mistakes of one file at once; `mistakes` has one or more, in the order of their lines."""
+    """All mistakes in one file; `mistakes` has one or more, sorted by line."""
 
     def __init__(self, path: Path, mistakes: Sequence[ConfigError]) -> None:
         self.mistakes = tuple(sorted(mistakes, key=lambda each: each.line or 0))
@@ -140,11 +141,11 @@ class LedgerError(RelayError):
 
 
 class LedgerAway(LedgerError):
-    """Another try, a moment later, may succeed: it is locked, or about to be opened again."""
+    """The ledger is locked, or about to be reopened: another try a moment later may succeed."""
 
 
 class NoSuchMessage(LedgerError):
-    """No message of this home has that id."""
+    """No message in this home has that id."""
 
 
 class MemoryStoreError(RelayError):
@@ -164,10 +165,10 @@ class WorktreeError(RelayError):
 
 
 class SetupFailed(WorktreeError):
-    """A command of a worktree's setup has failed.
+    """A setup command of a worktree has failed.
 
-    command: as the fleet file has it. code: its exit code, 128+N for signal N; None if it took too long.
-    lines:   the last ones it printed. log: the file with all that the setup printed.
+    command: as written in the fleet file. code: its exit code, 128+N for signal N; None if it timed out.
+    lines:   the last lines it printed. log: the file with everything the setup printed.
     """
 
     def __init__(

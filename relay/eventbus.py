@@ -1,14 +1,14 @@
 """The event bus of one session: typed, frozen events, delivered in order to the features that handle them.
 
     class Recorder:
-        @handles(OutputRead)                            publish: every handler, one after another, at once
+        @handles(OutputRead)                            publish: runs every handler now, one after another
         def output(self, event: OutputRead) -> None: ...
 
-        @answers(Explain)                               ask: awaited, and each sees the answers before its own
+        @answers(Explain)                               ask: awaited; each sees the answers before its own
         async def explain(self, question: Explain, earlier: Sequence[Facts]) -> Facts | None: ...
 
-Handlers run in the order in which their features were added.  An event that is published while another one is
-being delivered waits its turn, so that all features see all events in the same order.
+Handlers run in the order in which their features were added.  An event published while another is being
+delivered waits its turn: all features see all events in the same order.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class EventBus:
         self._delivering = False
 
     def add(self, feature: object) -> None:
-        """Register the marked methods of `feature`, behind those of features added earlier."""
+        """Register the marked methods of `feature`, after those of features added earlier."""
         for name in dir(type(feature)):
             method = getattr(type(feature), name, None)
             for kind in getattr(method, _HANDLES, ()):
@@ -101,7 +101,7 @@ class EventBus:
     def publish(self, event: Event) -> None:
         """Deliver `event` to its handlers: now, or after the event that is being delivered.
 
-        An exception in a handler is logged and published as HandlerFailed; the others get the event anyway.
+        Log an exception in a handler and publish it as HandlerFailed; the other handlers still get the event.
         """
         self._waiting.append(event)
         if self._delivering:
@@ -118,7 +118,7 @@ class EventBus:
         self.loop.call_soon_threadsafe(self.publish, event)
 
     async def ask(self, question: Question[T]) -> list[T]:
-        """Return the answers to `question` in the order of the features; pass on an exception of theirs."""
+        """Return the features' answers to `question`, in order. Let an exception in one of them propagate."""
         found: list[T] = []
         for answerer in self._answerers.get(type(question), ()):
             if (answer := await answerer(question, tuple(found))) is not None:
@@ -126,7 +126,7 @@ class EventBus:
         return found
 
     async def ask_all(self, question: Question[T]) -> list[T]:
-        """Do as `ask`, but log and publish an exception as HandlerFailed, and ask the others anyway."""
+        """Do as `ask`, but log an exception, publish it as HandlerFailed, and still ask the others."""
         found: list[T] = []
         for answerer in self._answerers.get(type(question), ()):
             try:
@@ -150,5 +150,5 @@ class EventBus:
 
     def _failed(self, what: str, error: Exception) -> None:
         _log.error(what, exc_info=error)
-        if not what.startswith(HandlerFailed.__name__):  # else it might continue forever
+        if not what.startswith(HandlerFailed.__name__):  # otherwise it could loop forever
             self.publish(HandlerFailed(f"{what} ({one_line(f'{type(error).__name__}: {error}', 200)})"))

@@ -3,12 +3,13 @@
     RELAY_HOME set:   RELAY_HOME/config      RELAY_HOME/state      RELAY_HOME/run
     otherwise (XDG):  ~/.config/relay        ~/.local/state/relay  $XDG_RUNTIME_DIR/relay, else /tmp/relay-UID
 
-They are private to their owner (0700), for they hold sockets and credentials.  This module is on the path to
-the agent's first byte: it does not import dataclasses, nor pathlib before a Path is needed (16 ms).
+They are private to their owner (0700) because they hold sockets and credentials.  This module is on the path
+to the agent's first byte: it does not import dataclasses, and pathlib only when a Path is needed (16 ms).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# sockaddr_un.sun_path: 108 bytes on Linux (unix(7)), 104 on macOS, the final NUL included.
+# sockaddr_un.sun_path: 108 bytes on Linux (unix(7)), 104 on macOS, including the final NUL.
 MAX_SOCKET_PATH = (108 if sys.platform == "linux" else 104) - 1
 
 
@@ -56,7 +57,7 @@ class Home:
     audit = _Entry("state_dir", "audit.jsonl")  # not in the journal, where other entries would push it out
     usage = _Entry("state_dir", "usage.jsonl")
     recordings = _Entry("state_dir", "recordings")
-    disabled_rules = _Entry("state_dir", "disabled-rules.json")  # the ids of rules that the user switched off
+    disabled_rules = _Entry("state_dir", "disabled-rules.json")  # ids of rules that the user disabled
     trust = _Entry("state_dir", "trust.json")
     broker = _Entry("state_dir", "broker")  # the embedded broker's configuration, store and credentials
 
@@ -80,28 +81,30 @@ class Home:
         return cls(config, state, join(runtime, "relay") if runtime else f"/tmp/relay-{os.getuid()}")
 
     def agent_lock(self, team: str, name: str) -> str:
-        """The path of the lock that an agent's shim holds from its start to its end, sessions or no."""
+        """Return the path of the lock that an agent's shim holds while it runs, with or without a session."""
         return os.path.join(self.run_dir, "sessions", key(team), key(name) + ".lock")
 
     def check_owner(self) -> None:
-        """Raise HomeError if another user has made the directory of the sockets, before us; create nothing.
+        """Raise HomeError if another user created the directory of the sockets before us; create nothing.
 
-        Anybody may make /tmp/relay-UID, where XDG_RUNTIME_DIR is not set.
+        Anyone can create /tmp/relay-UID, which relay uses if XDG_RUNTIME_DIR is not set.
         """
         if os.path.lexists(self.run_dir):
             _check_owner(self.run_dir)
 
     def check(self) -> Home:
-        """Return the home if its directories can be read, or made where they are missing; make none.
+        """Return the home if its directories can be read, or created if missing; create none.
 
-        Raise HomeError if they cannot, or if another user has made them. `ensure` also asks to write.
+        Raise HomeError if they cannot, or if another user created them. `ensure` also requires write access.
         """
         self.check_owner()
         for path in (self.config_dir, self.state_dir, self.run_dir):
             if not os.path.lexists(path):
                 _check_creatable(path)
-            elif not (os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)):
-                private_directory(path)
+            elif not os.path.isdir(path):
+                raise _unusable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+            elif not os.access(path, os.R_OK | os.X_OK):
+                raise _unusable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         return self
 
     def ensure(self) -> Home:
@@ -112,10 +115,10 @@ class Home:
 
 
 def make_directories(path: str | os.PathLike[str]) -> None:
-    """Create `path`, and the directories above it that are missing, all of them 0700. Raise OSError."""
+    """Create `path` and its missing parent directories, all 0700. Raise OSError."""
     try:
         _make_directory(path)
-    except FileNotFoundError:  # also where another process creates those above at this moment
+    except FileNotFoundError:  # also if another process is just creating the parents
         make_directories(os.path.dirname(os.path.abspath(path)))
         _make_directory(path)
 
@@ -136,13 +139,13 @@ def private_directory(path: str | os.PathLike[str]) -> None:
         if stat.S_IMODE(info.st_mode) & 0o077:
             os.chmod(path, 0o700)
         if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise _unusable(path, error) from None
 
 
 def _check_creatable(path: str) -> None:
-    """Raise HomeError if `path` cannot be made, by trying: root may write to /proc, and cannot."""
+    """Raise HomeError if `path` cannot be created. Test by trying: root may write to /proc, but cannot."""
     above = os.path.dirname(path)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
@@ -157,12 +160,12 @@ def _check_creatable(path: str) -> None:
 def _unusable(path: str | os.PathLike[str], error: OSError) -> HomeError:
     return HomeError(
         f"cannot use the directory {os.fspath(path)}: {error.strerror}. "
-        "Make it writable, or set RELAY_HOME to a directory you own."
+        "Make it readable and writable, or set RELAY_HOME to a directory you own."
     )
 
 
 def _check_owner(path: str | os.PathLike[str]) -> os.stat_result:
-    """Return what `path` leads to. Raise HomeError if that, or a link at `path`, is not the caller's."""
+    """Return the stat of `path`'s target. Raise HomeError if it, or a link at `path`, is not the caller's."""
     info = os.stat(path)
     if {info.st_uid, os.lstat(path).st_uid} != {os.getuid()}:
         raise HomeError(f"{os.fspath(path)} belongs to another user. Set RELAY_HOME to a directory you own.")
@@ -170,7 +173,7 @@ def _check_owner(path: str | os.PathLike[str]) -> os.stat_result:
 
 
 def check_socket_path(path: str | os.PathLike[str]) -> None:
-    """Raise HomeError if `path` is longer than the kernel allows a Unix socket's to be."""
+    """Raise HomeError if `path` is longer than the kernel allows for a Unix socket."""
     size = len(os.fsencode(path))
     if size > MAX_SOCKET_PATH:
         raise HomeError(

@@ -35,7 +35,7 @@ class SessionBegan(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionReady(Event):
-    """The handlers of session_start have run: from now on directives are obeyed and messages delivered."""
+    """The session_start handlers have run: from now on relay obeys directives and delivers messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class LastWords(Question[None]):
 
 
 Order = Literal["", "restart", "resume"]
-"""How another agent is to follow: it starts again, or continues with the conversation; "": none is to."""
+"""How the next agent starts: again from the beginning, or resuming the conversation; "": none follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """The agent must end, or stay ended. again: how another one follows it.
+    """The agent must end, or stay ended. again: how the next one starts.
 
-    by_user: the user has asked for that, not the system.
+    by_user: the user asked for this, not the system.
     """
 
     again: Order = ""
@@ -62,7 +62,7 @@ class StopRequested(Event):
 class Follower:
     """The agent that follows one that has ended.
 
-    command: what runs; None: the same command. resumes: it continues with a conversation.
+    command: what it runs; None: the same command. resumes: it continues a conversation.
     """
 
     command: tuple[str, ...] | None = None
@@ -73,7 +73,7 @@ class Follower:
 class WhatFollows(Question[Follower]):
     """The agent has ended with `code`: does another one follow?
 
-    The answer may take hours: the agent's session waits for it. order: what the user has asked for.
+    The answer may take hours: the agent's session waits for it. order: what the user asked for.
     """
 
     code: int
@@ -94,12 +94,12 @@ class Goodbye(Question[None]):
 
 @dataclass(frozen=True, slots=True)
 class SessionSettling(Question[None]):
-    """The session is about to close: end what is under way, so that its outcome can be recorded."""
+    """The session is about to close: end work in progress, while its outcome can still be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed(Question[None]):
-    """The session is over: release all resources. ended: so is the agent, and no other follows it."""
+    """The session is over: release all resources. ended: the agent has ended, too, and none follows it."""
 
     ended: bool = False
 

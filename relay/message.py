@@ -9,10 +9,10 @@ from typing import Any
 from relay.place import Place
 
 MAX_BODY = 64 * 1024
-"""Bytes of UTF-8 in a message's body; a larger one is refused at sending, never cut."""
+"""Maximum bytes of UTF-8 in a message's body; a larger one is refused when sent, never cut."""
 
 ID_SHOWN = 8
-"""Characters of a message's id that people and agents are shown; commands accept them."""
+"""Characters of a message's id that relay shows to users and agents; commands accept them."""
 
 _PUBLIC = (
     *("id", "sender", "to", "body", "state", "time", "thread", "reply_to", "priority"),
@@ -29,7 +29,7 @@ class State(StrEnum):
     └──────────┴───────┴→ expired
     """
 
-    HELD = "held"  # committed, and waits for the user's decision: it looks like a part of a runaway
+    HELD = "held"  # committed; waits for the user's decision because it looks like part of a runaway
     QUEUED = "queued"  # committed in the sender's ledger
     SENT = "sent"  # published; the broker's acknowledgement proves nothing more
     STORED = "stored"  # committed in the receiver's ledger
@@ -44,7 +44,7 @@ class State(StrEnum):
 
 
 class Priority(StrEnum):
-    """The precedence of a message over others for the same receiver; order is kept within each."""
+    """The precedence of a message over others to the same receiver; within a priority, order is kept."""
 
     URGENT = "urgent"
     NORMAL = "normal"
@@ -52,18 +52,18 @@ class Priority(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the number that the ledger keeps; 0 goes first."""
+        """Return the number stored in the ledger; 0 goes first."""
         return list(Priority).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to send to `to`: an agent, the user, `#channel`, or `*` (everyone who is there).
+    """A message to send to `to`: an agent, the user, `#channel`, or `*` (every running agent).
 
     thread, reply_to, depth: as in Message.
-    ttl:   seconds after which it is given up if it has not arrived; 0: never; None: as the settings say.
-    place: the place of the directive, or the request, that asked for it; None if none did.
-    session: the id of the session that read that.
+    ttl:   seconds until it expires if undelivered; 0: never; None: as the settings say.
+    place: the place of the directive or request that asked for it, if any.
+    session: the id of the session that read that directive or request.
     """
 
     to: str
@@ -81,15 +81,15 @@ class OutgoingMessage:
 class Message:
     """One message to one receiver (a broadcast is one such message per receiver).
 
-    id:       unique forever, made by the sender.
+    id:       unique forever, created by the sender.
     time:     when it was sent, in seconds since the epoch.
     thread:   a word for the conversation that it belongs to.
     reply_to: the id of the message that it answers.
-    channel:  the channel to which it was sent, without `#`; None if it was for its receiver only.
-    depth:    the number of messages that led to it since the user last spoke; 0 for the user's own.
-    expires:  seconds since the epoch after which it is given up, if it has not arrived.
+    channel:  the channel that it was sent to, without `#`; None if it was sent to its receiver alone.
+    depth:    the number of messages that led to it since the user's last input; 0 for the user's own.
+    expires:  when it expires if undelivered, in seconds since the epoch.
     route:    how it reached the agent: typed, or native (in a reply to one of the agent's own hooks).
-    role:     as whose words the agent has it: user or system.
+    role:     whose words it is to the agent: user or system.
     """
 
     id: str

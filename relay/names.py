@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_NAME = 64
-"""Characters in a name; long enough for people, short enough for a topic level and a title."""
+"""Maximum characters in a name: enough for people, few enough for a topic level and a title."""
 
 PERSON = "you"
-"""The name under which the user at the keyboard sends; no agent can have it."""
+"""The sender's name of the user at the keyboard; no agent can have it."""
 
 DEFAULT_TEAM = "default"
-"""The team where none is named, on the command line or in RELAY_TEAM."""
+"""The team if neither the command line nor RELAY_TEAM names one."""
 
 _EDGE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _INNER = _EDGE | frozenset("_.-")
@@ -56,7 +56,7 @@ def channel(text: str) -> str:
 
 
 def team(given: str | None) -> str:
-    """Return the team that is meant: `given`, else RELAY_TEAM, else the default. Raise InvalidName."""
+    """Return the team: `given`, else RELAY_TEAM, else the default. Raise InvalidName."""
     return validate(given or os.environ.get("RELAY_TEAM") or DEFAULT_TEAM, "team")
 
 
@@ -66,12 +66,12 @@ def key(name: str) -> str:
 
 
 def same(a: str, b: str) -> bool:
-    """Return True if `a` and `b` are one name."""
+    """Return True if `a` and `b` are the same name."""
     return key(a) == key(b)
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str:
-    """Return a question about the known name that `name` probably means, with a blank behind it, or ""."""
+    """Return a question about the known name that `name` probably means, and a blank, or ""."""
     meant = suggest(name, known)
     return f"Did you mean {form.format(meant)}? " if meant else ""
 

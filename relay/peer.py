@@ -1,4 +1,4 @@
-"""Who is at the other side of a Unix socket. Part of the shim: it imports little."""
+"""The process and the user at the other end of a Unix socket. Part of the shim: it imports little."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def peer(fd: int) -> tuple[int, int]:
-    """Return the process id of the other side, 0 if unknown, and its user's id."""
+    """Return the peer's process id, 0 if unknown, and its user id."""
     own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(fd))
     try:
         if bool(sys.platform == "linux"):

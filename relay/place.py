@@ -1,4 +1,4 @@
-"""The place in an agent's output where something was said: it identifies a directive even after a crash."""
+"""The place of a line in an agent's output, which identifies a directive even after a crash."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Place(NamedTuple):
     """The end of a line in one source. Each line has a greater place than the one before.
 
     source:  TERMINAL; TRANSCRIPT, the agent's own record; "transcript/ID", that of a subagent; or
-             "request/ID", a request of another process: its own place, with the offset 0.
-    offset:  bytes of the source, lost ones included, that had been read when the line was complete.
+             "request/ID", a request from another process, always at offset 0.
+    offset:  bytes of the source read by the time the line was complete, including lost ones.
     ordinal: counts the lines with the same offset, from 0.
     """
 
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
     @property
     def requested(self) -> bool:
-        """True for a request of another process, which may ask again; the agent says nothing twice."""
+        """True for a request from another process, which may repeat it; the agent says nothing twice."""
         return self.source.startswith(f"{REQUEST}/")
 
     def __str__(self) -> str:

@@ -1,12 +1,12 @@
 """Tool calls that the user has allowed in advance: the rules of `allow` in their own relay.toml.
 
     Bash(git status)     exactly this command
-    Bash(git diff *)     a glob; its wildcard matches no character on which a shell acts
+    Bash(git diff *)     a glob; its wildcard matches no character that a shell acts on
     Write(/src/*)        a glob; a path that climbs back out with `..` does not match
     Read                 every call of a tool
 
 By default there are no rules.  They apply to calls that the agent's own hooks announce, never to calls on the
-screen, which an agent can draw.
+screen, which an agent can fake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from relay.errors import ConfigError
 
 SUBJECTS = ("command", "file_path", "path", "url")
-"""The inputs with which a glob is matched: the first that a call has, else all of them as JSON."""
+"""The inputs that a glob is matched against: the first that a call has, else all its inputs as JSON."""
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)(?:\((?P<subject>.*)\))?\Z", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
@@ -39,7 +39,7 @@ class AllowRule:
 
     @classmethod
     def parse(cls, text: str) -> AllowRule:
-        """Return the rule in `text`. Raise ConfigError if it is none."""
+        """Return the rule in `text`. Raise ConfigError if it is not a rule."""
         match = _RULE.match(text.strip())
         if match is None:
             raise ConfigError(f"{text!a} is not a rule: write a tool, such as 'Read' or 'Bash(git status)'.")
@@ -53,7 +53,7 @@ class AllowRule:
             return True
         if _GLOB.search(self.subject) is None or not fnmatchcase(subject, self.subject):
             return False
-        # A wildcard must match no end of a command, and no way out of a folder.
+        # A wildcard must match neither the end of a command nor a way out of a folder.
         literal = len(_ACTED_ON.findall(_CLASS.sub("", self.subject)))
         return len(_ACTED_ON.findall(subject)) == literal
 

@@ -6,7 +6,7 @@ import os
 
 
 def folders(directory: str) -> list[str]:
-    """Return `directory` and those above it, up to the project's root (it has .git) or the home folder."""
+    """Return `directory` and its parents, up to the project's root (which has .git) or the home folder."""
     user, found = os.path.expanduser("~"), [directory]
     while found[-1] != user and not os.path.lexists(os.path.join(found[-1], ".git")):
         above = os.path.dirname(found[-1])

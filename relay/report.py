@@ -1,7 +1,7 @@
-"""The report of `relay doctor --report`: what helps to look into a fault, and nothing private.
+"""The report of `relay doctor --report`: what helps to investigate a fault, and nothing private.
 
-A report is pasted where everyone can read it.  So it quotes nothing that others wrote: of settings, journal
-and environment it has only numbers, and words that are in a table of relay's.  The one exception, the details
+A report is pasted where everyone can read it, so it quotes nothing that others wrote: from settings, journal
+and environment it takes only numbers, and words that relay's own tables list.  The one exception, the details
 of checks, goes through a Scrubber.
 """
 
@@ -44,12 +44,12 @@ from relay.transport import broker
 from relay.transport.endpoint import endpoints
 
 PROBLEMS = 20
-"""The latest problems that are listed."""
+"""The number of latest problems to list."""
 
 _SECONDS = 10.0  # for a program to print its version
-_OTHER = "another"  # in place of a word that is in no table
+_OTHER = "another"  # replaces a word that is in no table
 
-# Terminals by TERM, which may have one of the usual endings; by TERM_PROGRAM; and what runs in them.
+# Known values of TERM, with the usual suffixes; of TERM_PROGRAM; and the variables of multiplexers.
 _TERMS = re.compile(
     r"(?:xterm|screen|tmux|linux|vt[12]\d\d|ansi|dumb|unknown|rxvt|alacritty|ghostty|kitty|wezterm|foot|st|konsole"
     r"|iterm2?|contour|rio|mlterm|eterm|gnome|putty|mintty|cygwin|vscode)"
@@ -74,17 +74,17 @@ _WORDS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "output_missed": {},
     "spawn_refused": {},
 }
-"""The events of the journal that are problems, with the keys that are shown and the words that each may have.
+"""The journal's events that are problems, with the keys to show and the words that each may have.
 
-An entry with any other word there is not listed.
+An entry with any other word in them is not listed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledAgent:
-    """An agent that is installed.
+    """An installed agent.
 
-    version: "?" if it did not say. checked: relay's rules were checked with that version.
+    version: "?" if it printed none. checked: relay's rules were checked with that version.
     """
 
     name: str
@@ -94,7 +94,7 @@ class InstalledAgent:
 
 @dataclass(frozen=True, slots=True)
 class ReportedProblem:
-    """A problem from the journal. time: seconds since the epoch. about: words and numbers by their keys."""
+    """A problem from the journal. time: seconds since the epoch. about: words and numbers by key."""
 
     time: float
     event: str
@@ -103,11 +103,11 @@ class ReportedProblem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is reported.
+    """The whole report.
 
-    settings: those that differ from their defaults; of a text only that it is set.
-    findings: the checks of `relay doctor` that did not pass, their details without what is private.
-    checks:   the number of all of them.
+    settings: those that differ from their defaults; for a text, only that it is set.
+    findings: the checks of `relay doctor` that did not pass, without private details.
+    checks:   the number of all checks.
     """
 
     versions: Mapping[str, str]
@@ -120,7 +120,7 @@ class Report:
     problems: tuple[ReportedProblem, ...]
 
     def public(self) -> dict[str, Any]:
-        """Return the report as JSON has it."""
+        """Return the report as a JSON object."""
         found = [
             {"name": check.name, "result": check.result.value, "detail": check.detail}
             for check in self.findings
@@ -255,12 +255,12 @@ def _terminal(env: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _agents(home: Home, env: Mapping[str, str]) -> list[InstalledAgent]:
-    """Return the agents that are installed, of those that relay ships rules for; the user's are theirs."""
+    """Return the installed agents that relay ships rules for; the user's own profiles are private."""
     shipped = {path.stem for path in data.directory("patterns").glob("*.toml")}
     try:
         known = [each for each in profiles(home) if each.name in shipped and each.checked]
     except RelayError:
-        return []  # a pattern file is wrong: a check says so
+        return []  # a pattern file is wrong; a check reports it
 
     async def agent(name: str, checked: tuple[str, ...], program: str) -> InstalledAgent:
         said = await ask(program, Path(os.sep), env)
@@ -296,7 +296,7 @@ def _findings(checks: Iterable[Check], chosen: Settings, scrub: Scrubber) -> Ite
     for check in checks:
         if check.result is CheckResult.OK:
             continue
-        # These quote the user's files.
+        # These details quote the user's files.
         private = (
             check.name == "settings"
             or (check.name == "agents" and check.result is CheckResult.FAIL)
@@ -306,7 +306,7 @@ def _findings(checks: Iterable[Check], chosen: Settings, scrub: Scrubber) -> Ite
 
 
 def _numbers(text: str) -> str:
-    """Return the first version in `text`, of numbers alone; "?" if there is none."""
+    """Return the numbers of the first version in `text`; "?" if there is none."""
     found = _NUMBERS.search(text)
     return found[0] if found else "?"
 

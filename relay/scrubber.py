@@ -1,4 +1,4 @@
-"""Removes from a text whatever identifies its machine: folders, addresses, names, secrets."""
+"""Removes from a text whatever identifies the machine: folders, addresses, names, secrets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from relay.redaction import Redactor, known_in
 
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]{1,15})://[^\s'\"`<>]+", re.IGNORECASE)
 _PATH = re.compile(r"(?<![\w<>~…/])/(?!/…)(?:[^\s'\"`,;:()<>]+)")
-_TAIL = r"(/[^\s'\"`,;:()<>]*)?(?![\w.-])"  # of a known folder: what is below it
+_TAIL = r"(/[^\s'\"`,;:()<>]*)?(?![\w.-])"  # what follows a known folder
 _LEAST = 2
-"""Characters of a name that is taken out; a single letter is in every word."""
+"""Minimum length of a name to replace; single letters are everywhere."""
 
 
 class Scrubber:
-    """Replaces folders by their marks, names by theirs, URLs by their scheme, other paths and secrets.
+    """Replaces folders and names by their marks and URLs by their scheme; removes other paths and secrets.
 
-    folders: marks by the absolute paths of folders. names: marks by words, found whatever their case.
-    secrets: values to take out, whatever they look like.
+    folders: marks by the absolute paths of folders. names: marks by words, found in any case.
+    secrets: values to remove, whatever they look like.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Scrubber:
 
     @classmethod
     def of_machine(cls, home: Home, directory: Path, env: Mapping[str, str]) -> Scrubber:
-        """Return one for what is said of this machine, with `home`, in `directory`. env: of the user."""
+        """Return one for texts about this machine, `home` and `directory`. env: the user's environment."""
         account = pwd.getpwuid(os.getuid())
         user = env.get("HOME") or account.pw_dir
         given = {user: "~", account.pw_dir: "~", str(directory): "<directory>"}
@@ -58,7 +58,7 @@ class Scrubber:
         return cls(folders, names, known_in(env))
 
     def __call__(self, text: str) -> str:
-        """Return `text` without them. What is below a known folder is taken out, too."""
+        """Return `text` scrubbed. Paths below a known folder are removed, too."""
         text = _URL.sub(r"\1://…", self._redactor.redact(text))
         for folder, mark in self._folders:
             text = folder.sub(lambda found, mark=mark: f"{mark}/…" if found[1] else mark, text)  # type: ignore[misc]

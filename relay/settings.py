@@ -2,7 +2,7 @@
 
 CONFIG/relay.toml is read first, then relay.toml of the project (the working directory or a folder above it),
 which wins.  A project may come from anywhere: until the user trusts its file, only harmless settings count.
-The tables in the same file are left to others (`TABLES`).
+Other modules read the tables in the same file (`TABLES`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from relay.toml_lines import TomlLines
 FILE = "relay.toml"
 
 TABLES = ("fleet", "defaults", "agents", "memory")
-"""The tables of relay.toml that others read: relay.supervision.fleet_file and relay.memory.config."""
+"""The tables of relay.toml, which relay.supervision.fleet_file and relay.memory.config read."""
 
 
 def _setting(
@@ -42,8 +42,8 @@ def _setting(
     """Return the field of a setting.
 
     project: an untrusted project may set it; own: no project may, trusted or not.
-    most:    the largest number; choices: all the values.
-    several: a list of strings does, too, instead of one with commas between them.
+    most:    the largest valid number; choices: all valid values.
+    several: a list of strings is valid, too, instead of one comma-separated string.
     check:   raises RelayError for an invalid list of strings.
     """
     limits = {"project": project, "own": own, "most": most, "choices": choices, "several": several}
@@ -193,10 +193,10 @@ class Settings:
 def load(
     home: Home, directory: Path, trusted: Callable[[Path], bool] = lambda path: False
 ) -> tuple[Settings, list[str]]:
-    """Return the settings for an agent in `directory`, and notices about settings that were not taken.
+    """Return the settings for an agent in `directory`, and notices about ignored settings.
 
-    A file with a mistake is ignored, and its notice says where the mistake is.
-    trusted: returns True if the user trusts a project's file as it is.
+    A file with a mistake is ignored as a whole; its notice says where the mistake is.
+    trusted: returns True if the user trusts a project's file with its current content.
     """
     settings = Settings()
     notices: list[str] = []
@@ -233,14 +233,14 @@ def find(directory: Path) -> Path | None:
 def nearest(directory: Path, name: str, exists: Callable[[Path], bool] = Path.is_file) -> Path | None:
     """Return the file `name` in `directory` or above, within the project (relay.project.folders).
 
-    exists: tells if a path counts.
+    exists: returns True if a path counts.
     """
     paths = (Path(folder, name) for folder in folders(os.fspath(directory)))
     return next((path for path in paths if exists(path)), None)
 
 
 def read(path: Path) -> tuple[dict[str, Any], str]:
-    """Return all that the file says, and its text. Raise ConfigError if it is not TOML."""
+    """Return the parsed content of the file, and its text. Raise ConfigError if it is not TOML."""
     try:
         text = path.read_text(encoding="utf-8")
         values = tomli.loads(text)
@@ -267,7 +267,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def is_prefix(value: str) -> bool:
-    """Return True if `value` can begin a directive: one printable character that no word of one contains."""
+    """Return True if `value` can begin a directive: one printable character that is in none of its words."""
     return (
         len(value) == 1 and value.isprintable() and not (value.isalnum() or value.isspace() or value in "\\:")
     )

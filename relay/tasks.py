@@ -31,7 +31,7 @@ class Tasks:
         self._group = group
         self._bus = bus
         self._queues: dict[str, asyncio.Queue[Work]] = {}
-        self._unfinished: Counter[str] = Counter()  # pieces of work in them, or running
+        self._unfinished: Counter[str] = Counter()  # pieces of work queued or running
         self._idle = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -51,7 +51,7 @@ class Tasks:
         self._queues[kind].put_nowait(work)
 
     async def idle(self) -> None:
-        """Wait until all queued work is done, that which it has queued itself included."""
+        """Wait until all queued work is done, including work that it queues in turn."""
         while self.unfinished():
             self._idle.clear()
             await self._idle.wait()
@@ -65,7 +65,7 @@ class Tasks:
                 queue.get_nowait().close()
 
     def unfinished(self, prefix: str = "") -> int:
-        """Return the number of queued pieces of work of kinds with `prefix` that have not ended."""
+        """Return the number of unfinished pieces of queued work whose kind starts with `prefix`."""
         return sum(number for kind, number in self._unfinished.items() if kind.startswith(prefix))
 
     async def _serve(self, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Text from elsewhere, made safe to show.
+"""Untrusted text, made safe to show.
 
 An agent's words, a peer's message or a file's content may hold escape sequences that would act on the
 reader's terminal, or bidirectional controls that would reorder the text.  Apply `visible` to what is shown,
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-# C0 but tab and newline, DEL, C1 (ECMA-48 section 5), the bidirectional controls of UAX #9, the
+# C0 except tab and newline, DEL, C1 (ECMA-48 section 5), the bidirectional controls of UAX #9, the
 # invisible line separators, and lone surrogates (bytes that were not UTF-8).
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -36,14 +36,14 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int | None = 80) -> str:
-    """Return `text` as one visible line of at most `limit` characters (None: whole); "…" ends a cut one."""
+    """Return `text` as one visible line of at most `limit` characters (None: any); a cut one ends in "…"."""
     line = visible(" ".join(text.split()))
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
 def printable_json(value: Any, *, indent: int | None = None) -> str:
-    """Return `value` as JSON in printable ASCII, on which no terminal acts."""
-    return json.dumps(value, indent=indent).replace("\x7f", r"\u007f")  # JSON itself escapes no DEL
+    """Return `value` as JSON in printable ASCII, without escape sequences that a terminal would act on."""
+    return json.dumps(value, indent=indent).replace("\x7f", r"\u007f")  # JSON itself does not escape DEL
 
 
 def count(n: int, noun: str) -> str:
@@ -58,9 +58,9 @@ def listed(words: Sequence[str], most: int = 10) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the JSON value in `text`; half a surrogate pair, which no file can hold, becomes "?".
+    """Return the JSON value in `text`; a lone surrogate, which no file can hold, becomes "?".
 
-    Raise ValueError for no JSON, RecursionError for a value nested too deeply.
+    Raise ValueError if it is not JSON, RecursionError if it is nested too deeply.
     """
     value = json.loads(text)
     if "\\ud" in text.lower():

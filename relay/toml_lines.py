@@ -1,6 +1,6 @@
 """The line numbers of the keys in a TOML text, which TOML parsers discard.
 
-Each key has a path: the names of the tables around it and its own; an item of a list counts by its number.
+Each key has a path: the names of the tables around it and its own; a list item has its index for a name.
 
     [agents.Lead]                               ("agents", "Lead")
     "on_error" = [{ match = "network" }]        ("agents", "Lead", "on_error", 0, "match")
@@ -36,7 +36,7 @@ class TomlLines:
         try:
             self._document()
         except RecursionError:
-            pass  # so deep within one value that the line where it begins will do
+            pass  # too deep within one value; the line where that value begins will do
 
     @property
     def paths(self) -> frozenset[KeyPath]:
@@ -72,7 +72,7 @@ class TomlLines:
         if brackets == 2:
             number = self._lengths[path] = self._lengths.get(path, 0) + 1
             path = (*path, number - 1)
-        self._known[path] = line  # where a table's own header is, not the first that names it
+        self._known[path] = line  # the line of the table's own header, not of the first that names it
         return path
 
     def _pair(self, table: KeyPath) -> None:
@@ -110,7 +110,7 @@ class TomlLines:
             self._at += 1
 
     def _names(self) -> list[str]:
-        """Return the names of a dotted key, and move behind it."""
+        """Return the names of a dotted key, and move past it."""
         names = []
         while True:
             self._next()

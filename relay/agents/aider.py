@@ -1,6 +1,6 @@
 """aider's setup: a log of its model calls for one run, with the model's exact words.
 
-Its chat history would not do: two aiders in one folder share it, and where a tool prints several lines only
+Its chat history is not enough: two aiders in one folder share it, and if a tool prints several lines, only
 the first is marked as the tool's (0.86.2).
 """
 

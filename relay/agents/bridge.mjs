@@ -1,12 +1,12 @@
-// The bridge to relay from a plugin of ours in an agent without hooks of its own.
+// The bridge to relay from our plugin in an agent without hooks of its own.
 //
 //     const bridge = new Bridge(options)                       options: relay.agents.hook_setup.plugin_options
 //     await bridge.tell("PreToolUse", { session_id, ... })     the session's reply, parsed; {} if it has none
 //     bridge.said(id, text)                                    the agent has said `text`, all of it
-//     bridge.used(id, model, { input, ... }, cost)             an answer of the model has cost so many tokens
+//     bridge.used(id, model, { input, ... }, cost)             the tokens that an answer of the model has used
 //
-// Events go to the session through hook_client.py, so that its time limits and guards hold; texts are appended
-// to the transcript (docs/NATIVE.md has the formats of both). Nothing here throws: the agent goes on without relay.
+// Events go to the session through hook_client.py, whose time limits and guards apply; texts are appended to the
+// transcript (docs/NATIVE.md has the formats of both). Nothing here throws: the agent continues without relay.
 
 import { spawn } from "node:child_process"
 import { appendFileSync } from "node:fs"
@@ -19,7 +19,7 @@ export class Bridge {
     this.timeout = timeout
   }
 
-  // signal: an AbortSignal that ends the waiting.
+  // signal: an AbortSignal that ends the wait.
   tell(event, fields, signal) {
     return new Promise((resolve) => {
       const common = { hook_event_name: event, transcript_path: this.transcript, cwd: process.cwd() }
@@ -35,7 +35,7 @@ export class Bridge {
         })
         child.on("exit", () => clearTimeout(timer))
         child.on("close", () => resolve(parsed(printed)))
-        child.stdin.on("error", () => {}) // it has ended before it has read everything
+        child.stdin.on("error", () => {}) // it exited before reading everything
         child.stdout.setEncoding("utf8")
         child.stdout.on("data", (text) => (printed += text))
         child.stdin.end(written({ ...common, ...fields }))
@@ -45,12 +45,12 @@ export class Bridge {
     })
   }
 
-  // id: unique in this run; time: of the text, where that is not now; subagent, agent_type: of whoever said it.
+  // id: unique in this run; time: of the text, if not now; subagent, agent_type: of the speaker.
   said(id, text, { time = new Date(), subagent = "", agent_type = "" } = {}) {
     this.append({ type: "said", id, time: time.toISOString(), text, subagent, agent_type })
   }
 
-  // id: of the answer, unique in this run; cost: US dollars, 0 where it is not known.
+  // id: of the answer, unique in this run; cost: US dollars, 0 if unknown.
   used(id, model, { input = 0, output = 0, cache_read = 0, cache_write = 0 }, cost = 0) {
     if (!(input || output || cache_read || cache_write)) return
     const time = new Date().toISOString()
@@ -61,7 +61,7 @@ export class Bridge {
     try {
       appendFileSync(this.transcript, written(entry) + "\n", { mode: 0o600 })
     } catch {
-      // The session hears the last text of a turn from its Stop event.
+      // The session gets the last text of a turn from the Stop event.
     }
   }
 }

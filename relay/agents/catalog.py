@@ -26,7 +26,6 @@ from relay.home import Home
 GENERIC = "generic"
 """The profile of a program that no other profile recognises."""
 
-# Programs that run the command in their arguments; what they run is what counts.
 _TABLES: dict[str, type] = {
     "echo": RowStyle,
     "code": RowStyle,
@@ -39,14 +38,14 @@ _TABLES: dict[str, type] = {
 def for_command(argv: Sequence[str], home: Home) -> Profile:
     """Return the profile of the program that `argv` starts, the generic one if no other recognises it.
 
-    Raise ConfigError for a pattern file that is wrong.
+    Raise ConfigError for an invalid pattern file.
     """
     words, known = without_launchers(argv), profiles(home)
     return next((profile for profile in known if profile.recognises(words)), known[-1])
 
 
 def load(name: str, home: Home) -> Profile:
-    """Return the profile called `name`. Raise ConfigError if there is none, or its file is wrong."""
+    """Return the profile called `name`. Raise ConfigError if there is none, or its file is invalid."""
     known = profiles(home)
     for profile in known:
         if profile.name == name:
@@ -56,7 +55,7 @@ def load(name: str, home: Home) -> Profile:
 
 
 def fallback() -> Profile:
-    """Return the generic profile as shipped, for when one of the user's files is wrong."""
+    """Return the generic profile as shipped, for when one of the user's files is invalid."""
     return _profile([updates.shipped()[GENERIC]], None)
 
 
@@ -74,7 +73,7 @@ def made(base: Mapping[str, Path], own: Mapping[str, Path]) -> list[Profile]:
 
 
 def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
-    """Return the profile in its files; a later one's keys, and state rules of one name, override."""
+    """Return the profile in its files; keys and same-named state rules of a later file override."""
     merged: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
     rules: dict[str, StateRule] = {}

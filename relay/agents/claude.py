@@ -1,6 +1,6 @@
 """Claude Code's hook set-up: `--settings FILE`, which it merges with user, project and local hooks.
 
-It takes the last `--settings` only, so that a user's own is put into one file with ours.
+It takes only the last `--settings`, so a user's own is merged into one file with ours.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ SINCE = {
     "SubagentStart": (2, 0, 77),
     "StopFailure": (2, 1, 78),
 }
-"""Events that 1.0 does not have, and a version that has each. An unknown one is an error, and Claude asks."""
+"""Events that 1.0 lacks, and a version that has each. An unknown one is an error, and Claude asks."""
 
 EXEC_FORM = (2, 1, 197)
-"""A version whose hooks have `args`. 2.1.100 has none: it would run `command` alone, in a shell."""
+"""A version whose hooks have `args`. 2.1.100 has no `args`: it would run `command` alone, in a shell."""
 
 
 def prepare(run: Run) -> Prepared:
@@ -48,7 +48,7 @@ def _handler(command: list[str]) -> dict[str, Any]:
 
 
 def _without_settings(arguments: tuple[str, ...]) -> tuple[list[str], str]:
-    """Return `arguments` without `--settings X`, and the last X; words behind `--` belong to the prompt."""
+    """Return `arguments` without `--settings X`, and the last X; words after `--` belong to the prompt."""
     kept: list[str] = []
     found = ""
     rest = list(arguments)

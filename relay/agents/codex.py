@@ -1,8 +1,8 @@
-"""Codex' hook set-up: `-c hooks...` flags, each with the hash that makes our entries, and no others, trusted.
+"""Codex' hook set-up: `-c hooks...` flags, with the hashes that make our entries, and no others, trusted.
 
-Codex skips hooks that were not reviewed.  Its flag to skip the review would let unreviewed hooks of the
-project and the user run, too; so each entry of ours comes with the record of a review, in `hooks.state`.
-A later version that hashes differently asks its user for a review.
+Codex skips hooks that were not reviewed.  Its flag to skip the review would also run unreviewed hooks of the
+project and the user; so each of our entries comes with the record of a review, in `hooks.state`.  A later
+version that hashes differently asks its user for a review.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from relay.agents.hook_setup import Prepared, Run, entries
 
 _SOURCE = "/<session-flags>/config.toml"
-"""Codex' name of the file that a run's flags would be."""
+"""Codex' name for the file that a run's flags stand for."""
 
 _LAST = 3
 """Seconds that Codex allows a SessionEnd hook; an entry with more has another hash than the recorded one."""
@@ -49,7 +49,7 @@ def _hash(label: str, group: dict[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return `value` as TOML on one line; strings are JSON's, which is right without control characters."""
+    """Return `value` as TOML on one line; strings are JSON's, which is valid without control characters."""
     if isinstance(value, dict):
         pairs = (f"{json.dumps(key)}={_toml(each)}" for key, each in value.items())
         return "{" + ",".join(pairs) + "}"

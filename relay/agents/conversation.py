@@ -11,13 +11,13 @@ from typing import Any
 from relay.storage.files import open_regular
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
-"""Any agent's: a UUID, `ses_...` of opencode. It comes from outside and ends up in a command line."""
+"""Any agent's id: a UUID, `ses_...` of opencode. It comes from outside and ends up in a command line."""
 
 _PROMPT = re.compile(rb'"(?:type|role)": ?"user"')
-"""A user's message in the record of any agent that relay knows."""
+"""A user's message in the record of any known agent."""
 
 _CHUNK = 1 << 16
-_CHUNKS = 256  # what a conversation without a prompt never has
+_CHUNKS = 256  # more than a conversation without a prompt ever has
 _OVERLAP = 32  # bytes, more than _PROMPT can match
 
 
@@ -26,9 +26,9 @@ class Conversation:
     """A conversation.
 
     agent:     the name of the agent's profile.
-    id:        the agent's own id of it (`is_id`).
-    directory: the folder in which the agent was started: it finds the id from there only.
-    path:      the file in which the agent keeps it; None if there is no such file, or it is not known.
+    id:        the agent's own id for it (`is_id`).
+    directory: the folder in which the agent was started: only from there does it find the id.
+    path:      the file in which the agent keeps it; None if there is no such file, or it is unknown.
     """
 
     agent: str
@@ -43,7 +43,7 @@ class Conversation:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Conversation | None:
-        """Return what `to_json` has written; None for anything else."""
+        """Return the conversation that `to_json` wrote; None for anything else."""
         agent, id, directory, path = (values.get(key) for key in ("agent", "id", "directory", "path"))
         if not (isinstance(agent, str) and isinstance(id, str) and is_id(id) and isinstance(directory, str)):
             return None
@@ -51,15 +51,15 @@ class Conversation:
 
 
 def is_id(text: str) -> bool:
-    """Return True if `text` can be a conversation's id: no option, no path, nothing that has to be quoted."""
+    """Return True if `text` can be a conversation's id: not an option, not a path, nothing to quote."""
     return _ID.match(text) is not None
 
 
 def resumable(conversation: Conversation) -> bool:
     """Return False if the agent is known to have nothing to resume.
 
-    That is so while the file of the conversation is missing, or holds no prompt yet: agents then refuse the
-    id ("No conversation found").  Without a file nothing is known against it.
+    It has nothing while the conversation's file is missing, or has no prompt yet: agents then refuse the id
+    ("No conversation found").  If no file is known, assume that it can be resumed.
     """
     if conversation.path is None:
         return True
@@ -73,6 +73,6 @@ def resumable(conversation: Conversation) -> bool:
                 if not data:
                     return False
                 before = data[-_OVERLAP:]
-    except (OSError, ValueError):  # ValueError: a null byte in its name
+    except (OSError, ValueError):  # ValueError: a null byte in the name
         return False
     return True

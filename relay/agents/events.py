@@ -17,9 +17,9 @@ from relay.eventbus import Event, Question
 
 @dataclass(frozen=True, slots=True)
 class HookReported(Event):
-    """A hook of the agent's own has reported `event`; if it `decides`, it waits for an answer.
+    """The agent's own hook has reported `event`; if the hook `decides`, it waits for an answer.
 
-    pid: the process of the hook, which runs until it is answered; 0 if it is not known.
+    pid: of the hook's process, which runs until it is answered; 0 if unknown.
     """
 
     event: NativeEvent
@@ -29,7 +29,7 @@ class HookReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class TextRead(Event):
-    """The agent's own record holds new texts, each exactly as the model wrote it (Markdown).
+    """The agent's own record has new texts, each exactly as the model wrote it (Markdown).
 
     again: an earlier session may have read them.
     """
@@ -47,7 +47,7 @@ class FailureRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class AgentFailed(Event):
-    """A turn of the agent, or the agent itself, has ended with an error: once for each occurrence."""
+    """A turn of the agent, or the agent itself, has ended with an error: one event for each occurrence."""
 
     failure: Failure
 
@@ -61,7 +61,7 @@ class LastFailure(Question[Failure]):
 class TurnShown(Event):
     """The screen shows the end of what may be a turn; its words are in the agent's own record.
 
-    worked: it has shown that the agent worked after a prompt.
+    worked: the screen has shown that the agent worked after a prompt.
     """
 
     worked: bool
@@ -71,8 +71,8 @@ class TurnShown(Event):
 class TurnRead(Event):
     """The agent's own record was read up to the end of the turn that the screen has shown.
 
-    silent: it has nothing of that turn. cut: the user has interrupted the agent.
-    up_to:  bytes of output, when the screen showed the end.
+    silent: the record has nothing of that turn. cut: the user has interrupted the agent.
+    up_to:  bytes of output when the screen showed the end.
     """
 
     silent: bool
@@ -82,9 +82,9 @@ class TurnRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RecordLost(Event):
-    """The agent's own record no longer has its words: they come from the screen.
+    """The agent's own record no longer has its words: they now come from the screen.
 
-    why:     for the user.
+    why:     the reason, for the user.
     resumes: what an earlier session noted when it lost the record; None if it is lost now.
     """
 
@@ -97,8 +97,8 @@ class UsageChanged(Event):
     """The agent has used more tokens. All figures cover its current life, not earlier ones.
 
     cost:     US dollars; None if no price is known. Where `unpriced` is not 0 it is a lower bound.
-    turns:    begun so far.
-    unpriced: tokens of models whose price is not known.
+    turns:    number of turns begun so far.
+    unpriced: tokens of models whose price is unknown.
     """
 
     tokens: Tokens
@@ -109,9 +109,9 @@ class UsageChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class HookAsked(Question[Answered]):
-    """A hook of the agent's own waits for an answer to `event`.
+    """The agent's own hook waits for an answer to `event`.
 
-    nested: it is the event of another agent, which ours has started: only its tools are guarded.
+    nested: the event is from another agent that ours has started: only its tools are guarded.
     """
 
     event: NativeEvent
@@ -120,11 +120,11 @@ class HookAsked(Question[Answered]):
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged(Event):
-    """The agent has another conversation; None: it is no longer known."""
+    """The agent has another conversation; None: the current one is unknown."""
 
     conversation: Conversation | None
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentConversation(Question[Conversation]):
-    """Name the agent's conversation, so that it can be resumed; no answer if it is not known."""
+    """Name the agent's conversation, which can then be resumed; no answer if it is unknown."""

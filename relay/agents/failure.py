@@ -5,8 +5,8 @@
     its screen:       mark, text ───┼─→ Failure(rate_limited, "You've hit your limit · resets 8pm", ...)
     its last lines, as it exits ────┘
 
-A text is what the agent itself says of the error, never what its model says: hooks and records keep the two
-apart, and on a screen the agent's mark does.
+A text is what the agent itself says about the error, never what its model says: hooks and records keep the
+two apart, and on a screen the agent's mark does.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from relay.text import one_line
 FailureSource = Literal["hook", "transcript", "screen", "exit"]
 
 TRUST: Mapping[FailureSource, int] = {source: n for n, source in enumerate(get_args(FailureSource))}
-"""The rank of each source: the lower, the more it is to be believed."""
+"""The rank of each source: the lower, the more reliable."""
 
 MAX_TEXT = 500
-"""Characters of a failure's text."""
+"""Maximum characters of a failure's text."""
 
-_SEARCHED = 4000  # characters of a text that rules look at
+_SEARCHED = 4000  # characters of a text that rules search
 _LAST_ROWS = 8  # of a program that has ended: codex's longest message has three rows of 80 columns
 _FRAMES = "─━═▀▄▔╭╰│┃"
 
@@ -38,8 +38,8 @@ class Failure:
     """The end of a turn, or of the agent, by an error.
 
     cls:      the class of the error; "other" if no rule knows it.
-    text:     what the agent says of it, as one line.
-    reset_at: when the limit ends, in seconds since the epoch; None if that is not known.
+    text:     the agent's own words about it, as one line.
+    reset_at: when the limit ends, in seconds since the epoch; None if unknown.
     """
 
     cls: ErrorClass
@@ -53,7 +53,7 @@ class Failure:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Failure:
-        """Return the failure that `to_json` has written. Raise KeyError for anything else."""
+        """Return the failure that `to_json` wrote. Raise KeyError for anything else."""
         return cls(values["class"], values["text"], values["reset_at"], values["source"])
 
 
@@ -66,12 +66,12 @@ def of_hook(profile: Profile, fields: Mapping[str, Any], now: float) -> Failure:
 
 
 def of_record(profile: Profile, text: str, code: str, now: float) -> Failure:
-    """Return the failure of which the agent's own record says `text`. code: its own name there, or ""."""
+    """Return the failure that the agent's own record describes. code: the record's name for it, or ""."""
     return _best(profile, [text], code, now, "transcript")
 
 
 def of_text(profile: Profile, text: str, now: float, source: FailureSource = "transcript") -> Failure | None:
-    """Return the failure of which `text` tells; None if no rule of the profile matches it."""
+    """Return the failure that `text` describes; None if no rule of the profile matches it."""
     known = _by_text(profile, _plain(text)) is not None
     return _best(profile, [text], "", now, source) if known else None
 
@@ -79,7 +79,7 @@ def of_text(profile: Profile, text: str, now: float, source: FailureSource = "tr
 def of_screen(profile: Profile, rows: Sequence[str], now: float) -> Failure | None:
     """Return the failure that the screen shows as the last thing that happened.
 
-    None if it shows none, or one that no rule of the profile matches: what has the mark may be no error.
+    None if there is none, or no rule of the profile matches it: not every marked text is an error.
     """
     text = drawn_error(profile, rows)
     return None if text is None else of_text(profile, text, now, "screen")
@@ -88,8 +88,8 @@ def of_screen(profile: Profile, rows: Sequence[str], now: float) -> Failure | No
 def drawn_error(profile: Profile, rows: Sequence[str]) -> str | None:
     """Return the text of the error that is drawn last, its rows joined; None if something came after it.
 
-    That is another prompt of the user's, or something that the agent has said. A mark right below what it
-    has said is that of a tool's output.
+    That is another prompt of the user's, or words of the agent. A mark directly below the agent's words is
+    that of a tool's output.
     """
     mark = profile.error_mark
     if mark is None:
@@ -108,9 +108,9 @@ def drawn_error(profile: Profile, rows: Sequence[str]) -> str | None:
 
 
 def of_exit(profile: Profile, rows: Sequence[str], now: float) -> Failure | None:
-    """Return the failure of which the last rows of a program that prints lines tell; None if none does.
+    """Return the failure that the last rows of a program that prints lines describe; None if there is none.
 
-    Call it only for one that has exited with an error: such a program draws no mark.
+    Call this only for a program that has exited with an error: it draws no mark.
     """
     last = [_without_mark(profile, row) for row in rows if row.strip()][-_LAST_ROWS:]
     for first in reversed(range(len(last))):
@@ -120,7 +120,7 @@ def of_exit(profile: Profile, rows: Sequence[str], now: float) -> Failure | None
 
 
 def _best(profile: Profile, texts: Sequence[str], code: str, now: float, source: FailureSource) -> Failure:
-    """Return a failure by the first text that a rule matches, or else by its code. texts: the best first."""
+    """Return a failure by the first text that a rule matches, or else by its code. texts: best first."""
     plain = [_plain(text) for text in texts]
     by_text = (cls for text in plain if (cls := _by_text(profile, text)) is not None)
     cls = next(by_text, None) or _by_code(profile, code) or "other"
@@ -143,7 +143,7 @@ def _by_code(profile: Profile, code: str) -> ErrorClass | None:
 
 
 def _reset(profile: Profile, cls: ErrorClass, text: str, now: float) -> float | None:
-    """Return the end of the limit of which `text` tells, by the first rule of the class that finds it."""
+    """Return the end of the limit in `text`, by the first rule of the class that finds it."""
     for regex in (regex for rule in profile.errors if rule.cls == cls for regex in rule.reset):
         found = regex.search(text)
         if found is not None and found[RESET] and (at := parse_reset(found[RESET], now)) is not None:
@@ -152,7 +152,7 @@ def _reset(profile: Profile, cls: ErrorClass, text: str, now: float) -> float | 
 
 
 def _plain(text: str) -> str:
-    """Return `text` with single blanks between its words: a no-break space of an agent's is one, too."""
+    """Return `text` with single blanks between its words; some agents write a no-break space."""
     return " ".join(text[:_SEARCHED].split())
 
 
@@ -172,12 +172,12 @@ def _starts(row: str, marks: str) -> bool:
 
 
 def _is_said(profile: Profile, row: str) -> bool:
-    """Return True if something that the agent has said begins with `row`."""
+    """Return True if `row` begins something that the agent has said."""
     return _starts(row, _bullets(profile)) and not any(line.search(row) for line in profile.echo.lines)
 
 
 def _is_choice(row: str) -> bool:
-    """Return True for a command of the agent's own, such as `❯ /rate-limit-options`, and for an option."""
+    """Return True for one of the agent's own commands, such as `❯ /rate-limit-options`, or an option."""
     text = row.lstrip()[1:].strip()
     return text.startswith("/") or text[:1].isdigit()
 

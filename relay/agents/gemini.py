@@ -1,8 +1,8 @@
 """Gemini CLI's set-up: a file of system defaults with hooks for one run, or its session's name.
 
-It reads such a file only where nobody but root could have written it (0.61.0), and complains on its screen of
-any other.  It has no other place for the hooks of one run (docs/NATIVE.md), so that only root's agents have a
-bridge.  What the others say is in the transcripts of a session whose id we give.
+It reads such a file only if nobody but root could have written it (0.61.0), and complains on its screen about
+any other.  It has no other place for the hooks of one run (docs/NATIVE.md), so only root's agents have a
+bridge.  The words of other users' agents are in the transcripts of a session whose id we choose.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\Z")
 
 
 def prepare(run: Run) -> Prepared:
-    """Return the command with a file of defaults; else with the id of its session."""
+    """Return the command with a file of defaults, or else with a session id."""
     if not _only_root_writes(Path(run.directory)):
         return _with_session(run)
     ours = entries("gemini", run.socket, _handler)
@@ -49,7 +49,7 @@ def _only_root_writes(folder: Path) -> bool:
 
 
 def _with_session(run: Run) -> Prepared:
-    """Return the command with `--session-id`, unless the user says which session it is."""
+    """Return the command with `--session-id`, unless the user has chosen the session."""
     command, id = list(run.command), _session(run.arguments)
     if id is None:
         id = str(uuid.uuid4())
@@ -63,9 +63,9 @@ def _with_session(run: Run) -> Prepared:
 
 
 def _session(arguments: tuple[str, ...]) -> str | None:
-    """Return the id of the session that the user chose, "" if it is not known or there is none.
+    """Return the id of the session that the user chose; "" if it is unknown or there is none.
 
-    None: they leave the choice to Gemini.
+    None: the user leaves the choice to Gemini.
     """
     if not _COMMANDS.isdisjoint(arguments):
         return ""

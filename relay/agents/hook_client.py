@@ -9,11 +9,11 @@
               {"op": "hook_printed"}              the agent has its answer
 
 A session that is gone, frozen or not this agent's never disturbs the agent: nothing is printed, and the exit
-code is 0.  If it ends over an event and another one follows, that is asked again.  An answer that cannot be
-read denies a tool call, because a rule may forbid it; other events continue.
+code is 0.  If a session ends over an event, the next one, if any, is asked the same.  An unreadable answer
+denies a tool call, because a rule may forbid it; other events continue.
 
-Where a guard is in force for the event (relay.agents.hook_guards), a session is waited for, and if none
-answers, the agent has to ask its user, or, where its protocol has no such answer, it is refused.
+If a guard is in force for the event (relay.agents.hook_guards), the client waits for a session.  If none
+answers, the agent has to ask its user; where its protocol has no such answer, the event is refused.
 
 Agents wait for this program at each of their steps, so it imports only what is built into the interpreter:
 `json`, `socket` and `signal` would double its start-up time.
@@ -31,31 +31,31 @@ TAKEN = 3.0
 """Seconds for the session to take the event; a session that is gone or frozen costs the agent no more."""
 
 AGAIN = 10.0
-"""Seconds for a session to take an event that is guarded, or over which another session has ended."""
+"""Seconds for a session to take an event that is guarded, or that another session ended over."""
 
 ANSWER = 90.0
 """Seconds for the session's answer after that: a rule may run for a minute (docs/NATIVE.md)."""
 
 LONGEST = AGAIN + ANSWER
-"""Seconds after which no session is waited for, however many have ended over the event."""
+"""Maximum seconds to wait for sessions, regardless of how many have ended over the event."""
 
 TRIES = 3
-"""Sessions that are asked, if each ends over the event."""
+"""Maximum sessions asked, if each ends over the event."""
 
 MAX_PAYLOAD = 24 << 20
-"""Bytes of an event, such as a Write with the whole file in it. A longer one is sent without its payload."""
+"""Maximum bytes of an event, such as a Write with a whole file. A longer one is sent without its payload."""
 
 UNREADABLE = (
     "relay could not read its session's answer about this tool call, so it denies the call: a rule may "
     "forbid it. Ask the user to run `relay explain`, to check session.log, and to run `relay reload`."
 )
-"""The reason of a denial that the session did not decide."""
+"""The reason for a denial that the session did not decide."""
 
 UNANSWERED = (
     "No relay session answers for {0}, and a rule may forbid this. The user can start a new session with "
     "`relay reload {0}`."
 )
-"""The reason of what is decided where no session answers."""
+"""The reason for a decision if no session answers."""
 
 _PEERCRED = getattr(_socket, "SO_PEERCRED", None)  # Linux
 _TOOL, _PROMPT = "tool_pre", "prompt_submit"
@@ -63,10 +63,10 @@ _TOOL, _PROMPT = "tool_pre", "prompt_submit"
 _GUARDED = dict.fromkeys(("pretooluse", "beforetool", _TOOL), _TOOL) | dict.fromkeys(
     ("userpromptsubmit", "beforeagent", _PROMPT), _PROMPT
 )
-"""relay's names of the events that may be guarded, by all their names in lower case."""
+"""relay's names for the events that may be guarded, by all their names in lower case."""
 
 _FIRST = "SessionStart"
-"""An agent's first event, which comes while its session is still loading."""
+"""An agent's first event, sent while its session is still loading."""
 
 _POLL = 0.02  # seconds between two attempts to connect
 
@@ -83,7 +83,7 @@ class _Json:
 
 
 def main(argv: list[str]) -> None:
-    """Run the command line `argv`, as in the module docstring; do nothing for any other."""
+    """Run the command line `argv`, as in the module docstring; ignore any other."""
     match argv:
         case [_, "hook", "decide", event, path, agent]:
             hook(event, path, agent, decide=True)
@@ -98,7 +98,7 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
     """
     answer = b""
     begun = monotonic()
-    waits = False  # for longer, because of a guard
+    waits = False  # longer, because of a guard
 
     def expire(*_: object) -> None:
         nonlocal waits
@@ -129,11 +129,11 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
                     answer += more
                 if not decide or answer.endswith(b"\n"):
                     break
-                # The session has ended over it; if another one follows, it is asked the same.
+                # The session has ended over the event; ask the next one, if any, the same.
                 waits = True
                 limit(AGAIN)
                 channel = _connect(event, path, decide=decide)
-        except BaseException:  # noqa: BLE001, S110 (what has arrived by then counts)
+        except BaseException:  # noqa: BLE001, S110 (what has arrived so far counts)
             pass
         _signal.setitimer(_signal.ITIMER_REAL, 0)
         if not decide:
@@ -144,14 +144,14 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
             return
         try:
             verdict = _stdout(answer)
-        except Exception:  # noqa: BLE001 (whatever is wrong with it, a guard was asked)
+        except Exception:  # noqa: BLE001 (whatever is wrong with the answer, a guard was asked)
             if _GUARDED.get(event.lower()) == _TOOL:
                 _print(_refusal(event, agent, UNREADABLE))
             return
         if verdict is not None:
             _print(verdict)
             channel.sendall(b'{"op": "hook_printed"}\n')
-    except BaseException:  # noqa: BLE001, S110 (the agent must not be disturbed, by an interrupt neither)
+    except BaseException:  # noqa: BLE001, S110 (the agent must not be disturbed, even by an interrupt)
         pass
 
 
@@ -165,13 +165,13 @@ def _guarded(event: str, path: str) -> str:
         posix.close(file)
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    except Exception:  # noqa: BLE001 (whatever is wrong with it, there was a note)
+    except Exception:  # noqa: BLE001 (whatever is wrong with it, there is a file of guards)
         name, guarded = path.rpartition("/")[2].removesuffix(".sock"), [kind]
     return name if kind in guarded else ""
 
 
 def _stdout(answer: bytes) -> str | None:
-    """Return the text that `answer` has for the agent; None if the session refuses to hear this agent.
+    """Return the text that `answer` has for the agent; None if the session does not accept this agent.
 
     Raise an exception for anything but a JSON object with a text `stdout`.
     """
@@ -186,7 +186,7 @@ def _stdout(answer: bytes) -> str | None:
 
 
 def _refusal(event: str, agent: str, reason: str, *, ask: bool = False) -> str:
-    """Return what refuses `event`, one that may be guarded; with `ask`, where `agent` can, asks its user.
+    """Return what refuses `event`, which may be guarded; with `ask`, what asks the user, if `agent` can.
 
     The forms are those of `relay.agents.hook_reply.render`.
     """
@@ -208,7 +208,7 @@ def _print(text: str) -> None:
 
 
 def _connect(event: str, path: str, *, decide: bool) -> socket:
-    """Connect to the session; wait until it listens if agents may start before it does, or for a guard."""
+    """Connect to the session; wait until it listens, for an agent's first event or because of a guard."""
     while True:
         try:
             channel = socket(AF_UNIX, SOCK_STREAM)
@@ -231,7 +231,7 @@ def _check_peer(channel: socket) -> None:
 
 
 def _read() -> bytes:
-    """Return standard input to its end, or nothing if it is longer than MAX_PAYLOAD."""
+    """Return all of standard input, or nothing if it is longer than MAX_PAYLOAD."""
     parts: list[bytes] = []
     size = 0
     while data := posix.read(0, 1 << 20):
@@ -245,4 +245,4 @@ def _read() -> bytes:
 
 if __name__ == "__main__":
     main(sys.argv)
-    posix._exit(0)  # what the interpreter tidies at its end takes a millisecond
+    posix._exit(0)  # skips the interpreter's clean-up, which takes a millisecond

@@ -2,8 +2,8 @@
 
     {"hook_event_name": "PreToolUse", ...}  ──parse──→  NativeEvent(name=tool_pre, tool_name="Bash", ...)
 
-Agents name their events differently (`EVENTS`); the fields are Claude Code's, which the others adopted.
-Everything in a payload is untrusted: a field of a wrong type is left out.
+Agents name their events differently (`EVENTS`); the fields are Claude Code's, which the other agents adopted.
+Everything in a payload is untrusted: a field of the wrong type is left out.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ EVENTS: Mapping[str, Mapping[str, NativeName]] = MappingProxyType(
         "relay": _QWEN,
     }
 )
-"""The events of each dialect, by its own names of them.
+"""The events of each dialect, by its own names for them.
 
-"relay" is for programs that follow docs/NATIVE.md; a plugin of ours in an agent without hooks speaks it under
-the agent's name.
+"relay" is for programs that follow docs/NATIVE.md; our plugins in agents without hooks speak it under the
+agent's name.
 """
 
 OBSERVED = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
-"""The tools with which an agent asks its user something: the matcher of the silent observer."""
+"""The tools with which an agent asks its user something: the matcher for the silent observer."""
 
 PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
     {
@@ -102,11 +102,11 @@ PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
 """The kind of prompt that each observed tool shows."""
 
 _QWEN_PROMPTS = {"exit_plan_mode": PromptKind.PLAN_APPROVAL, "ask_user_question": PromptKind.QUESTION}
-"""The same tools by Qwen's names, which a request for permission has."""
+"""The same tools by Qwen's names, which its permission requests use."""
 
 
 def prompt_kind(tool_name: str) -> PromptKind | None:
-    """Return what the tool `tool_name` asks the user for; None if it asks nothing, or is unknown."""
+    """Return what the tool `tool_name` asks the user for; None if it asks for nothing, or is unknown."""
     return PROMPTS.get(tool_name) or _QWEN_PROMPTS.get(tool_name)
 
 
@@ -114,9 +114,9 @@ def prompt_kind(tool_name: str) -> PromptKind | None:
 class NativeEvent:
     """One event of an agent's own hooks. A field that the agent did not send is empty.
 
-    agent:        the kind of agent, a key of EVENTS; event: its own name of the event.
+    agent:        the kind of agent, a key of EVENTS; event: its own name for the event.
     session_id:   the agent's, not relay's; it changes with /clear.
-    transcript_path: its conversation as a file, which may lag behind or be absent.
+    transcript_path: the file of its conversation, which may lag behind or be absent.
     duration_ms:  how long the tool took, in milliseconds.
     agent_id, agent_type: the subagent of a subagent's event.
     """
@@ -147,16 +147,16 @@ class NativeEvent:
 
 
 MAX_MS = 1e12
-"""Milliseconds, 30 years: a larger value, or no number, is no duration."""
+"""Milliseconds, 30 years: a larger value is not a duration."""
 
 _TEXTS = tuple(f.name for f in fields(NativeEvent) if f.type == "str" and f.name not in {"agent", "event"})
-"""Fields that are taken from the payload as they stand, if they are text."""
+"""Fields copied from the payload unchanged if they are text."""
 
 
 def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
     """Return the event in `payload`, a JSON object; None for bad JSON and unknown events.
 
-    event: the agent's own name of it in any case, or relay's; where it is empty, the payload's counts.
+    event: the agent's own name for it, in any case, or relay's; if empty, the payload's counts.
     """
     text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
     try:
@@ -191,6 +191,6 @@ def _duration(value: object) -> float:
 
 
 def known(agent: str, event: str) -> tuple[str, NativeName] | None:
-    """Return the agent's own name of `event`, as `parse` takes it, and relay's; None if it is unknown."""
+    """Return the agent's own name for `event`, as `parse` takes it, and relay's; None if it is unknown."""
     events = EVENTS.get(agent, {}).items()
     return next((each for each in events if event.lower() in (each[0].lower(), each[1])), None)

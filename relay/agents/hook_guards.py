@@ -1,12 +1,12 @@
-"""The guards in force: a file next to a session's socket, for hooks of the agent that no session answers.
+"""The guards in force: a file next to a session's socket, for the agent's hooks while no session answers.
 
     NAME.sock    the session's socket
     NAME.guards  one line: the agent's name, and the events that a rule or a handler may refuse
                      Alice tool_pre prompt_submit
 
-The launch writes what may be in force, the session what is.  It holds while no session answers, and goes with
-the shim.  relay.agents.hook_client reads it, which imports nothing, and so has the suffix and the names of
-the events for itself.
+The launch writes which guards may be in force, the session which are.  The file applies while no session
+answers, and is removed with the shim.  relay.agents.hook_client reads it; as that imports nothing, it has its
+own copy of the suffix and the event names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from relay.agents.hook_event import NativeName
 
 GUARDED = frozenset({NativeName.TOOL_PRE, NativeName.PROMPT_SUBMIT})
-"""The events that may be guarded: what the agent, or its user, is about to do can be refused there."""
+"""The events that may be guarded: they can refuse what the agent, or its user, is about to do."""
 
 
 def path_of(socket: str) -> str:
@@ -27,9 +27,9 @@ def path_of(socket: str) -> str:
 
 
 def write(socket: str, name: str, guarded: Collection[NativeName]) -> None:
-    """Write that `guarded` are guarded for the agent called `name`. Raise OSError.
+    """Write which events are `guarded` for the agent called `name`. Raise OSError.
 
-    A reader sees the old file or the new one. Only one process at a time writes.
+    A reader sees the old file or the new one. Only one process writes at a time.
     """
     path = Path(path_of(socket))
     new = path.with_suffix(".guards.new")

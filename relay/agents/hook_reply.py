@@ -24,12 +24,12 @@ Part = Literal["context", "deny", "allow", "ask", "input", "halt", "go_on", "not
 class Reply:
     """A reply to the agent.
 
-    context: text for the model beside what happened.
-    halt:    why the agent has to stop what it does, and its turn; where its protocol has no halt, a denial.
+    context: text for the model, in addition to what happened.
+    halt:    why the agent has to stop its action and its turn; a denial if its protocol has no halt.
     deny:    why a tool call, a prompt or a compaction is denied.
-    ask:     why the agent has to ask the user about a tool call; where its protocol has no ask, a denial.
+    ask:     why the agent has to ask the user about a tool call; a denial if its protocol has no ask.
     allow:   the user has allowed this tool call in advance: the agent does not ask.
-    input:   the tool's whole input, in place of what the agent wanted.
+    input:   the tool's whole input, replacing the agent's.
     go_on:   the text with which the agent continues instead of ending its turn.
     notice:  one line that the agent shows to its user.
     """
@@ -45,11 +45,11 @@ class Reply:
 
 
 class Fate(Enum):
-    """The end of a reply."""
+    """The outcome of a reply."""
 
     PRINTED = "printed"  # the agent's hook has printed it
     UNKNOWN = "unknown"  # it was sent, and the hook did not confirm it
-    UNSENT = "unsent"  # the agent's hook had gone before it could be sent
+    UNSENT = "unsent"  # the agent's hook was gone before it could be sent
 
 
 Settle = Callable[[Fate], None]
@@ -57,7 +57,7 @@ Settle = Callable[[Fate], None]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A rendered reply. `settle` is called once, with the end of it."""
+    """A rendered reply. `settle` is called once, with its outcome."""
 
     stdout: str
     settle: Settle = lambda fate: None
@@ -66,7 +66,7 @@ class Answered:
 _CLAUDE: dict[NativeName, frozenset[Part]] = {
     NativeName.SESSION_START: frozenset({"context", "notice"}),
     NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "halt", "notice"}),
-    # It takes `continue: false` there, but ends its turn only after the tool has run: so it is denied.
+    # claude takes `continue: false` here, but ends its turn only after the tool has run: so deny the call.
     NativeName.TOOL_PRE: frozenset({"context", "deny", "ask", "allow", "input", "notice"}),
     NativeName.PERMISSION: frozenset({"deny", "allow", "notice"}),
     NativeName.TOOL_POST: frozenset({"context", "halt", "notice"}),
@@ -80,14 +80,14 @@ _PLAIN: dict[NativeName, frozenset[Part]] = {
     name: parts - {"ask", "allow", "input", "halt"} if name is not NativeName.PERMISSION else parts
     for name, parts in _CLAUDE.items()
 }
-"""The parts for agents that adopted Claude's protocol and were not seen to act on the rest of it."""
+"""The parts for agents that adopted Claude's protocol but were not seen to act on its other parts."""
 
 _CODEX = _PLAIN | {
     NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] | {"input"},
     NativeName.COMPACT: frozenset(),
 }
 _QWEN = _PLAIN | {
-    NativeName.SESSION_START: frozenset(),  # its model never sees the context of these two
+    NativeName.SESSION_START: frozenset(),  # its model never sees the context from these two
     NativeName.TOOL_PRE: _PLAIN[NativeName.TOOL_PRE] - {"context"},
 }
 _OPENCODE = {
@@ -119,7 +119,7 @@ _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
 
 
 def carries(agent: str, name: NativeName) -> frozenset[Part]:
-    """Return the parts that an agent of the kind `agent` takes in the reply to an event `name`."""
+    """Return the parts that an agent of the kind `agent` accepts in the reply to an event `name`."""
     return _CARRIED.get(agent, {}).get(name, frozenset())
 
 
@@ -132,7 +132,7 @@ def render(event: NativeEvent, reply: Reply) -> str:
     if reply.halt is not None and "halt" in carried:
         answer |= {"continue": False, "stopReason": reply.halt}
     elif deny is not None and "deny" in carried:
-        why = deny or "It is not allowed here."  # a block without a reason is none
+        why = deny or "It is not allowed here."  # a block without a reason does not count
         if event.agent != "gemini" and event.name is NativeName.TOOL_PRE:
             specific |= {"permissionDecision": "deny", "permissionDecisionReason": why}
         elif event.agent != "gemini" and event.name is NativeName.PERMISSION:
@@ -145,13 +145,13 @@ def render(event: NativeEvent, reply: Reply) -> str:
         tool = event.name is NativeName.TOOL_PRE
         specific |= {"permissionDecision": "allow"} if tool else {"decision": {"behavior": "allow"}}
     elif reply.go_on is not None and "go_on" in carried:
-        if event.agent == "claude":  # draws a block as an error, and 2.1.330 tells it to its model twice
+        if event.agent == "claude":  # draws a block as an error, and 2.1.330 sends it to its model twice
             specific["additionalContext"] = reply.go_on or "Go on."
         else:
             answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
     if reply.input is not None and "input" in carried and deny is None and not answer:
         specific["updatedInput"] = dict(reply.input)
-        if event.agent == "codex":  # takes it with this word only, and asks its user all the same
+        if event.agent == "codex":  # accepts it only with this word, and still asks its user
             specific["permissionDecision"] = "allow"
     if reply.context and "context" in carried and not answer:
         specific["additionalContext"] = reply.context
@@ -163,7 +163,7 @@ def render(event: NativeEvent, reply: Reply) -> str:
 
 
 def _refusal(reply: Reply, carried: frozenset[Part]) -> str | None:
-    """Return why it is denied, also where the agent's protocol has no halt, no ask, or no changed input."""
+    """Return why it is denied, or why it must be if the protocol has no halt, no ask or no changed input."""
     if reply.deny is not None:
         return reply.deny
     if reply.halt is not None and "halt" not in carried:

@@ -3,8 +3,8 @@
     prepare("claude", ["claude", "-c"], env, DIR, SOCKET)
         →  ["claude", "--settings", "DIR/settings.json", "-c"]
 
-Each agent has its own way, in the module of its name.  Common to all: files are written into the run's own
-directory only, the user's configuration keeps working, and `remove` leaves nothing behind.
+Each agent has its own way, in the module of its name.  Common to all: files are written only into the run's
+own directory, the user's configuration keeps working, and `remove` leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ HookEntries = dict[str, list[dict[str, Any]]]
 """Hook entries in the shape of Claude Code's settings: event → [{"matcher": ..., "hooks": [handler]}]."""
 
 TIMEOUT = int(hook_client.LONGEST) + 7
-"""Seconds after which an agent gives up its hook: later than the client gives up itself."""
+"""Seconds after which an agent stops waiting for its hook: longer than the client itself waits."""
 
 NAMED = frozenset({"aider"})
-"""Kinds of agents without hooks, which write a transcript where they are told to."""
+"""Kinds of agents without hooks, whose transcript path relay can set."""
 
 KINDS = frozenset(EVENTS) | NAMED
 
@@ -51,7 +51,7 @@ class Run:
 
     command:   its whole command line; the agent's own begins at index `at` (1 in `nice claude -c`), None if
                that is unknown, because a program of another name was declared to be that kind of agent.
-    directory: the run's own, which exists and is private.
+    directory: the run's own; it exists and is private.
     """
 
     command: tuple[str, ...]
@@ -78,8 +78,8 @@ class Run:
     def with_flags(self, flags: Sequence[str], arguments: Sequence[str]) -> list[str]:
         """Return the command line with `flags` and then `arguments` in place of the agent's own.
 
-        A program of another name, such as a script or `npx`, gets the flags last: it may need other words in
-        front.
+        A program of another name, such as a script or `npx`, gets the flags last: it may need other words
+        first.
         """
         if self.at is not None:
             return [*self.command[: self.at + 1], *flags, *arguments]
@@ -91,9 +91,9 @@ class Run:
 class Prepared:
     """The command line and the environment to start instead.
 
-    kind:   the kind of agent that the bridge is for, "" without one.
-    note:   a problem for the user to know.
-    record: what the agent writes in this run, if no hooks are to tell that; None: it is not known.
+    kind:   the kind of agent that the bridge is for; "" without one.
+    note:   a problem to show to the user.
+    record: what the agent writes in this run, if no hooks will report it; None: unknown.
     """
 
     command: list[str]
@@ -108,7 +108,7 @@ def bridge(
 ) -> Prepared:
     """Prepare the agent that `command` starts, or that the profile named `profile` declares it to be.
 
-    Raise nothing for a user's mistake: without a bridge the agent starts as it was asked for.
+    Raise nothing for a user's mistake: without a bridge, the agent starts as requested.
     """
     try:
         known = load(profile, home) if profile else for_command(command, home)
@@ -130,7 +130,7 @@ def prepare(
 ) -> Prepared:
     """Return the command and the environment with which an agent of `kind` calls relay at `socket`.
 
-    `at` is that of Run.  Raise ConfigError, HomeError or OSError where it cannot be done.
+    `at` is that of Run.  Raise ConfigError, HomeError or OSError if that is impossible.
     """
     if kind not in KINDS:
         raise ConfigError(
@@ -139,7 +139,7 @@ def prepare(
     private_directory(Path(run_dir).parent)
     private_directory(run_dir)
     try:
-        agent = importlib.import_module(f"relay.agents.{kind}")  # the others are not loaded
+        agent = importlib.import_module(f"relay.agents.{kind}")  # only this one is loaded
         prepared: Prepared = agent.prepare(Run(tuple(command), at, dict(env), run_dir, socket))
     except BaseException:
         remove(run_dir)
@@ -150,7 +150,7 @@ def prepare(
 
 
 def remove(run_dir: str) -> None:
-    """Remove the files that `prepare` has written."""
+    """Remove the files that `prepare` wrote."""
     shutil.rmtree(run_dir, ignore_errors=True)
 
 
@@ -184,7 +184,7 @@ def entries(kind: str, socket: str, handle: Callable[[list[str]], dict[str, Any]
 def installed(run: Run, package: str) -> tuple[int, ...]:
     """Return the version of the agent's program; () if that is unknown.
 
-    It is in the package.json above the program, whose name ends with `package`, or is the program's own name.
+    It is in a package.json above the program whose name ends with `package`, or is the program's own name.
     """
     found = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
     if found is None:
@@ -207,18 +207,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def plugin_options(run: Run, kind: str) -> dict[str, Any]:
-    """Return what the plugin of ours in an agent of `kind` needs for bridge.mjs."""
+    """Return what our plugin in an agent of `kind` needs for bridge.mjs."""
     hook = call(kind, run.socket, "decide", "EVENT")
     return {"hook": hook, "transcript": transcript(run), "timeout": TIMEOUT}
 
 
 def transcript(run: Run) -> str:
-    """Return the path of the transcript that relay has written for it; nothing there yet."""
+    """Return the path of the transcript that is written for relay; it does not exist yet."""
     return f"{run.directory}/transcript.jsonl"
 
 
 def merged(settings: dict[str, Any], ours: HookEntries) -> dict[str, Any]:
-    """Return the user's `settings` with our hooks behind theirs. Raise ConfigError for an unknown shape."""
+    """Return the user's `settings` with our hooks after theirs. Raise ConfigError for an unknown shape."""
     theirs = settings.get("hooks", {})
     if not isinstance(theirs, dict):
         raise ConfigError('"hooks" in its settings is not an object')
@@ -230,13 +230,13 @@ def merged(settings: dict[str, Any], ours: HookEntries) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Return the settings in the file `path`. Raise OSError, ConfigError if they are no JSON object."""
+    """Return the settings in the file `path`. Raise OSError, ConfigError if they are not a JSON object."""
     with open(path, encoding="utf-8") as file:
         return parsed(file.read(), str(path))
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:
-    """Return the settings in `text`. Raise ConfigError if they are no JSON object."""
+    """Return the settings in `text`. Raise ConfigError if they are not a JSON object."""
     try:
         settings = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -253,8 +253,8 @@ def with_defaults(run: Run, kind: str, ours: HookEntries, prefix: str, *, linux:
 
         defaults < the user's settings < the project's < the administrator's    each adds its hooks
 
-    The administrator's own defaults are copied into ours.  The system *settings* have a variable, too; to
-    move those would displace the administrator's, and the defaults beside them.
+    The administrator's own defaults are copied into ours.  The system *settings* have a variable, too, but
+    using it would displace the administrator's settings and the defaults beside them.
     Raise ConfigError or OSError if the administrator's defaults cannot be read.
     """
     variable = f"{prefix}_SYSTEM_DEFAULTS_PATH"

@@ -15,11 +15,11 @@ _LAUNCHERS = {
     "npx": "p",
     "setsid": "",
     "stdbuf": "ioe",
-    "sudo": "CDRTUghprt",  # not -u: another user cannot read what relay would give the program
+    "sudo": "CDRTUghprt",  # not -u: another user cannot read what relay gives the program
     "time": "fo",
     "uvx": "p",
 }
-"""The launchers, and their options of one letter that take a value (from their manual pages)."""
+"""The launchers, and their one-letter options that take a value (from their manual pages)."""
 
 _VALUES = frozenset(
     {
@@ -38,7 +38,7 @@ _VALUES = frozenset(
         "--with",
     }
 )
-"""Their long options that take a value, which is the next word unless there is a `=`."""
+"""Their long options that take a value: the next word, unless there is a `=`."""
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 

@@ -20,7 +20,7 @@ class Listening:
         await self._begun.wait()
 
     def over(self, now: float) -> bool:
-        """Return True if the time is over; then `begun` waits until the next `until`."""
+        """Return True if the time is over; `begun` then waits for the next `until`."""
         if now >= self._until:
             self._begun.clear()
         return now >= self._until

@@ -9,7 +9,7 @@ from pathlib import Path
 from relay.storage.files import open_regular
 
 MARKED = 4 << 10
-"""Bytes at the beginning of a file in which a mark is looked for."""
+"""Bytes at the beginning of a file that are searched for a mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Named:
 
     kind:    their format (relay.agents.transcript_formats).
     pattern: of their absolute paths (glob).
-    since:   the beginning of the run, as agents write times: older texts are not this run's.
-    mark:    what is in the first line of each of them; "" for nothing.
-    ours:    relay has it written, and may shorten it.
-    session: the agent's id of the session that they record; "" if it has none.
+    since:   the beginning of the run, as agents write times: older texts are not from this run.
+    mark:    text in the first line of each; "" if there is none.
+    ours:    relay makes the agent write it, and may shorten it.
+    session: the agent's id for the session that they record; "" if it has none.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Named:
         return asdict(self)
 
     def find(self) -> list[str]:
-        """Return the paths of the files that are there now."""
+        """Return the paths of the files that exist now."""
         found = Path("/").glob(self.pattern.lstrip("/"))
         return [str(path) for path in sorted(found) if self._is_marked(path)]
 
@@ -51,5 +51,5 @@ class Named:
 
 
 def iso(seconds: float) -> str:
-    """Return a time as the agents write it, so that texts compare as times: 2026-11-22T06:12:53.205Z."""
+    """Return a time as the agents write it, whose texts compare like times: 2026-11-22T06:12:53.205Z."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-// A plugin for opencode (checked with 1.18.33): tells relay what it does and what it says, and does as relay answers.
+// A plugin for opencode (checked with 1.18.33): reports to relay what opencode does and says, and applies the replies.
 //
-// relay.agents.opencode gives it to one run. Its events are those of relay's own dialect (docs/NATIVE.md); tools
-// and what they are called with have Claude Code's names. A text is said when the model has ended it, so that one cut off by Esc never is.
+// relay.agents.opencode adds it to one run. Its events are in relay's own dialect (docs/NATIVE.md); tools and their
+// arguments have Claude Code's names. A text is said once the model has completed it; one cut off by Esc never is.
 
 import { Bridge } from "./bridge.mjs"
 
@@ -27,14 +27,14 @@ const OWN_FIELDS = Object.fromEntries(Object.entries(FIELDS).map(([own, claudes]
 
 const AFTER_ITS_ERROR = [500, 2500] // milliseconds; its error came within 130 on a quiet machine
 
-// opencode loads a plugin once for each folder of its sessions; what follows is the same for all.
+// opencode loads a plugin once for each folder of its sessions; all share the following.
 const sessions = new Map() // id → { parent, agent, model, last: its last text in this turn, error }
 const summaries = new Set() // ids of messages that summarise a conversation
 const compactions = new Map() // session → "auto" or "manual"
-const calls = new Map() // id of a running tool call → what was told of it
+const calls = new Map() // id of a running tool call → what was reported of it
 let current // the session that the user talks to
 let waiting = "" // context for the next prompt
-let goesOn // the text with which a turn goes on
+let goesOn // the text that continues a turn
 let bridge
 
 export const RelayPlugin = async ({ client, directory }) => {
@@ -51,7 +51,7 @@ export const RelayPlugin = async ({ client, directory }) => {
     return { ...reply, ...reply.hookSpecificOutput }
   }
 
-  // What opencode does not wait for is told in order, and a prompt after it.
+  // Events that opencode does not wait for are reported in order, and before the next prompt.
   let told = Promise.resolve()
   const later = (task) => (told = told.then(task).catch(() => {}))
 
@@ -72,7 +72,7 @@ export const RelayPlugin = async ({ client, directory }) => {
     current = id
     const reply = await tell("UserPromptSubmit", id, { prompt: text })
     if (reply.decision === "block") {
-      // opencode then shows "Unexpected server error" in the same place, and no event tells when.
+      // opencode then shows "Unexpected server error" in the same place, and no event says when.
       for (const delay of AFTER_ITS_ERROR) setTimeout(() => show(reply.reason, "warning"), delay).unref()
       throw new Error(reply.reason)
     }
@@ -154,7 +154,7 @@ export const RelayPlugin = async ({ client, directory }) => {
       const own = await session(sessionID)
       Object.assign(own, { agent: message.agent, model: message.model })
       const text = parts.filter((part) => part.type === "text" && !part.synthetic).map((part) => part.text)
-      await told // the end of the turn before
+      await told // the end of the previous turn
       if (own.parent) {
         await tell("SubagentStart", sessionID)
       } else if (goesOn !== undefined && text.join("\n") === goesOn) {
@@ -203,7 +203,7 @@ export const RelayPlugin = async ({ client, directory }) => {
       await tell("PreCompact", sessionID, { trigger: compactions.get(sessionID) ?? "auto" })
     },
 
-    // An opencode that the agent starts in its shell is none of ours.
+    // An opencode that the agent starts in its shell is not ours.
     "shell.env": async (_, { env }) => {
       Object.assign(env, options.shell)
     },

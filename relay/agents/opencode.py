@@ -1,6 +1,6 @@
 """opencode's set-up: a plugin of ours in OPENCODE_CONFIG_CONTENT, which it merges with other configuration.
 
-The plugin is a mere path there, as early versions take it; what it needs to know has its own variable.
+The plugin is a mere path there, as early versions require; its options have their own variable.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _BRIDGE = "RELAY_BRIDGE"
 _RETRIES = {"npm_config_fetch_retry_mintimeout": "500", "npm_config_fetch_retry_maxtimeout": "1000"}
 """Milliseconds between npm's attempts.
 
-With a plugin opencode starts only after it has installed its own package, once; without a network that
-takes npm 70 seconds otherwise (1.18.33), at each start.
+With a plugin, opencode first installs its own package, once; without a network and without these values, npm
+takes 70 seconds for that (1.18.33), at each start.
 """
 
 _PLUGIN = Path(__file__).with_suffix(".mjs")
@@ -33,7 +33,7 @@ def prepare(run: Run) -> Prepared:
         raise ConfigError(f'"plugin" in {_CONFIG} is not a list')
     config["plugin"] = [*plugins, _PLUGIN.absolute().as_uri()]
     retries = {name: value for name, value in _RETRIES.items() if name not in run.env}
-    # The shells of the agent have what the user has.
+    # The agent's shells get the user's own values.
     shell = {_CONFIG: theirs, _BRIDGE: "", **dict.fromkeys(retries, "")}
     env = {
         **retries,

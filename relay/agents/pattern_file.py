@@ -10,46 +10,46 @@ Every key of a file, all but `name` optional:
     commands    = ["claude"]      basenames (fnmatch patterns) that are always this program
     checked     = ["2.1.197"]     the versions of the agent that the file was checked with
     reader      = "auto"          auto | lines | screen
-    decoration  = "..."           regex of what stands before the agent's own text in a line
+    decoration  = "..."           regex of what precedes the agent's own text in a line
     prefix      = "@"             the character that starts a directive
     inject      = "auto"          auto: typed into when safe; never: nothing is ever typed
-    fullscreen  = false           its own interface lives on the alternate screen
+    fullscreen  = false           its interface is on the alternate screen
     block_end   = "drawn"         drawn | blank | none: >>> is drawn as it is, as an empty row, not at all;
                                   joined: all lines of a paragraph are drawn as one
-    settle      = 0               seconds for which it may draw a text otherwise than in the end
+    settle      = 0               seconds for which it may draw a text differently from its final form
     prompts     = ["..."]         regexes of the unfinished line that ask for ordinary input
     decisions   = ["..."]         regexes of an explicit choice, in that line or the one above it
     questions   = ["..."]         regexes of the unfinished line that ask for a decision or a secret
     dialogs     = ["..."]         regexes of a row near the cursor, where a program draws its own input
     executes    = ["..."]         regexes of the unfinished line of a program that runs what is typed
-    error_mark  = "^■ "           regex of what stands before an error of the agent's own on its screen
+    error_mark  = "^■ "           regex of what precedes the agent's own error on its screen
 
-    [echo]                        how what was typed into it is drawn
-    backgrounds = ["373737"]      colours, RRGGBB; "any" is every one but the terminal's own
+    [echo]                        how it draws the text typed into it
+    backgrounds = ["373737"]      colours, RRGGBB; "any" is every one except the terminal's own
     foregrounds = ["cba6f7"]
     lines       = ["..."]         regexes of rows that are never the agent's own words
 
-    [code]                        how a line of a code fence is drawn: the same keys
+    [code]                        how it draws a line of a code fence: the same keys
 
     [submit]
     delay         = 0.3           seconds between a text and Enter
     while_working = "queues"      queues | interrupts | unknown: the outcome of a text typed meanwhile
     avoid         = "!/@"         characters that a typed text must not begin with
 
-    [input]                       how its input is drawn: empty, with nothing that asks or works, it is ready
-    glyphs       = "❯>"           marks before what is typed; "": none, but a frame
+    [input]                       how its input is drawn: if empty, without a question or work, it is ready
+    glyphs       = "❯>"           marks before the typed text; "": none, but a frame
     bullets      = "●"            marks that begin what it says, and never point at an option
     placeholders = ["..."]        regexes of what an empty input shows, if the cursor does not tell
-    idle         = ["..."]        regexes of titles that say that it does not work
+    idle         = ["..."]        regexes of titles that show that it is not working
 
-    [native]                      what it has beside its terminal
+    [native]                      what it has besides its terminal
     hooks       = "claude"        whose hooks it has: claude | codex | qwen | gemini | pi | opencode |
                                   relay
     transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | gemini | aider | relay
 
     [resume]                      how its command line resumes a conversation (docs/PATTERNS.md)
-    words       = ["--resume", "{id}"]   what does that, right behind the program
-    positional  = "prompt"        prompt | other | once: what words are that belong to no option
+    words       = ["--resume", "{id}"]   the words for that, directly after the program
+    positional  = "prompt"        prompt | other | once: the meaning of words that belong to no option
     keep        = ["--model X"]   options that stay, written as in its --help: --verbose, --model X,
                                   --debug [X], --add-dir X...
     drop        = ["-c"]          options that name a conversation or the first prompt
@@ -61,29 +61,29 @@ Every key of a file, all but `name` optional:
     kind        = "permission"    with prompting: permission | plan_approval | question | other
     priority    = 100
     region      = "bottom 12"     screen | bottom N (rows that are not blank) | title
-    all         = ["..."]         regexes, each of which finds itself in some row of the region
-    any         = ["..."]         one of which does
-    none        = ["..."]         none of which does
-    first       = ["..."]         one of which finds itself in the region's first row
-    last        = ["..."]         one of which finds itself in the region's last row
-    title       = ["..."]         one of which finds itself in the title, "" where none is known
-    dismiss     = "esc"           with prompting, of a dialog that reports a limit: the key that takes it
-                                  away, and chooses nothing; supervision presses it as it waits for the reset
+    all         = ["..."]         regexes, each of which is found in some row of the region
+    any         = ["..."]         one of which is
+    none        = ["..."]         none of which is
+    first       = ["..."]         one of which is found in the region's first row
+    last        = ["..."]         one of which is found in the region's last row
+    title       = ["..."]         one of which is found in the title, "" if none is known
+    dismiss     = "esc"           with prompting, for a dialog that reports a limit: the key that closes it
+                                  and chooses nothing; supervision presses it while it waits for the reset
 
     [[errors]]                    the errors that end its turns; the first table that matches counts
     class       = "rate_limited"  rate_limited | unauthorized | billing | overloaded | context_full |
                                   network | other
-    match       = ["..."]         regexes, one of which finds itself in the text of an error, without its mark
+    match       = ["..."]         regexes, one of which is found in the text of an error, without its mark
                                   and with single blanks between its words
-    reset       = ["(?P<reset>...)"]  regexes of that text, and the time when a limit ends in it
-    source      = "text"          text | code: what `match` is about; a code is the agent's own name of the
-                                  error, in its StopFailure hook or its record, and matched as a whole
+    reset       = ["(?P<reset>...)"]  regexes of that text; the group is the time when a limit ends
+    source      = "text"          text | code: what `match` applies to; a code is the agent's own name for
+                                  the error, in its StopFailure hook or its record, and matched as a whole
 
-    [[interactive]]               programs that are this only while they run as a prompt
+    [[interactive]]               programs that count only while they run as a prompt
     names       = ["bash"]        basenames, as in commands
-    words       = 0               words beside the options that leave it a prompt; one more is a script
+    words       = 0               words besides options with which it is a prompt; one more is a script
     run         = ["-c"]          options that run something and end
-    stay        = ["-s"]          options that make it a prompt all the same
+    stay        = ["-s"]          options that make it a prompt anyway
     value       = ["-o"]          options followed by a value
 
 A profile's `prompts`, `decisions`, `questions` and `dialogs` are added to those of generic.toml; `executes`
@@ -147,10 +147,10 @@ RESET = "reset"
 """The group of a regex that is the time when a limit ends."""
 
 MAX_BYTES = 1 << 20
-"""Bytes that a pattern file may have; the longest that ships with relay has 6,000."""
+"""Maximum bytes of a pattern file; the longest that ships with relay has less than 8,000."""
 
 _MAX_DELAY = 10.0
-"""Seconds that a file may ask for; no agent needs more than 0.2 between a text and Enter."""
+"""Maximum seconds in a file; no agent needs more than 0.2 between a text and Enter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class PatternFile:
 
     @classmethod
     def read(cls, path: Path) -> PatternFile:
-        """Return the file at `path`. Raise ConfigError if it cannot be read or is no TOML."""
+        """Return the file at `path`. Raise ConfigError if it cannot be read or is not TOML."""
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise ConfigError(f"it has more than {MAX_BYTES} bytes, so it is not a pattern file.", path)
@@ -291,7 +291,7 @@ class PatternFile:
     # -- values -----------------------------------------------------------------------------------------
 
     def _error(self, key: str, message: str, *, near: str = "") -> ConfigError:
-        """Return an error about `key` of this table, or the table; at `near`, if that stands behind it."""
+        """Return an error about `key` of this table, or about the table; at `near`, if that follows it."""
         start, (name, number) = 0, self.where
         if name:
             headers = re.finditer(rf"^[ \t]*\[\[?[ \t]*{name}[ \t]*\]", self.text, re.MULTILINE)

@@ -1,10 +1,10 @@
-// The extension of relay's for pi, for one run of it (relay.agents.pi names it on the command line).
+// relay's extension for pi, for one run of it (relay.agents.pi names it on the command line).
 //
-//     pi's events ──→ the hooks of docs/NATIVE.md ──→ what they answer, in pi's words
+//     pi's events ──→ the hooks of docs/NATIVE.md ──→ their replies, in pi's terms
 //     message_end ──→ the transcript: each text that the model has completed, and the tokens of each answer
 //
-// pi makes another instance for each of its sessions: /new, /resume, /fork and /reload end this one. What the model
-// has still to be given stays: `lesson` for the session that has begun, `held` for whichever it is.
+// pi makes another instance for each of its sessions: /new, /resume, /fork and /reload end this one. Text that the
+// model has yet to receive survives that: `lesson` for the session that has begun, `held` for any session.
 
 import { randomUUID } from "node:crypto"
 import { Bridge } from "./bridge.mjs"
@@ -19,11 +19,11 @@ const waiting = (globalThis[Symbol.for("relay.waiting")] ??= { lesson: "", held:
 export default (options) => (pi) => {
   const bridge = new Bridge(options)
   const run = randomUUID()
-  const begun = new Map() // tool calls: the time when each was asked for
+  const begun = new Map() // tool calls: when each was requested
   let said = 0
   let answers = 0
 
-  // Tell the session of an event; what it answers. An Esc of the user's ends the waiting.
+  // Report an event to the session; return its reply. The user's Esc ends the wait.
   const tell = async (event, ctx, fields, signal = ctx.signal) => {
     const { sessionManager: session, cwd } = ctx
     const common = { session_id: session.getSessionId(), session_file: session.getSessionFile?.(), cwd }
@@ -100,7 +100,7 @@ export default (options) => (pi) => {
   })
 
   pi.on("tool_result", async (event, ctx) => {
-    if (ctx.signal?.aborted) return // the turn ends with it, and nothing would be read that comes along
+    if (ctx.signal?.aborted) return // the turn ends with it, and the model would read nothing added here
     const took = Date.now() - (begun.get(event.toolCallId) ?? Date.now())
     begun.delete(event.toolCallId)
     const fields = { ...call(event), duration_ms: took }
@@ -118,7 +118,7 @@ export default (options) => (pi) => {
   pi.on("agent_end", async (event, ctx) => {
     begun.clear()
     const last = event.messages.findLast(({ role }) => role === "assistant")
-    if (!last || CUT_OFF.has(last.stopReason)) return // its screen tells, as pi may try again
+    if (!last || CUT_OFF.has(last.stopReason)) return // pi may try again; its screen shows the outcome
     const reply = await tell("Stop", ctx, { last_assistant_message: texts(last.content).at(-1) ?? "" })
     if (reply.refused) waiting.held.push(reply.reason)
     const text = waiting.held.splice(0).join("\n\n")
@@ -126,7 +126,7 @@ export default (options) => (pi) => {
   })
 }
 
-// What is nobody's prompt, for the model.
+// Text for the model that is nobody's prompt.
 function context(text) {
   return `<hook_context>\n${text}\n</hook_context>`
 }
@@ -135,7 +135,7 @@ function texts(content) {
   return (Array.isArray(content) ? content : []).filter(({ type, text }) => type === "text" && text.trim()).map(({ text }) => text)
 }
 
-// The call as Claude Code would tell of it.
+// The call as Claude Code would report it.
 function call({ toolName, toolCallId, input }) {
   const tool_input = renamed(toolName, input, "path", "file_path")
   return { tool_name: TOOLS[toolName] ?? toolName, tool_use_id: toolCallId, tool_input }

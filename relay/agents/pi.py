@@ -1,7 +1,7 @@
 """pi's hook set-up: `--extension FILE`, which it loads before the user's own extensions.
 
-FILE belongs to the run and hands pi.mjs what it needs.  pi loads it with `--no-extensions`, too: that leaves
-out what it would find by itself.
+FILE belongs to the run and passes pi.mjs its options.  pi loads it even with `--no-extensions`, which leaves
+out only the extensions that pi finds by itself.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from relay.errors import ConfigError
 FLAG = "--extension"
 
 OLDEST = (0, 65)
-"""The first version with the events that pi.mjs needs. Before 0.35 FILE would be taken for a prompt."""
+"""The first version with the events that pi.mjs needs. Before 0.35, pi would take FILE for a prompt."""
 
 _COMMANDS = frozenset({"auth", "config", "install", "list", "remove", "uninstall", "update"})
-"""First arguments that start no agent, and that have to remain the first."""
+"""First arguments that start no agent, and must remain first."""
 
 _EXTENSION = Path(__file__).with_name("pi.mjs")
 

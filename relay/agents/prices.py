@@ -22,14 +22,14 @@ _MILLION = 1_000_000
 _SUFFIX = re.compile(
     r"(-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{2}-\d{4}|-latest|-preview|-v\d+(:\d+)?|\[\w+\]|:\w+|@[\w.-]+)+"
 )
-"""The ends of a model's name that say nothing about its price: a date, a variant of its provider's."""
+"""Suffixes of a model's name that say nothing about its price: a date, a provider's variant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens of each kind (relay.agents.usage.Tokens).
+    """US dollars per million tokens of each kind (relay.agents.usage.Tokens).
 
-    above, long: the price of a request that reads more than `above` tokens; 0, None: there is no other.
+    above, long: the price of a request that reads more than `above` tokens; 0, None: no other price.
     """
 
     input: float
@@ -86,7 +86,7 @@ class Prices:
         return cls(str(given.get("date", "")), found)
 
     def of(self, model: str) -> Price | None:
-        """Return the price of `model`, as an agent names it; None if it is not known."""
+        """Return the price of `model`, as an agent names it; None if it is unknown."""
         name = _key(model)
         if name in self._models:
             return self._models[name]
@@ -98,8 +98,8 @@ class Prices:
     def spent(self, model: str, tokens: Tokens, cost: float | None = None, *, summed: bool = False) -> Spent:
         """Return the use of a request of `tokens`.
 
-        cost:   as the agent has it, which counts unless it is 0.
-        summed: it is not one request but the sum of some, which were no long ones.
+        cost:   as reported by the agent, which counts unless it is 0.
+        summed: the tokens are the sum of several requests, none of them long.
         """
         if cost:
             return Spent(tokens, cost)
@@ -110,7 +110,7 @@ class Prices:
 
 
 def _key(model: str) -> str:
-    """Return the form in which names are compared: without a provider, as `anthropic/` or `us.anthropic.`."""
+    """Return the name as it is compared: without a provider such as `anthropic/` or `us.anthropic.`."""
     name = model.strip().casefold().rpartition("/")[2]
     name = re.sub(r"^([a-z]{2,6}\.)?(anthropic|openai|google|amazon)\.", "", name)
     return name.replace(".", "-")
@@ -121,7 +121,7 @@ _NAMES = {each.name for each in fields(Price)} - {"above"}
 
 
 def _price(model: str, entry: Any, path: Path, *, long: bool = False) -> Price:
-    """Return the price that `entry` says. Raise ConfigError for a mistake in it."""
+    """Return the price in `entry`. Raise ConfigError for a mistake in it."""
     if not isinstance(entry, dict):
         raise ConfigError(f"the price of {model!a} is not a table.", path)
     known = {*_PRICES, "above"} if long else _NAMES

@@ -37,12 +37,12 @@ class PromptKind(StrEnum):
 
 
 ANY_COLOUR = -1
-"""In a style: every colour but the terminal's own."""
+"""In a style: every colour except the terminal's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowStyle:
-    """The style of some rows. Colours are 0xRRGGBB, or ANY_COLOUR; lines: regexes that find such a row."""
+    """The style of some rows. Colours are 0xRRGGBB, or ANY_COLOUR; lines: regexes that match such a row."""
 
     backgrounds: frozenset[int] = frozenset()
     foregrounds: frozenset[int] = frozenset()
@@ -67,10 +67,10 @@ class Submit:
 class StateRule:
     """A rule for what the screen or the title shows in one state.
 
-    The regexes in all, any, none, first, last and title have to hold as relay.agents.pattern_file says.
+    relay.agents.pattern_file says how the regexes in all, any, none, first, last and title must match.
 
     region:  all rows that are not blank (screen), the last `rows` of those (bottom), or the title as a row.
-    dismiss: of a dialog that reports a limit: the key that takes it away, and chooses nothing; "" for none.
+    dismiss: for a dialog that reports a limit: the key that closes it and chooses nothing; "" for none.
     """
 
     name: str
@@ -93,9 +93,9 @@ class ErrorRule:
     """A rule for the errors that end an agent's turn.
 
     cls:    the class of the error.
-    match:  regexes, one of which finds itself in the error's text or is the whole of its code.
+    match:  regexes, one of which is found in the error's text or matches its whole code.
     reset:  regexes of a text whose group `reset` is the time when a limit ends, as the agent words it.
-    source: match is about the text, or about the agent's own code of the error.
+    source: match applies to the text, or to the agent's own code for the error.
     """
 
     cls: ErrorClass
@@ -108,11 +108,11 @@ class ErrorRule:
 class InputStyle:
     """The input of an agent, for relay.state.input_box.
 
-    glyphs:       the marks before what is typed; "" if it has none, but a frame.
+    glyphs:       the marks before the typed text; "" if it has none, but a frame.
     bullets:      marks that begin what the agent says, and never point at an option.
-    placeholders: regexes of what it shows while it is empty, if that is not known by the cursor.
-    idle:         regexes of titles that say that the agent does not work.
-    assumed:      it is that of any program: no file says how this agent draws it, or if it does.
+    placeholders: regexes of what it shows while it is empty, if the cursor does not show that.
+    idle:         regexes of titles that show that the agent is not working.
+    assumed:      the style of any program: no file says how, or whether, this agent draws an input.
     """
 
     glyphs: str = ""
@@ -197,15 +197,15 @@ class Profile:
     """One kind of agent. `path` is the file it comes from (the user's, if there is one).
 
     checked: the versions of the agent that its rules were checked with.
-    echo:   how it draws what was typed into it, and other rows that are never its own words.
+    echo:   how it draws text typed into it, and other rows that are never its own words.
     code:   how it draws a line of a code fence.
     block_end: how it draws a line `>>>` below a paragraph: as it is, as an empty row, not at all; or it
         draws all lines of a paragraph as one.
-    settle: seconds for which it may draw a text otherwise than in the end, 0 where it does not.
+    settle: seconds for which it may draw a text differently from its final form; 0 if it does not.
     states: by priority, the highest first.
     input:  None if the rules of `states` alone say when the agent is ready.
     errors: the first that matches counts.
-    error_mark: what stands before its own error on the screen; None if its errors are not known there.
+    error_mark: what precedes its own error on the screen; None if its errors are not known there.
     """
 
     name: str
@@ -237,7 +237,7 @@ class Profile:
 
     @property
     def says_ready(self) -> bool:
-        """True if it says itself what the agent's screen shows while it is ready."""
+        """True if the profile itself says what the screen shows while the agent is ready."""
         ruled = any(rule.state == "ready" for rule in self.states)
         return ruled or (bool(self.states) and self.input is not None)
 

@@ -1,7 +1,7 @@
 """Qwen Code's hook set-up: a file of system defaults for one run (hook_setup.with_defaults).
 
-It takes the user's hooks from the user's settings and the project's from the project's; only where one of the
-two has none does it take all there are, ours among them (0.15.10).
+It takes the user's hooks from the user's settings and the project's from the project's; only if one of the
+two has none does it take all hooks, ours included (0.15.10).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def prepare(run: Run) -> Prepared:
             "Qwen accepts no further hooks if both the user's and the project's settings have some; relay "
             "reads its screen instead"
         )
-    # Timeouts are in milliseconds: 0.15.10 has them so, and newer versions those from 1,000 on.
+    # Timeouts are in milliseconds: all of them in 0.15.10, those from 1,000 on in newer versions.
     ours = entries("qwen", run.socket, lambda command: handler(command, TIMEOUT * 1000))
     return with_defaults(run, "qwen", ours, "QWEN_CODE", linux="qwen-code", macos="QwenCode")
 

@@ -1,8 +1,8 @@
-"""How much of its provider's rate limits an account has used, as an agent's own record says.
+"""How much of its provider's rate limits an account has used, according to an agent's own record.
 
 Codex writes "rate_limits" in each "token_count" event: {"primary": WINDOW, "secondary": WINDOW}. A WINDOW is
 null, or {"used_percent": 42.0, "window_minutes": 300, "resets_at": 1764082800}; older versions have
-"resets_in_seconds" instead. Its length tells which limit it is. Measured with 0.169.0.
+"resets_in_seconds" instead. Its length identifies the limit. Measured with 0.169.0.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _WEEK, _DAY, _HOUR = 7 * 24 * 60, 24 * 60, 60  # minutes
 class LimitWindow:
     """One limit.
 
-    window_minutes: the length of its window; None: not known.
-    resets_at:      when it starts again, in seconds since the epoch; None: not known.
+    window_minutes: the length of its window; None: unknown.
+    resets_at:      when it starts again, in seconds since the epoch; None: unknown.
     """
 
     used_percent: float
@@ -29,7 +29,7 @@ class LimitWindow:
 
     @property
     def length(self) -> str:
-        """The length of the window in words: "5 h", "weekly", "3 d"; "limit" if it is not known."""
+        """The length of the window in words: "5 h", "weekly", "3 d"; "limit" if it is unknown."""
         if not self.window_minutes:
             return "limit"
         if self.window_minutes == _WEEK:
@@ -53,7 +53,7 @@ class RateLimits:
 
     @classmethod
     def from_json(cls, given: object) -> RateLimits | None:
-        """Return the limits of a JSON object; None if there are none in it. Raise nothing."""
+        """Return the limits in a JSON object; None if it has none. Raise nothing."""
         values = given if isinstance(given, dict) else {}
         at, windows = _number(values.get("at")), values.get("windows")
         return None if at is None or not isinstance(windows, list) else _limits(at, windows)
@@ -87,6 +87,6 @@ def _window(given: object) -> LimitWindow | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a number that may be a share or a time; None for anything else."""
+    """Return `value` if it may be a percentage or a time; None for anything else."""
     valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
     return float(value) if valid else None  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """The set-up of a program that speaks relay's own dialect (docs/NATIVE.md): where to write its words.
 
-It calls `relay hook decide EVENT`, which finds the session by itself.
+The program calls `relay hook decide EVENT`, which finds the session by itself.
 """
 
 from __future__ import annotations

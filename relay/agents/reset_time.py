@@ -3,7 +3,7 @@
     8pm · 8:30pm · 7:58 PM · 19:58                 the next such time
     Apr 1 at 9am · Apr 1, 9am · 1 Apr 9:00         the next such day, this year or a later one
     Sep 15th, 2026 4:55 AM · Apr 1, 2027 at 9am    that day
-    in 3 hours 20 minutes · 5h20m7s · ~45 min      from now on
+    in 3 hours 20 minutes · 5h20m7s · ~45 min      from now
     2026-04-01T09:00:00Z · 1775034000              ISO 8601, seconds since the epoch
 
 A time may be followed by its zone: "(America/New_York)", a name of the IANA database, or "UTC". Without one
@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
 LONGEST = 100
-"""Characters of a wording: those of agents have some 40."""
+"""Maximum characters of a wording; the agents' have about 40."""
 
 _UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _YEARS = 8
-"""Years within which each date has come again, and beyond which no limit lasts."""
+"""Years within which every date comes again, and beyond which no limit lasts."""
 
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
 _UNIT = r"(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)"
@@ -43,10 +43,10 @@ _DATES = tuple(
 def parse_reset(wording: str, now: float, zone: tzinfo | None = None) -> float | None:
     """Return the instant that `wording` names, in seconds since the epoch; None if it is not understood.
 
-    It is the first such instant after `now`, never one in the past. Agents leave the seconds out: in the very
-    minute that is named it is the end of that minute, not tomorrow's.
+    It is the first such instant after `now`, never one in the past. Agents leave out the seconds: within the
+    named minute itself, return the end of that minute, not tomorrow's.
 
-    zone: that of a time without one; None is the local zone.
+    zone: for a time without one; None is the local zone.
     """
     if len(wording) > LONGEST:
         return None
@@ -75,10 +75,10 @@ def _parse(wording: str, now: float, zone: tzinfo | None) -> float | None:
 
 
 def _zone(name: str) -> tzinfo | None:
-    """Return the zone of that name; None if it is not known here."""
+    """Return the zone of that name; None if it is unknown here."""
     if name.upper() in {"UTC", "GMT", "Z"}:
         return UTC
-    from zoneinfo import ZoneInfo  # only where a zone is named: a session that needs it has met a limit
+    from zoneinfo import ZoneInfo  # only if a zone is named: a session that needs it has met a limit
 
     try:
         return ZoneInfo(name.strip())
@@ -111,7 +111,7 @@ def _dates(years: range | tuple[int], month: int, day: int) -> Iterator[datetime
 
 
 def _clock(text: str) -> timedelta | None:
-    """Return a time of day, as the time since midnight; None if `text` is none."""
+    """Return a time of day, as the time since midnight; None if `text` is not one."""
     found = _CLOCK.fullmatch(text)
     if found is None or not (found["half"] or found["minute"]):
         return None
@@ -136,10 +136,10 @@ def _first(times: Iterator[datetime], now: float, zone: tzinfo | None) -> float 
 
 
 def _instants(time: datetime, zone: tzinfo | None) -> Iterator[float]:
-    """Yield the instants at which clocks show `time`, earliest first: two in the hour that comes twice."""
+    """Yield the instants at which clocks show `time`, earliest first: two in a repeated hour."""
     if time.tzinfo is not None:
         yield time.timestamp()
         return
     both = [time.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)]
     shown = {at for at in both if datetime.fromtimestamp(at, zone).replace(tzinfo=None, fold=0) == time}
-    yield from sorted(shown or both[:1])  # none in the hour that is left out
+    yield from sorted(shown or both[:1])  # none in a skipped hour

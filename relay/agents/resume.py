@@ -2,7 +2,7 @@
 
     claude --model opus "fix the tests"   ──→   claude --resume ID --model opus
 
-What its options mean is data: the table `[resume]` of the agent's pattern file.
+The meaning of its options is data: the table `[resume]` of the agent's pattern file.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from relay.agents.profile import AgentOption, Profile, Resume, Takes
 _ID = "{id}"
 
 _END = "--"
-"""No word behind it is an option."""
+"""No word after it is an option."""
 
 
 def resume_command(profile: Profile, command: Sequence[str], conversation: Conversation) -> list[str] | None:
     """Return the command line that resumes `conversation`, made from the one that started the agent.
 
-    It repeats neither the first prompt nor what named a conversation before.  Return None if the agent cannot
-    resume conversations, if the command has none (as in print mode), or if a word of it may be either a
-    prompt or the value of an unknown option.
+    It repeats neither the first prompt nor the words that named a conversation before.  Return None if the
+    agent cannot resume conversations, if the command has none (as in print mode), or if one of its words may
+    be either a prompt or the value of an unknown option.
     """
     resume, start = profile.resume, len(command) - len(without_launchers(command))
     if not resume.words or start == len(command):
@@ -49,7 +49,7 @@ def resume_command(profile: Profile, command: Sequence[str], conversation: Conve
 
 
 def named_in(profile: Profile, command: Sequence[str]) -> str:
-    """Return the id of the conversation that `resume_command` has put into `command`; "" if there is none."""
+    """Return the id of the conversation that `resume_command` put into `command`; "" if there is none."""
     wanted = "\0".join(map(re.escape, profile.resume.words)).replace(re.escape(_ID), "([^\0]*)")
     arguments = "\0".join(["", *without_launchers(command)[1:], ""])
     found = re.search(f"\0{wanted}\0", arguments) if wanted else None
@@ -95,7 +95,7 @@ def _parts(arguments: Sequence[str], resume: Resume) -> list[_Part] | None:
 
 
 def _values(takes: Takes, rest: list[str]) -> list[str]:
-    """Remove the values of an option from the words behind it, and return them."""
+    """Remove the values of an option from the words after it, and return them."""
     values: list[str] = []
     most = {"none": 0, "one": 1, "optional": 1, "several": len(rest)}[takes]
     while rest and len(values) < most and (takes == "one" or not rest[0].startswith("-")):

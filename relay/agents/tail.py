@@ -2,8 +2,8 @@
 
     Tail(path).read(budget)  ──→  complete lines, each once, with their places
 
-The file belongs to another program: it may not exist yet, hold half a line or a line of many megabytes, be
-cut or be replaced. Nothing is kept open and nothing is raised.
+The file belongs to another program: it may not exist yet, contain half a line or a line of many megabytes, be
+truncated or be replaced. No file stays open and nothing is raised.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pathlib import Path
 from relay.storage.files import open_regular
 
 MAX_LINE = 4 << 20
-"""Bytes of the longest line that is kept: a tool's result may be longer, a model's answer never is."""
+"""Maximum bytes of a line that is kept: a tool's result may be longer, a model's answer never is."""
 
 _CHUNK = 256 << 10
 _WITNESS = 64  # bytes before the offset: if they differ, the file was rewritten under the same name
 
 
 class Tail:
-    """One file, read on from an offset.
+    """One file, read from an offset on.
 
-    at_end:  start behind what is there now; else at `offset`.
-    problem: why the last read failed; None if it did not, or the file is not there yet.
-    behind:  the last read left something unread, as its budget was spent.
+    at_end:  start after its current contents; else at `offset`.
+    problem: why the last read failed; None if it did not, or the file does not exist yet.
+    behind:  the last read left something unread because its budget was spent.
     """
 
     def __init__(self, path: Path, at_end: bool = False, offset: int = 0) -> None:
@@ -53,7 +53,7 @@ class Tail:
     def read(self, budget: int) -> tuple[list[tuple[bytes, int]], int]:
         """Return the lines completed since the last read, and the number of bytes read: at most `budget`.
 
-        Each line comes without its newline, and with the offset behind it.  An unchanged file costs stat(2).
+        Each line comes without its newline, and with the offset after it.  An unchanged file costs stat(2).
         """
         try:
             if _look(self.path.stat()) == self._seen and not self.behind:
@@ -101,7 +101,7 @@ class Tail:
             self._part, self._skipping = [], True
 
     def _start_at_end(self) -> None:
-        """Start behind the last complete line: half a line there is being written now."""
+        """Start after the last complete line: half a line there is being written now."""
         try:
             with open(self.path, "rb", buffering=0, opener=open_regular) as file:
                 self._seen = _look(os.fstat(file.fileno()))

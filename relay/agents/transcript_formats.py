@@ -12,13 +12,13 @@ JSON lines, one object a line, with an ISO 8601 "timestamp" in UTC.
     gemini  ~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl: a line as soon as a message has ended, the same
             again with the results of its tools. Subagents: chats/SESSION/ID.jsonl.
     aider   the file of --llm-history-file: each request whole, then each answer as soon as it has ended, with
-            the role in front of every line. (Its chat history does not tell a tool's output from its words.)
+            the role before every line. (Its chat history does not separate a tool's output from its words.)
     relay   what programs without their own transcript write for relay (docs/NATIVE.md), and our plugins
             in other agents: a line for each text as soon as it is complete. Subagents: in the same file.
 
 Left out, as the model did not say it: the program's own text about an API error, the summary of a compaction,
 thinking, and a text that the user interrupted. Codex does not write an interrupted text at all, and nothing
-tells whether what was cut off was meant to be acted on. `failure` has the errors.
+shows whether a text that was cut off was meant to be acted on. `failure` returns the errors.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from typing import Any
 class Said:
     """One text of an agent, as the model wrote it (Markdown).
 
-    id:         unique in the session, also of equal texts; the same wherever the agent copies the line to.
-    time:       the line's own timestamp as it stands there; "" for none.
+    id:         unique in the session, even for equal texts; the same wherever the agent copies the line.
+    time:       the line's own timestamp, unchanged; "" for none.
     subagent:   the subagent that said it; "" for the agent itself.
     agent_type: the kind of that subagent, as the agent calls it.
     place:      the offset in bytes of the end of its line in the transcript; 0 if it is from a stop event.
-    version:    that of the agent, where its lines have it.
+    version:    of the agent, if its lines have it.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Said:
 class Failed:
     """A turn of the agent that has ended with an error.
 
-    text: what the agent says of it. code: its own name of the error; "" if it has none.
+    text: what the agent says about it. code: its own name for the error; "" if it has none.
     id, time: as in Said.
     """
 
@@ -71,15 +71,15 @@ _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
 LineReader = Callable[[bytes], list[Said]]
 """Return the texts of a complete line; none for a line that is bad or has none. Raise Ambiguous.
 
-It is given an empty line where the file has not grown since the last look. A text that ended before the line
-has the place BEFORE.
+It gets an empty line if the file has not grown since the last look. A text that ended before the line has the
+place BEFORE.
 """
 
 BEFORE = -1
 
 
 class Ambiguous(Exception):
-    """Nothing that follows in this transcript can be told for certain; the message says why."""
+    """Nothing that follows in this transcript is certain; the message says why."""
 
 
 def reader(kind: str) -> LineReader:
@@ -95,13 +95,13 @@ def reader(kind: str) -> LineReader:
 
 
 def failure(kind: str, line: bytes) -> Failed | None:
-    """Return the failed turn of which a complete line of a transcript tells; None for another line."""
+    """Return the failed turn that a complete line of a transcript reports; None for another line."""
     read = {"claude": _claude_failed, "codex": _codex_failed, "gemini": _gemini_failed}.get(kind)
     return None if read is None else read(line)
 
 
 def subagent_path(kind: str, transcript_path: str, agent_id: str) -> str:
-    """Return the transcript of a subagent whose event names `transcript_path` only; "" where it has none.
+    """Return the transcript of a subagent whose event names only `transcript_path`; "" if it has none.
 
     Claude names the session's file there, codex the subagent's own; the others have one file for all.
     """
@@ -144,7 +144,7 @@ def _claude_failed(line: bytes) -> Failed | None:
 
 
 def _codex(line: bytes) -> list[Said]:
-    # Not the "response_item" lines: those also hold the summary of a compaction.
+    # Not the "response_item" lines: they also contain the summary of a compaction.
     if b'"AgentMessage"' not in line:
         return []
     entry = _object(line)
@@ -173,7 +173,7 @@ def _codex_failed(line: bytes) -> Failed | None:
 
 
 class _Qwen:
-    """Qwen's format, in which an interrupted message is one without a token count where others have one."""
+    """Qwen's format, in which an interrupted message lacks the token count that other messages have."""
 
     def __init__(self) -> None:
         self._counted = False  # some servers never count
@@ -216,7 +216,7 @@ class _Qwen:
 
 
 def _gemini(line: bytes) -> list[Said]:
-    # What it makes up itself, as in a conversation that it has compressed, names no model.
+    # Messages that Gemini makes up itself, as in a compressed conversation, name no model.
     if b'"gemini"' not in line:
         return []
     entry = _object(line)
@@ -236,13 +236,13 @@ def _gemini_failed(line: bytes) -> Failed | None:
 
 
 class _Aider:
-    """aider's log of its model calls. A text ends with the next line that is none of it.
+    """aider's log of its model calls. A text ends with the next line that is not part of it.
 
         TO LLM 2026-11-23T15:45:05                  LLM RESPONSE 2026-11-23T15:45:07
         -------                                     ASSISTANT I say this
         USER what the user said, and whole files    ASSISTANT in two lines
 
-    A part of a request that is a list, as where prompts are cached, has its role before its first line only:
+    A part of a request that is a list, as when prompts are cached, has its role only before its first line:
     a file that the user has added could then look like an answer.
     """
 

@@ -8,7 +8,7 @@ The transcript is the source: only it has the texts before tool calls. But it la
 missing, so the last text that a stop event carries is *expected*: if the transcript does not have it in
 time, it is taken from the event, and a later line of the transcript with the same text is dropped.
 
-Where no hooks open them, `follow` names them: what one run of an agent writes (`Named`).
+Without hooks to open the transcripts, `follow` names them: what one run of an agent writes (`Named`).
 
 Texts from before this run, or before `/clear`, are never emitted: a transcript that exists when a session
 begins is read from its end, and copies of old lines in a new file (a forked session) are recognised by their
@@ -39,10 +39,10 @@ from relay.agents.transcript_formats import (
 
 GRACE = 5.0
 """Seconds that a transcript may lag behind a stop event: claude 2.1.197 about 0.1, qwen 0.24.4 two on a busy
-machine. What it has of the turn is earlier than the text of the event."""
+machine. Its texts of the turn come before the text of the event."""
 
 SHORT = 0.7
-"""The same once it has lacked a text."""
+"""The same once a transcript has lacked a text."""
 
 LATEST = 60.0
 """Seconds after which a transcript no longer gets a text that was taken from a stop event."""
@@ -51,9 +51,9 @@ SILENT = "it contains none of the agent's output; relay reads only the last text
 """The problem of a transcript that is missing, or that a new version of the agent writes differently."""
 
 BUDGET = 1 << 20
-"""Bytes read at most in one poll, of all transcripts together."""
+"""Maximum bytes read in one poll, of all transcripts together."""
 
-_FOLLOWED = 32  # transcripts at once; the one without an event for the longest time goes first
+_FOLLOWED = 32  # transcripts at once; the one without an event for the longest time is dropped first
 _SPEAKERS = 64
 _SILENT = 2  # texts; one may come late on a busy machine
 _SEEN = 20_000  # ids
@@ -107,7 +107,7 @@ class TranscriptReader:
 
     @property
     def size(self) -> int:
-        """The bytes up to which the transcripts were read: more than before, if they have grown."""
+        """The bytes read of the transcripts: more than before if they have grown."""
         return sum(each.tail.offset for each in self._transcripts.values())
 
     @property
@@ -126,10 +126,10 @@ class TranscriptReader:
         return failures
 
     def event(self, event: NativeEvent) -> list[Said]:
-        """Return the texts up to this event, as far as they are written."""
+        """Return the texts up to this event that are already written."""
         said = self.poll()  # the rest of an old transcript was said before the event
         if self._kind == "claude" and event.agent_id and not event.agent_type:
-            return said  # claude runs itself for its own ends, as for the summary of a compaction
+            return said  # claude runs itself for its own purposes, such as the summary of a compaction
         if self._open(event):
             said += self.poll()
         # The last message of a failed turn (stop_failure) is the agent's own text about the error.
@@ -141,7 +141,7 @@ class TranscriptReader:
         return said
 
     def follow(self, named: Named) -> None:
-        """Follow what `named` finds, as soon as it finds any."""
+        """Follow the transcripts that `named` finds, as soon as it finds any."""
         self._named = named
 
     def resume(self, followed: Sequence[Mapping[str, Any]]) -> list[Said]:
@@ -161,7 +161,7 @@ class TranscriptReader:
         return said
 
     def close(self) -> list[Said]:
-        """Return the rest, when the agent has ended: all that is written, and every expected text."""
+        """Return the rest once the agent has ended: all that is written, and every expected text."""
         said = self._rest()
         self._transcripts.clear()
         self._named = None
@@ -171,7 +171,7 @@ class TranscriptReader:
         said = self._written()
         while self._behind():
             said += self._written()
-        return said + self._written()  # of a text that is known to have ended once nothing follows
+        return said + self._written()  # of a text whose end is known only once nothing follows
 
     def _overdue(self, now: float) -> list[Said]:
         late = [said for speaker in self._speakers.values() for said in speaker.overdue(now)]
@@ -243,7 +243,7 @@ class TranscriptReader:
         since = self._began
         at_end = False
         if event.name in _BEGINS or (subagent and event.name is NativeName.SUBAGENT_START):
-            # The agent waits for the answer to this event: what is there now was said before it.
+            # The agent waits for the answer to this event: the current contents were said before it.
             at_end = os.access(path, os.F_OK)  # Path.exists raises for a name that is too long
             if event.name is NativeName.SESSION_START:
                 since = self._began = iso(self._clock())
@@ -269,7 +269,7 @@ class TranscriptReader:
 
 @dataclass(frozen=True, slots=True)
 class _Transcript:
-    """A file that is followed. since: texts of it with an older time are not emitted ("" for no limit)."""
+    """A followed file. since: its texts with an older time are not emitted ("" for no limit)."""
 
     tail: Tail
     since: str
@@ -278,7 +278,7 @@ class _Transcript:
 
 
 class _Emitted:
-    """The texts and failures that were emitted, by id. failures: those that nobody has taken yet."""
+    """The texts and failures that were emitted, by id. failures: those not taken yet."""
 
     def __init__(self) -> None:
         self.failures: list[Failed] = []
@@ -305,7 +305,7 @@ class _Speaker:
         self._late: list[tuple[str, float]] = []
 
     def expect(self, said: Said, until: float) -> None:
-        """Take the last text from a stop event; the transcript should have it `until` then."""
+        """Take the last text from a stop event; the transcript should have it by `until`."""
         bare = _bare(said.text)
         if bare in self._unclaimed:
             self._unclaimed.remove(bare)
@@ -327,7 +327,7 @@ class _Speaker:
         return True
 
     def overdue(self, now: float) -> list[Said]:
-        """Return the expected texts that the transcript should have by now, and expect them no longer."""
+        """Return the expected texts that the transcript should have by now, and stop expecting them."""
         late = [said for said, until in self.expected if until <= now]
         self.expected = [(said, until) for said, until in self.expected if until > now]
         self._late = [(bare, until) for bare, until in self._late if until > now]

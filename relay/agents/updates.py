@@ -3,8 +3,8 @@
     patterns/NAME.toml                    ships with relay
     <config>/patterns/updates/NAME.toml   in force until relay ships another NAME.toml, or `remove`
 
-The last line of an update says, by its SHA-256, which file it stands in place of: with the next release of
-relay, whose rules are newer, an old update is out of force by itself.
+The last line of an update names the file that it replaces by its SHA-256: with the next release of relay,
+whose rules are newer, an old update lapses by itself.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def in_force(home: Home) -> dict[str, Path]:
 
 
 def outdated(home: Home) -> list[str]:
-    """Return the names of updates that no longer count: relay ships another file since."""
+    """Return the names of updates that no longer count: relay now ships another file."""
     return [name for name, path in _all(home).items() if not _counts(name, path)]
 
 
 def take(home: Home, name: str, text: str) -> None:
-    """Put `text` in place of the shipped file; what is on the disk is always whole. Raise HomeError."""
+    """Put `text` in place of the shipped file; the file on disk is always complete. Raise HomeError."""
     path = _folder(home) / f"{name}.toml"
     try:
         write_private(path, f"{plain(text)}\n{_STANDS}{_digest(name)}\n")
@@ -64,7 +64,7 @@ def remove(home: Home, name: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return the text of a pattern file without what `take` has added to it."""
+    """Return the text of a pattern file without the line that `take` added."""
     return text.partition(_STANDS)[0].rstrip() + "\n"
 
 
@@ -84,7 +84,7 @@ def _counts(name: str, path: Path) -> bool:
 
 
 def _digest(name: str) -> str:
-    """Return the SHA-256 of the shipped file, of nothing if there is none."""
+    """Return the SHA-256 of the shipped file, or of nothing if there is none."""
     try:
         return hashlib.sha256((data.directory("patterns") / f"{name}.toml").read_bytes()).hexdigest()
     except FileNotFoundError:

@@ -16,7 +16,7 @@ from typing import Any
 class Tokens:
     """Numbers of tokens, each of which is counted once.
 
-    input:          read by the model again. output: written by it, thinking included.
+    input:          read by the model, not from a cache. output: written by it, thinking included.
     cache_read:     read from the provider's cache. cache_write: written to it.
     cache_write_1h: those of cache_write that are kept for an hour, at a higher price.
     """
@@ -52,13 +52,13 @@ class Tokens:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Tokens:
-        """Return the numbers in `given`; anything else than a number of tokens counts as 0."""
+        """Return the numbers in `given`; anything but a number of tokens counts as 0."""
         return cls(*(number(given.get(name)) for name in _KINDS))
 
 
 _KINDS = tuple(each.name for each in fields(Tokens))
 
-_MOST = 1 << 50  # tokens: a larger number is none
+_MOST = 1 << 50  # tokens: a larger number is not valid
 
 
 def number(value: object) -> int:
@@ -72,8 +72,8 @@ class Charge:
     """One answer of a model.
 
     id:   unique in the agent's run; a later record with the same id replaces a smaller one.
-    cost: US dollars, as the agent has it; None if it does not say.
-    time: when it was written, as it stands there (ISO 8601); "" if it does not say.
+    cost: US dollars, as the agent reports; None if it does not.
+    time: when it was written, unchanged (ISO 8601); "" if unknown.
     """
 
     id: str
@@ -87,7 +87,7 @@ class Charge:
 class Spent:
     """The use of one model, or of several.
 
-    cost:     US dollars: of those tokens whose price is known. unpriced: the number of the others.
+    cost:     US dollars, for the tokens whose price is known. unpriced: the number of other tokens.
     """
 
     tokens: Tokens = field(default_factory=Tokens)
@@ -102,7 +102,7 @@ class Spent:
 
     @property
     def known_cost(self) -> float | None:
-        """The cost in US dollars, at least (`unpriced`); None if the price of no token is known."""
+        """The cost in US dollars, a lower bound if `unpriced`; None if the price of no token is known."""
         return None if self.unpriced and self.unpriced == self.tokens.total else round(self.cost, 6)
 
     def public(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Measured with claude 2.1.197, codex 0.169.0, qwen 0.15.10 and gemini 0.61.0; tra
 the files are.
 
     claude  message.usage of each "assistant" line; a message has a line for each of its blocks, all with the
-            same message.id and, but for the last, perhaps with the usage so far. Input is without the cache.
+            same message.id; all but the last may have only the usage so far. Input excludes the cache.
     codex   "token_usage_record" for each response; older versions only "token_count", with a growing total.
             Input includes the cache. A subagent's file may begin with the counts of its parent.
     qwen    "qwen-code.api_response" for each response, subagents included; else usageMetadata of messages.
@@ -35,7 +35,7 @@ class UsageFormat(Protocol):
     def read(self, line: bytes) -> list[Charge]:
         """Return the charges in a line; none for a line that is bad.
 
-        One without a model may come again with it.
+        A charge without a model may come again with one.
         """
         ...
 
@@ -47,7 +47,7 @@ KINDS = frozenset({"claude", "codex", "qwen", "gemini", "relay"})
 def usage_format(kind: str, totals: set[str]) -> UsageFormat:
     """Return a new reader of one file of the format `kind`, one of KINDS.
 
-    totals: the same set for all files of a run: by it a subagent's file is told from its parent's.
+    totals: the same set for all files of a run: it tells a subagent's counts from its parent's.
     """
     made: dict[str, Callable[[], UsageFormat]] = {
         "claude": _Claude,
@@ -60,7 +60,7 @@ def usage_format(kind: str, totals: set[str]) -> UsageFormat:
 
 
 class _OneCharge:
-    """A format in which a line has one charge at most."""
+    """A format in which a line has at most one charge."""
 
     limits: RateLimits | None = None
 
@@ -95,16 +95,16 @@ class _Claude(_OneCharge):
 
 
 class _Codex:
-    """totals: those that were counted so far in other files, too."""
+    """totals: those counted so far, in other files, too."""
 
     def __init__(self, totals: set[str]) -> None:
         self.limits: RateLimits | None = None
         self._totals = totals
-        self._thread = uuid.uuid4().hex  # unless the file says which
+        self._thread = uuid.uuid4().hex  # unless the file names it
         self._model = ""
-        self._nameless: list[Charge] = []  # as the turn's model comes after them
+        self._nameless: list[Charge] = []  # charges before the line with the turn's model
         self._exact = False  # it has a record of each response
-        self._repeats = False  # it is a subagent's, and has had no count of its own so far
+        self._repeats = False  # it is a subagent's, without a count of its own so far
 
     def read(self, line: bytes) -> list[Charge]:
         if not any(mark in line for mark in _CODEX):
@@ -145,7 +145,7 @@ class _Codex:
     def _count(self, info: dict[str, Any], time: str) -> Charge | None:
         """Return the charge of the last response, which the growing total identifies.
 
-        It is written again when the limits have changed.
+        Codex writes it again when the limits have changed.
         """
         sums = _dict(info.get("total_token_usage"))
         tokens = _codex_tokens(info.get("last_token_usage"))
@@ -202,7 +202,7 @@ class _Gemini(_OneCharge):
         if entry.get("type") != "gemini":
             return None
         usage = {**_dict(entry.get("tokens")), "model": entry.get("model")}
-        tool = number(usage.get("tool"))  # what its own tools have read for it
+        tool = number(usage.get("tool"))  # tokens that its own tools have read for it
         usage["input"] = number(usage.get("input")) + tool
         keys = ("input", "cached", "output", "thoughts", "total")
         return _google(usage, keys, _str(entry.get("id")), entry)
@@ -216,7 +216,7 @@ def _google(
     if not id or not (prompt or output or total):
         return None
     cached = min(cached, prompt)
-    # Some servers count thoughts as output, some beside it: the total tells.
+    # Some servers count thoughts as output, some separately: the total shows which.
     written = max(total - prompt, output) if total else output + thoughts
     tokens = Tokens(prompt - cached, min(written, output + thoughts), cached)
     return Charge(id, _str(usage.get("model")), tokens, time=_str(entry.get("timestamp")))

@@ -2,7 +2,7 @@
 
     UsageTracker ─→ UsageLog ─→ usage.jsonl, .1, .2 ...      (`relay usage` reads them)
 
-An entry has what was used since the one before: a sum over any time is a sum of entries.
+An entry has the use since the one before, so the use over any time is a sum of entries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UsageEntry:
     session, name, team: of the agent. agent: its kind. account: whose limits it uses.
     turns:   begun since the last entry.
     models:  the use of each model.
-    limits:  of the account, if other ones were told since the last entry.
+    limits:  of the account, if others were reported since the last entry.
     """
 
     time: float
@@ -85,7 +85,7 @@ class UsageLog:
 
 
 def read(path: Path, wanted: Callable[[UsageEntry], bool] = lambda entry: True) -> Iterator[UsageEntry]:
-    """Yield the entries that are `wanted`, oldest first. What is damaged is left out."""
+    """Yield the entries that are `wanted`, oldest first. Skip damaged ones."""
     for given in journal.read(path, GENERATIONS):
         if given.get("event") == EVENT and (entry := _entry(given)) is not None and wanted(entry):
             yield entry

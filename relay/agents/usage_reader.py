@@ -2,8 +2,8 @@
 
     hook events, Named ──→ files ──→ UsageFormat ──→ Charge ──by id──→ the use of each model
 
-Only what was written in this run counts: an agent that continues with an old conversation has paid for that
-before, and copies of old lines have old times.
+Only lines written in this run count: an agent that continues an old conversation has already paid for it, and
+copies of old lines have old times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relay.agents.usage import Charge, Spent
 from relay.agents.usage_formats import UsageFormat, usage_format
 
 BUDGET = 1 << 20
-"""Bytes that one call of `read` reads, at most."""
+"""Maximum bytes that one call of `read` reads."""
 
 _IDS = 20_000  # charges whose later records replace them
 _FILES = 256
@@ -32,8 +32,8 @@ _FILES = 256
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 
 _TIMED = frozenset({"codex"})
-"""Formats that are read from the beginning, where the turn's model may stand before the first event: every
-line has its time."""
+"""Formats that are read from the beginning, as the turn's model may come before the first event: every line
+has its time."""
 
 
 class UsageReader:
@@ -92,17 +92,17 @@ class UsageReader:
             own = own or subagent_path(self._kind, main, event.agent_id)
             begins = event.name is NativeName.SUBAGENT_START
         for path in (main, own):
-            # What is there before the answer to the first event of a conversation is older than it.
+            # Lines there before the answer to the first event of a conversation are older than it.
             self._follow(path, at_end=begins, session=event.session_id)
 
     def resume(self, followed: Sequence[Mapping[str, Any]]) -> None:
-        """Continue with what an earlier reader has followed, each from where that began."""
+        """Continue with the files of an earlier reader, each from where that reader began."""
         for each in followed:
             self._began = min(self._began, float(each["began"]))
             self._follow(each["path"], offset=int(each["offset"]), session=each["session"])
 
     def read(self) -> bool:
-        """Read on in all files, at most BUDGET bytes. Return True if there is more."""
+        """Continue reading all files, at most BUDGET bytes. Return True if there is more."""
         self._find()
         budget = BUDGET
         since = iso(self._began) if self._named is None else self._named.since
@@ -126,7 +126,7 @@ class UsageReader:
         self._followed({"path": path, "offset": tail.offset, "session": session, "began": self._began})
 
     def _find(self) -> None:
-        """Open what is to be followed, and what has come into being."""
+        """Open the files to follow, and those created since."""
         while self._new:
             path, tail, session = self._new.popleft()
             self._open(path, tail)
@@ -143,14 +143,14 @@ class UsageReader:
                     if found.stat().st_mtime >= self._began:
                         self._open(str(found), Tail(found))
             except OSError:
-                continue  # its name is too long, for one
+                continue  # its name is too long, for example
 
     def _open(self, path: str, tail: Tail) -> None:
         if path not in self._files and len(self._files) < 2 * _FILES:
             self._files[path] = tail, usage_format(self._kind, self._totals)
 
     def _add(self, charge: Charge) -> None:
-        """Count a charge, in place of a smaller record of the same answer."""
+        """Count a charge, replacing a smaller record of the same answer."""
         before = self._charges.pop(charge.id, None)
         named = before is not None and before.model == "" != charge.model
         if before is not None and not named and before.tokens.total >= charge.tokens.total:

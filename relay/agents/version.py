@@ -10,13 +10,13 @@ from relay.agents.profile import Profile
 from relay.text import one_line
 
 ASKS = "--version"
-"""The argument with which every agent that relay has rules for prints its version, and ends."""
+"""The argument that makes every agent that relay has rules for print its version and exit."""
 
 _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?)")
 
 
 def find(output: str) -> str:
-    """Return the first version in what a program printed; "" if there is none."""
+    """Return the first version in a program's output; "" if there is none."""
     found = _VERSION.search(output)
     return "" if found is None else found[1]
 
@@ -28,7 +28,7 @@ def program(profile: Profile) -> str | None:
 
 
 def unchecked(name: str, version: str, checked: Sequence[str]) -> str:
-    """Return one line that says that `version` of the agent `name` was not checked; "" if it was."""
+    """Return a line saying that `version` of the agent `name` was not checked; "" if it was."""
     if not version or version in checked:
         return ""
     return f"{name} {one_line(version, 30)} was not checked; its rules are for {', '.join(checked)}."

@@ -1,4 +1,4 @@
-"""The built-in directive handlers, written on the public surface that users have."""
+"""The built-in directive handlers, written against the public API that users have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relay.hooks.registry import Registry, registering
 
 
 def install(registry: Registry) -> None:
-    """Register the built-in handlers in `registry`, with the decorators that users have."""
+    """Register the built-in handlers in `registry`, with the public decorators."""
     built_in = Registry(builtin=True)
     with registering(built_in):
         pattern("relay")(relay.deliver)

@@ -13,7 +13,7 @@ from relay.text import listed
 
 
 async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] | str | None:
-    """Send `message`. Return a text for the sender where it goes to all, or cannot be delivered at once."""
+    """Send `message`. Return a text for the sender if it goes to all, or cannot be delivered at once."""
     if names.key(target) in {"spawn", "release"}:
         return {"inject": await _fleet(names.key(target), message.split(maxsplit=2), ctx), "wake": False}
     try:
@@ -26,7 +26,7 @@ async def deliver(target: str, message: str, ctx: Context) -> dict[str, object] 
         there = [each.to for each in sent if each.state is not State.HELD]
         return {"inject": f"Sent to {len(there)}: {listed(there)}.", "wake": False} if there else None
     if (member := await ctx.relay.member(target)) is not None and member.online is False:
-        return f"{target} is offline. The message waits, and is delivered when {target} is back."
+        return f"{target} is offline. The message waits until {target} is online."
     return None
 
 

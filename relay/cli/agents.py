@@ -108,7 +108,7 @@ def _update(home: Home, path: Path, report: Outcomes, *, agreed: bool) -> None:
     old = {profile.name: profile for profile in made(base, {})}
     beside = (path if path.is_dir() else path.parent) / "screens"
     folders = list(dict.fromkeys(each.resolve() for each in (data.directory("patterns") / "screens", beside)))
-    with tempfile.TemporaryDirectory() as folder:  # what was read is what is tried, and taken
+    with tempfile.TemporaryDirectory() as folder:  # test exactly what was read, and is installed
         for name, text in new.items():
             Path(folder, f"{name}.toml").write_text(text, "utf-8")
         known = made(base | updates.files(Path(folder)), {})
@@ -153,7 +153,7 @@ def _update(home: Home, path: Path, report: Outcomes, *, agreed: bool) -> None:
 
 
 def _text(base: dict[str, Path], name: str) -> str:
-    """Return the pattern file that is in force; "" if there is none."""
+    """Return the text of the pattern file in force; "" if there is none."""
     return updates.plain(base[name].read_text("utf-8")) if name in base else ""
 
 
@@ -171,7 +171,7 @@ def _reset(home: Home, names: list[str], report: Outcomes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """A profile and its agent. program: "" if none is in PATH; version: "" if not known."""
+    """A profile and its agent. program: "" if not in PATH; version: "" if unknown."""
 
     profile: Profile
     program: str

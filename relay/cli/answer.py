@@ -22,7 +22,7 @@ from relay.errors import UsageError
 from relay.home import Home
 from relay.text import visible
 
-_PATIENCE = 30.0  # seconds that a session may take: it walks through a long menu key by key
+_PATIENCE = 30.0  # seconds a session may take to walk through a long menu key by key
 _UNCONFIRMED = "The question is still on the screen: check its terminal."
 
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pressed(asked: dict[str, Any]) -> str:
-    """Return a sentence that says which keys were pressed, and for which option."""
+    """Return a sentence about the keys that were pressed, and the option they chose."""
     option, typed = asked["option"], visible(asked["typed"])
     if option is None:
         return f"Typed {typed!r} and Enter."

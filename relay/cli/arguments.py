@@ -20,7 +20,7 @@ def add_team(parser: ArgumentParser, help: str = "in this team only") -> None:
 
 
 def add_member(parser: ArgumentParser, does: str) -> None:
-    """Add --name and --team: who `does` it."""
+    """Add --name and --team. does: the member's part in a phrase, such as "the agent that joins"."""
     parser.add_argument("-n", "--name", help=f"{does} (default: you; in an agent, the agent)")
     add_team(parser, "its team (default: RELAY_TEAM, else 'default')")
 
@@ -32,7 +32,7 @@ def add_session(parser: ArgumentParser) -> None:
 
 
 def add_json(parser: _ActionsContainer, help: str = "print a JSON list", *, below: bool = False) -> None:
-    """Add --json. below: the command that has this action has it, too, and either may be given."""
+    """Add --json. below: for an action whose command has --json, too; either may be given."""
     parser.add_argument("--json", action="store_true", default=SUPPRESS if below else False, help=help)
 
 

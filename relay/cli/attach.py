@@ -28,7 +28,7 @@ from relay.peer import connect as connect_to
 from relay.storage.locks import is_held
 from relay.terminal.client import HANDLED, SHIM_DIED, Client, SwitchAgent, TerminalMode
 
-_PATIENCE = 5.0  # seconds in which the shim must take our terminal
+_PATIENCE = 5.0  # seconds the shim has to take over our terminal
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,15 +47,15 @@ def run(args: argparse.Namespace) -> int:
 def to(session: SessionInfo, *, takeover: bool) -> int:
     """Attach this terminal to the agent until it ends or the user leaves; return the exit code.
 
-    Raise NotAllowed inside a session, UsageError where there is no terminal, and what the shim answers.
+    Raise NotAllowed inside a session, UsageError without a terminal, and the error that the shim answers.
     """
     return _stay(session, _terminal(), takeover=takeover)
 
 
 def follow(switch: SwitchAgent) -> int:
-    """Attach this terminal to the agent to which the user switches, and so on; return the exit code.
+    """Attach this terminal to the agent that the user switches to, until they leave; return the exit code.
 
-    Skip agents that cannot be attached, as when another terminal is. Raise NoSuchSession if none can be.
+    Skip agents that cannot be attached (another terminal may be). Raise NoSuchSession if none can be.
     """
     home, mode = Home.from_env(), _terminal()
     while True:
@@ -72,7 +72,7 @@ def follow(switch: SwitchAgent) -> int:
 
 
 def _ring(home: Home, switch: SwitchAgent) -> list[SessionInfo]:
-    """Return the agents in the order in which they are tried, by team and name; the one left is last."""
+    """Return the agents in the order to try them, by team and name; the one just left comes last."""
     place = key(switch.team), key(switch.name)
     forwards = switch.direction == "next"
     found = sorted(claims(home), key=_place, reverse=not forwards)
@@ -111,7 +111,7 @@ def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
     request = {"op": "attach", "interactive": True, "saved": saved, "takeover": takeover}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(_PATIENCE)
-        # Until the client handles them: a signal would leave a raw terminal behind.
+        # Block signals until the client handles them: one would leave the terminal raw.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             try:
@@ -132,7 +132,7 @@ def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
 
 
 def _view(session: SessionInfo) -> int:
-    """Show the terminal of the agent. Return its exit code if it has ended meanwhile."""
+    """Show the agent's terminal. Return the agent's exit code if it ends meanwhile."""
     from relay.terminal import libghostty
     from relay.terminal.canvas import Canvas, Rescue
     from relay.terminal.viewer import LEAVES, AgentEnded, Viewer

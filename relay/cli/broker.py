@@ -187,7 +187,7 @@ def _import(home: Home, args: argparse.Namespace) -> None:
 
 
 def _agents(home: Home, team: str | None, wanted: Sequence[str]) -> list[Credentials]:
-    """Return the credentials of `wanted`; make those that are missing."""
+    """Return the credentials of `wanted`; create missing ones."""
     team = names.team(team)
     for name in wanted:
         if not names.same(name, names.PERSON):
@@ -205,7 +205,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _status(home: Home, args: argparse.Namespace) -> int:
-    """Print the status. The exit code is 0 whether or not the broker answers: the command has found out."""
+    """Print the status. Return 0 whether or not the broker answers: the query itself succeeded."""
     url = ",".join(args.broker or [settings.load(home, Path.cwd())[0].broker])
     nodes = endpoints(url)
     endpoint, problem = None if nodes else broker.status(home), None
@@ -232,7 +232,7 @@ async def _greet(endpoint: Endpoint) -> None:
 
 
 def _show(args: argparse.Namespace, endpoint: Endpoint | None, problem: str | None = None) -> None:
-    """Print where the broker is; `problem`: why it does not answer."""
+    """Print where the broker is. problem: why it does not answer."""
     row: dict[str, Any] = {"running": endpoint is not None and problem is None}
     row |= {key: getattr(endpoint, key, None) for key in ("kind", "host", "port", "url", "pid")}
     if endpoint is None:

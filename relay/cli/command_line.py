@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from relay.cli.main import COMMANDS, parser_of, summary
 
 NAMES, FILES, PROGRAMS, NOTHING = "names", "files", "programs", "nothing"
-"""What stands for a value: the names of running agents, files, programs to run, or what nobody can list."""
+"""The kinds of values: names of running agents, files, programs to run, or values that cannot be listed."""
 
 _KINDS = {"NAME": NAMES, "TO": NAMES, "NAME|FILE": NAMES, "[TEAM/]NAME": NAMES, "COMMAND [ARG...]": PROGRAMS}
 _KINDS |= dict.fromkeys(("FILE", "DIR", "FILE|DIR", "OUT", "RECORDING"), FILES)
 
 _OTHER_NAMES = {("wrap", "--name"), ("agents reset", "names")}
-"""Options and arguments called NAME that are no running agent's: a new one's, a profile's."""
+"""Options and arguments called NAME that do not name a running agent, but a new one or a profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOption:
-    """An option. kind: of its value (a kind, or the words to choose from); None: it is a switch."""
+    """An option. kind: the kind of its value, or the words to choose from; None for a switch."""
 
     flags: tuple[str, ...]
     help: str
@@ -29,10 +29,10 @@ class CommandOption:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A place on the command line: the start (path ""), behind a command ("ps") or action ("memory save").
+    """A position on the command line: the start (path ""), after a command ("ps") or action ("memory save").
 
     words:     commands or actions that may follow, with their help.
-    arguments: the kinds of its arguments, in order. repeats: the last one may be given again.
+    arguments: the kinds of its arguments, in order. repeats: the last one may be repeated.
     """
 
     path: str

@@ -29,7 +29,7 @@ from relay.errors import RelayError
 from relay.text import visible
 
 _PATIENCE = 30.0  # seconds for the whole conversation, which takes less than one
-_TICK = 0.01  # seconds between two looks at the agents' log
+_TICK = 0.01  # seconds between two reads of the agents' log
 _COLOURS = {"Alice": "36", "Bob": "35", "relay": "2"}  # SGR (ECMA-48 8.3.117): cyan, magenta, faint
 
 
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # The home's path is short, as a socket's is limited.
+    # Keep the home's path short: the length of a socket's path is limited.
     temporary = tempfile.TemporaryDirectory(prefix="relay-demo-", ignore_cleanup_errors=True)
     with _terminable(), temporary as folder:
         home = Path(folder)
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Relay:
-    """The `relay` command, in the demo's home and none of the caller's."""
+    """The `relay` command in the demo's home, without the caller's RELAY_ variables."""
 
     def __init__(self, home: Path) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
@@ -93,7 +93,7 @@ class _Relay:
         self._home = home
 
     def __call__(self, *arguments: str) -> str:
-        """Run the command and return what it printed. Raise RelayError, with its complaint, if it failed."""
+        """Run the command and return what it printed. Raise RelayError, with its message, if it failed."""
         run = self._run(*arguments)
         if run.returncode != 0:
             raise RelayError(f"`relay {' '.join(arguments[:4])} ...` failed: {run.stderr.strip()}")
@@ -104,7 +104,7 @@ class _Relay:
         return "\n".join((run.stdout + run.stderr).strip() for run in runs)
 
     def end(self) -> None:
-        """Stop the agents and the broker. Raise RelayError where that fails."""
+        """Stop the agents and the broker. Raise RelayError if that fails."""
         stopped = [self._run("stop", "--all"), self._run("broker", "stop")]
         if failed := [run.stderr.strip() for run in stopped if run.returncode != 0]:
             raise RelayError(f"the demo could not stop what it started in {self._home}: {' '.join(failed)}")
@@ -120,7 +120,7 @@ class _Relay:
 def _watch(log: Path, timeout: float) -> list[tuple[str, str, float]]:
     """Show the log as it grows, until both agents have read what the other printed, or for `timeout` seconds.
 
-    Return the messages that arrived: by whom, to whom, and the seconds between.
+    Return the messages that arrived: sender, receiver, and the seconds in between.
     """
     seen: list[LogLine] = []
     greetings: list[tuple[str, str, float]] = []
@@ -140,7 +140,7 @@ def _watch(log: Path, timeout: float) -> list[tuple[str, str, float]]:
 
 
 def _received(read: LogLine, before: list[LogLine]) -> Iterator[tuple[str, str, float]]:
-    """Yield the messages to the reader, printed before, that are in what it read."""
+    """Yield the messages, printed before for this reader, that are in the text it read."""
     for line in before:
         directive = re.match(r"@relay:(\w+) (.+)", line.text) if line.did == "said" else None
         if directive and directive[1] == read.agent and directive[2] in read.text:
@@ -156,7 +156,7 @@ def _show(line: LogLine) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it stops what it started."""
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does: it stops what it started."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(found: list[tuple[str, str, str]]) -> None:
-    """Print a row for each check. On a terminal, what to do next goes on below it, not beyond the margin."""
+    """Print a row for each check. On a terminal, wrap the details of problems at the margin."""
     columns, most = terminal_columns(), max(len(result) for _, result, _ in found)
     rows, colours = [], []
     for name, result, detail in found:
@@ -103,7 +103,7 @@ def _print(found: list[tuple[str, str, str]]) -> None:
 
 
 def _report(home: Home, *, as_json: bool) -> int:
-    from relay.report import collect  # loads what runs agents to ask for their versions
+    from relay.report import collect  # loads the code that asks agents for their versions
 
     report = collect(home, Path.cwd(), os.environ)
     if as_json:
@@ -115,7 +115,7 @@ def _report(home: Home, *, as_json: bool) -> int:
 
 @contextlib.contextmanager
 def _tried(home: Home, urls: str, agents: list[str]) -> Iterator[tuple[list[Endpoint], list[Credentials]]]:
-    """Yield the addresses of the broker, and the credentials with which to try it."""
+    """Yield the broker's addresses, and the credentials to test it with."""
     if external := endpoints(urls):
         without = [endpoint.url for endpoint in external if endpoint.user is None]
         if without and len(agents) < 2:

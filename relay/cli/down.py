@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
             with report.attempt(name, name=name, team=fleet.team):
                 if not (key(name) in running and _stop(home, name, fleet.team, report, now=args.now)):
                     report.done(f"{name} is not running.", name=name, team=fleet.team, outcome="not running")
-            # An agent that was stopped before stays stopped: that is the user's last word about it alone.
+            # An agent that was stopped earlier stays stopped: the user's last word was about it alone.
             record = records.get(fleet.team, name)
             if record is not None and (key(name) in running or record.wanted == "up"):
                 records.change(fleet.team, name, lambda record: replace(record, wanted="down", by="down"))
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stop(home: Home, name: str, team: str, report: Outcomes, *, now: bool) -> bool:
-    """Stop an agent; return False if it has ended by itself meanwhile."""
+    """Stop an agent; return False if it ended by itself meanwhile."""
     try:
         session = stop.chosen(home, name, team, now=now)
     except NoSuchSession:
@@ -65,15 +65,15 @@ def _stop(home: Home, name: str, team: str, report: Outcomes, *, now: bool) -> b
 
 
 def _spawned(fleet: Fleet, records: Records) -> set[str]:
-    """Return the agents that others of the fleet have started, as relay.names.key has them."""
+    """Return the keys (relay.names.key) of the agents that others in the fleet started."""
     path = str(fleet.path)
     return {key(each.name) for each in records.all(fleet.team) if each.parent and each.fleet == path}
 
 
 def _order(fleet: Fleet, spawned: set[str], wanted: Sequence[str]) -> list[str]:
-    """Return the agents that are `wanted`, all for none, in the order in which to end them.
+    """Return the `wanted` agents, or all if it is empty, in the order in which to end them.
 
-    Those that others have `spawned` come first: they may work in the worktree of one of these.
+    Those that others have `spawned` come first: they may work in the worktree of one of the others.
     """
     if not wanted:
         return [*sorted(spawned), *stop_order(fleet)]
@@ -83,7 +83,7 @@ def _order(fleet: Fleet, spawned: set[str], wanted: Sequence[str]) -> list[str]:
 
 
 def _clean_up(home: Home, team: str, agent: FleetAgent, spec: WorktreeSpec, report: Outcomes) -> None:
-    """Remove the worktree of an agent, if no work is in it, and report what was done."""
+    """Remove the worktree of an agent if it holds no work, and report what was done."""
     text, path = f"no worktree is left; its work is in {spec.base}.", None
     try:
         done = clean_up(spec, agent.name, team=team, home=home, directory=agent.cwd)

@@ -62,14 +62,14 @@ def run(args: argparse.Namespace) -> int:
                     if own is None and not message.state.final:
                         journal.write("dropped", id=message.id, sender=message.sender, to=message.to)
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:
-        have_carried(home, team, sender)  # what stood behind them need not wait for them
+        have_carried(home, team, sender)  # messages behind them no longer have to wait
     if not (entries or args.json):
         print("Nothing is held.")
     return 1 if report.failed else 0
 
 
 def _public(entry: LedgerEntry) -> dict[str, str]:
-    """Return the message as JSON. was: its state before."""
+    """Return the message's JSON object. was: its previous state."""
     message = entry.message
     return {"id": message.id, "from": message.sender, "to": message.to, "was": str(message.state)}
 

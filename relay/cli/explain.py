@@ -40,7 +40,7 @@ _LOST = {
 }
 """The steps at which directives are lost."""
 
-_SHORTEST = 4  # characters of an id: a shorter word is meant as a name
+_SHORTEST = 4  # minimum characters of an id; a shorter word is taken as a name
 
 _TELLS = {
     "hook": "from its hook",
@@ -186,7 +186,7 @@ def _message(home: Home, id: str) -> LedgerEntry | None:
 
 
 def _is_over(message: Message) -> bool:
-    """Return True if its receiver no longer has anything to do with it, or does not yet."""
+    """Return True if the message no longer depends on its receiver, or does not yet."""
     return message.state.final or message.state is State.HELD or same(message.to, PERSON)
 
 

@@ -35,7 +35,7 @@ OPTIONS = {
 def quick(argv: list[str]) -> int:
     """Parse `argv`, the words after `hook`, without loading argparse, and run.
 
-    Return 0. Raise RelayError, never UsageError: its exit code 2 would be a refusal to an agent.
+    Return 0. Raise RelayError, never UsageError: agents read its exit code 2 as a refusal.
     """
     given: dict[str, str] = {}
     words: list[str] = []
@@ -59,7 +59,7 @@ def quick(argv: list[str]) -> int:
 
 
 def _socket(given: dict[str, str]) -> str:
-    """Return the path of the session's socket; one that nobody has where no session is named."""
+    """Return the path of the session's socket; one that does not exist if no session is named."""
     env = os.environ
     if "--name" not in given and "--team" not in given and "RELAY_SOCKET" in env:
         return env["RELAY_SOCKET"]

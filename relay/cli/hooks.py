@@ -52,10 +52,10 @@ from relay.settings import load as load_settings
 from relay.storage.journal import preview
 from relay.text import count, visible
 
-_SHORTEST = 4  # characters of an id that stand for it; fewer may be a misspelt name
+_SHORTEST = 4  # minimum characters to abbreviate an id; fewer may be a misspelt name
 
 PATIENCE = 15.0
-"""Seconds in which a session must have read its files anew."""
+"""Seconds a session has to reread its files."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +161,7 @@ def _switch(home: Home, args: argparse.Namespace, report: Outcomes, *, off: bool
     for word in args.rules_named:
         ids = _named(word, known)
         if not ids and not off and word in disabled(home):
-            ids = [word]  # of a rule that is in no file any more, or not in those seen from here
+            ids = [word]  # of a rule that is no longer in a file, or not in one seen from here
         if not ids:
             names = [rule["name"] for rule in known.values()]
             hint = did_you_mean(word, [*known, *names])
@@ -199,7 +199,7 @@ def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _is(path: str, file: str) -> bool:
-    """Return True if `path` is `file`, relative to this folder, or the end of its path."""
+    """Return True if `path`, relative to this folder, is `file`, or if `file` ends with `path`."""
     words = Path(path).parts
     return os.path.normpath(Path.cwd() / path) == file or Path(file).parts[-len(words) :] == words
 
@@ -211,12 +211,12 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
         try:
             rules += session.ask({"op": "rules"})["rules"]
         except RelayError:
-            continue  # it has just ended, hangs, or is an older relay's; `_tell` reports it
+            continue  # it has just ended, hangs, or belongs to an older relay; `_tell` reports it
     return rules
 
 
 def _tell(session: SessionInfo, operation: str, report: Outcomes) -> None:
-    """Have `session` read its rules again; report how many it has, and mistakes in the files."""
+    """Make `session` reread its rules; report how many it has, and mistakes in the files."""
     fields = {"name": session.name, "team": session.team}
     with report.attempt(f"{session.name} keeps its previous rules", **fields):
         answer = session.ask({"op": operation}, PATIENCE)
@@ -260,7 +260,7 @@ def _test(home: Home, args: argparse.Namespace) -> int:
 
 
 def _outcome(home: Home, fired: Fired) -> str:
-    """Return the outcome of the rules in a session with these settings."""
+    """Return the outcome of the rules in a session with the settings of this folder."""
     if fired.event.name != "Stop":
         return outcome(fired)
     settings, _ = load_settings(home, Path.cwd(), Trust(home).covers_file)
@@ -268,7 +268,7 @@ def _outcome(home: Home, fired: Fired) -> str:
 
 
 def _book(home: Home, named: Sequence[Path]) -> RuleBook:
-    """Return the rules of the files `named`. Raise RelayError if one cannot be read: it would not guard."""
+    """Return the rules of the files `named`. Raise RelayError for an unreadable one: it would not guard."""
     for path in named:
         if not path.is_file():
             raise RelayError(f"there is no file {os.fspath(path)!a}. Check the path given to --rules.")
@@ -280,7 +280,7 @@ def _book(home: Home, named: Sequence[Path]) -> RuleBook:
 
 
 async def _fire(book: RuleBook, event: RuleEvent, warnings: list[str]) -> Fired:
-    """Run the rules for `event`. Wait for those in the background, too; their answers have no effect."""
+    """Run the rules for `event`. Wait for background rules, too; their answers have no effect."""
 
     def select(event: RuleEvent) -> list[Rule]:
         return book.select(event, warnings.append)
@@ -310,7 +310,7 @@ def _too_long(fired: Fired) -> Iterator[str]:
 
 
 def _event(name: str, agent: str) -> RuleEvent:
-    # PreToolUse, preToolUse and pre_tool_use are one event.
+    # PreToolUse, preToolUse and pre_tool_use are the same event.
     key = name.replace("_", "").replace("-", "").casefold()
     found = next((known for known in EVENTS if known.casefold() == key), None)
     if found is None:
@@ -331,7 +331,7 @@ def _event(name: str, agent: str) -> RuleEvent:
     named = data.get("hook_event_name", found)
     if isinstance(data.get("data"), dict) and "event" in data:
         named, data = data["event"], data["data"]
-    # Without --agent it is Claude Code's; each agent has names of its own.
+    # Each agent has its own event names; without --agent, the event is Claude Code's.
     theirs = {native: own for own, native in NATIVE[agent or "claude"].items()}.get(NATIVE["claude"][found])
     if theirs is None:
         raise UsageError(f"{agent} does not report {found}. `relay hooks test --help` lists the agents.")

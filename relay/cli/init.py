@@ -30,7 +30,7 @@ from relay.supervision import schema
 from relay.supervision.values import TableKey
 
 _EXAMPLES = {"team": '"web"', "schedule": '{ every = "1h" }', "worktree": '{ setup = ["npm ci"] }'}
-"""Values of keys without a default."""
+"""Example values of keys without a default."""
 
 _FLEET_FILE = """\
 # The agents of this project. relay uses this file once you have run `relay trust`, and again after each
@@ -101,13 +101,13 @@ def _comments(keys: Mapping[str, TableKey]) -> Iterable[str]:
 
 
 def _installed(home: Home) -> dict[str, str]:
-    """Return the command of each agent that relay knows and that is in PATH, by a name for it."""
+    """Return the commands of the agents in PATH that relay knows, by a name for each."""
     found = {profile.name: program(profile) for profile in profiles(home)}
     return {name.strip("-_").capitalize(): Path(path).name for name, path in found.items() if path}
 
 
 def _write(path: Path, text: str) -> bool:
-    """Write a new file, and its folder; return False if there is one. Raise ConfigError if it cannot be."""
+    """Write a new file, and its folder; return False if the file exists. Raise ConfigError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:

@@ -43,9 +43,9 @@ from relay.terminal.screen import VirtualScreen
 from relay.terminal.tty_state import TtyState
 from relay.text import count, one_line, printable_json, visible
 
-_QUIET = 2.0  # seconds without output after which the program is taken to wait for input
-_LOOK = 0.1  # seconds between two looks at the state
-_STILL = 5.0  # seconds for which a screen counts as quiet: longer than any pause, shorter than a failure
+_QUIET = 2.0  # seconds without output after which the program counts as waiting for input
+_LOOK = 0.1  # seconds between two checks of the state
+_STILL = 5.0  # seconds a single screen counts as quiet: longer than any pause, shorter than a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
 
 
 def inspect_screen(text: str, profile: Profile) -> Verdict:
-    """Return the state that a rendered screen shows: rows, perhaps after lines `# KEY: VALUE` (see above)."""
+    """Return the state that a rendered screen shows: rows, after any lines `# KEY: VALUE` (see above)."""
     rows = text.splitlines()
     keys = {"title": "", "cursor": "", "record": ""}
     while rows and (found := re.match(rf"# ({'|'.join(keys)}):(.*)", rows[0])):
@@ -177,7 +177,7 @@ def _sight(
     unfinished: str | None = None,
     screen: VirtualScreen | None = None,
 ) -> TerminalSnapshot:
-    """Return a live session's view of the screen; the facts that only the kernel knows are set to be fine."""
+    """Return a live session's view of the screen, with harmless values for what only the kernel knows."""
     drawn = tuple(rows)
     return TerminalSnapshot(
         tty=TtyState(canonical=lines, echo=lines, icrnl=True, foreground=1, agent_group=1),

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The channels that `name` is in after a change. changed: False if it was so before."""
+    """The channels that `name` is in after a change. changed: False if nothing changed."""
 
     name: str
     changed: bool
@@ -57,9 +57,9 @@ class Membership:
 
 
 def change(operation: str, args: argparse.Namespace) -> Membership:
-    """Join or leave the channel of `args`: through the member's session, or in the ledger where none runs.
+    """Join or leave the channel of `args`: through the member's session, or in the ledger if it has none.
 
-    A session announces it to the team at once; what the ledger holds is announced when the member starts.
+    A session announces the change to the team at once; one in the ledger is announced when the member starts.
     Raise InvalidName, NotAllowed, NotAMember, SessionUnresponsive or LedgerError.
     """
     home, channel = Home.from_env().ensure(), names.channel(args.channel)

@@ -28,7 +28,7 @@ from relay.recording.store import StoredLog
 from relay.storage.locks import is_held
 from relay.text import count, printable_json, visible
 
-_PATIENCE = 2.0  # seconds for the session's answer; the log can be read without
+_PATIENCE = 2.0  # seconds for the session's answer; the log can be read without one
 _ADVICE = "an agent reads only its own logs, unless the other agent's `look` setting allows more."
 
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _follow(home: Home, log: StoredLog, args: argparse.Namespace) -> None:
-    """Print the latest lines, and what follows until the agent has ended and no other has followed it."""
+    """Print the latest lines, then new ones until the agent has ended and none follows it."""
     earlier: list[LoggedLine] | None = []
     current: StoredLog | None = log
     while current is not None:
@@ -72,7 +72,7 @@ def _is_over(home: Home, log: StoredLog) -> bool:
 
 
 def _latest(home: Home, log: StoredLog) -> StoredLog:
-    """Return the log of the latest agent with the name of that with `log`: `relay restart` starts another."""
+    """Return the latest log of the agent that `log` belongs to: `relay restart` starts another."""
     return next(reversed(store.logs(home.recordings, log.name, log.team)), log)
 
 

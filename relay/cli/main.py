@@ -1,7 +1,7 @@
 """The whole command line: find the module of a command, parse its arguments and run it.
 
 A command is a word in GROUPS and a module of that name here, with `configure(parser)` and `run(args)`, which
-returns the exit code. The first line of its docstring is its help in the list, the rest its description.
+returns the exit code. The first line of its docstring is its summary in the list, the rest its description.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ _MEANT = {
     "check": "doctor",
     "version": "--version",
 }
-"""What is meant by words that other programs, or users, have for it."""
+"""The commands meant by other words, which other programs use or users expect."""
 
 _HOMELESS = frozenset({"completion", "demo", "doctor", "inspect"})
-"""Commands that work without a home, or say themselves what is wrong with it."""
+"""Commands that work without a home, or report themselves what is wrong with it."""
 
 _ALIKE = 0.7
-"""The least similarity of a command that is suggested: a wrong suggestion is worse than none."""
+"""Minimum similarity of a suggested command, from 0 to 1: a wrong suggestion is worse than none."""
 
 
 def dispatch(argv: list[str]) -> int:
-    """Run one command line and return its exit code. Raise RelayError for a mistake of the user."""
+    """Run one command line and return its exit code. Raise RelayError for a mistake by the user."""
     name = argv[0] if argv else "help"
     if name == "help" and len(argv) > 1:
         return dispatch([*argv[1:], "--help"])
@@ -126,7 +126,7 @@ def dispatch(argv: list[str]) -> int:
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """Return the parser of the arguments of the command `name`."""
+    """Return the argument parser of the command `name`."""
     module = importlib.import_module(f"relay.cli.{name}")
     summary, _, description = (module.__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
@@ -139,7 +139,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def _mistake(name: str, argv: list[str]) -> str:
-    """Return what is wrong with a command line that begins with no command, and what may be meant."""
+    """Return what is wrong with a command line that does not begin with a command, and a suggestion."""
     if name.startswith("-") and name != "-":
         at = next((at for at, word in enumerate(argv) if word in COMMANDS), None)
         if at is None:

@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
 def _backend(args: argparse.Namespace, home: Home) -> MemoryBackend:
     if args.embedded:
         return open_backend(MemoryConfig(), home)
-    from relay.session import memory_settings  # it may execute a relay.config.py, and loads what that needs
+    from relay.session import memory_settings  # it may execute a relay.config.py, and loads the code for that
 
     config, notices = memory_settings.load(home, Path.cwd(), Path(args.config) if args.config else None)
     for notice in notices:
@@ -138,7 +138,7 @@ def _metadata(given: list[str]) -> dict[str, str]:
 
 
 def _memories(file: str) -> Iterator[Memory]:
-    """Give the memories in `file`. Raise MemoryStoreError at a line that is none."""
+    """Yield the memories in `file`. Raise MemoryStoreError for a line that is not one."""
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
@@ -155,9 +155,9 @@ def _memories(file: str) -> Iterator[Memory]:
 def _import(
     store: MemoryStore, backend: MemoryBackend, memories: list[Memory], *, as_json: bool
 ) -> tuple[str, dict[str, Any]]:
-    """Add the memories, and return how many.
+    """Add the memories; return the counts as a sentence and as JSON.
 
-    Raise MemoryStoreError if one cannot be added; how many were until then is printed before, `as_json`.
+    Raise MemoryStoreError if one cannot be added; if `as_json`, print the counts until then first.
     """
 
     def counts(done: int) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _COLOURS = {
     State.EXPIRED: RED,
     State.INJECTED: GREEN,
 }
-_FOLLOWED = 500  # messages that are looked at again, beside all since the oldest that is not settled
+_FOLLOWED = 500  # messages to check again, besides all from the oldest unsettled one on
 _POLL = 0.2
 
 
@@ -119,7 +119,7 @@ def _follow(
 
 
 def _unsettled(seen: dict[str, State]) -> int:
-    """Return the number of messages in `seen` from the oldest on whose state may change."""
+    """Return the number of messages in `seen` from the oldest one on whose state may still change."""
     return next((len(seen) - n for n, state in enumerate(seen.values()) if not state.final), 0)
 
 

@@ -9,7 +9,7 @@ from relay.names import same
 from relay.text import one_line, visible
 
 PATIENCE = 2.0
-"""Seconds for the answer of its session."""
+"""Seconds to wait for the answer of the agent's session."""
 
 _LONGEST = 200  # characters of a reason, which may quote the agent's screen
 
@@ -21,7 +21,7 @@ _PROMPTS = {
 
 
 def obstacle(home: Home, team: str, name: str) -> str | None:
-    """Return what keeps `name` from being given a message now, as a clause; None if nothing is known."""
+    """Return what keeps `name` from receiving a message now, as a clause; None if nothing is known."""
     claim = next((each for each in claims(home, team) if same(each.name, name)), None)
     if claim is None:
         return f"{one_line(name)} is not running here"

@@ -20,19 +20,19 @@ from relay.text import count, one_line, printable_json, visible
 T = TypeVar("T")
 
 _GAP = "  "
-_LEAST = 12  # columns to which one is narrowed: times, ids and most names stay whole
+_LEAST = 12  # minimum width of a narrowed column: times, ids and most names stay whole
 _RESET = "\x1b[0m"
 
 RED, YELLOW, GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
-"""SGR sequences: it has failed, it waits for you or may be wrong, it is well."""
+"""SGR sequences: has failed; waits for you, or may be wrong; is fine."""
 
 
 def print_table(
     rows: Iterable[Sequence[str]], *, right: Container[int] = (), colours: Sequence[Mapping[int, str]] = ()
 ) -> None:
-    """Print `rows` as `table` makes them: whole, or on a terminal cut to its width and with `colours`.
+    """Print `rows` as a `table`: whole, or on a terminal cut to its width and with `colours`.
 
-    colours: those of each row, by column, as SGR sequences (ECMA-48, 8.3.117). NO_COLOR turns them off.
+    colours: for each row, SGR sequences (ECMA-48, 8.3.117) by column. NO_COLOR turns them off.
     """
     columns = terminal_columns()
     if columns is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -41,7 +41,7 @@ def print_table(
 
 
 def terminal_columns() -> int | None:
-    """Return the columns of the terminal to which is printed, or what COLUMNS says; None if it is none."""
+    """Return the width of the terminal on standard output, or COLUMNS; None if it is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -52,10 +52,10 @@ def table(
     right: Container[int] = (),
     colours: Sequence[Mapping[int, str]] = (),
 ) -> list[str]:
-    """Return `rows`, each with as many cells, as lines whose columns line up.
+    """Return `rows`, all with the same number of cells, as lines with aligned columns.
 
-    columns: the most that a line may take: the widest column gives way first, at last those on the right.
-    None: lines are whole. right: the numbers of the columns that are flush right, as numbers are.
+    columns: the maximum width of a line (None: any). The widest column is narrowed first; as a last resort,
+    those on the right are cut. right: the indexes of the columns that are flush right, as numbers are.
     """
     rows = list(rows)
     widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
@@ -76,7 +76,7 @@ def table(
 
 
 def _narrow(widths: list[int], columns: int) -> None:
-    """Narrow the widest of the columns until a line fits `columns`, or none is wide."""
+    """Narrow the widest column repeatedly until a line fits `columns` or no column exceeds _LEAST."""
     widths[:] = [min(width, columns) for width in widths]
     while sum(widths) + len(_GAP) * (len(widths) - 1) > columns and max(widths) > _LEAST:
         last = max(range(len(widths)), key=lambda at: (widths[at], at))
@@ -108,9 +108,9 @@ def print_list(
 ) -> None:
     """Print `found` as JSON (its `public` forms) or as a table of its `row`s below `header`.
 
-    right, colours: as `print_table` takes them.
-    noun: names the entries of a list with `add_limit`. Only its `latest` entries are printed, and to standard
-    error how many are left out, or `empty`.
+    right, colours: as in `print_table`.
+    noun: names the entries of a list with `add_limit`. Print only its `latest` entries, and to standard error
+    how many are omitted, or `empty`.
     """
     shown = latest(found, args) if noun else found
     if args.json:
@@ -131,7 +131,7 @@ def print_list(
 class Outcomes:
     """Reports the outcome for each subject of a command: a sentence each, or with --json one list at the end.
 
-    A context manager. If the command raises an error, the list has what was reported until then, if anything.
+    A context manager. If the command raises an error, the list has the outcomes reported before it, if any.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -139,7 +139,7 @@ class Outcomes:
         self.failed = False
 
     def say(self, sentence: str) -> None:
-        """Print text for people only; nothing for ""."""
+        """Print a sentence, unless --json was given or it is ""."""
         if self._rows is None and sentence:
             print(sentence, flush=True)
 
@@ -154,13 +154,13 @@ class Outcomes:
         self.add(**fields)
 
     def also(self, sentence: str, **fields: Any) -> None:
-        """Add to what was reported last."""
+        """Add to the last outcome."""
         self.say(sentence)
         if self._rows is not None:
             self._rows[-1] |= fields
 
     def complain(self, sentence: str) -> None:
-        """Report a failure, as an error."""
+        """Report a failure on standard error."""
         self.failed = True
         print(visible(f"relay: {sentence}"), file=sys.stderr)
 
@@ -172,7 +172,7 @@ class Outcomes:
 
     @contextmanager
     def attempt(self, label: str, **fields: Any) -> Iterator[None]:
-        """Report a RelayError of the block as a failure. NotAllowed is raised: it is about the whole."""
+        """Report a RelayError in the block as a failure. Let NotAllowed pass: it concerns the command."""
         try:
             yield
         except NotAllowed:
@@ -189,7 +189,7 @@ class Outcomes:
 
 
 def short_id(id: str) -> str:
-    """Return the part of a message's id that is shown, safe to print: a peer may have made it."""
+    """Return the part of a message's id to show, made safe: a peer may have chosen the id."""
     return one_line(id[:ID_SHOWN], ID_SHOWN)
 
 

@@ -1,4 +1,4 @@
-"""Compare a newer pattern file with the old: its lines, how it recognises dialogs, its verdicts on screens.
+"""Compare a newer pattern file with the old one: lines, recognition of dialogs, verdicts on screens.
 
 A recorded screen is a file `screens/NAME/STATE-WHAT.txt`, or `prompting-KIND-WHAT.txt`, next to the pattern
 files, in the form that `relay inspect --screen` reads. Those that ship with relay come from real agents.
@@ -17,12 +17,12 @@ from relay.errors import ConfigError
 from relay.text import visible
 
 CONTEXT = 1
-"""Lines shown around those that change."""
+"""Unchanged lines shown around each change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The verdict on one recorded screen of an agent that `was` in a state: before and after an update."""
+    """The verdicts on one recorded screen, before and after an update. was: the state it was recorded in."""
 
     screen: str
     was: str
@@ -31,7 +31,7 @@ class Change:
 
     @property
     def unsafe(self) -> bool:
-        """True if something would be typed where it must not be."""
+        """True if relay would type where it must not."""
         return self.after == "ready" != self.was
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ def lines(name: str, old: str, new: str) -> list[str]:
 
 
 def of_dialogs(old: Profile | None, new: Profile) -> list[str]:
-    """Return, a line for each, the changes of when something is typed, and of what counts as a dialog."""
+    """Return a line for each change to when relay types, and to what counts as a dialog."""
     if old is None:
         return [f"a new profile, for {', '.join(map(visible, new.commands)) or 'no program by its name'}"]
     found = []
@@ -83,9 +83,9 @@ def of_dialogs(old: Profile | None, new: Profile) -> list[str]:
 
 
 def on_screens(folders: Sequence[Path], old: Profile | None, new: Profile) -> tuple[int, list[Change]]:
-    """Return the number of recorded screens of the agent, and those on which `new` says worse than `old`.
+    """Return the number of recorded screens of the agent, and those that `new` judges worse than `old`.
 
-    folders: each has a folder of screens by the name of the profile. Raise ConfigError for one that is none.
+    folders: each has a folder of screens named after the profile. Raise ConfigError for an unreadable screen.
     """
     number, worse = 0, []
     for path, was, text in _recorded(folders, new.name):

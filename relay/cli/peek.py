@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({key: seen[key] for key in ("columns", "rows", "lines")})
         return 0
-    # The session has left nothing in its coloured rows that acts on a terminal (relay.terminal.render).
+    # The session's coloured rows contain nothing else that acts on a terminal (relay.terminal.render).
     rows = [str(row) for row in seen["ansi"]] if args.ansi else [visible(str(row)) for row in seen["lines"]]
     while rows and not rows[-1].strip():
         rows.pop()

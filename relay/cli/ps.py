@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def listed(args: argparse.Namespace) -> list[SessionInfo]:
-    """Return the agents to list, by team and name: those that run, with --all those that have ended, too."""
+    """Return the agents to list, by team and name: running ones, and with --all those that have ended."""
     home = Home.from_env()
     found = live(home, args.team)
     if not args.all:
@@ -144,12 +144,12 @@ def state(session: SessionInfo) -> str:
 
 
 def duration(session: SessionInfo, now: float) -> str:
-    """Return how long the agent has been in its state; "" if unknown. now: as its `since`."""
+    """Return how long the agent has been in its state; "" if unknown. now: in seconds since the epoch."""
     return "" if session.since is None else _ago(now - session.since)
 
 
 def interval(text: str) -> float:
-    """Return seconds between two looks, 0.1 to 3600. Raise ValueError, which argparse reports."""
+    """Return the seconds between two updates, 0.1 to 3600. Raise ValueError, which argparse reports."""
     value = float(text)
     if not 0.1 <= value <= 3600:
         raise ValueError(text)

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--account", metavar="NAME", help="release the hold on the account NAME")
     add_team(parser, "only in this team (default: all teams)")
     add_json(parser, "print what was released as a JSON list")
-    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how a session of NAME's runs it
+    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how NAME's session runs it
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
     """End the agent `name` for the agent `by`, as `relay stop` does.
 
-    Raise NotAllowed if `by` has not started it.
+    Raise NotAllowed if `by` did not start it.
     """
     records = Records(home)
     own = [record for record in records.all(team) if names.same(record.parent, by)]
@@ -135,7 +135,7 @@ def _messages(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
 
 
 def _held(ledger: Ledger, args: argparse.Namespace) -> list[LedgerEntry]:
-    """Return the messages that were chosen. Raise UsageError, or LedgerError for one that is not held."""
+    """Return the chosen messages. Raise UsageError, or LedgerError for one that is not held."""
     chosen = bool(args.all or args.sender or args.to)
     if chosen and args.ids:
         raise UsageError("use either IDs or --all, --from and --to, not both.")

@@ -17,9 +17,9 @@ from relay.errors import RelayError, UsageError
 from relay.home import Home
 
 STARTS = 30.0
-"""Seconds in which a session starts, or fails for good after three tries, on a busy machine."""
+"""Seconds a session may take, on a busy machine, to start or to fail for good after three tries."""
 
-_LOOK = 0.02  # seconds between two looks for the new session
+_LOOK = 0.02  # seconds between two checks for the new session
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reload(claim: SessionInfo, report: Outcomes) -> None:
-    """Have the agent's shim start another session, and wait until it is ready."""
+    """Make the agent's shim start another session, and wait until it is ready."""
     with report.attempt(claim.name, name=claim.name, team=claim.team):
         before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
         deadline = time.monotonic() + STARTS

@@ -131,7 +131,7 @@ def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
     real, folder = path.resolve(), home.recordings.resolve()
     if folder in real.parents:
         part = store.parse(real)
-        whose = real.name if part is None else part.name  # no agent is called as a file is
+        whose = real.name if part is None else part.name  # no agent has the name of a file
         guard.as_itself(home, "replay", name=whose, team=real.parent.name, advice=_ADVICE)
     return [path], path.name
 
@@ -163,7 +163,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _public(recording: SessionRecording) -> dict[str, Any]:
-    """Return the JSON object of a recording; seconds and command are None where it cannot be read."""
+    """Return the JSON object of a recording; seconds and command are None if it cannot be read."""
     seconds, command = None, None
     with suppress(RecordingError):
         cast = Cast(*recording.paths)
@@ -225,7 +225,7 @@ def _export(cast: Cast, target: str, *, force: bool) -> int:
     if any(path.exists() and path.samefile(part.path) for part in cast.parts):
         raise RecordingError(f"{path} is the recording itself. Name another file.")
     try:
-        # Private, as the recording is; a device or a pipe is used as it is.
+        # Private, like the recording; a device or a pipe is opened as it is.
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if force else os.O_EXCL)
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             flags = os.O_WRONLY | os.O_CLOEXEC
@@ -259,4 +259,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return math.nan  # in no range
+        return math.nan  # outside every range

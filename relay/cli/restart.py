@@ -15,7 +15,7 @@ from relay.control.sessions import PATIENCE, SessionInfo, call, find
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
 
-_LOOK = 0.05  # seconds between two looks for the new agent
+_LOOK = 0.05  # seconds between two checks for the new agent
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 def restart(sessions: list[SessionInfo], report: Outcomes, *, now: bool, resume: bool) -> None:
     """Restart the agents of `sessions`, all at once, and report each.
 
-    resume: with their conversations. now: they are killed.
+    resume: continue their conversations. now: kill them.
     """
     asked: list[tuple[SessionInfo, float]] = []
     for session in sessions:
@@ -51,7 +51,7 @@ def restart(sessions: list[SessionInfo], report: Outcomes, *, now: bool, resume:
 
 
 def _again(before: SessionInfo, deadline: float) -> int:
-    """Wait for the agent that follows, and its session. Return the agent's process id."""
+    """Wait for the new agent and its session. Return the agent's process id."""
     while True:
         try:
             status = call(before.shim, {"op": "status"}, PATIENCE)

@@ -65,7 +65,7 @@ def _record(home: Home, name: str, team: str | None) -> AgentRecord:
 
 
 def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:
-    """Return the environment that the agent's fleet file gives it, if it is from one. Raise ConfigError."""
+    """Return the environment that the agent's fleet file, if any, gives it. Raise ConfigError."""
     if not record.fleet:
         return {}
     path = Path(record.fleet)

@@ -47,20 +47,20 @@ from relay.messaging.runaway import Limits
 from relay.storage.locks import is_held
 from relay.text import listed, one_line
 
-_GLANCE = 0.5  # seconds without --wait in which the message may get on, to say where it is
+_GLANCE = 0.5  # seconds to watch the message without --wait, before reporting its state
 _POLL = 0.01
-_REASON = 200  # characters of the reason for a state: a peer may have given it
+_REASON = 200  # maximum characters of the reason for a state, which a peer may have given
 
 Row = dict[str, Any]
 
-_ASKED = 20  # receivers that are asked why they are not given it
+_ASKED = 20  # maximum receivers to ask why the message waits
 
 _WAITS = {
     State.QUEUED: "is queued, and waits",
     State.SENT: "is on its way, and waits",
     State.STORED: "has arrived, and waits",
 }
-"""What is said where the obstacle is known."""
+"""What to say if the obstacle is known."""
 
 _SAYS = {
     State.HELD: "to {to} is held; send it with `relay release`",
@@ -171,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def limits_here(home: Home) -> Limits:
-    """Return the runaway guard's limits for who sends from the working directory without a session."""
+    """Return the runaway guard's limits for a sender in the working directory without a session."""
     found, _ = settings.load(home, Path.cwd(), Trust(home).covers_file)  # a session reports a file's mistakes
     return Limits.of(found)
 
@@ -208,7 +208,7 @@ def _heard(home: Home, team: str) -> set[str]:
 
 
 def _elsewhere(ledger: Ledger, team: str, to: str) -> UnknownRecipient | None:
-    """Return the error for a receiver that is in other teams only; None for one that is in none."""
+    """Return the error for a receiver that is only in other teams; None for one that is in none."""
     teams = [one_line(each) for each in ledger.registry.teams(to) if each != names.key(team)]
     if not teams:
         return None
@@ -230,7 +230,7 @@ def _follow(
 ) -> list[Row]:
     """Return the rows with their latest states, once all have ended or, without --wait, have arrived.
 
-    wait: the seconds to wait at most. tell: called with each row, and again when its state has changed.
+    wait: the maximum seconds to wait. tell: called with each row, and again when its state changes.
     """
     deadline = time.monotonic() + (_GLANCE if wait is None else wait)
     seen: object = None
@@ -257,7 +257,7 @@ def _ended(row: Row) -> bool:
 
 
 def _arrived(row: Row) -> bool:
-    """Return True if it has reached its target: the agent, or the ledger, in which the user reads it."""
+    """Return True if it has reached its target: the agent, or the ledger, where the user reads it."""
     return row["state"] == State.INJECTED or _for_person(row)
 
 
@@ -266,7 +266,7 @@ def _for_person(row: Row) -> bool:
 
 
 def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
-    """Return a sentence on a message's state. passing: it will probably change in a moment."""
+    """Return a sentence on a message's state. passing: the state will probably change in a moment."""
     if _for_person(row):
         return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the user reads it."
     state = State(row["state"])

@@ -149,6 +149,6 @@ def _problems(home: Home, service: InstalledService) -> list[str]:
 
 
 def _plain(path: Path) -> Path:
-    """Return the absolute path, without `..`, which would be in the service for good."""
+    """Return the absolute path without `..`, which the service would keep for good."""
     path = path.absolute()
     return path.parent.resolve() / path.name if ".." in path.parts else path

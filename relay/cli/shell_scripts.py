@@ -1,8 +1,8 @@
-"""The completion scripts of bash, zsh and fish, made from the levels of the command line.
+"""The completion scripts for bash, zsh and fish, generated from the levels of the command line.
 
-Each walks the words before the cursor (`step`), which gives the level, the number of its arguments so far,
-and the kind of a value that an option wants; then it lists what may stand at the cursor (`wanted`). The names
-of agents come from `relay __names`.
+Each walks the words before the cursor (`step`) to find the level, the number of its arguments so far, and the
+kind of value that an option needs; then it lists what may come at the cursor (`wanted`). The names of agents
+come from `relay __names`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from relay.cli.command_line import Level
 
 PASSED_ON = "wrap"
-"""The command behind whose first argument the words are not relay's."""
+"""The command whose words after the first argument are not relay's."""
 
 
 def bash(levels: Sequence[Level]) -> str:
@@ -43,7 +43,7 @@ complete -F _relay relay
 
 
 def zsh(levels: Sequence[Level]) -> str:
-    """Return the script for zsh; it works as a file in fpath, and if it is sourced."""
+    """Return the script for zsh; it works as a file in fpath and when sourced."""
     return f"""\
 #compdef relay
 # zsh completion for relay, made by `relay completion zsh`.
@@ -237,7 +237,7 @@ def _fish_words(levels: Sequence[Level]) -> Iterator[str]:
 
 
 def _pattern(text: str) -> str:
-    """Return a pattern of `case`: `text` as it is, but for a star at its end."""
+    """Return a `case` pattern: `text`, literal except for a star at its end."""
     return _quoted(text[:-1]) + "*" if text.endswith("*") else _quoted(text)
 
 

@@ -38,12 +38,12 @@ PATIENCE = 300.0
 """Seconds for the session's answer: other agents may be starting first."""
 
 _LONGEST = 240.0  # seconds to wait for other starts: less than the session waits for this one
-_SETTLED = 10.0  # seconds in which the session of an agent that has failed at once has noted that
+_SETTLED = 10.0  # seconds the session of an agent that failed at once has to record it
 _LOOK = 0.05
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how a session of NAME's runs it
+    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how NAME's session runs it
     parser.add_argument("-t", "--team", help=argparse.SUPPRESS)
     parser.add_argument("-f", "--file", type=Path, help=argparse.SUPPRESS)
     add_json(parser, "print a JSON object")
@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def ask_session(own: Caller, request: dict[str, str]) -> str | None:
-    """Return what the session of the agent `own` answers; None if that agent may not start and end others."""
+    """Return the answer of the session of `own`; None if that agent may not start and end others."""
     try:
         return str(call(own.socket, request, PATIENCE)["text"])
-    except UsageError:  # it knows no such operation
+    except UsageError:  # it does not know the operation
         return None
 
 
@@ -111,7 +111,7 @@ def _facts(
 
 
 def _start(home: Home, fleet: Fleet, agent: FleetAgent) -> None:
-    """Start the agent. Raise RelayError if it could not be started, or has failed at once."""
+    """Start the agent. Raise RelayError if it could not be started, or failed at once."""
     outcome = start_agent(home, fleet, agent, fresh=True, progress=print).outcome
     if outcome.ok:
         return
@@ -120,6 +120,6 @@ def _start(home: Home, fleet: Fleet, agent: FleetAgent) -> None:
     while time.monotonic() < deadline and any(same(each.name, agent.name) for each in claims(home, team)):
         time.sleep(_LOOK)
     record = records.get(team, agent.name)
-    if record is not None and same(record.parent, agent.supervision.parent):  # it is told here
+    if record is not None and same(record.parent, agent.supervision.parent):  # reported below
         records.change(team, agent.name, lambda record: replace(record, reported=True))
     raise RelayError(outcome.text or f"{agent.name} {describe(outcome.code)}.")

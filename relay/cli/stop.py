@@ -34,10 +34,10 @@ from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import ENDED, Phase
 
 HANGS = 1.0
-"""Seconds after which `--now` takes a session that does not answer for one that hangs."""
+"""Seconds without an answer after which `--now` assumes that a session hangs."""
 
-_LOOK = 0.02  # seconds between two looks for the end of a session, where there is no pidfd_open(2)
-_LAST_STEPS = 10.0  # seconds for the last steps of a session that does not listen any more
+_LOOK = 0.02  # seconds between two checks for the end of a session, without pidfd_open(2)
+_LAST_STEPS = 10.0  # seconds for the last steps of a session that no longer listens
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         if not (sessions or args.json):
             print("No agent is running.")
     else:
-        # Each once: a session that is asked a second time kills its agent.
+        # Each once: a session that is asked twice kills its agent.
         sessions = list(dict.fromkeys(chosen(home, name, args.team, now=args.now) for name in args.names))
     with Outcomes(args) as report:
         end(home, sessions, report, now=args.now)
@@ -70,7 +70,10 @@ def end(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool)
     waiting: list[tuple[SessionInfo, AgentRecord | None, int, int, float]] = []
     for session in sessions:
         record = records.get(session.team, session.name)
-        pid = session.terminal_pid or session.pid or 0
+        if not (pid := session.terminal_pid or session.pid):
+            unknown = RelayError(f"{session.name} is just starting or ending. Try again in a moment.")
+            report.failure(session.name, unknown, name=session.name, team=session.team)
+            continue
         try:
             watch = os.pidfd_open(pid)  # readable when the process ends
         except (OSError, AttributeError):  # the system has no such call
@@ -103,11 +106,11 @@ def end(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool)
 
 
 def _note_stopped(records: Records, before: AgentRecord) -> None:
-    """Note in the record of an agent that it was stopped, if its session did not live to do so."""
+    """Record that an agent was stopped, if its session did not live to do so."""
 
     def stopped(record: AgentRecord) -> AgentRecord:
         if record.session != before.session or record.phase in ENDED:
-            return record  # it has noted that, or the agent runs again
+            return record  # it has recorded that, or the agent runs again
         ended = record.enter(Phase.OFF, time.time(), "stopped", next_try=None, note="")
         return replace(ended, wanted="down", by="stop")
 

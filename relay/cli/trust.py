@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     person_only(home, "trust", f"an agent may not trust files. {advice}")
     with Outcomes(args) as report:
         for path in [args.file] if args.file else _projects(home):
-            with report.attempt("", file=str(path)):  # the other files are trusted all the same
+            with report.attempt("", file=str(path)):  # the other files are still trusted
                 _trust(home, path, report)
     return 1 if report.failed else 0
 
@@ -64,7 +64,7 @@ def _trust(home: Home, path: Path, report: Outcomes) -> None:
     if path.exists() and not path.is_file():
         raise ConfigError("is not a file. Name the file to trust.", path)
     try:
-        content = path.read_bytes()  # once, so that what is shown is what is trusted
+        content = path.read_bytes()  # read once: what is shown is what is trusted
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}. Check the path.", path) from None
     lines = visible(content.decode("utf-8", "replace")).splitlines()

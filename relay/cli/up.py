@@ -32,7 +32,7 @@ from relay.supervision.records import Records
 from relay.supervision.restart import describe
 from relay.supervision.states import Phase
 
-_LOOK = 0.2  # seconds between two looks at agents that others wait for
+_LOOK = 0.2  # seconds between two checks of agents that others wait for
 
 _SAID = {
     "start": "would be started",
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Upstart:
-    """Brings one fleet up, and reports what was done about each agent."""
+    """Brings one fleet up, and reports what was done for each agent."""
 
     def __init__(self, home: Home, fleet: Fleet, report: Outcomes, *, fresh: bool, boot: bool) -> None:
         self._home = home.ensure()
@@ -96,7 +96,7 @@ class _Upstart:
         self._report = report
         self._fresh = fresh
         self._boot = boot
-        self._started: dict[str, float] = {}  # the agents that were started, and until when to wait for each
+        self._started: dict[str, float] = {}  # started agents, and until when to wait for each
 
     def status(self) -> FleetStatus:
         return FleetStatus.now(self._home, self._fleet)
@@ -112,7 +112,7 @@ class _Upstart:
         first = True
         self._introduce(self.plan(self.status(), names))
         while True:
-            # Alone: a session of the fleet starts what waits for room, too.
+            # Under a lock: a session of the fleet also starts agents that wait for room.
             with starting(self._home, self._fleet.team, self._another_starts):
                 status = self.status()
                 steps = self.plan(status, names)
@@ -147,14 +147,14 @@ class _Upstart:
         self._report.say(f"Waiting for another command that is starting agents of {self._fleet.team}.")
 
     def _introduce(self, steps: list[PlanStep]) -> None:
-        """Let messages wait for agents that are about to start, so that running agents can write to them."""
+        """Register agents that are about to start: messages to them wait, so running agents can write."""
         with Ledger(self._home.ledger) as ledger:
             for step in steps:
                 if step.kind in {"start", "wait", "scheduled", "full"}:
                     ledger.registry.register(self._fleet.team, step.agent)
 
     def await_ready(self) -> None:
-        """Wait until each agent that was started has become ready, asks something, or has ended."""
+        """Wait until each started agent is ready, asks something, or has ended."""
         left, told = dict(self._started), False
         while left:
             status = self.status()
@@ -179,7 +179,7 @@ class _Upstart:
             time.sleep(_LOOK if left else 0)
 
     def tell(self, step: PlanStep) -> None:
-        """Report what is, or would be, done about one agent."""
+        """Report what is, or would be, done for one agent."""
         if step.kind == "wait":
             text = f"would be started once {_needs(step)}"
         else:

@@ -171,7 +171,7 @@ def _sums(entries: Iterable[UsageEntry], by: Callable[[UsageEntry], tuple[str, .
 
 
 def _priced(entry: UsageEntry, prices: Prices) -> UsageEntry:
-    """Return the entry with the cost of models whose price has become known since."""
+    """Return the entry with the cost of models whose price has since become known."""
     return replace(entry, models={model: _known(model, each, prices) for model, each in entry.models.items()})
 
 
@@ -211,7 +211,7 @@ def _clock(seconds: float, now: float) -> str:
 
 
 def money(spent: Spent) -> str:
-    """Return the cost as `$1.25`, `$1.25 +?` if some of it is not known, or `?` if nothing is."""
+    """Return the cost as `$1.25`, `$1.25 +?` if part of it is unknown, or `?` if all of it is."""
     if spent.known_cost is None:
         return "?"
     return f"${spent.known_cost:,.2f}" + (" +?" if spent.unpriced else "")

@@ -20,17 +20,17 @@ from relay.terminal.render import clip
 from relay.text import count, one_line
 
 _RESET = "\x1b[0m"
-_TICK = 1.0  # seconds between two drawings, for the clock alone
+_TICK = 1.0  # seconds between two redraws for the clock alone
 _HEADER = ("NAME", "TEAM", "AGENT", "STATE", "FOR", "TOKENS", "COST", "LAST LINE")
-_MOST = (16, 10, 9, 26, 4, 6, 9)  # columns of each but the last
-_FROM = {"TEAM": 60, "COST": 90, "AGENT": 100, "TOKENS": 110}  # columns of the terminal; others always show
-_LAST_LINE = 300  # characters of the last line that are considered
+_MOST = (16, 10, 9, 26, 4, 6, 9)  # maximum width of each, except the last
+_FROM = {"TEAM": 60, "COST": 90, "AGENT": 100, "TOKENS": 110}  # least terminal width; others always show
+_LAST_LINE = 300  # characters of the last line to consider
 
 
 def watch(look: Callable[[], list[SessionInfo]], interval: float, *, coloured: bool) -> int:
     """Show the list until the user leaves; return the exit code: 0, or 128 plus the signal that ended it.
 
-    look: lists the agents, or raises what is raised here. interval: seconds between two looks.
+    look: lists the agents; its exceptions propagate. interval: seconds between two calls of it.
     """
     looks = Looks(look, interval)
     canvas = Canvas(0, 1)
@@ -55,7 +55,7 @@ def watch(look: Callable[[], list[SessionInfo]], interval: float, *, coloured: b
 class Looks(threading.Thread):
     """Lists the sessions repeatedly, in a thread: one that hangs is slow to answer.
 
-    news: a descriptor that becomes readable with each new list.
+    news: a file descriptor that becomes readable with each new list.
     """
 
     def __init__(self, look: Callable[[], list[SessionInfo]], interval: float) -> None:
@@ -81,11 +81,11 @@ class Looks(threading.Thread):
             self._over.wait(self._interval)
 
     def take(self) -> list[SessionInfo] | None:
-        """Return the latest list, None before the first. Raise what the last look raised."""
+        """Return the latest list, None before the first. Raise the error of the last look, if any."""
         try:
             os.read(self.news, 1 << 10)
         except BlockingIOError:
-            pass  # it is drawn anew for the clock
+            pass  # it is redrawn for the clock
         found = self._found
         if isinstance(found, Exception):
             raise found
@@ -100,7 +100,7 @@ def frame(
 ) -> list[str]:
     """Return what to show: at most `rows` rows of at most `columns` columns. now: seconds since the epoch.
 
-    sessions: None: not known yet.
+    sessions: None if not known yet.
     """
     found = by_urgency(sessions or ())
     shown = found if len(found) <= rows - 2 else found[: max(rows - 3, 1)]
@@ -119,7 +119,7 @@ def frame(
 
 
 def _columns(found: Sequence[SessionInfo], columns: int) -> list[int]:
-    """Return the numbers of the columns to show before the last line: the less useful ones give way."""
+    """Return the indexes of the columns to show before LAST LINE: the less useful ones give way."""
     useless = set() if len({session.team.casefold() for session in found}) > 1 else {"TEAM"}
     if all(session.tokens is None for session in found):
         useless |= {"TOKENS", "COST"}
@@ -147,13 +147,13 @@ def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:
 def _brief(number: int) -> str:
     """Return a number in six columns at most: 950, 12.3k, 1.2M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+        if number >= size * 0.99995:  # what rounds to 1000.0 of the next smaller unit
             return f"{number / size:.1f}{unit}"
     return str(number)
 
 
 def _dollars(session: SessionInfo) -> str:
-    """Return the cost; "?" where it is not known."""
+    """Return the cost; "?" if unknown."""
     return "?" if session.tokens is None or session.cost is None else f"${session.cost:,.2f}"
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 USAGE = "relay wrap [options] [--] COMMAND [ARG...]"
 
-# option → (attribute of Options, what its value is; "" for a switch, help)
+# option → (attribute of Options, metavar or "" for a switch, help)
 OPTIONS = {
     "-n": ("name", "NAME", "the agent's name (default: derived from the command)"),
     "-t": ("team", "TEAM", "its team (default: RELAY_TEAM, else 'default')"),
@@ -88,7 +88,7 @@ def quick(argv: list[str]) -> int:
 
 
 def misplaced(options: Options) -> str:
-    """Return a hint if a name for relay is among the options of an agent that relay knows; else ""."""
+    """Return a hint if relay's --name is among the options of an agent that relay knows; else ""."""
     program, *words = options.command
     kind = os.path.basename(program)
     if options.name or not any(known in kind for known in launch.BRIDGED):
@@ -104,7 +104,7 @@ def misplaced(options: Options) -> str:
 
 
 def _hint(text: str) -> None:
-    """Say something before the agent starts, where the user may see it."""
+    """Print a hint before the agent starts, if the user may see it."""
     if os.isatty(2):
         from relay.text import visible  # 10 ms
 
@@ -112,7 +112,7 @@ def _hint(text: str) -> None:
 
 
 def _unquoted(command: list[str]) -> str:
-    """Return a sentence for a command whose words are one argument, quotes and all; "" for others."""
+    """Return advice for a command that was quoted as a single argument; "" for others."""
     words = command[0].split() if len(command) == 1 else []
     if len(words) < 2:
         return ""
@@ -124,7 +124,7 @@ def _unquoted(command: list[str]) -> str:
 
 
 def parse(argv: list[str]) -> Options:
-    """Return the options before COMMAND and, as they are, the words from COMMAND on. Raise UsageError."""
+    """Return the options before COMMAND, and the words from COMMAND on unchanged. Raise UsageError."""
     given: dict[str, str] = {}
     supervision: dict[str, Any] = {}
     rules: list[str] = []

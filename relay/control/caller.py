@@ -1,8 +1,8 @@
 """The caller of a command or request: a wrapped agent, identified by ancestry or environment.
 
-Ancestry comes first, since an agent can give its children any environment. A daemon that has left its parents
-is the shim's child. Only the environment identifies one that outlived the shim, or that runs where no process
-can adopt others.
+Ancestry comes first, since an agent can give its children any environment. A daemon whose parents have ended
+is the shim's child. Only the environment identifies a daemon that outlived the shim, or that runs on a system
+where no process can adopt others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relay.home import Home
 class Caller:
     """A wrapped agent, and the path where its session listens.
 
-    through: the process of the agent's from which the caller descends; 0: only the environment says so.
+    through: the agent's process from which the caller descends; 0: known only from the environment.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The processes by which the descendants of an agent are known; 0: there is none now.
+    """The process ids that identify an agent's descendants; 0: there is no such process now.
 
-    agent:   its own.
-    shim:    adopts those of its descendants whose parents have ended (relay.shim.adoption).
+    agent:   the agent's own process.
+    shim:    adopts the agent's orphaned descendants (relay.shim.adoption).
     session: the session process, whose own descendants are not the agent's.
     """
 
@@ -46,9 +46,9 @@ class Lineage:
     session: int
 
     def through(self, pids: Sequence[int]) -> int:
-        """Return the process of the agent's from which another one descends, 0 if it does not.
+        """Return the agent's process from which another process descends, 0 if it does not.
 
-        pids: the other one, and its ancestors, the nearest first.
+        pids: the other process and its ancestors, nearest first.
         """
         before = 0
         for pid in pids:
@@ -72,9 +72,9 @@ def caller(home: Home) -> Caller | None:
 
 
 def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:
-    """Return the agent that a process descends from, by the live claims; None if there is none.
+    """Return the agent that a process descends from, according to the live claims; None if there is none.
 
-    pids: the process and its ancestors, the nearest first.
+    pids: the process and its ancestors, nearest first.
     """
     nearest = None
     claims = [*sessions.claims(home)]
@@ -92,9 +92,9 @@ def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:
 
 
 def through(home: Home, own: Lineage, pids: Sequence[int]) -> int:
-    """Return what `own.through` does, but 0 for the descendants of an agent that the shim has only adopted.
+    """Return `own.through(pids)`, but 0 for the descendants of an agent that the shim has merely adopted.
 
-    Such an agent was started by the session of `own`, which has ended: not by its agent.
+    Such an agent was started by `own`'s session, which has ended, not by its agent.
     """
     found = own.through(pids)
     adopted = found not in {0, own.agent}
@@ -102,12 +102,12 @@ def through(home: Home, own: Lineage, pids: Sequence[int]) -> int:
 
 
 def _apart(claims: Iterable[sessions.SessionInfo]) -> set[int]:
-    """Return the shims of the agents that are nobody's descendants, whoever has adopted them."""
+    """Return the shims of agents that count as nobody's descendants, whichever shim has adopted them."""
     return {claim.terminal_pid or 0 for claim in claims if claim.apart}
 
 
 def command_of(pid: int) -> str:
-    """Return the name of the program that `pid` runs, "" if it is not known."""
+    """Return the name of the program that `pid` runs, "" if unknown."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
@@ -115,7 +115,7 @@ def command_of(pid: int) -> str:
 
 
 def ancestors(pid: int) -> list[int]:
-    """Return `pid` and the processes it descends from, the nearest first."""
+    """Return `pid` and its ancestors, nearest first."""
     found: list[int] = []
     while pid > 1 and pid not in found:
         found.append(pid)

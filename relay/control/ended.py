@@ -12,16 +12,16 @@ from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import ENDED, Phase
 
 KEPT = 7 * 86400.0
-"""Seconds for which an agent is listed after its end that was not supervised, or that another had started."""
+"""Seconds that an ended agent stays listed if it was not supervised, or another agent started it."""
 
 GONE = "gone"
-"""The state of an agent whose processes were killed, with no session left to say so: as after a reboot."""
+"""The state of an agent whose processes were killed with no session left to record it, as after a reboot."""
 
 
 def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) -> list[SessionInfo]:
-    """Return the agents of `team` (None: of all teams) that are not among `live`, by team and name.
+    """Return the agents of `team` (None: of all teams) that are not among `live`, sorted by team and name.
 
-    Remove the records of those that ended KEPT ago, but not of supervised ones that the user had started.
+    Remove the records of those that ended KEPT ago, except supervised agents that the user started.
     """
     running = {(key(session.team), key(session.name)) for session in live}
     records, now, found = Records(home), time.time(), []
@@ -36,7 +36,7 @@ def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) ->
 
 
 def as_session(home: Home, record: AgentRecord) -> SessionInfo:
-    """Return an agent that has ended as `relay ps -a` lists it."""
+    """Return an ended agent as `relay ps -a` lists it."""
     over = record.phase in ENDED | {Phase.HELD, Phase.QUEUED}
     return SessionInfo(
         record.name,

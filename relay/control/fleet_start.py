@@ -23,7 +23,7 @@ from relay.supervision.states import Phase
 
 @dataclass(frozen=True, slots=True)
 class FleetStart:
-    """The outcome of a start. resumed: the agent continues with its conversation."""
+    """The outcome of a start. resumed: the agent continues its conversation."""
 
     outcome: StartOutcome
     resumed: bool
@@ -33,11 +33,11 @@ class FleetStart:
 def starting(
     home: Home, team: str, waiting: Callable[[], None] = lambda: None, *, seconds: float | None = None
 ) -> Iterator[None]:
-    """Keep others from starting agents of `team` for a block, so that what it counts stays true.
+    """Keep other processes from starting agents of `team` during a block, so that its counts stay valid.
 
-    waiting: called if another process has to be waited for, at most for `seconds` (None: however long).
+    waiting: called before waiting for another process, at most `seconds` (None: without limit).
 
-    Raise HomeError if it takes longer.
+    Raise HomeError if the wait takes longer.
     """
     lock = open_lock(home.run / f"starts-{key(team)}.lock")
     try:
@@ -55,12 +55,12 @@ def starting(
 def start_agent(
     home: Home, fleet: Fleet, agent: FleetAgent, *, fresh: bool, progress: Callable[[str], None]
 ) -> FleetStart:
-    """Start an agent, and return once it can be written to, or has ended.
+    """Start an agent, and return once it can receive messages, or has ended.
 
-    fresh:    begin a new conversation, also where there is one that was not done.
-    progress: called with each line that the preparation of its worktree has to say.
+    fresh:    start a new conversation, even if there is an unfinished one.
+    progress: called with each line about the preparation of its worktree.
 
-    Raise WorktreeError if that preparation fails; the agent is held, then.
+    Raise WorktreeError if that preparation fails; the agent is then held.
     """
     try:
         directory = _directory(home, fleet, agent, progress)
@@ -84,7 +84,7 @@ def start_agent(
 
 
 def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[str], None]) -> Path:
-    """Return the directory in which the agent runs. Raise WorktreeError."""
+    """Return the agent's directory. Raise WorktreeError if its worktree cannot be prepared."""
     if agent.worktree is None:
         return agent.cwd
     made = worktree.prepare(
@@ -100,7 +100,7 @@ def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[
 
 
 def _resumed(home: Home, fleet: Fleet, agent: FleetAgent, directory: Path) -> list[str] | None:
-    """Return the command that continues with the agent's conversation, if it was not done with it."""
+    """Return the command that resumes the agent's conversation, if there is one that it has not finished."""
     record = Records(home).get(fleet.team, agent.name)
     if record is None or record.phase is Phase.DONE or agent.supervision.resume == "never":
         return None

@@ -24,7 +24,7 @@ class FleetStatus:
 
     @classmethod
     def now(cls, home: Home, fleet: Fleet) -> FleetStatus:
-        """Return the present status; ask each session of the team."""
+        """Return the current status, asking each session of the team."""
         sessions = {key(session.name): session for session in live(home, fleet.team)}
         records = {key(record.name): record for record in Records(home).all(fleet.team)}
         return cls(fleet, sessions, records)
@@ -32,8 +32,8 @@ class FleetStatus:
     def standings(self, *, boot: bool = False, tried: Collection[str] = ()) -> dict[str, Standing]:
         """Return the standing of each agent of the fleet.
 
-        boot: agents that are done, or that `relay down` has ended, count as stopped, too. tried: those that
-        this `relay up` has started.
+        boot: agents that are done, or that `relay down` has ended, count as stopped, too. tried: the agents
+        that this `relay up` has started.
         """
         found = {}
         for name, agent in self.fleet.agents.items():
@@ -48,7 +48,7 @@ class FleetStatus:
         return found
 
     def others(self) -> int:
-        """Return the number of agents that run, and are not in the fleet file any more."""
+        """Return the number of running agents that are no longer in the fleet file."""
         records = [self.records[name] for name in self.sessions if name in self.records]
         path = str(self.fleet.path)
         return sum(record.fleet == path and self.fleet.find(record.name) is None for record in records)
@@ -72,7 +72,7 @@ class FleetStatus:
         return frozenset(reached)
 
     def is_up(self, name: str) -> bool:
-        """Return True if the agent has been ready in its present life, not in an earlier one."""
+        """Return True if the agent has been ready in its current run, not just in an earlier one."""
         session, record = self.sessions.get(key(name)), self.records.get(key(name))
         return (
             session is not None
@@ -82,16 +82,16 @@ class FleetStatus:
         )
 
     def end(self, name: str) -> str:
-        """Return how an agent that does not run has ended: "exited with 1"."""
+        """Return how an agent that is not running has ended: "exited with 1"."""
         record = self.records.get(key(name))
         if record is None:
             return "has not been started"
         return record.reason or "has ended"
 
     def in_vain(self, name: str, condition: Condition, *, late: bool) -> str | None:
-        """Return why waiting until an agent meets a condition is in vain; None if it may still meet it.
+        """Return why it is futile to wait until an agent meets a condition; None if it may still meet it.
 
-        late: it has had the time that its start may take.
+        late: the time allowed for its start is over.
         """
         session = self.sessions.get(key(name))
         if session is None:
@@ -101,7 +101,7 @@ class FleetStatus:
 
 
 def _is_left(record: AgentRecord, *, boot: bool) -> bool:
-    """Return True for an agent that only its name starts."""
+    """Return True for an agent that starts only if named."""
     if record.wanted == "down":
         return boot or record.by == "stop"
-    return boot and record.phase is Phase.DONE  # a reboot gives no task again
+    return boot and record.phase is Phase.DONE  # a reboot does not repeat a task

@@ -1,9 +1,9 @@
 """The guard rail: it limits the requests and commands of a wrapped agent's own processes.
 
-They may send as themselves, join and leave channels, list sessions, look at their own screen and words, read
-their own messages, memory and events, and start and end agents where their fleet file allows that.  They may
-not attach, view, stop, answer, trust or act as another: an agent must not approve itself.
-It is a guard rail, not a boundary: agents under one account can read each other's files.
+They may send as themselves, join and leave channels, list sessions, look at their own screen and output, read
+their own messages, memory and events, and start and end agents if their fleet file allows that. They may not
+attach, view, stop, answer, trust, or act as another agent: an agent must not approve its own actions.
+This is not a security boundary: agents that run as one user can read each other's files.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from relay.control.server import Request
 
 ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
-"""Operations that a descendant of an agent may ask for."""
+"""Operations that a descendant of an agent may request."""
 
 _PERSONS = "an agent may not request {!a}. The user can, in a terminal outside the session."
 
 OWN = frozenset({"hook", "spawn", "dismiss"})
-"""Operations that nobody but a descendant of the session's own agent may ask for."""
+"""Operations that only a descendant of the session's own agent may request."""
 
 LOOKS = frozenset({"peek", "logs"})
-"""Operations that a descendant of the session's own agent may ask for, and others of its team if it allows
-that (the setting `look`)."""
+"""Operations that a descendant of the session's own agent may request, and so may the rest of its team if the
+setting `look` allows that."""
 
 
 def check(request: Request, own: Lineage, home: Home, shown_to: str | None = None) -> None:
-    """Raise NotAllowed if a process descended from an agent asks for an operation that it may not use.
+    """Raise NotAllowed if a process descended from an agent requests an operation that it may not use.
 
-    own: of the session's agent. shown_to: the team whose agents may ask for LOOKS.
+    own: that of the session's agent. shown_to: the team whose agents may request LOOKS.
     """
     operation = str(request.fields.get("op"))
     if operation in ALLOWED or (operation in LOOKS and _may_look(request.pid, own, home, shown_to)):
@@ -63,9 +63,9 @@ def _may_look(pid: int, own: Lineage, home: Home, team: str | None) -> bool:
 
 
 def refusal(home: Home, own: Lineage, pid: int, operation: str) -> str | None:
-    """Return why the process `pid` may not ask for `operation`, None if it may.
+    """Return why the process `pid` may not request `operation`, None if it may.
 
-    own: of the agent that is asked about, whose claim a full disk may have kept from being written.
+    own: that of the target agent, whose claim may be missing because the disk was full.
     """
     pids = ancestors(pid)
     found = agent_of(home, pids)
@@ -86,7 +86,7 @@ def _because(own: Caller) -> str:
 
 
 def person_only(home: Home, operation: str, why: str) -> None:
-    """Raise NotAllowed(why) if this process belongs to an agent, and note the refusal in the journal."""
+    """Raise NotAllowed(why) if this process belongs to an agent, and record the refusal in the journal."""
     if (own := caller(home)) is not None:
         _refuse(home, own, operation, why)
 
@@ -103,7 +103,7 @@ def as_itself(
 ) -> Caller | None:
     """Return the agent to which this process belongs, None if it is the user's.
 
-    Raise NotAllowed, with `advice`, in an agent that asks for another's `name` or `team`.
+    Raise NotAllowed, with `advice`, if an agent gives another's `name` or `team`.
     """
     own = caller(home)
     if own is not None and not _is(own, name or own.name, team or own.team):
@@ -116,7 +116,7 @@ def as_itself(
 def own_session(home: Home, operation: str, *, name: str | None, advice: str) -> str | None:
     """Return the id of the session of the agent to which this process belongs, None if it is the user's.
 
-    Raise NotAllowed, with `advice`, in an agent that asks for another's `name`.
+    Raise NotAllowed, with `advice`, if an agent gives another's `name`.
     """
     own = as_itself(home, operation, name=name, advice=advice)
     return None if own is None else str(call(own.socket, {"op": "info"})["info"]["id"])
@@ -134,7 +134,7 @@ class Actor:
 def acting_as(home: Home, operation: str, *, name: str | None, team: str | None, advice: str) -> Actor:
     """Return the actor of a command: an agent as itself; the user as `name` in `team`, by default themselves.
 
-    Raise NotAllowed, with `advice`, in an agent that asks for another's `name` or `team`; InvalidName.
+    Raise NotAllowed, with `advice`, if an agent gives another's `name` or `team`; InvalidName for a bad one.
     """
     own = as_itself(home, operation, name=name, team=team, advice=advice)
     if own is not None:

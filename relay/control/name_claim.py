@@ -1,7 +1,7 @@
-"""The claim on a name: a lock held for an agent's whole life, so that a dead one's name is free.
+"""The claim on a name: a lock held for an agent's whole life, so that a dead agent's name is free.
 
-`relay wrap` takes the lock before it starts the agent, and the shim inherits it. flock(2) belongs
-to the open file, so it ends with the last process that has it open, however that one ends.
+`relay wrap` takes the lock before it starts the agent, and the shim inherits it. An flock(2) lock belongs to
+the open file, so it is released when the last process that has the file open ends, however it ends.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from relay.home import Home, check_socket_path, private_directory
 from relay.names import validate
 from relay.storage.locks import is_held, open_lock, try_lock
 
-_PATIENCE = 15.0  # seconds to wait for a session that still acts on the last words of its agent
+_PATIENCE = 15.0  # seconds to wait for a session that is still acting on its agent's last output
 _LOOK = 0.05  # seconds between two tries to take the name
-_ANSWER = 1.0  # seconds in which the session that has the name must answer
+_ANSWER = 1.0  # seconds for the session that has the name to answer
 
 
 class Claim:
-    """A claimed `name` in `team`. socket, shim: where the session and the shim that go with it listen.
+    """A claimed `name` in `team`. socket, shim: where its session and its shim listen.
 
-    apart: the agent is nobody's descendant, although another one's shim may adopt its own.
+    apart: the agent counts as nobody's descendant, although another agent's shim may adopt its shim.
     """
 
     __slots__ = ("apart", "fd", "lock", "name", "shim", "socket", "team")
@@ -46,10 +46,10 @@ class Claim:
             # One write of constant length: a reader sees the old line or the new one.
             os.pwrite(self.fd, line.encode(), 0)
         except OSError:
-            pass  # a full disk stops no agent, whose session knows its process id anyway
+            pass  # a full disk must not stop the agent; its session knows its process id anyway
 
     def release(self) -> None:
-        """Give the name back. Called in the shim when it ends."""
+        """Release the name. Called in the shim when it ends."""
         for path in (self.socket, self.shim, self.socket.removesuffix(".sock") + ".guards", self.lock):
             try:
                 os.unlink(path)
@@ -59,9 +59,9 @@ class Claim:
 
 
 def claim(home: Home, team: str, name: str) -> Claim:
-    """Claim `name`, waiting for a session that is ending, or that does not answer as it starts or ends.
+    """Claim `name`, waiting if its session is ending, or does not answer because it is starting or ending.
 
-    Raise NameInUse if a live session has it, and InvalidName or HomeError if nobody can.
+    Raise NameInUse if a live session has the name, and InvalidName or HomeError if no session can have it.
     """
     validate(team, "team")
     validate(name)
@@ -79,7 +79,7 @@ def claim(home: Home, team: str, name: str) -> Claim:
 
 
 def claim_free(home: Home, team: str, command: str) -> Claim:
-    """Claim a name made from the command's: `claude`, else `claude-2`, `claude-3`, ... Raise NameInUse."""
+    """Claim a name derived from the command's: `claude`, else `claude-2`, `claude-3`, ... Raise NameInUse."""
     validate(team, "team")
     base = os.path.basename(command).split(".")[0]
     base = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in base).strip("-_")[:50]
@@ -92,7 +92,7 @@ def claim_free(home: Home, team: str, command: str) -> Claim:
 
 
 def claimed_names(home: Home) -> list[str]:
-    """Return the names of all agents that run, sorted; no session is asked. Raise HomeError."""
+    """Return the sorted names of all running agents, without asking their sessions. Raise HomeError."""
     home.check_owner()
     found = set()
     folder = os.path.join(home.run_dir, "sessions")
@@ -138,7 +138,7 @@ def _ending(lock: str) -> bool:
 
 
 def _try(home: Home, team: str, name: str) -> Claim | None:
-    """Return the claim, None if another process holds it."""
+    """Return the claim on the name, None if another process holds it."""
     lock = home.agent_lock(team, name)
     private_directory(os.path.dirname(lock))
     check_socket_path(_socket(lock))
@@ -147,10 +147,10 @@ def _try(home: Home, team: str, name: str) -> Claim | None:
         if not try_lock(fd):
             os.close(fd)
             return None
-        # `sessions._sweep` unlinks the file that it has locked: then the path names another file, or none.
+        # `sessions._sweep` unlinks the lock file: then the path leads to another file, or none.
         try:
             if os.stat(lock).st_ino == os.fstat(fd).st_ino:
-                os.ftruncate(fd, 0)  # a dead session's process ids
+                os.ftruncate(fd, 0)  # clear a dead session's process ids
                 return Claim(name, team, lock, fd)
         except FileNotFoundError:
             pass

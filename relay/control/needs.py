@@ -11,20 +11,20 @@ from relay.names import key
 
 
 class Need(IntEnum):
-    """A reason why an agent needs its user, the most urgent first."""
+    """A reason why an agent needs the user, the most urgent first."""
 
     PROMPTING = 0
-    """It asks something, and does nothing until that is answered."""
+    """It has a question, and does nothing until the user answers."""
     FAILED = 1
-    """It has stopped with an error, or is held until the user has it start again."""
+    """It has stopped with an error, or is held until the user starts it again."""
     ESCALATED = 2
     """Its supervision does not know what to do."""
     UNRESPONSIVE = 3
     """Its session does not answer; `relay reload` replaces it."""
     HELD = 4
-    """Messages of its own are held until the user releases or drops them."""
+    """Its messages are held until the user releases or drops them."""
     READY = 5
-    """It waits for its next prompt."""
+    """It is waiting for its next prompt."""
     NONE = 6
 
 
@@ -37,11 +37,11 @@ _NEEDS = {
 }
 
 ATTACH = frozenset({Need.PROMPTING, Need.FAILED, Need.ESCALATED})
-"""What the user settles in the agent's own terminal."""
+"""The needs that the user resolves in the agent's own terminal."""
 
 
 def need(session: SessionInfo) -> Need:
-    """Return the most urgent reason why the agent needs its user."""
+    """Return the most urgent reason why the agent needs the user."""
     reasons = [_NEEDS.get(session.state, Need.NONE)]
     if session.escalation:
         reasons.append(Need.ESCALATED)
@@ -51,11 +51,11 @@ def need(session: SessionInfo) -> Need:
 
 
 def urgency(session: SessionInfo) -> tuple[int, float, str, str]:
-    """Return the key by which agents are sorted: the need, then who has had it for longest, then the name."""
+    """Return the sort key of an agent: its need, then since when, then its name."""
     since = math.inf if session.since is None else session.since
     return need(session), since, key(session.team), key(session.name)
 
 
 def by_urgency(sessions: Iterable[SessionInfo]) -> list[SessionInfo]:
-    """Return `sessions`, those that need the user most first."""
+    """Return `sessions`, the most urgent first."""
     return sorted(sessions, key=urgency)

@@ -14,7 +14,7 @@ Method = Callable[[S, Request], Awaitable[Answer]]
 
 
 def operation(name: str) -> Callable[[Method[S]], Method[S]]:
-    """Mark a coroutine method as the operation `name`; relay.control.guard says who may ask for it."""
+    """Mark a coroutine method as the operation `name`; relay.control.guard says who may request it."""
 
     def mark(method: Method[S]) -> Method[S]:
         setattr(method, _OPERATION, name)
@@ -24,7 +24,7 @@ def operation(name: str) -> Callable[[Method[S]], Method[S]]:
 
 
 def operations(features: Iterable[object]) -> dict[str, Callable[[Request], Awaitable[Answer]]]:
-    """Return the marked methods of `features` by the names of their operations."""
+    """Return the marked methods of `features` by operation name."""
     return {
         marked: getattr(feature, name)
         for feature in features

@@ -14,9 +14,9 @@ from relay.supervision.records import AgentRecord
 
 
 def continued(home: Home, record: AgentRecord, command: Sequence[str], directory: Path) -> list[str] | None:
-    """Return `command` with what continues the conversation of `record`; None if none can be continued.
+    """Return `command` with the options that resume the conversation of `record`; None if that is impossible.
 
-    directory: the one that the agent is to run in; an agent finds its conversations from their own only.
+    directory: the one to run the agent in; agents find a conversation only in the directory it started in.
     """
     conversation = Conversation.from_json(record.conversation or {})
     if conversation is None or conversation.directory != directory or not resumable(conversation):

@@ -1,9 +1,9 @@
 """The control socket: serves the requests of other processes.
 
-One JSON object a line, each way: `{"op": "info"}` is answered with `{"info": {...}}`, an error with
-`{"error": MESSAGE, "type": CLASS}`.  `{"op": "hook"}` has an answer of two parts (relay.agents.hook_client).
+One JSON object per line, each way: the answer to `{"op": "info"}` is `{"info": {...}}`; an error is
+`{"error": MESSAGE, "type": CLASS}`. `{"op": "hook"}` has an answer in two parts (relay.agents.hook_client).
 
-The shim holds the socket (relay.shim), so that requests wait while there is no session.
+The shim holds the socket (relay.shim), so requests wait while there is no session.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _log = logging.getLogger(__name__)
 Answer = dict[str, Any]
 
 MAX_HELD = 192 << 20
-"""Bytes of unfinished requests of all connections together."""
+"""Maximum bytes of incomplete requests, over all connections."""
 
 MOST = 256
-"""Connections at a time; further ones wait."""
+"""Maximum number of connections at a time; further ones wait."""
 
 FIRST = 60.0
-"""Seconds in which a connection has to bring its first request."""
+"""Seconds that a new connection has to send its first request."""
 
 MAX_HOOK = 64 << 20
-"""Bytes of a hook's request, which holds an agent's tool call, such as a Write of a whole file."""
+"""Maximum bytes of a hook's request, which contains a tool call, such as a Write of a whole file."""
 
 _HOOK = b'{"op": "hook", '  # the start of a hook's request, as relay.agents.hook_client writes it
 _FDS = 8  # descriptors that may come with one request
-_ACCEPT_RETRY = 0.5  # seconds until the next try after the system could not accept a connection
+_ACCEPT_RETRY = 0.5  # seconds until the next try after accept(2) has failed
 
 
 @dataclass(slots=True)
 class Connection:
-    """One connection: its socket and the process id of the other side.
+    """One connection: its socket and the process id of the peer.
 
     settle: called with the fate of the last answer.
     """
@@ -56,7 +56,7 @@ class Connection:
     settle: Settle | None = None
 
     async def write(self, data: bytes) -> None:
-        """Send `data`. Raise OSError if the other side has gone."""
+        """Send `data`. Raise OSError if the peer has gone."""
         await asyncio.get_running_loop().sock_sendall(self.channel, data)
 
     def settled(self, fate: Fate) -> None:
@@ -79,7 +79,7 @@ class Request:
 
     @property
     def pid(self) -> int:
-        """The id of the process that asks."""
+        """The id of the requesting process."""
         return self.connection.pid
 
     @property
@@ -88,9 +88,9 @@ class Request:
 
 
 class ControlServer:
-    """Takes connections at `listener`, a listening socket, and has `handle` answer each request.
+    """Accepts connections on the listening socket `listener`, and lets `handle` answer each request.
 
-    is_agents: returns True for a process of the session's own agent: it alone may send a hook's long request.
+    is_agents: returns True for a process of the session's own agent: only those may send long hook requests.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class ControlServer:
                 return self._listener.accept()[0]
             except BlockingIOError:
                 await _readable(self._listener)
-            except OSError as error:  # no descriptor or memory is free (accept(2)); clients wait
+            except OSError as error:  # out of descriptors or memory (accept(2)); clients wait
                 _log.warning("the control socket accepts no connections for now: %s", error)
                 await asyncio.sleep(_ACCEPT_RETRY)
 
     async def _serve(self, channel: socket.socket) -> None:
-        """Answer the requests of one connection. Its failures affect no other."""
+        """Answer the requests of one connection. Its failures do not affect other connections."""
         channel.setblocking(False)
         connection = Connection(channel, 0)
         try:
@@ -150,7 +150,7 @@ class ControlServer:
             with suppress(OSError):
                 await send(channel, _refusal(UsageError(f"a session accepts JSON lines only: {error}.")))
         except OSError:
-            pass  # the other side has gone
+            pass  # the peer has gone
         except Exception:  # noqa: BLE001 (logged with its traceback, contained; its client says so)
             _log.exception("a connection to the control socket")
         finally:
@@ -177,13 +177,13 @@ def _refusal(error: RelayError) -> Answer:
 
 
 class Held:
-    """The bytes of requests that have not come to their end, of all connections together."""
+    """The size of all incomplete requests, in bytes, over all connections."""
 
     def __init__(self) -> None:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Raise ValueError if they are too many."""
+        """Add `size` bytes. Raise ValueError if that is too much."""
         self._size += size
         if self._size > MAX_HELD:
             raise ValueError("too much is being sent at once; try again")
@@ -195,10 +195,10 @@ class Held:
 async def lines(
     channel: socket.socket, may_be_long: Callable[[], bool], held: Held
 ) -> AsyncIterator[tuple[dict[str, Any], list[int]]]:
-    """Yield each request on `channel` as (fields, descriptors) until the other side closes it.
+    """Yield each request on `channel` as (fields, descriptors) until the peer closes it.
 
-    Raise ValueError for one that is not a JSON object, or longer than MAX_LINE bytes; a hook's may have
-    MAX_HOOK, if `may_be_long` says so.
+    Raise ValueError for a request that is not a JSON object, or is longer than MAX_LINE bytes (a hook's:
+    MAX_HOOK, if `may_be_long` returns True).
     """
     most = MAX_LINE
     received = bytearray()
@@ -237,7 +237,7 @@ async def lines(
 
 
 async def send(channel: socket.socket, answer: Answer) -> None:
-    """Write one line. Raise OSError if the other side has gone."""
+    """Write one line. Raise OSError if the peer has gone."""
     await asyncio.get_running_loop().sock_sendall(channel, json.dumps(answer).encode() + b"\n")
 
 
@@ -254,7 +254,7 @@ async def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
 async def _readable(channel: socket.socket) -> None:
     """Wait until there is something to receive or to accept.
 
-    Unlike the loop's own sock_accept, it takes nothing that would be lost, with an error, if it is cancelled.
+    Unlike with the event loop's own sock_accept, a cancellation loses nothing, and causes no error.
     """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(channel, readable.set)

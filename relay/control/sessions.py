@@ -2,12 +2,12 @@
 
     RUN/sessions/TEAM/NAME.lock    held (flock) by the agent's shim for its whole life: the claim on the name
     RUN/sessions/TEAM/NAME.sock    the session's control socket: one JSON object per line, each way
-    RUN/sessions/TEAM/NAME.shim    the shim's own, which answers without a session, too
+    RUN/sessions/TEAM/NAME.shim    the shim's own socket, which answers even without a session
     RUN/sessions/TEAM/NAME.guards  what hooks must know while no session answers (relay.agents.hook_guards)
 
-File names are lower case. A session describes itself when asked; a claim holds only what `Claim.note` writes,
-for those who must know of a session that does not answer. A name is taken while its claim is held, whether or
-not a session answers: it may be starting, ending, busy, stopped, or have failed.
+File names are lower case. A session describes itself on request; a claim contains only what `Claim.note`
+writes, for use when the session does not answer. A name is taken while its claim is held, whether or not a
+session answers: it may be starting, ending, busy, stopped, or have failed.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ SESSION, SHIM = ".sock", ".shim"
 """The suffixes of the sockets of a session and of its shim."""
 
 SHIM_PATIENCE = 1.0
-"""Seconds for the answer of a shim, which is never busy."""
+"""Seconds to wait for the answer of a shim, which is never busy."""
 
 UNRESPONSIVE = "unresponsive"
-"""The state of a session that holds its name and does not answer."""
+"""The state of a session that holds its name but does not answer."""
 
 MAX_LINE = 1 << 20
-"""Bytes of one control message; a message's body (64 KB) as JSON fits several times."""
+"""Maximum bytes of one control message: several times a message's body (64 KB) as JSON."""
 
 PATIENCE = 10.0
-"""Seconds to wait for a session that is starting or busy, where a command needs it."""
+"""Seconds that a command waits for a session that is starting or busy."""
 
 FOLLOWS = 30.0
-"""Seconds for the session that follows one that ended over a request which changes something."""
+"""Seconds to wait for the next session after one ended during a request that changes something."""
 
 EFFECTS = {
     "send": "`relay messages --from {}` lists its messages",
@@ -61,33 +61,33 @@ EFFECTS = {
     "reload_rules": "`relay hooks list {}` shows its rules",
     "switch_rules": "`relay hooks list {}` shows its rules",
 }
-"""The operations that change something, and how to see whether they have, for the name of an agent."""
+"""The operations that change something, and how to check whether they did; {} is the agent's name."""
 
 ONCE = frozenset({"answer", "restart"})
-"""Operations that no second session is asked for: it could not know which keys were pressed, or whether the
-agent has started again by then."""
+"""Operations that are not repeated at the next session: it could not know which keys were pressed, or whether
+the agent has restarted by then."""
 
 _LOOK = 0.01  # seconds between two tries to reach a session that does not listen yet
-_AT_ONCE = 64  # sessions that are asked at the same time
+_AT_ONCE = 64  # sessions asked at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session as it describes itself, or, where it does not answer, as its claim does.
+    """A session as it describes itself or, if it does not answer, as its claim describes it.
 
-    pid, agent_pid, terminal_pid: process ids, of the session, the agent and the shim; None: not known.
-    since:          when it entered `state`, in seconds since the epoch; None: not known.
-    bus:            "connected", "connecting", or why it is not connected; empty: not known.
-    restarts:       how often the agent was started again under its name; None: not known.
-    held, waiting:  how many of its messages are held, and how many are stored for it; None: not known.
-    tokens, cost:   used by this run of the agent, the cost in US dollars; None: not known.
-    viewers:        how many terminals view it (`relay attach --view`); None: not known.
+    pid, agent_pid, terminal_pid: process ids of the session, the agent and the shim; None: unknown.
+    since:          when it entered `state`, in seconds since the epoch; None: unknown.
+    bus:            "connected", "connecting", or why it is not connected; empty: unknown.
+    restarts:       how often the agent was restarted under its name; None: unknown.
+    held, waiting:  how many of its messages are held, and how many are stored for it; None: unknown.
+    tokens, cost:   used by this run of the agent, the cost in US dollars; None: unknown.
+    viewers:        how many terminals view it (`relay attach --view`); None: unknown.
     exit_code, reason, next_try, wanted, parent: as in relay.supervision.records.AgentRecord.
-    session_id:     the agent's own id of its conversation; None: not known.
-    escalation:     what its supervision has called the user for, who has not come yet; "": nothing.
+    session_id:     the agent's own id of its conversation; None: unknown.
+    escalation:     what its supervision needs the user for, as long as the user has not reacted; "": nothing.
     account_hold:   why its account is held, in words (relay.supervision.accounts); "" if it is not.
-    apart:          as in relay.control.name_claim.Claim; only its claim says so.
-    last_line:      what its agent said last, without secrets; "": nothing, or not known.
+    apart:          as in relay.control.name_claim.Claim; known only from the claim.
+    last_line:      what its agent said last, without secrets; "": nothing, or unknown.
     """
 
     name: str
@@ -141,7 +141,7 @@ class SessionInfo:
 
 
 def failure(session: SessionInfo) -> str:
-    """Return why no session is started any more beside the agent; "" if one is, or its shim does not say."""
+    """Return why the shim no longer starts sessions for the agent; "" if it does, or does not say."""
     try:
         return str(call(session.shim, {"op": "status"}, SHIM_PATIENCE)["failed"])
     except (RelayError, KeyError):
@@ -149,7 +149,7 @@ def failure(session: SessionInfo) -> str:
 
 
 def works(session: SessionInfo) -> bool:
-    """Return False if its shim says that the session next to the agent, if any, was never able to work."""
+    """Return False if the shim says that the agent's present session, if any, was never able to work."""
     try:
         return bool(call(session.shim, {"op": "status"}, SHIM_PATIENCE)["ready"])
     except (RelayError, KeyError):
@@ -157,19 +157,19 @@ def works(session: SessionInfo) -> bool:
 
 
 def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[SessionInfo]:
-    """Return the sessions that hold their names, by team and name, and clean up after dead ones.
+    """Return the sessions that hold their names, sorted by team and name, and clean up after dead ones.
 
-    A session that does not answer within `timeout` seconds is UNRESPONSIVE, at once where none is started any
-    more.
+    A session that does not answer within `timeout` seconds is UNRESPONSIVE; without a wait if its shim no
+    longer starts sessions.
     """
     return _ask_all(_sockets(home, team), timeout)
 
 
 def find(home: Home, name: str, team: str | None = None, timeout: float = PATIENCE) -> SessionInfo:
-    """Return the session called `name`, waiting up to `timeout` seconds for one that starts or is slow.
+    """Return the session called `name`, waiting up to `timeout` seconds if it is starting or slow.
 
-    Raise SessionUnresponsive if it holds its name and does not answer, and NoSuchSession, with advice, if
-    nobody holds that name, or sessions of several teams do.
+    Raise SessionUnresponsive if it holds its name but does not answer, and NoSuchSession, with advice, if
+    no session holds that name, or sessions of several teams do.
     """
     found = _only(home, name, team, _ask_all(_sockets(home, team, name), timeout))
     if found.state == UNRESPONSIVE:
@@ -190,13 +190,13 @@ def _only(home: Home, name: str, team: str | None, found: list[SessionInfo]) -> 
 
 
 def find_claim(home: Home, name: str, team: str | None = None) -> SessionInfo:
-    """Return what the claim of the session called `name` says. Raise NoSuchSession as `find` does."""
+    """Return the session called `name`, as its claim describes it. Raise NoSuchSession as `find` does."""
     found = [*filter(None, map(_claim, _sockets(home, team, name)))]
     return _only(home, name, team, found)
 
 
 def claims(home: Home, team: str | None = None) -> Iterator[SessionInfo]:
-    """Yield what the claim of each session says, in any order; no session is asked."""
+    """Yield each session as its claim describes it, in any order, without asking the session."""
     yield from filter(None, map(_claim, _sockets(home, team)))
 
 
@@ -208,10 +208,10 @@ def socket_of(home: Home, team: str, name: str) -> Path:
 def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
     """Send one request to the session at `path` and return its answer, both within `timeout` seconds.
 
-    A session that does not listen yet is waited for.  If one ends over the request, the next one is asked the
-    same, with `again`; for one that changes something it may take until FOLLOWS.  Raise NoSuchSession if
-    nobody holds the name, SessionUnresponsive if its holder does not answer in time, OutcomeUnknown if the
-    session ended over one of ONCE, and the error that the session answers with.
+    Wait for a session that does not listen yet. If the session ends during the request, repeat the request at
+    the next one, with `again`; if it changes something, it may then take up to FOLLOWS. Raise NoSuchSession
+    if no session holds the name, SessionUnresponsive if its holder does not answer in time, OutcomeUnknown if
+    the session ended during one of ONCE, and the error that the session answers with.
     """
     operation, deadline = str(request.get("op")), time.monotonic() + timeout
     line = _exchange(path, request, deadline)
@@ -236,7 +236,7 @@ def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str,
 
 
 class _Fields(dict[str, Any]):
-    """An object of an answer."""
+    """An object in an answer."""
 
     def __missing__(self, key: str) -> Any:
         raise _malformed()
@@ -250,7 +250,7 @@ def _malformed() -> RelayError:
 
 
 def _exchange(path: Path, request: dict[str, Any], deadline: float) -> bytes | None:
-    """Send one request and return the line of its answer; None if the session ended over it."""
+    """Send one request and return the answer's line; None if the session ended during it."""
     with _connect(path, deadline) as channel:
         try:
             channel.settimeout(max(deadline - time.monotonic(), _LOOK))
@@ -265,7 +265,7 @@ def _exchange(path: Path, request: dict[str, Any], deadline: float) -> bytes | N
 
 
 def _unknown(path: Path, operation: str) -> str:
-    """Return a sentence that says how to see the outcome of a request."""
+    """Return a sentence that says how to check the outcome of a request."""
     if operation not in EFFECTS:
         return "Try again."
     claim = _claim(path)
@@ -274,10 +274,9 @@ def _unknown(path: Path, operation: str) -> str:
 
 
 def have_carried(home: Home, team: str, sender: str) -> bool:
-    """Have a session of `team`, preferably the sender's own, publish the waiting messages of `sender`.
+    """Make a session of `team`, preferably the sender's own, publish the waiting messages of `sender`.
 
-    Return True if one will, including one that does not answer now: it looks into the ledger when it
-    continues.
+    Return True if one will, including one that does not answer now: it reads the ledger when it continues.
     """
     sessions = sorted(live(home, team), key=lambda session: not same(session.name, sender))
     for session in sessions:
@@ -298,9 +297,9 @@ def error_from(answer: dict[str, Any]) -> RelayError:
 
 
 def _sockets(home: Home, team: str | None, name: str | None = None) -> list[Path]:
-    """Return the paths of the sockets, there or not, of the sessions that may run, by team and name.
+    """Return the socket paths of the sessions that may be running, sorted by team and name.
 
-    Raise HomeError if another user has made their directory.
+    The sockets may not exist. Raise HomeError if another user has created their directory.
     """
     home.check_owner()
     pattern = f"{key(team) if team else '*'}/{key(name) if name else '*'}"
@@ -340,7 +339,7 @@ def _claim(path: Path) -> SessionInfo | None:
         pid, name, team, shim = int(words[1]) or None, words[2], words[3], int(words[4])
         apart = words[5:6] == ["1"]
     except (OSError, ValueError, IndexError):
-        pass  # an older relay's, or nothing is noted yet
+        pass  # written by an older relay, or not yet
     return SessionInfo(
         *(name, team, "", pid, agent_pid, UNRESPONSIVE, None, None, "", "", path),
         terminal_pid=shim,
@@ -349,9 +348,9 @@ def _claim(path: Path) -> SessionInfo | None:
 
 
 def _connect(path: Path, deadline: float) -> socket.socket:
-    """Return a connection to `path`, waiting until `deadline` for a session that holds its name.
+    """Return a connection to `path`, waiting until `deadline` if a session holds its name.
 
-    Nothing is waited for where its shim has given up.
+    Do not wait if its shim has given up.
     """
     while True:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -370,14 +369,14 @@ def _connect(path: Path, deadline: float) -> socket.socket:
 
 
 def _given_up(claim: SessionInfo) -> bool:
-    """Return True if no session is started any more beside the agent; its shim listens from its start on."""
+    """Return True if the shim, which listens from its start, no longer starts sessions for the agent."""
     return claim.socket.suffix == SESSION and claim.shim.exists() and bool(failure(claim))
 
 
 def _unresponsive(session: SessionInfo | None, operation: str = "") -> RelayError:
-    """Return the error to raise where `session`, None if it has ended, does not answer.
+    """Return the error to raise if `session` (None: it has ended) does not answer.
 
-    operation: what it has been asked for.
+    operation: the requested one.
     """
     if session is None:
         return NoSuchSession("that session has ended. `relay ps` lists the running ones.")

@@ -1,6 +1,6 @@
 """A checkpoint of the reader of an agent's output, for a session that continues after the ring has wrapped.
 
-As long as the ring holds all of the output, the next session reads it from the beginning instead.
+While the ring holds all of the output, the next session reads it from the beginning instead.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from relay.storage.files import write_private
 from relay.storage.progress import Progress
 
 BYTES, SECONDS = 1 << 20, 0.5
-"""Bytes of the ring, and seconds, from one checkpoint to the next at least."""
+"""Minimum bytes of the ring, and seconds, between two checkpoints."""
 
 VERSION = 6
-"""Of what `state` holds. That of another version of relay is not used."""
+"""The version of what `state` holds. A checkpoint with another version is not used."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Checkpoint:
     """The reader and its screen after all records before a position of the ring.
 
     offset: bytes of output by then.
-    screen: what draws it (VirtualScreen.repaint), one character a byte.
+    screen: the bytes that draw it (VirtualScreen.repaint), one character each.
     state:  the rest (OutputPipeline.state).
     """
 
@@ -46,14 +46,14 @@ class Checkpoint:
 
     @property
     def begins(self) -> tuple[Place, bool]:
-        """(the place up to which nothing is read again, True: except at that)."""
+        """(the place up to which nothing is read again, whether that place itself is)."""
         if (form := self.state["grammar"]["block"]) is None:
             return Place(*self.state["reader"]["place"]), False
-        # It ends again, with directives at places of its own lines.
+        # The form will end again, with directives at the places of its lines.
         return Place(*(form["lines"][0][2] if form["lines"] else form["place"])), True
 
     def save(self, path: Path) -> None:
-        """Write it in place of an older one. A failure is logged: only a second fault would miss it."""
+        """Write it over an older one. Log a failure: only a second fault would need the file."""
         try:
             write_private(path, json.dumps(asdict(self)))
         except OSError as error:
@@ -61,7 +61,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint | None:
-        """Return the one at `path`, None without one that can be used."""
+        """Return the checkpoint at `path`; None if there is no usable one."""
         try:
             saved = cls(**json.loads(path.read_text(encoding="utf-8")))
             return saved if saved.version == VERSION else None
@@ -79,22 +79,22 @@ class Checkpoints:
         self._waits: list[tuple[int, bool]] = []
 
     def due(self, position: int) -> bool:
-        """Return True if it is time for another one, at `position` of the ring."""
+        """Return True if another one is due at `position` of the ring."""
         long_ago = time.monotonic() - self._saved[1] >= SECONDS
         return long_ago and position - self._saved[0] >= BYTES
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write `checkpoint` in place of an older one."""
+        """Write `checkpoint` over an older one."""
         self._saved = checkpoint.position, time.monotonic()
         checkpoint.save(self._path)
         if self._progress.large and checkpoint.position > SIZE:
-            # The ring holds nothing of this any more, should the checkpoint not be used after all.
+            # The ring no longer holds what is before that, should the checkpoint not be used after all.
             last, but_last = checkpoint.begins
             before = {"offset": checkpoint.offset - SIZE, "position": checkpoint.position - SIZE}
             self._progress.compact(last, but_last=but_last, **before)
 
     def load(self, oldest: int) -> Checkpoint | None:
-        """Return the last one if the ring still holds what follows it: it begins at `oldest`.
+        """Return the last one if the ring, which begins at `oldest`, still holds what follows it.
 
         What was acted on before it is not read again.
         """
@@ -107,25 +107,25 @@ class Checkpoints:
         return saved
 
     def waited(self, position: int, sure: bool) -> None:
-        """Note that the program was found to wait at `position` of the ring, for later sessions."""
+        """Note for later sessions that the program waited at `position` of the ring."""
         self._progress.note("waited", at=position, sure=sure)
 
     def expect_waits(self, last: tuple[int, bool]) -> None:
-        """Expect those that earlier sessions have noted, and the `last` one, which is noted in the ring."""
+        """Expect the waits that earlier sessions noted, and the `last` one, which is noted in the ring."""
         noted = {(note["at"], note["sure"]) for note in self._progress.notes if note["note"] == "waited"}
         self._waits = sorted(noted | ({last} if last[0] else set()))
 
     @property
     def next_wait(self) -> float:
-        """The position of the next wait that is expected; infinity: none is."""
+        """The position of the next expected wait; infinity: none."""
         return self._waits[0][0] if self._waits else math.inf
 
     def waits_until(self, position: int) -> list[bool]:
-        """Take out the waits that are expected up to `position`; return for each if it was sure."""
+        """Remove the waits expected up to `position`; return for each whether it was sure."""
         found = [sure for at, sure in self._waits if at <= position]
         del self._waits[: len(found)]
         return found
 
     def remove(self) -> None:
-        """Remove it: no session follows."""
+        """Remove the file: no session follows."""
         self._path.unlink(missing_ok=True)

@@ -15,9 +15,9 @@ from relay.readers.line import Line
 
 @dataclass(frozen=True, slots=True)
 class SourceChosen(Event):
-    """The agent's words are taken from this source (relay.place) from now on; None: from none.
+    """From now on the agent's words come from this source (relay.place); None: from none.
 
-    kept: what the screen shows meanwhile is kept, as the source may turn out to lack it.
+    kept: the words on the screen are kept meanwhile, as the source may turn out to lack them.
     """
 
     source: str | None
@@ -46,7 +46,7 @@ class DirectiveRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class DirectivePassedOver(Event):
-    """A line looks like a directive, but is ignored: hidden, behind a sign such as `> `, ... (PassedOver)."""
+    """A line looks like a directive, but is ignored: hidden, after a sign such as `> `, ... (PassedOver)."""
 
     passed: PassedOver
 
@@ -60,7 +60,7 @@ class DirectiveRecognized(Event):
 
 @dataclass(frozen=True, slots=True)
 class DirectiveBegun(Event):
-    """A directive is given to its handlers."""
+    """A directive is handed to its handlers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@
     \\@namespace:target              literal; \\\\@ stands for a literal \\@
 
 Inside Markdown code fences (CommonMark 0.31, 4.5), and in a line that is drawn as code, nothing is a
-directive.  A fence that is drawn as code ends with one that is drawn so, in the same column: some agents draw
-every fence with three backticks, whatever it holds.  It ends, too, at a directive that is neither drawn as
-code nor further in, since the fence that closes it, or opened it, may have scrolled by unseen.  A fence or a
-`<<<` that is never closed ends with the turn.
+directive.  A fence drawn as code ends with another drawn as code in the same column: some agents draw every
+fence with three backticks, whatever it contains.  It also ends at a directive that is neither drawn as code
+nor indented further, since its closing or opening fence may have scrolled by unseen.  A fence or a `<<<` that
+is never closed ends with the turn.
 
-What a terminal shows is not all said by the agent: there a hidden line counts for nothing, the mark of a diff
-is no bullet, and `directives` in relay.toml may leave namespaces to agents whose own record is read.
+Not everything that a terminal shows was said by the agent. There, hidden lines are ignored, a diff's mark is
+not a bullet, and `directives` in relay.toml may limit namespaces to agents whose own record is read.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from relay.readers.line import Line
 
 BULLETS = "-*+•●◦○∙·▪▫■□◆◇►▸‣⁃⏺✦✧"
 DECORATION = rf"(?:[ \t\u00a0]*+[{re.escape(BULLETS)}][ \t\u00a0]++){{0,3}}[ \t\u00a0]*+"
-"""Regular expression of all that may precede a directive: indent and bullets, no quote's `>`, no prompt."""
+"""Regular expression for what may precede a directive: indent and bullets, not a quote's `>` or a prompt."""
 
 ADDED_OR_REMOVED = "[-+]"
-"""Regular expression of the mark of a line in a diff, in its first column: agents indent their lists."""
+"""Regular expression for a diff line's mark, in the first column: agents indent their lists."""
 
 _NAMESPACE = "[A-Za-z][A-Za-z0-9_-]*"
 PREFIX = "@"
@@ -41,7 +41,7 @@ _OPENS = "<<<"
 _CLOSES = ">>>"
 
 _CODE_INDENT = 4
-"""Blanks before a line by which it is code, and closes no fence."""
+"""Blanks before a line that make it code, which closes no fence."""
 
 _MAX_BLOCK = 256 * 1024
 """Characters in a `<<<` form after which it counts as unclosed; a message has at most 64 KB."""
@@ -57,10 +57,10 @@ def unescape(text: str, prefix: str = PREFIX) -> str:
 class PassedOver(NamedTuple):
     """A line that would be a directive, but for one thing.
 
-    why: sign:    it stands behind one: a quote's, or that of a prompt that the reader does not know
-         hidden:  nobody can see it, in part or whole
+    why: sign:    it follows a quote sign, or a prompt sign that the reader does not know
+         hidden:  part or all of it is invisible
          diff:    it is a line of a diff
-         joined:  the lines of its paragraph are drawn as one, and it shows more than one
+         joined:  the agent draws the lines of a paragraph as one, and this one holds several
          setting: `directives` in relay.toml
          record:  it may have been in the agent's own record, which was lost since
     """
@@ -75,11 +75,11 @@ class Grammar:
     knows:      return True for a namespace (in lower case) with a handler; others are ordinary text.
     prefix:     the character (or word) that begins a directive.
     decoration: regular expression of the bullets and indents with which the agent begins a paragraph.
-    diff:       the same of the mark of a line in a diff, which is no bullet then; "" where there are none.
+    diff:       regular expression of a diff line's mark, which then is not a bullet; "" without diffs.
     heeds:      return True for a known namespace that is acted on.
     joined:     the lines of a paragraph come as one.
 
-    passed_over: lines that would be directives, but for one thing. Whoever reports them takes them out.
+    passed_over: lines that would be directives, but for one thing. The caller reports and removes them.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Grammar:
     ) -> Grammar:
         """Return the grammar for what the terminal of an agent of this `profile` shows.
 
-        A profile that says what stands before the agent's words knows better than to look for diffs.
+        A profile that says what precedes the agent's words needs no search for diffs.
         """
         joined = profile.block_end == "joined"
         if profile.decoration is not None:
@@ -136,7 +136,7 @@ class Grammar:
         return cls(knows, prefix=prefix, diff=diff, heeds=heeds, joined=joined)
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here."""
+        """Return the JSON that `restore` needs to continue from here."""
         return {"fence": self._fence, "block": None if self._block is None else self._block.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ class Grammar:
 
     @property
     def within(self) -> bool:
-        """True within a code fence or a `<<<` form, which the end of the turn ends."""
+        """True within a code fence or a `<<<` form, which the end of the turn closes."""
         return self._block is not None or self._fence is not None
 
     def line(self, line: Line) -> list[Directive]:
@@ -197,14 +197,14 @@ class Grammar:
         return found
 
     def _holds_more(self, body: str) -> bool:
-        """Return True if `body` is the rest of a line that other directives, or a form, are joined to."""
+        """Return True if other directives, or a form, are joined to the line that `body` is the rest of."""
         if self._another is None:
             return False
         found = self._another.finditer(body)
         return body.startswith(_OPENS) or any(self._knows(each["namespace"].lower()) for each in found)
 
     def _follows_block(self, line: Line) -> bool:
-        """Return True if `line` is a directive outside of the code fences in the open form."""
+        """Return True if `line` is a directive outside the code fences in the open form."""
         if self._block is None or self._block.within_fence or line.code or line.hidden:
             return False
         if self._prefix not in line.text or (self._diff is not None and self._diff.match(line.text)):
@@ -233,7 +233,7 @@ class Grammar:
         return found
 
     def forget_fence(self) -> None:
-        """Forget an open fence: what comes next is of another turn."""
+        """Forget an open fence: what comes next belongs to another turn."""
         self._fence = None
 
     def _end_block(self, now: float, *, unclosed: bool) -> list[Directive]:
@@ -286,11 +286,11 @@ class _Block:
 
     @property
     def within_fence(self) -> bool:
-        """True if a code fence is open in it."""
+        """True if a code fence is open in the form."""
         return self._fence is not None
 
     def split_at_hidden_end(self) -> list[Line] | None:
-        """End the form at a `>>>` that an unclosed fence hid; return the lines after it, None if none was."""
+        """End the form at a `>>>` that an unclosed fence hid; return the lines after it, or None."""
         if self._hidden_end is None:
             return None
         self.place = self._lines[self._hidden_end].place
@@ -299,7 +299,7 @@ class _Block:
         return rest
 
     def body(self) -> str:
-        """Return the lines, without the indent that the decoration of the first one gave them all."""
+        """Return the lines without the common indent that the first line's decoration gave them."""
         texts = [line.text.rstrip() for line in self._lines]
         depths = [len(text) - len(text.lstrip()) for text in texts if text]
         indent = min([self._indent, *depths])
@@ -307,17 +307,17 @@ class _Block:
 
 
 class _Fence(NamedTuple):
-    """An open code fence. indent: of its mark. code: it is drawn as code."""
+    """An open code fence. indent: of its mark. code: drawn as code."""
 
     mark: str
     indent: int
     code: bool
 
     def left_by(self, line: Line) -> bool:
-        """Return True if `line`, which may be a directive, stands behind it, though nothing has closed it.
+        """Return True if `line`, which may be a directive, is past the fence, though nothing has closed it.
 
-        What stands in a fence that is drawn as code is drawn so too, or further in. (The fence that closes
-        it, or opened it, where it only seems to open one, may have scrolled by unseen.)
+        Text in a fence drawn as code is drawn as code, too, or indented further. (The closing fence may have
+        scrolled by unseen; or the opening one, if this fence only seems to open one.)
         """
         column = len(line.text) - len(line.text.lstrip())
         return self.code and not line.code and column <= self.indent
@@ -332,12 +332,12 @@ class _Fence(NamedTuple):
 
 
 def _fence_after(opens: re.Pattern[str], fence: _Fence | None, line: Line) -> _Fence | None:
-    """Return the fence that is open after `line` when `fence` was before. opens: matches one that begins."""
+    """Return the fence open after `line` if `fence` was open before. opens: matches an opening fence."""
     if "```" not in line.text and "~~~" not in line.text:
         return fence
     if fence is not None:
         return None if fence.closed_by(line) else fence
     match = opens.match(line.text)
-    if match is None or (match["mark"][0] == "`" and "`" in match["info"]):  # that is inline code
+    if match is None or (match["mark"][0] == "`" and "`" in match["info"]):  # inline code
         return None
     return _Fence(match["mark"], match.start("mark"), line.code)

@@ -2,7 +2,7 @@
 
     output, typing, sizes, gaps, ticks → AutoReader → lines ─→ Grammar → directives
 
-A session feeds it what the terminal brings, with the times of that; `play` feeds it a recording.
+A session feeds it the terminal's events with their times; `play` feeds it a recording.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TICK = 0.02
 class Reading:
     """The result of one step, in order.
 
-    passed_over: those of the lines that would be directives (Grammar.passed_over).
-    left_out:    bytes missing here according to a recording.
+    passed_over: the lines that would be directives, but for one thing (Grammar.passed_over).
+    left_out:    bytes missing here according to the recording.
     """
 
     lines: Sequence[Line] = ()
@@ -45,11 +45,11 @@ class Reading:
 
 
 class Burst:
-    """Pieces of output that come to the same whether they are read as one or one after the other.
+    """Pieces of output that give the same result whether read as one or one after the other.
 
-    pause: returns the seconds between a piece and those beside it from which it is read by itself.
-    until: seconds, from which a piece belongs to the next burst.
-    begun: seconds, when the first came.
+    pause: returns the seconds of silence from which a piece and its neighbour are read separately.
+    until: the time from which a piece belongs to the next burst, in seconds.
+    begun: when the first piece came, in seconds.
     """
 
     def __init__(self, pause: Callable[[bytes], float], data: bytes, now: float, until: float) -> None:
@@ -59,7 +59,7 @@ class Burst:
         self._pause = pause(data)
 
     def takes(self, data: bytes, now: float) -> bool:
-        """Return True, and count it in, if `data`, which comes next, belongs to it."""
+        """Return True, and count it in, if `data`, which comes next, belongs to the burst."""
         self._pause = min(self._pause, self._pause_at(data))
         if now - self._last >= self._pause or now >= self._until:
             return False
@@ -70,14 +70,14 @@ class Burst:
 class OutputPipeline:
     """Reads the output of one agent.
 
-    quiet:       seconds without output after which the program is taken to wait for input; None: only
+    quiet:       seconds without output after which the program counts as waiting for input; None: only
                  `waiting` says so.
-    now:         seconds, of the last step; it never goes back.
-    last_output: seconds, of the last byte.
-    muted:       it reads on without finding anything: another source has the agent's words.
-    echoes:      what is typed will be drawn.
-    decisive:    the last `waiting` has ended a line, a form or a fence, or taught a prompt sign: who reads
-                 the same output later needs to know of it.
+    now:         time of the last step, in seconds; it never goes back.
+    last_output: time of the last byte, in seconds.
+    muted:       it keeps reading but finds nothing: another source has the agent's words.
+    echoes:      typed text will be drawn.
+    decisive:    the last `waiting` has ended a line, a form or a fence, or taught a prompt sign: a later
+                 reader of the same output needs to know of it.
     """
 
     def __init__(self, reader: AutoReader, grammar: Grammar, *, quiet: float | None = None) -> None:
@@ -93,7 +93,7 @@ class OutputPipeline:
         self._turn_drawn = False
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here, beside the screen."""
+        """Return the JSON that `restore` needs, besides the screen, to continue from here."""
         return {
             "now": self.now,
             "in_turn": self._in_turn,
@@ -103,14 +103,14 @@ class OutputPipeline:
         }
 
     def restore(self, size: tuple[int, int], screen: bytes, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint, as AutoReader.restore. Call it before anything is fed."""
+        """Continue from a checkpoint, like AutoReader.restore. Call this before the first feed."""
         self.now, self._in_turn, self.echoes = state["now"], state["in_turn"], state["echoes"]
         self.reader.restore(size, screen, state["reader"])
         self._grammar.restore(state["grammar"])
 
     @property
     def settling(self) -> bool:
-        """True while `tick` may find something though nothing happens."""
+        """True while `tick` may find something even if nothing happens."""
         return self.reader.settling or (self._in_turn and self._quiet is not None)
 
     def burst(self, data: bytes, now: float) -> Burst:
@@ -118,11 +118,11 @@ class OutputPipeline:
         return Burst(self._pause, data, now, self.reader.look_due(now))
 
     def _pause(self, data: bytes) -> float:
-        """Return the seconds between `data` and the output beside it from which they are not read as one."""
+        """Return the seconds of silence from which `data` and its neighbour are read separately."""
         return PAUSE if self.muted else self.reader.pause(data)
 
     def output(self, data: bytes, now: float, begun: float | None = None) -> Reading:
-        """Take output of the agent. begun: seconds, when the first piece of it came, if before `now`."""
+        """Take output of the agent. begun: when its first piece came, in seconds, if before `now`."""
         self.last_output = now
         self._in_turn = True
         return self._found(self.reader.feed(data, now, begun), now)
@@ -163,7 +163,7 @@ class OutputPipeline:
         self._turn_drawn = True
 
     def submitted(self) -> None:
-        """Note that something was submitted: a fence that was left open in the turn before ends here."""
+        """Note that something was submitted: a fence left open in the previous turn ends here."""
         if self._turn_drawn:
             self._turn_drawn = False
             self._grammar.forget_fence()
@@ -173,7 +173,7 @@ class OutputPipeline:
         return self._found(self.reader.close(now), now, ends_turn=True)
 
     def advance(self, until: float) -> Iterator[Reading]:
-        """Let time pass until `until`, in ticks while these may find something; yield after each and last."""
+        """Let time pass until `until`, in ticks while they may find something; yield after each and last."""
         while self.settling and self.now + TICK < until:
             yield self.tick(self.now + TICK)
         self.now = max(self.now, until)

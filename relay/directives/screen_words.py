@@ -3,9 +3,9 @@
     screen ─→ take ─┬→ AgentSaid, DirectiveRead
                     └ kept ─┬→ forgotten: the record has it, or has what was said later
                             └→ released: the record is lost ─→ AgentSaid, DirectiveRead
-    record ─→ note ─→ what the screen is yet to show, and nobody hears again
+    record ─→ note ─→ what the screen has yet to show, and relay does not publish again
 
-Which turn is which nobody has to know for that: the two are paired by their texts, however late either comes.
+This works without knowing which turn is which: the two are paired by their texts, however late either comes.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from relay.place import TERMINAL, TRANSCRIPT, Place
 from relay.readers.line import Line
 
 MOST = 2_000
-"""Readings kept; the oldest go first."""
+"""Maximum readings kept; the oldest are dropped first."""
 
 LONG, LIKENESS, COMPARED = 8, 0.6, 400
-"""Two texts may be forms of one: from so many characters, with so much of them the same, so many compared."""
+"""Two texts may be forms of one: minimum characters, minimum ratio of likeness, characters compared."""
 
 RECORD_LOST = "record_lost"
-"""The kind of the note that is left to later sessions."""
+"""The kind of the note left to later sessions."""
 
-_DIRECTIVE = "@"  # in front of the bare text of what may be the line of one
+_DIRECTIVE = "@"  # before the bare text of a line that may be a directive
 _LAST = 1 << 62  # greater than any ordinal
 
 
 class ScreenWords:
     """prefix: the character that starts a directive.
 
-    leave_note: leaves a note to later sessions (relay.storage.progress); None: there is no record to be lost.
+    leave_note: leaves a note to later sessions (relay.storage.progress); None: there is no record to lose.
 
-    keeps: what is read is kept.
+    keeps: readings are kept, not published.
     """
 
     def __init__(self, prefix: str, leave_note: Callable[..., None] | None = None) -> None:
         self.keeps = False
         self._prefix = prefix
         self._leave_note = leave_note
-        self._since = NOWHERE  # what was shown up to there does not count
+        self._since = NOWHERE  # nothing shown up to there counts
         self._lines = Alignment(_line_alike)
         self._directives = Alignment(_directive_alike)
         self._kept: deque[tuple[Reading, bool]] = deque(maxlen=MOST)
-        self._ended = -1, -1  # the output up to the ends of the last two turns
+        self._ended = -1, -1  # bytes of output up to the ends of the last two turns
 
     def take(self, reading: Reading, *, again: bool) -> list[Event]:
         """Return the events for `reading`. again: an earlier session has read it."""
@@ -71,7 +71,7 @@ class ScreenWords:
         return []
 
     def keep(self) -> None:
-        """Keep what is read from now on."""
+        """Keep readings from now on."""
         self.keeps = True
         self._kept.clear()
 
@@ -89,12 +89,12 @@ class ScreenWords:
     def confirm(self, up_to: int, *, silent: bool, cut: bool) -> None:
         """Note that the record was read up to the end of a turn, which the screen has shown.
 
-        up_to:  the output by then.
+        up_to:  bytes of output by then.
         silent: the record has nothing of the turn, and so proves nothing.
-        cut:    the user has interrupted it.
+        cut:    the user has interrupted the turn.
         """
         if self.keeps:
-            if not silent:  # it continued after the turn before the last one, or longer
+            if not silent:  # the record reaches past the turn before the last one
                 known = Place(TERMINAL, self._ended[0], _LAST)
                 self._pass_to(known)
                 self._kept = deque((each for each in self._kept if _end(each[0]) > known), maxlen=MOST)
@@ -105,12 +105,12 @@ class ScreenWords:
             self._ended = (self._ended[1], up_to)
 
     def turn(self) -> None:
-        """Note that the screen shows the end of a turn: the agent may soon say again what it said."""
+        """Note that the screen shows the end of a turn: the agent may soon repeat what it said."""
         self._lines.turn()
         self._directives.turn()
 
     def lose(self, why: str, up_to: int) -> None:
-        """Note that the record is lost, for later sessions, too. up_to: the output so far."""
+        """Note that the record is lost, for later sessions, too. up_to: bytes of output so far."""
         for each in (self._lines, self._directives):
             each.settle()
             each.linger()
@@ -127,7 +127,7 @@ class ScreenWords:
             )
 
     def resume(self, lost: Mapping[str, Any]) -> None:
-        """Continue where an earlier session has lost the record."""
+        """Continue from where an earlier session lost the record."""
         self._since = Place(TERMINAL, lost["since"], lost.get("ordinal", _LAST))
         for text in lost.get("lines", ()):
             self._lines.record(text)
@@ -136,14 +136,14 @@ class ScreenWords:
         self.turn()
 
     def release(self) -> list[Event]:
-        """Keep nothing any more; return the events for what was kept and the record has not."""
+        """Stop keeping readings; return the events for what was kept and is not in the record."""
         self.keeps = False
         events = [event for reading, again in self._kept for event in self._new(reading, again=again)]
         self._kept.clear()
         return events
 
     def _new(self, reading: Reading, *, again: bool) -> list[Event]:
-        """Return the events for `reading` without what was in the record, or may have been."""
+        """Return the events for `reading` without what was, or may have been, in the record."""
         if self._leave_note is None:
             found = said(reading.lines, reading.directives, self._prefix, again=again)
             return found + [DirectivePassedOver(each) for each in ([] if again else reading.passed_over)]
@@ -173,7 +173,7 @@ class ScreenWords:
         )
 
     def _bare(self, text: str) -> str:
-        """Return `text` bare; the line of a directive is told apart, as those may differ by little."""
+        """Return `text` bare, with a mark on directive lines, as two of those may differ only slightly."""
         return _DIRECTIVE * (self._prefix in text) + bare(text)
 
     def _pass_to(self, place: Place) -> None:
@@ -182,7 +182,7 @@ class ScreenWords:
 
 
 def bare(text: str) -> str:
-    """Return the characters of `text` that are drawn as they are said: without marks and bullets."""
+    """Return the characters of `text` that are drawn as said, without marks and bullets."""
     return "".join(filter(str.isalnum, text))
 
 
@@ -207,7 +207,7 @@ def _directive_alike(recorded: str, shown: str) -> str | None:
 
 def _are_alike(one: str, other: str) -> bool:
     one, other = one[:COMPARED], other[:COMPARED]
-    # Unlike lines of one language have the same letters, and seldom the same three in a row.
+    # Different lines in one language share letters, but seldom three in a row.
     pieces, others = _pieces(one), _pieces(other)
     if 2 * len(pieces & others) < LIKENESS / 2 * (len(pieces) + len(others)):
         return False
@@ -225,7 +225,7 @@ def _end(reading: Reading) -> Place:
 
 
 def _line(directive: Directive, lines: Sequence[Line], prefix: str) -> Line:
-    """Return the line that ends `directive`, or begins it if that is in another reading."""
+    """Return the line that ends `directive`, or one made of it if that is in another reading."""
     text = f"{prefix}{directive.namespace}:{directive.target} {directive.body}"
     return next(
         (each for each in lines if each.place == directive.place), Line(text, directive.time, directive.place)

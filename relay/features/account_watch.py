@@ -1,8 +1,8 @@
-"""Holds the agent's account, and observes that others have held it.
+"""Holds the agent's account, and notices when other agents hold it.
 
-HoldAccount ─→ the account's file ─→ escalated once, whichever agent came first
+HoldAccount ─→ the account's file ─→ escalated once, by the first agent to hold it
 MayBegin    ─→ nudges and first prompts wait while it is held
-TurnOver    ─→ a turn that began after the hold, and ended well, ends it
+TurnOver    ─→ a turn that began after the hold and ended well releases the account
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WAITS = frozenset({"task", "nudge"})
 
 
 _CURES = {"unauthorized": "Log in", "billing": "Add credits"}
-"""What the user does about each class of failure that holds an account."""
+"""The user's remedy for each class of failure that holds an account."""
 
 
 class AccountWatch:
@@ -51,12 +51,12 @@ class AccountWatch:
         self._account = account
         self._name = name
         self._clock = clock or WallClock()
-        self._turn = 0.0  # when the last one began
-        self._held = asyncio.Event()  # this agent waits for its end
-        self._new: AccountHold | None = None  # not written yet
+        self._turn = 0.0  # when the last turn began
+        self._held = asyncio.Event()  # this agent waits for the hold to end
+        self._new: AccountHold | None = None  # a hold that is not written yet
 
     async def run(self) -> None:
-        """Publish AccountFreed after each hold that this agent has met with, in an earlier session too."""
+        """Publish AccountFreed after each hold that this agent ran into, even in an earlier session."""
         self._held.set()
         while True:
             await self._held.wait()

@@ -2,8 +2,8 @@
 
     Incident ─→ decide ─→ now, or when it is due ─→ Inject, Escalate, Hold, EndAgent, RestartAgent, ...
 
-While the agent waits for the end of a limit its own process runs on. Whatever is given to it or typed
-meanwhile ends the wait; a prompt of the user's, or a message that begins a turn, resets all counts.
+While the agent waits for a limit to reset, its process keeps running. Anything injected or typed meanwhile
+ends the wait; a prompt by the user, or a message that begins a turn, resets all counts.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from relay.supervision.states import Phase
 from relay.terminal.events import AgentExited
 
 _ENDS = {"done": Phase.DONE, "fail": Phase.FAILED, "stop": Phase.OFF}
-"""The phases in which the actions that end an agent leave it."""
+"""The final phase for each action that ends an agent."""
 
 
 class ActionRunner:
-    """Answers the incidents of one agent."""
+    """Responds to the incidents of one agent."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ActionRunner:
         self._status = _Status()
         self._pending: _Pending | None = None
 
-    # What happens.
+    # Incidents.
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
@@ -92,7 +92,7 @@ class ActionRunner:
         notes = self._notes.read()
         self._tries = {kind: Tries(**each) for kind, each in notes.get("tries", {}).items()}
         if notes.get("life") != self._session.id:
-            return  # another life of the agent: its waits are over
+            return  # another run of the agent: its waits are over
         self._status.error = notes.get("error", "")
         if self._status.error in ACCOUNT:
             self._wait_for_account(Incident("error", self._status.error))
@@ -103,7 +103,7 @@ class ActionRunner:
     @handles(Incident)
     def incident(self, event: Incident) -> None:
         if self._status.exited:
-            self._hold_account(event)  # its supervisor does the rest
+            self._hold_account(event)  # the supervisor does the rest
         if self._ignores(event):
             return
         kind = kind_of(event)
@@ -131,10 +131,10 @@ class ActionRunner:
     def _ignores(self, event: Incident) -> bool:
         if self._status.held or self._status.exited:
             return True
-        # An agent that has stopped on an error is idle because of that.
+        # An agent that stopped on an error is idle because of the error.
         return event.name == "idle" and (self._pending is not None or bool(self._status.error))
 
-    # Until an answer is due.
+    # Until an action is due.
 
     def _plan(self, event: Incident, step: ActionStep) -> None:
         self._pending = pending = _Pending(event, step)
@@ -155,7 +155,7 @@ class ActionRunner:
         self._hold_account(event)
 
     def _hold_account(self, event: Incident) -> None:
-        """Hold the account, if the error is not only this agent's."""
+        """Hold the account if the error affects all of its agents."""
         limit = event.cls == "rate_limited" and (event.reset_at or 0.0) > self._clock.now()
         if limit or (event.cls in ACCOUNT and chosen(self._policy, event).action in {"hold", "wait"}):
             self._bus.publish(HoldAccount(event.cls, event.detail, event.reset_at if limit else None))
@@ -174,12 +174,12 @@ class ActionRunner:
         self._act(event, step)
 
     def _go_on(self) -> None:
-        """Leave the wait for a limit."""
+        """End the wait for a limit."""
         if self._status.waits:
             self._status.waits = False
             self._bus.publish(PhaseEntered(Phase.UP))
 
-    # The answer.
+    # The action.
 
     def _act(self, event: Incident, step: ActionStep) -> None:
         name = self._session.name
@@ -200,7 +200,7 @@ class ActionRunner:
                 self._hold_account(event)
             case "hold":
                 self._bus.publish(Hold(_reason(event)))
-            case "escalate" if event.name != "prompt":  # those are escalated as they are for every agent
+            case "escalate" if event.name != "prompt":  # every agent's prompts are escalated anyway
                 self._bus.publish(Escalate(*_escalation(name, event, step, self._policy)))
 
     def _wait_for_account(self, event: Incident) -> None:
@@ -212,7 +212,7 @@ class ActionRunner:
         self._status.nudge = injection.id
         self._bus.publish(Inject(injection))
 
-    # What ends a wait, or begins the counts again.
+    # Events that end a wait or reset the counts.
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
@@ -224,7 +224,7 @@ class ActionRunner:
 
     @handles(TurnBegan)
     def went_on(self, _: TurnBegan) -> None:
-        """Some agents continue by themselves once a limit has been reset."""
+        """Cancel the action: some agents continue by themselves once a limit has been reset."""
         if not self._terminal.replaying:
             self._cancel()
 
@@ -245,7 +245,7 @@ class ActionRunner:
 
     @handles(TurnOver)
     def over(self, event: TurnOver) -> None:
-        """A turn that has ended well: the cause of earlier errors is gone."""
+        """Forget earlier errors after a turn that ended well: their cause is gone."""
         if event.well:
             self._settle_error()
             self._tries = {kind: tries for kind, tries in self._tries.items() if "/" not in kind}
@@ -253,7 +253,7 @@ class ActionRunner:
 
     @handles(AccountFreed)
     def freed(self, _: AccountFreed) -> None:
-        """Continue after what has held the account, if the agent has not done so by itself."""
+        """Nudge the agent once its account is free, unless it has continued by itself."""
         error = self._status.error
         if error in ACCOUNT and not self._status.held:
             self._tries.pop(kind_of(Incident("error", error)), None)
@@ -276,19 +276,19 @@ class ActionRunner:
         self._note()
 
     def _settle_error(self) -> None:
-        """Forget the error on which the agent has stopped."""
+        """Forget the error that stopped the agent."""
         if self._status.error in ACCOUNT and not self._status.held:
             self._bus.publish(PhaseEntered(Phase.UP))
         self._status.error = ""
 
     def _cancel(self) -> None:
-        """Give up what is planned."""
+        """Cancel the pending action, and end the wait for a limit."""
         if self._pending is not None and self._pending.timer is not None:
             self._pending.timer.cancel()
         self._pending = None
         self._go_on()
 
-    # Beyond one session.
+    # Notes for later sessions.
 
     def _note(self) -> None:
         notes: dict[str, Any] = {"life": self._session.id, "error": self._status.error}
@@ -305,10 +305,10 @@ class ActionRunner:
 
 
 class _Status:
-    """What the agent's supervision knows of it.
+    """The agent's status in its supervision.
 
-    error: the class of the error on which it has stopped; "" if none. nudge: the id of the last one.
-    waits: for the end of a limit. held: by relay.features.holds.
+    error: the class of the error that stopped the agent; "" if none. nudge: the id of the last nudge.
+    waits: the agent waits for a limit to reset. held: relay.features.holds holds it.
     """
 
     def __init__(self) -> None:
@@ -326,7 +326,7 @@ class _Pending:
 
 
 def _reason(event: Incident) -> str:
-    """Return what has happened, as the predicate of a sentence about the agent."""
+    """Return what happened, as the predicate of a sentence about the agent."""
     match event.name:
         case "idle":
             return "was idle"

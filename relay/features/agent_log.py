@@ -2,7 +2,7 @@
 
     AgentSaid → lines that no earlier session has logged → collected for a moment → secrets removed → file
 
-The words are those that directives are found in: from the agent's own record, else from its terminal.
+It logs the text that is searched for directives: from the agent's own record, or else from its terminal.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from relay.text import one_line
 _log = logging.getLogger(__name__)
 
 PAUSE = 0.1
-"""Seconds for which lines are collected, so that a private key of several lines is recognised as one."""
+"""Seconds for which lines are collected: a private key of several lines must be recognised as one."""
 
 MOST = 1 << 18
-"""Characters that are logged at once; of a flood the last ones."""
+"""Maximum number of characters logged at once; of a flood, the last ones are logged."""
 
 LAST_LINE = 200
-"""Characters of the last line."""
+"""Characters shown of the last line."""
 
 
 class AgentLog:
@@ -47,7 +47,7 @@ class AgentLog:
         self._folder = folder
         self._redactor = redactor
         self._journal: Journal | None = None
-        self._logged: dict[str, Place] = {}  # by source, the last place
+        self._logged: dict[str, Place] = {}  # the last place, by source
         self._waiting: list[tuple[str, Place]] = []
         self._writing: asyncio.TimerHandle | None = None
         self._last_line = ""
@@ -62,13 +62,13 @@ class AgentLog:
             path.touch(0o600)
             if event.resumed:
                 self._logged = agent_log.last_places(path)
-        except (OSError, RelayError) as error:  # a full disk is reported by the journal
+        except (OSError, RelayError) as error:  # the journal reports a full disk
             _log.warning("the agent's output is not logged: %s", error)
             return
         self._journal = Journal(path, session.id, session.name, redactor=self._redactor)
 
     def _path(self, folder: Path) -> Path:
-        """Return the path of the log, which an earlier session beside this agent may have begun."""
+        """Return the path of the log, which an earlier session of this agent may have started."""
         session = self._session
         own = session.id[: store.SESSION]
         for log in reversed(store.logs(folder, session.name, session.team)):
@@ -101,7 +101,7 @@ class AgentLog:
 
     @operation("logs")
     async def logs(self, _: Request) -> Answer:
-        """Return the path of the log, in which all is that was said until now."""
+        """Write the lines collected so far, and return the path of the log."""
         self._write()
         if self._journal is None:
             raise RelayError(

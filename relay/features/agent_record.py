@@ -1,4 +1,4 @@
-"""Keeps the agent's record (relay.supervision.records) up to date, and tells `relay ps` what it says."""
+"""Keeps the agent's record (relay.supervision.records) up to date, and reports it to `relay ps`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Change = Callable[[AgentRecord], AgentRecord]
 
 
 class AgentRecordWriter:
-    """The record of one agent. first: as it is when a session begins beside a new agent.
+    """The record of one agent. first: its content when a session begins with a new agent.
 
-    resumes: the agent continues with an earlier conversation.
+    resumes: the agent continues an earlier conversation.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class AgentRecordWriter:
         self._changes.put_nowait(change)
 
     async def run(self) -> None:
-        """Write each change, off the loop."""
+        """Write each change, off the event loop."""
         while True:
             change = await self._changes.get()
             try:

@@ -1,6 +1,6 @@
 """Finds the agent's version: from its own record, or by running the program once it has started.
 
-It is asked once in the agent's life: what it has answered to one session, later ones know from the progress.
+relay asks once per run of the agent: later sessions find the answer in the progress file.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from relay.state.events import StateChanged
 from relay.storage.progress import Progress
 
 LIMIT = 10.0
-"""Seconds for a program to print its version; aider takes three on a machine with nothing else to do."""
+"""Seconds for a program to print its version; aider takes three on an idle machine."""
 
 PATIENCE = 60.0
-"""The same where nobody waits for it, and it has the least of the processor's time."""
+"""The same when nobody waits for the program, and it runs at the lowest CPU priority."""
 
 _STARTED = frozenset({"ready", "prompting", "failed"})
 
 _ANSWER = "version"  # the note to later sessions
 
-_LEAST = ("nice", "-n", "19")  # before the program: nobody waits for its answer
+_LEAST = ("nice", "-n", "19")  # the lowest CPU priority: nobody waits for the answer
 
 
 async def ask(
@@ -41,9 +41,9 @@ async def ask(
     before: Sequence[str] = (),
     limit: float | None = None,
 ) -> str:
-    """Return the version that `program` prints; "" if it does not, within `limit` seconds (default: LIMIT).
+    """Return the version that `program` prints; "" if none within `limit` seconds (default: LIMIT).
 
-    It has no terminal, and is ended with all that it starts. before: what runs the program, if anything does.
+    It has no terminal, and is killed with its descendants. before: the command that runs the program, if any.
     """
     argv = [*before, program, version.ASKS]
     result = await command.run(argv, b"", cwd=directory, env=env, timeout=limit or LIMIT)
@@ -52,10 +52,10 @@ async def ask(
 
 
 class AgentVersion:
-    """Tells `relay explain` the version of the agent, where `profile` has some that were checked.
+    """Reports the agent's version to `relay explain`, with the versions that `profile` was checked with.
 
-    argv: the command of the agent. It is asked only if its name says that it is this agent: a script of the
-          user's that starts it may do anything.
+    argv: the agent's command. relay runs it only if its name is that of this kind of agent: a user's script
+          that starts the agent may do anything.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AgentVersion:
 
     @handles(StateChanged)
     def changed(self, event: StateChanged) -> None:
-        """Note that the agent has started: from now on it costs its start nothing to ask."""
+        """Note that the agent has started: asking for its version no longer slows its start."""
         if event.after in _STARTED:
             self._started.set()
 
@@ -87,7 +87,7 @@ class AgentVersion:
         self._version = next((said.version for said in event.texts if said.version), self._version)
 
     async def run(self) -> None:
-        """Ask the program, unless an earlier session has; what the agent's record tells counts more."""
+        """Ask the program, unless an earlier session has; the agent's own record takes precedence."""
         if not self._profile.recognises(self._argv):
             return
         found = next((note["version"] for note in self._progress.notes if note["note"] == _ANSWER), None)

@@ -1,6 +1,6 @@
 """Brings what supervision cannot decide to the user's attention: the terminal, the desktop, `escalate_to`.
 
-It stands in `relay ps`, and `relay next` goes there, until the agent is given a prompt or the user types.
+`relay ps` shows the escalation, and `relay next` goes to it, until the agent gets a prompt or the user types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relay.terminal.events import KeysTyped, Notify, NotifyDesktop
 
 
 class Alarm:
-    """Escalates in the name of the agent `name`. to: the receiver of messages; "" for none."""
+    """Escalates on behalf of the agent `name`. to: the receiver of messages; "" for none."""
 
     def __init__(
         self,

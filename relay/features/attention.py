@@ -1,6 +1,6 @@
 """Publishes the agent's prompts, and writes its states to the journal.
 
-A prompt is published only after it has stood for a moment: many dialogs go away by themselves.
+Prompts are debounced before they are published: many dialogs close by themselves.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from relay.state.states import AgentState
 from relay.storage.journal import Journal
 
 STANDS = 0.8
-"""Seconds that a prompt must stand: agents draw a dialog while a hook may still answer it."""
+"""Seconds that a prompt must stay on the screen: agents draw a dialog while a hook may still answer it."""
 
 DISMISSED = 3.0
-"""Seconds that a prompt must stand after relay has pressed the key that takes it away."""
+"""Seconds that a prompt must stay on the screen after relay has pressed the key that dismisses it."""
 
 
 class Attention:
@@ -73,7 +73,7 @@ class Attention:
         before = self._prompt
         self._state.look()
         if before is None or self._prompt is not before:
-            return  # it has gone, or another one, with its own timer, has replaced it
+            return  # it has gone, or another prompt with its own timer has replaced it
         self._published = True
         kind = "other" if before.kind is None else str(before.kind)
         lines = question.drawn(self._terminal) or before.lines or (before.reason,)

@@ -4,7 +4,7 @@
     tokens, cost  of the run: a warning at 80 %; at 100 % nothing more is given to the agent, and it is
                   held at the end of its turn
 
-When the user lets the agent continue it may spend as much again.
+When the user releases the agent, it may spend the same amount again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from relay.supervision.restart import span
 from relay.terminal.events import AgentExited
 
 WARN = 0.8
-"""The part of a cap at which the user is warned."""
+"""The fraction of a cap at which the user is warned."""
 
 
 class Bounds:
     """The bounds of the agent `name`.
 
-    life:  the id of its session: what it has spent is counted from the beginning of each life.
-    known: relay knows the turns of such an agent; else prompts count.
+    life:  the id of its session: the reported usage starts at 0 in each run of the agent.
+    known: relay can tell the turns of such an agent; otherwise it counts prompts.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Bounds:
         self._clock = clock or WallClock()
         self._alone = _Alone(0, self._clock.now())
         self._spending = {"tokens": _Cap(policy.max_tokens), "cost": _Cap(policy.max_cost)}
-        self._resting = False  # its turn is over: it is at its input
+        self._resting = False  # its turn is over
         self._timer: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
@@ -115,14 +115,14 @@ class Bounds:
         else:
             self._timer = self._clock.look(due, self._look)
 
-    # What it spends.
+    # Tokens and cost.
 
     @handles(UsageChanged)
     def used(self, event: UsageChanged) -> None:
         self.spent(event.tokens.total, event.cost or 0.0)
 
     def spent(self, tokens: int, cost: float) -> None:
-        """Take what the agent has spent in this life of it: tokens of all kinds, US dollars."""
+        """Take the agent's total usage in this run: tokens of all kinds, US dollars."""
         for name, total in (("tokens", float(tokens)), ("cost", cost)):
             cap = self._spending[name]
             if cap.take(total):
@@ -142,13 +142,13 @@ class Bounds:
 
     @property
     def _spent(self) -> str:
-        """Why the agent is to be held: the first cap that is reached; "" if none is."""
+        """The reason to hold the agent: the first cap that is reached; "" if none is."""
         reached = (f"has used {_spent(name, cap)}" for name, cap in self._spending.items() if cap.reached)
         return next(reached, "")
 
     @answers(MayBegin)
     async def may_begin(self, question: MayBegin, _: object) -> None:
-        """Refuse what would begin another turn, or lengthen the last one."""
+        """Refuse injections that would begin another turn, or lengthen the last one."""
         if (reason := self._spent) and question.injection.kind != "closing":
             raise RelayError(f"it {reason}, and is held at the end of its turn.")
 
@@ -159,7 +159,7 @@ class Bounds:
                 cap.begin_anew()
         self._user_came()
 
-    # Beyond one session.
+    # Notes for later sessions.
 
     def _note(self) -> None:
         caps = {name: cap.notes() for name, cap in self._spending.items() if cap.most}
@@ -178,9 +178,9 @@ class Bounds:
 
 
 class _Alone:
-    """The turns without the user, and the time since their last input, in seconds since the epoch.
+    """The turns without the user, and the time of the user's last input, in seconds since the epoch.
 
-    attended: the turn that begins next, or has begun last, is the user's own.
+    attended: the user's prompt begins the next turn, or began the current one.
     """
 
     def __init__(self, turns: int, since: float) -> None:
@@ -190,7 +190,7 @@ class _Alone:
 
 
 class _Cap:
-    """One cap. most: 0 for none; used: since the user last let the agent continue."""
+    """One cap. most: 0 for none; used: since the user last released the agent."""
 
     def __init__(self, most: float) -> None:
         self.most = most
@@ -206,7 +206,7 @@ class _Cap:
         return 0 < self.most <= self.used
 
     def take(self, total: float) -> bool:
-        """Take the total; return True if the user is to be warned now."""
+        """Take the total; return True if it is time to warn the user."""
         self._total = total
         warns = WARN * self.most <= self.used < self.most and not self._warned
         self._warned = self._warned or warns
@@ -221,13 +221,13 @@ class _Cap:
     def restore(self, notes: object, *, same_life: bool) -> None:
         match notes:
             case [float() | int() as total, float() | int() as base, bool() as warned]:
-                # The totals of another life begin at 0, and what the last one has used counts.
+                # The totals of another run start at 0; what the last run used still counts.
                 self._base = float(base if same_life else base - total)
                 self._total, self._warned = float(total if same_life else 0), warned
 
 
 def _spent(name: str, cap: _Cap) -> str:
-    """Return what was spent, and the cap: "800 of 1,000 tokens", "$4.00 of $5.00"."""
+    """Return the usage and the cap: "800 of 1,000 tokens", "$4.00 of $5.00"."""
     if name == "tokens":
         return f"{cap.used:,.0f} of {cap.most:,.0f} tokens"
     return f"${cap.used:,.2f} of ${cap.most:,.2f}"

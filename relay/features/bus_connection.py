@@ -1,8 +1,8 @@
 """The session's connection to the message bus.
 
 If a client fails (the ledger cannot be used, a session on another host has the name, the broker does not
-start, relay itself has a fault), the agent runs on without messages, the user sees the reason once, and
-relay retries until a client works again.
+start, relay itself has a fault), the agent keeps running without messages, the user sees the reason once,
+and relay retries until a client works again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ NAME_RETRY = 30.0
 """Seconds between two attempts to claim a name that a session on another host has."""
 
 FIRST_RETRY, LAST_RETRY = 3.0, 60.0
-"""Seconds between two attempts after other failures. They double until a connection lasts for LAST_RETRY."""
+"""Seconds between two attempts after other failures: doubled until a connection lasts for LAST_RETRY."""
 
 PATIENCE = 1.0
 """Seconds without the broker after which the user gets a notice."""
 
 CLOSING = 4.0
-"""Seconds that the end of a session waits for the ledger, and for the last receipts."""
+"""Seconds that a closing session waits for the ledger and the last receipts."""
 
-_CONNECTED = "connected to "  # the beginning of the only status that reports no trouble
+_CONNECTED = "connected to "  # the prefix of the only status that reports no problem
 
 _log = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ class BusConnection:
         self._client: MessagingClient | None = None
         self._problem: RelayError | None = None  # why there is no client
         self._tried = asyncio.Event()  # set after the first attempt to open one
-        self._shown: set[str] = set()  # the troubles shown to the user that are not over
-        self._status = CONNECTING  # why there is no connection, or where it leads
+        self._shown: set[str] = set()  # the problems shown to the user that still last
+        self._status = CONNECTING  # why there is no connection, or what it is connected to
         self._retry = FIRST_RETRY
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class BusConnection:
             await self._clock.sleep(self._pause())
 
     async def _connect(self) -> None:
-        """Open a client and run it until it ends. Raise whatever keeps it from opening or ends it."""
+        """Open a client and run it until it ends. Raise the error that prevents or ends it."""
         client = await self._opened()
         self._client, self._problem = client, None
         self._tried.set()
@@ -105,14 +105,14 @@ class BusConnection:
             for channel in self._channels:
                 await self._join(client, channel)
         except BaseException:
-            await client.close()  # or the next one would find the name taken
+            await client.close()  # or the next client would find the name taken
             raise
         return client
 
     async def _join(self, client: MessagingClient, channel: str) -> None:
         try:
             await client.join(channel)
-        except MessageRefused as error:  # too many; the session needs the bus anyway
+        except MessageRefused as error:  # too many channels; the session needs the bus anyway
             self._bus.publish(
                 Notify(f"{self._name} could not join #{channel}, which its settings name: {error}")
             )
@@ -128,7 +128,7 @@ class BusConnection:
                 return pause
 
     def _leave(self, error: RelayError) -> None:
-        """Give up the client, and show the user the reason and the effect, once until it is over."""
+        """Drop the client; show the user the reason and the effect, once until the problem is over."""
         match error:
             case _ if self._client is None and self._problem is None:
                 effect = "The agent keeps running without messages."
@@ -158,9 +158,9 @@ class BusConnection:
 
     @answers(SessionClosed)
     async def close(self, question: SessionClosed, _: object) -> None:
-        """Tell whoever has written to an agent that has ended; the mailbox is done with it."""
+        """Notify the senders of messages to an agent that has ended; the mailbox is done with them."""
         if question.ended and self._client is not None and not self._client.ended:
-            with suppress(RelayError, TimeoutError):  # the next look into the ledger ends what is left
+            with suppress(RelayError, TimeoutError):  # the next check of the ledger ends what is left
                 async with asyncio.timeout(CLOSING):
                     await self._client.end()
 
@@ -172,13 +172,13 @@ class BusConnection:
 
     @handles(StatusReported)
     def reported(self, event: StatusReported) -> None:
-        """Tell the user about each kind of trouble that lasts, once, and about its end."""
+        """Tell the user once about each kind of problem that lasts, and about its end."""
         text = event.text
         self._journal.write("bus", status=text)
         if not self._connected:
             self._status = text
             self._bus.loop.call_later(PATIENCE, self._show_status)
-        elif not text.startswith(_CONNECTED):  # the ledger refuses messages: that ends by itself
+        elif not text.startswith(_CONNECTED):  # the ledger refuses messages, and recovers by itself
             self._show_once(text)
         else:
             self._status = text
@@ -197,7 +197,7 @@ class BusConnection:
 
 
 def _fault(error: Exception) -> RelayError:
-    """Return the message for the user about a fault of relay's own, and log its traceback."""
+    """Return the user's message about an internal error in relay, and log its traceback."""
     _log.error("the bus", exc_info=error)
     first: BaseException = error
     while isinstance(first, BaseExceptionGroup):

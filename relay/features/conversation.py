@@ -4,9 +4,9 @@
     the record that relay has named ┼→ Conversation ─→ CurrentConversation?, `relay ps`, `relay explain`
     the command that resumes one ───┘
 
-An agent may start another one of its kind in the same folder, such as `claude -p` in its shell, and the hooks
-of that one may report here as well.  They run further below the wrapped process than the agent's own hooks,
-and an id from further below never counts.  Nothing depends on which file is the newest.
+An agent may start another one of its kind in the same folder, such as `claude -p` in its shell, whose hooks
+may report here as well.  Those hooks are deeper in the process tree than the agent's own, and an id from a
+deeper hook never counts.  Nothing depends on which file is the newest.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from relay.storage.progress import Progress
 _NOTE = "conversation"
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
-"""Events with which a conversation begins; a late event of an earlier one is none of them."""
+"""Events that begin a conversation; late events of an earlier conversation are not among them."""
 
 _WRITTEN_BY_RELAY = frozenset({"pi", "opencode", "relay"})
-"""Kinds of agents whose transcript is a file of the run, for relay."""
+"""Kinds of agents whose transcript relay itself writes, as a file of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """A hook's place among the agent's processes.
+    """A hook's place in the agent's process tree.
 
-    root:     the one from which the others descend: the wrapped process, or one that the shim has adopted.
-    distance: the number of processes from the hook up to that one.
+    root:     the top of the tree: the wrapped process, or one that the shim has adopted.
+    distance: the number of processes from the hook up to the root.
     """
 
     root: int
     distance: int
 
     def is_near(self, own: _Origin) -> bool:
-        """Return True if it is no further below the agent than the agent's `own` hooks are."""
+        """Return True if the hook is no deeper in the tree than the agent's `own` hooks."""
         return self.root == own.root and self.distance <= own.distance
 
 
 class ConversationTracker:
     """Follows the conversation of one agent, and continues with what an earlier session knew.
 
-    command:   the one that started the agent; it may name a conversation.
-    directory: the one that the agent was started in.
-    lineage:   by which the agent's processes are known.
-    record:    what the agent writes in this run, if relay has named it.
+    command:   the command that started the agent; it may name a conversation.
+    directory: the working directory in which the agent was started.
+    lineage:   identifies the agent's processes.
+    record:    the record that the agent writes in this run, if relay has named it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ConversationTracker:
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        """Take up what an earlier session knew; else what the command says."""
+        """Continue with what an earlier session knew, or else with what the command says."""
         notes = self._progress.notes if event.resumed else []
         noted = next((note for note in reversed(notes) if note["note"] == _NOTE), None)
         if noted is not None:
@@ -98,7 +98,7 @@ class ConversationTracker:
 
     @handles(HookReported)
     def reported(self, reported: HookReported) -> None:
-        """Take the conversation of an event of the agent's own, which no subagent has reported."""
+        """Take the conversation from an event of the agent itself, not of a subagent."""
         event, current = reported.event, self._current
         if event.name not in _BEGINS or event.agent_id or not is_id(event.session_id):
             return
@@ -119,7 +119,7 @@ class ConversationTracker:
 
     @handles(RecordLost)
     def lost(self, event: RecordLost) -> None:
-        """Forget a conversation that was known by its record: the agent may have begun another one."""
+        """Forget a conversation known by its record: the agent may have started another one."""
         if self._record is not None and event.resumes is None:
             self._record = None
             self._change(None)
@@ -136,7 +136,7 @@ class ConversationTracker:
         return facts if question.brief else {**facts, "conversation": self._description()}
 
     def _description(self) -> str:
-        """Return what is known of the conversation, for the user; "" for a program that has none."""
+        """Describe the conversation for the user; return "" for a program that has none."""
         native = self._profile.native
         if not self._profile.resume.words:
             has_one = native.hooks or native.transcript
@@ -147,7 +147,7 @@ class ConversationTracker:
         return f"{self._current.id} ({known})"
 
     def _look(self) -> None:
-        """Take the conversation of a record that relay has named, once the agent writes it."""
+        """Take the conversation from the record that relay has named, once the agent writes it."""
         if self._current is None and self._record is not None and (found := self._record.find()):
             self._change(self._named(self._record.session, Path(found[0])))
 
@@ -172,6 +172,6 @@ class ConversationTracker:
 
 
 def _path(event: NativeEvent) -> Path | None:
-    """Return the file of the event's conversation; the transcript that relay has written is none."""
+    """Return the file of the event's conversation; a transcript that relay has written does not count."""
     written = event.raw.get("session_file") if event.agent in _WRITTEN_BY_RELAY else event.transcript_path
     return Path(written) if isinstance(written, str) and written.startswith("/") else None

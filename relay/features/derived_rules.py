@@ -4,7 +4,7 @@
     Compose: relay is about to type a prompt      ─→ UserPromptSubmit
     the agent has ended                           ─→ SessionEnd
 
-Stop is derived from the screen, too, by relay.features.turn_tracker.
+relay.features.turn_tracker derives Stop, from the screen.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class DerivedRules:
         prompt = "\n\n".join(each.text for each in question.injections)
         try:
             results = await self._consult("UserPromptSubmit", prompt=prompt)
-        except Exception:  # logged by the injector; here the user is told
-            # It types the prompt anyway: nothing waits forever.
+        except Exception:  # the injector logs it; this tells the user
+            # The injector types the prompt anyway: nothing waits forever.
             unchecked = "the UserPromptSubmit rules could not run, so the prompt was not checked."
             self._bus.publish(Notify(unchecked))
             raise

@@ -1,8 +1,8 @@
 """Answers the agent's questions: never blindly, and recorded in the journal.
 
-A menu is answered with the arrow keys: the mark is moved until the screen shows it at the chosen option, and
-Enter follows only if the same question is still drawn. Digits would be shorter, but they select at once in
-some dialogs and not in others.
+In a menu, the arrow keys move the mark until the screen shows it at the chosen option; Enter follows only if
+the same question is still drawn. Digits would be shorter, but they select at once in some dialogs and not in
+others.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class DialogAnswers:
     async def answer(self, request: Request) -> Answer:
         """Answer the question with this id by an option or a text.
 
-        result: "answered", or "unconfirmed" if the question is still drawn afterwards. option: the one that
-        was chosen, None for a line that takes any text. typed: before Enter; "" in a menu. Raise RelayError,
-        with nothing chosen, if the agent asks something else by now.
+        result: "answered", or "unconfirmed" if the question is still drawn afterwards. option: the chosen
+        one; None for a line that takes any text. typed: the text before Enter; "" in a menu. Raise
+        RelayError, with nothing chosen, if the agent is now asking something else.
         """
         id, choice, text = (request.fields.get(name) for name in ("id", "choice", "text"))
         if not isinstance(id, str) or not isinstance(choice, str) or not isinstance(text, str | None):
@@ -88,7 +88,7 @@ class DialogAnswers:
             return {"result": result, "option": chosen, "typed": typed}
 
     async def _settled(self) -> ScreenQuestion:
-        """Return the question once it stands still. Raise RelayError if there is none, or a secret's."""
+        """Return the question once it is stable. Raise RelayError if there is none, or it is for a secret."""
         asked, stood = self._asked(), 0
         for _ in range(round(FOLLOWS / LOOK)):
             await asyncio.sleep(LOOK)
@@ -109,7 +109,7 @@ class DialogAnswers:
     async def _give(
         self, asked: ScreenQuestion, token: str, choice: str, text: str | None
     ) -> tuple[str, Option | None]:
-        """Return the result, and the option that was chosen."""
+        """Answer the question; return the result and the chosen option."""
         if asked.token != token:
             raise NotAllowed("it is now asking something else. Read that first.")
         if not asked.options and not self._terminal.tty().canonical:

@@ -2,7 +2,7 @@
 
 output ─→ lines ─→ heard ─→ begun ─→ committed (messages, in the ledger)
    └ missed  │         └ begun by an earlier session, its outcome unknown
-             └ passed over, hidden, of a diff, not heeded (relay.toml), or not told apart from what was heard
+             └ passed over, hidden, in a diff, not heeded (relay.toml), or not told apart from what was heard
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ PASSED_OVER = {
         "on the screen was ignored: the agent's own record may have had it, or left it out: {!r}",
     ),
 }
-"""For each reason why a directive is passed over: what counts it, and what the user is told of the first."""
+"""For each reason to pass over a directive: its counter, and the notice about the first one."""
 
 PAUSE = 1.0
-"""Seconds in which missed output is added up for the journal: a flood may be missed piece by piece."""
+"""Seconds of missed output in one journal entry: a flood may be missed piece by piece."""
 
 
 class DirectiveLog:
-    """The steps of one agent's directives, in its earlier sessions, too; lines are this session's only."""
+    """The steps of one agent's directives, including its earlier sessions; lines are this session's only."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class DirectiveLog:
         self._terminal = terminal
         self._progress = progress
         self._counts = Counter(progress.counts)
-        self._missed = 0  # bytes that the journal does not have yet
+        self._missed = 0  # bytes not in the journal yet
         self._telling: asyncio.TimerHandle | None = None
 
     @handles(AgentSaid)
@@ -88,7 +88,7 @@ class DirectiveLog:
 
     @handles(DirectiveRecognized)
     def recognized(self, event: DirectiveRecognized) -> None:
-        """Count it once: an earlier session had heard and begun it."""
+        """Undo the second count of a directive that an earlier session had heard and begun."""
         self._counts["heard"] -= 1
         self._counts["begun"] -= event.outcome == "again"
         self._counts["unknown"] += event.outcome == "unknown"
@@ -123,7 +123,7 @@ class DirectiveLog:
         self._missed = 0
 
     def _count(self, what: str, number: int) -> None:
-        """Count what an agent's later sessions do not see again."""
+        """Count something that later sessions of the agent do not see again."""
         self._counts[what] += number
         self._progress.count(what, number)
 

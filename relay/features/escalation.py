@@ -4,7 +4,7 @@
     the desktop     a notification
     the bus         a message to the receiver in the settings (escalate_to)
 
-Everything the agent has drawn is untrusted: it is shown in visible characters, and quoted to other agents.
+What the agent draws is untrusted: relay shows only its visible characters, and quotes it to other agents.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from relay.terminal.shim_link import ShimLink
 from relay.text import one_line
 
 REPEAT = 60.0
-"""Seconds in which the same question, drawn again, is not escalated again."""
+"""Seconds within which the same question, when redrawn, is not escalated again."""
 
 MOMENT = 1.0
-"""Seconds that a question must stand before it leaves the terminal: hooks may report it before it is drawn,
-and a user who sees it may answer at once."""
+"""Seconds that a question must last before it is escalated beyond the terminal: hooks may report it before it
+is drawn, and a user who sees it may answer at once."""
 
 COOLDOWN = 10.0
 """Seconds between two notifications, and two messages; a message to an agent costs a turn of its model."""
@@ -65,7 +65,7 @@ class Escalation:
         self._name = name
         self._to = to
         self._clock = clock or Clock()
-        self._asked: _Asked | None = None  # the question now
+        self._asked: _Asked | None = None  # the current question
         self._shown: tuple[_Asked, float] | None = None  # the last one shown in the terminal, and when
         self._told: tuple[_Asked, float] | None = None  # the last one passed on beyond it, and when
         self._timer: asyncio.TimerHandle | None = None
@@ -117,12 +117,12 @@ class Escalation:
             )
 
     def _is_recent(self, told: tuple[_Asked, float] | None, now: float) -> bool:
-        """Return True if the question now was `told` less than REPEAT ago."""
+        """Return True if the current question was `told` less than REPEAT ago."""
         return told is not None and told[0] == self._asked and now < told[1] + REPEAT
 
 
 class Bell:
-    """The bell of the user's terminal. enabled: False for a plain program, which has its terminal alone."""
+    """The bell of the user's terminal. enabled: False for a plain program, which owns its terminal."""
 
     def __init__(self, shim: ShimLink, *, enabled: bool) -> None:
         self._shim = shim

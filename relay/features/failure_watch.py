@@ -1,13 +1,13 @@
-"""Notices that a turn of the agent has failed, and why: once for each occurrence.
+"""Detects that a turn of the agent has failed, and why: once per failure.
 
     StopFailure hook ───────────────────────┐ at once
     FailureRead (the agent's own record) ─┐ │
     the screen: failed, or a dialog ──────┴─┴─→ AgentFailed, journal, `relay explain`
-                                          │ after GRACE: the hook, or the record, may still come
-    last lines of one that exits, as `-p` ┘
+                                          │ after GRACE: the hook, or the record, may still report
+    the last lines before an exit (`-p`)  ┘
 
-What comes next in the same turn is the same occurrence. A failure is forgotten when a later turn ends well.
-What was published is noted for later sessions, which see the same screen again.
+Further reports in the same turn are about the same failure. A failure is forgotten when a later turn ends
+well. Published failures are noted for later sessions, which see the same screen again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from relay.terminal.events import AgentExited, OutputEnded
 from relay.text import one_line
 
 GRACE = 1.0
-"""Seconds for which the record, or the screen, waits for a source that knows more."""
+"""Seconds that a report from the record or the screen waits for a source that knows more."""
 
 SIGNALLED = 128
-"""Exit codes above are those of signals: no error of the agent's own."""
+"""Exit codes above this are those of signals, not errors of the agent itself."""
 
 _BLIND = frozenset({"gemini"})
-"""Dialects whose Stop also comes after a turn that has failed."""
+"""Dialects that also send Stop after a failed turn."""
 
 _NOTE = "failure"  # to later sessions
 
@@ -69,7 +69,7 @@ class FailureWatch:
         self._turn = _Turn()
         self._timer: asyncio.TimerHandle | None = None
         self._hooked = False
-        self._interactive = False  # it has drawn an input
+        self._interactive = False  # it has shown an input
         self._code = 0
 
     @handles(SessionBegan)
@@ -143,7 +143,7 @@ class FailureWatch:
 
     def _turn_ends_well(self, event: NativeEvent | None = None) -> None:
         if event is None or event.agent not in _BLIND:
-            self._turn.pending = None  # an error of which it has got the better
+            self._turn.pending = None  # an error that the agent overcame
             self._cancel()
         if self._turn.end_well():
             self._note()
@@ -170,7 +170,7 @@ class FailureWatch:
         if self._turn.failed:
             return
         if waited and self._terminal.replaying:
-            self._wait()  # the screen is an old one
+            self._wait()  # the screen shows the past
             return
         found = self._turn.pending or (self._on_screen() if waited else None)
         if found is not None:
@@ -178,18 +178,18 @@ class FailureWatch:
 
     def _publish(self, found: Failure) -> None:
         self._turn.fail(found)
-        self._note()  # first: a session that is killed here has published it at most once
+        self._note()  # first: a session that is killed here publishes it at most once
         self._journal.write("agent_failed", **found.to_json())
         self._bus.publish(AgentFailed(found))
 
     def _note(self) -> None:
-        # With its time: where notes are compacted, equal ones become one.
+        # The time tells notes apart: compaction merges equal ones.
         self._progress.note(_NOTE, at=self._clock(), **self._turn.note())
 
     # The screen.
 
     def _concerns(self, verdict: Verdict) -> bool:
-        """Return True if the screen may show an error: it says so, or its dialog may be about one.
+        """Return True if the screen may show an error: a rule says so, or a dialog may be about one.
 
         Without hooks, an agent may also report its failure by itself, as Claude Code does since 2.1.332.
         """
@@ -200,7 +200,7 @@ class FailureWatch:
     def _on_screen(self) -> Failure | None:
         verdict = self._state.verdict
         if verdict is not None and not self._concerns(verdict):
-            return None  # it went away
+            return None  # the error has gone
         rows = self._terminal.screen_text()
         found = failures.of_screen(self._profile, rows, self._clock())
         if found is None and verdict is not None and verdict.state is Readiness.FAILED:
@@ -231,27 +231,27 @@ class FailureWatch:
 
 
 class _Turn:
-    """The failure of the current turn, and of the last one that has failed.
+    """The failure of the current turn, and of the last failed turn.
 
-    last:    what was published last; None once a later turn has ended well.
-    failed:  that is of the current turn.
-    pending: the failure of the current turn that was not published yet.
+    last:    the failure published last; None once a later turn has ended well.
+    failed:  `last` belongs to the current turn.
+    pending: the failure of the current turn, not published yet.
     """
 
     def __init__(self, last: Failure | None = None, *, failed: bool = False) -> None:
         self.last = last
         self.failed = failed
         self.pending: Failure | None = None
-        self._late: Failure | None = None  # published, while the record may still bring it
+        self._late: Failure | None = None  # published, but the record may still report it
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any]) -> _Turn:
-        """Return what `note` has described."""
+        """Return the state that `note` describes."""
         last = None if note["last"] is None else Failure.from_json(note["last"])
         return cls(last, failed=note["failed"])
 
     def note(self) -> dict[str, Any]:
-        """Return what a later session has to know."""
+        """Return the state, as a note for a later session."""
         return {"last": None if self.last is None else self.last.to_json(), "failed": self.failed}
 
     def begin(self) -> bool:
@@ -267,7 +267,7 @@ class _Turn:
         return True
 
     def consider(self, found: Failure) -> None:
-        """Take a failure of this turn, unless one was published, or came from a source as good."""
+        """Take a failure of this turn, unless one was published, or came from an equally good source."""
         better = self.pending is None or TRUST[found.source] < TRUST[self.pending.source]
         if not self.failed and better:
             read = self.pending is not None and _bare(self.pending) == _bare(found)
@@ -280,11 +280,11 @@ class _Turn:
         self.last, self.failed, self.pending = found, True, None
 
     def is_late(self, found: Failure) -> bool:
-        """Return True, once, if the record says of an earlier turn what another source has said before."""
+        """Return True, once, if the record repeats what another source reported in an earlier turn."""
         late, self._late = self._late, None
         return late is not None and _bare(late) == _bare(found) and self.pending is None
 
 
 def _bare(failure: Failure) -> str:
-    """Return the text without its blanks: a screen breaks it anywhere."""
+    """Return the text without whitespace: a screen may wrap it anywhere."""
     return "".join(failure.text.split())

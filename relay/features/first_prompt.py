@@ -15,9 +15,9 @@ from relay.tasks import Tasks
 
 
 class FirstPrompt:
-    """Types `text`. resumes: the agent was started to continue with an earlier conversation.
+    """Types `text`. resumes: the agent was started to continue an earlier conversation.
 
-    source: the agent whose words they are; "": they are the user's.
+    source: the agent that wrote the text; "": the user did.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class FirstPrompt:
         self._text = text
         self._source = source
         self._may_be_given = resumes
-        self._id = f"{session.id}-task"  # the same for all sessions beside this agent
+        self._id = f"{session.id}-task"  # the same in all sessions of this agent
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:

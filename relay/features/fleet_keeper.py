@@ -1,6 +1,6 @@
-"""Starts fleet agents that are due, which have no session of their own yet.
+"""Starts fleet agents that are due and have no session yet.
 
-One session of a home does it at a time, the one that holds the lock; if it ends, another one takes the lock.
+Only the session that holds the home's lock does this; when it ends, another session takes the lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from relay.supervision.due import due
 from relay.supervision.records import Records
 
 LOOK = 30.0
-"""Seconds between two looks for agents that are due: schedules have a precision of a minute."""
+"""Seconds between two checks for agents that are due: schedules have a precision of a minute."""
 
 
 class FleetKeeper:
@@ -60,17 +60,17 @@ class FleetKeeper:
                     await asyncio.to_thread(self._start, path)
 
     def _take(self) -> bool:
-        """Take the lock, if no other session has it; return True if this one has."""
+        """Take the lock if no other session has it; return True if this session holds it."""
         try:
             if self._lock < 0:
                 self._lock = open_lock(self._home.run / "fleets.lock")
             self._held = self._held or try_lock(self._lock)
         except (OSError, RelayError):
-            return False  # it is tried again
+            return False  # the next look retries
         return self._held
 
     def _due(self) -> dict[Path, list[str]]:
-        """Return the agents that are due, by fleet file; none of a file that is wrong or not trusted."""
+        """Return the agents that are due, by fleet file; skip files that are invalid or not trusted."""
         records = Records(self._home).all()
         running = {(key(claim.team), key(claim.name)) for claim in claims(self._home)}
         found = {}
@@ -87,7 +87,7 @@ class FleetKeeper:
         return found
 
     def _start(self, path: Path) -> None:
-        """Have `relay up` start what is due, in a process that outlives this one."""
+        """Start the agents that are due with `relay up`, in a process that outlives this one."""
         subprocess.run(
             [sys.executable, "-P", "-m", "relay", "up", "--due", "-f", path],
             cwd=path.parent,

@@ -23,10 +23,10 @@ from relay.tasks import Tasks
 from relay.terminal.events import Notify
 
 TIME_LIMIT = 600.0
-"""Seconds that a command may take: a whole test suite does."""
+"""Seconds that a command may take: enough for a whole test suite."""
 
 MAX_OUTPUT = 8_000
-"""Bytes of a gate's output that become a prompt, from its end: that is where a failure is."""
+"""Bytes from the end of a gate's output, where a failure shows, that become a prompt."""
 
 
 class GateRunner:
@@ -78,7 +78,7 @@ class GateRunner:
         finally:
             self._running -= 1
         if (self._state.look(), self._prompts) != before:
-            return  # it has continued meanwhile: what the gate has seen is not what it has done
+            return  # the agent has continued meanwhile: the gate did not see its latest work
         if result.exit_code == 0:
             self._bus.publish(EndAgent(Phase.DONE, "passed its gate"))
         else:
@@ -105,7 +105,7 @@ class GateRunner:
 
 
 def _prompt(command: str, result: CommandResult) -> str:
-    """Return the prompt that a failed gate makes."""
+    """Return the prompt for a failed gate."""
     how = result.problem or f"It exited with {result.exit_code}."
     head = f"`{command}` must succeed before your task is done, but it failed. {how}"
     output = result.stdout[-MAX_OUTPUT:].decode(errors="ignore").strip()

@@ -11,7 +11,7 @@ from relay.terminal.events import Notify
 
 
 class Guards:
-    """Keeps the note of one session true. name: the agent's; socket: the session's."""
+    """Keeps the record of one session up to date. name: the agent's; socket: the session's."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, *, name: str, socket: str) -> None:
         self._bus = bus

@@ -44,10 +44,10 @@ from relay.tasks import Tasks
 from relay.terminal.events import AgentExited, Notify
 
 TWINS = 10.0
-"""Seconds after the last output that an earlier session has read, in which what it has acted on may come."""
+"""Seconds after the last replayed output in which directives may be ones that an earlier session acted on."""
 
 LEDGER = 10.0
-"""Seconds in which the ledger has to say what an earlier session has sent; else that is unknown."""
+"""Seconds to wait for the ledger to say what an earlier session has sent; otherwise it is unknown."""
 
 ORDERED_WITH = {"broadcast": "relay"}
 """Namespaces whose directives share a queue: both send messages to the same receivers."""
@@ -96,7 +96,7 @@ class HandlerRunner:
         self._tasks.queue(events.SessionStart.name, self._go_on() if event.resumed else self._start())
 
     async def _go_on(self) -> None:
-        """Continue with the directives of the earlier session: the ledger knows what it has sent."""
+        """Resume the directives of an earlier session: the ledger knows which messages it sent."""
         try:
             with suppress(RelayError, TimeoutError):
                 async with asyncio.timeout(LEDGER):
@@ -201,17 +201,17 @@ class HandlerRunner:
         self._progress.begin(directive.place, digest, queue, again=again)
         self._bus.publish(DirectiveBegun())
         failed = await self._act(directive)
-        # Not if it was cut off: the next session has to know.
+        # Not reached if the handlers are cancelled: the next session has to know.
         self._progress.done(directive.place, "failed" if failed else None)
 
     def _recognized(self, directive: Directive, digest: str) -> tuple[str, Begun] | None:
-        # By the time when it was read: acting on those before it may have taken long.
+        # The time is when it was read: acting on earlier directives may have taken long.
         if not self._progress.earlier or directive.time > self._resumed + TWINS:
             return None
         return self._progress.recognize(directive.place, digest)
 
     def _leave(self, directive: Directive, place: str, begun: Begun) -> None:
-        """Leave a directive alone on which an earlier session has acted, or may have, and nobody can know."""
+        """Skip a directive that an earlier session has acted on, or may have acted on: nobody can tell."""
         self._bus.publish(DirectiveRecognized("done" if begun.done else "unknown"))
         if not begun.done:
             what = f"@{directive.namespace}:{directive.target}"
@@ -242,7 +242,7 @@ class HandlerRunner:
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
-        """The agent can be told nothing more: the user is."""
+        """Report errors to the user from now on: nothing reaches the agent any more."""
         self._exited = True
 
     @handles(HandlerProblem)

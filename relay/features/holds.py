@@ -1,7 +1,7 @@
 """Holds a running agent: relay gives it nothing more until the user releases it.
 
 Hold ─→ noted, HELD, escalated ─→ the user's prompt, `relay release --agent`, `relay restart` ─→ HoldOver
-MayBegin ─→ refused for now, but for closing prompts
+MayBegin ─→ refused for now, except for closing prompts
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relay.terminal.events import AgentExited, KeyChosen
 
 
 class Holds:
-    """The hold of the agent `name`, which lasts from one life of it to the next."""
+    """The hold of the agent `name`, which outlasts one run of the agent."""
 
     def __init__(self, bus: EventBus, terminal: AgentTerminal, notes: Notebook, *, name: str) -> None:
         self._bus = bus
@@ -73,7 +73,7 @@ class Holds:
 
     @handles(StopRequested)
     def restarting(self, event: StopRequested) -> None:
-        """A restart that the user has asked for lets the next agent continue."""
+        """End the hold: a restart by the user lets the next agent continue."""
         if event.again and event.by_user:
             self._end()
 
@@ -83,7 +83,7 @@ class Holds:
 
     @operation("release")
     async def release(self, _: Request) -> Answer:
-        """Let the agent continue, or start it again if it has ended, and is held."""
+        """Let the agent continue, or restart it if it has ended and is held."""
         held = bool(self._reason)
         self._end()
         if self._exited:

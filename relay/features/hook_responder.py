@@ -58,7 +58,7 @@ class HookResponder:
         if question.nested:
             return await self._guard(event)
         if event.agent_id and event.name not in TOOL_EVENTS:
-            return Answered("")  # of a subagent only the tools matter
+            return Answered("")  # of a subagent's events, only tool calls matter
         match event.name:
             case NativeName.SESSION_START:
                 return await self._session_start(event)
@@ -85,7 +85,7 @@ class HookResponder:
         return Answered("")
 
     async def _guard(self, event: NativeEvent) -> Answered:
-        """Answer an agent that this one has started: rules guard its tools, and it gets nothing else."""
+        """Answer an agent that this one has started: rules guard its tool calls, and it gets nothing else."""
         if event.name is not NativeName.TOOL_PRE:
             return Answered("")
         decision = decide(await self._consult(from_native(event)))
@@ -100,7 +100,7 @@ class HookResponder:
         messages = event.agent not in _FORGETTING
         if not event.prompt:
             return await self._with_context(event, messages=messages)
-        ours = await self._bus.ask(Recognize(event.prompt))  # then rules were asked before it was typed
+        ours = await self._bus.ask(Recognize(event.prompt))  # if so, rules ran before it was typed
         rules = None if any(ours) else from_native(event)
         results = await self._consult(rules, events.PromptSubmit(prompt=event.prompt))
         decision = decide(results)
@@ -117,7 +117,7 @@ class HookResponder:
         call = events.ToolPre(event.tool_name, event.tool_input, event.tool_use_id or None)
         results = await self._consult(from_native(event), call)
         decision = decide(results)
-        stopped = self._stopped(event)  # meanwhile, because of another call
+        stopped = self._stopped(event)  # another call may have stopped the turn meanwhile
         if decision.action == "halt" and stopped is None:
             self._turn.halt(decision.reason)
         apply(self._bus, results, event=event.event, wakes=False if self._turn.halted else None)
@@ -135,7 +135,7 @@ class HookResponder:
         return await self._with_context(event, reply=_reply_of(decision))
 
     def _stopped(self, event: NativeEvent) -> Answered | None:
-        """Return the denial of a call if the turn was stopped; None if it was not."""
+        """Return the denial of a call if the turn was stopped, else None."""
         why = self._turn.halted
         return Answered(render(event, Reply(deny=why))) if why else None
 
@@ -177,7 +177,7 @@ class HookResponder:
         halted = decision.action == "halt"
         if halted:
             self._turn.halt(decision.reason)
-        # A text for a stopped turn must not begin another.
+        # A text for a stopped turn must not begin another turn.
         apply(self._bus, results, event=event.event, wakes=False if self._turn.halted else None)
         if halted and "halt" not in carries(event.agent, event.name):
             why = HookResult.inject(decision.reason, source="relay")
@@ -221,7 +221,7 @@ class HookResponder:
     async def _with_context(
         self, event: NativeEvent, *, messages: bool = True, reply: Reply | None = None
     ) -> Answered:
-        """Answer with `reply` and, if it can carry them, the texts that wait, `messages` included."""
+        """Answer with `reply` and, if it can carry them, the waiting texts, including `messages`."""
         reply = reply or Reply()
         carried = carries(event.agent, event.name)
         refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
@@ -233,7 +233,7 @@ class HookResponder:
 
 
 def _answered(event: NativeEvent, reply: Reply, settle: Settle) -> Answered:
-    """Return the answer; what it carries waits again if it cannot be written."""
+    """Return the answer; if it cannot be rendered, the texts it carries wait again."""
     try:
         return Answered(render(event, reply), settle)
     except BaseException:

@@ -11,7 +11,7 @@ from relay.state.agent_terminal import AgentTerminal
 from relay.terminal.events import OutputRead
 
 SHORTEST = 1.0
-"""Seconds between two `idle`, at least, however short a quiet period the settings ask for."""
+"""Minimum seconds between two `idle` events, however short a quiet period the settings ask for."""
 
 
 class IdleWatch:
@@ -21,7 +21,7 @@ class IdleWatch:
         self._bus = bus
         self._terminal = terminal
         self._seconds = seconds
-        self._timed = False  # a look is due; else `idle` is published, and output begins another period
+        self._timed = False  # a look is scheduled; if not, `idle` was published, and output begins a period
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:

@@ -17,7 +17,7 @@ from relay.tasks import Tasks
 from relay.terminal.events import AgentExited, KeysTyped
 
 SHORTEST = 0.5
-"""Seconds between two incidents, at least, however short a grace the policy asks for."""
+"""Minimum seconds between two incidents, however short a grace period the policy asks for."""
 
 
 class IdleGrace:
@@ -44,7 +44,7 @@ class IdleGrace:
 
     @handles(SessionBegan, StateChanged, PromptSubmitted, KeysTyped)
     def begin_anew(self, _: object) -> None:
-        """Wait for the whole of the grace again."""
+        """Restart the grace period."""
         if self._timer is not None:
             self._timer.cancel()
         if not self._over:
@@ -59,7 +59,7 @@ class IdleGrace:
     def _look(self) -> None:
         self._timer = self._clock.later(self._seconds, self._look)
         timer = self._timer
-        # A look that finds another state publishes that, and sets another timer.
+        # If the look finds another state, StateChanged sets another timer.
         if self._state.look() == Readiness.READY and self._timer is timer and not self._terminal.replaying:
             self._tasks.spawn(self._ask(timer), "idle")
 

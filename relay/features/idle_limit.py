@@ -1,7 +1,7 @@
 """Limits handlers of `idle`: an agent that answers a nudge becomes idle again, and so on.
 
-After so many idle periods in a row in which handlers injected something, what they inject is dropped until
-the user submits a prompt, or a message begins a turn.
+After a number of idle periods in a row in which handlers injected something, their injections are dropped
+until the user submits a prompt, or a message begins a turn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relay.text import count
 
 
 class IdleLimit:
-    """Limits the idle handlers of one session. most: the idle periods in a row."""
+    """Limits the idle handlers of one session. most: idle periods in a row with injections."""
 
     def __init__(self, bus: EventBus, terminal: AgentTerminal, *, most: int) -> None:
         self._bus = bus
@@ -76,5 +76,5 @@ class IdleLimit:
 
 
 def _of_idle(injection: Injection) -> bool:
-    # A handler that injects after it has returned does so without an event, but under its name.
+    # What a handler injects after it has returned has no event, but still the handler's name.
     return injection.kind == "hook" and (injection.event == Idle.name or "(on idle)" in injection.source)

@@ -26,7 +26,7 @@ class InjectionAudit:
         self._journal = journal
         self._log = log
         self._budget = budget
-        self._uncertain: set[str] = set()  # counted already, and perhaps reported again
+        self._uncertain: set[str] = set()  # already counted; may be reported again
 
     @handles(TurnBegan)
     def new_turn(self, _: TurnBegan) -> None:
@@ -36,7 +36,7 @@ class InjectionAudit:
     def ended(self, event: InjectionEnded) -> None:
         injection, outcome = event.injection, event.outcome
         if event.again:
-            return  # it is there
+            return  # already recorded
         size = len(injection.text.encode("utf-8", "surrogatepass"))
         self._journal.write(
             "injection",

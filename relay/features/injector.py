@@ -1,4 +1,4 @@
-"""Gives texts to the agent, one at a time, in the order of the queue, and only when it is safe.
+"""Gives texts to the agent, one at a time, in queue order, and only when it is safe.
 
                 ┌→ held? draft? ─→ judge ─→ typist ────────────┐
     Inject ─→ queue    ▲             ▲                         ├→ InjectionEnded
@@ -9,7 +9,7 @@ Consecutive texts from hooks are given as one, each with its own outcome, in a r
 A program that takes one line at a time gets them one by one.
 
 With an empty queue nothing runs. While a text waits, timers cover known quiet periods; otherwise the injector
-looks again, ever more rarely, because nothing announces that a program begins to read its terminal.
+polls with backoff, because nothing announces that a program begins to read its terminal.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FINISH_LOOK = 0.02
 """Seconds between two looks for the outcome of a text that an earlier session was typing."""
 
 LOOK_MIN, LOOK_MAX = 0.001, 0.25
-"""Limits for the seconds between two looks at a program that is not ready: a tenth of the wait so far."""
+"""Bounds, in seconds, of the poll interval for a program that is not ready: a tenth of the wait so far."""
 
 
 class _News:
@@ -90,7 +90,7 @@ class Injector:
     """Gives injections to the agent behind `terminal`.
 
     directive: matches a line that begins a directive of this agent.
-    progress:  keeps what is being typed.
+    progress:  keeps the text that is being typed.
     idle:      seconds of quiet after which a ready agent gets texts of low priority.
     """
 
@@ -115,12 +115,12 @@ class Injector:
         self._typist = Typist(terminal, view, clock)
         self._unfinished = Unfinished(terminal, view, progress)
         self._news = _News(clock)
-        self._typing: tuple[Injection, ...] = ()  # as one text
+        self._typing: tuple[Injection, ...] = ()  # typed as one text
         self._running: asyncio.Task[Any] | None = None
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        """Take up what an earlier session was typing when it ended."""
+        """Restore the text that an earlier session was typing when it ended."""
         if not event.resumed:
             return
         self._unfinished.restore()
@@ -130,7 +130,7 @@ class Injector:
 
     @answers(InHand)
     async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
-        """Name what an earlier session was typing: this session finds out the outcome."""
+        """Return the ids of what an earlier session was typing: this session finds out the outcome."""
         return self._unfinished.ids
 
     @handles(Inject)
@@ -188,7 +188,7 @@ class Injector:
 
     @answers(SessionSettling)
     async def finish(self, _: SessionSettling, __: object) -> None:
-        """Cut off what is being typed, so that its outcome is known before the mailbox closes."""
+        """Stop typing: the outcome must be known before the mailbox closes."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
@@ -211,7 +211,7 @@ class Injector:
 
     @property
     def obstacle(self) -> str | None:
-        """The reason why the next injection is not typed now; None if nothing waits or prevents it."""
+        """The reason why the next injection is not typed now; None if none waits or nothing prevents it."""
         if not self._queue:
             return None
         if self._composer.asking:
@@ -253,7 +253,7 @@ class Injector:
             return await self._delivery.take(room, extends=extends, messages=messages)
 
     def put_back(self, injections: Sequence[Injection]) -> None:
-        """Queue again injections that `take` returned and that were certainly not passed on."""
+        """Requeue injections that `take` returned and that were certainly not passed on."""
         taken = [each for each in self._delivery.injections if each in injections]
         self._queue.defer([each for each in taken if self._delivery.end(each)])
         self._news.notice()
@@ -271,7 +271,7 @@ class Injector:
 
     @answers(Recognize)
     async def recognize(self, question: Recognize, _: object) -> bool:
-        """Answer True if relay typed the prompt that a hook reports; it proves which texts arrived."""
+        """Answer True if relay typed the reported prompt; the prompt proves which texts arrived."""
         arrived = Outcome(Result.INJECTED, "", "typed", "user", "hook")
         if self._unfinished.mark and layout.closing_mark(self._unfinished.mark) in question.prompt:
             self._end_unfinished(arrived)
@@ -283,7 +283,7 @@ class Injector:
     # By typing.
 
     async def run(self) -> None:
-        """Type injections until the session ends; one that the end cuts off is uncertain."""
+        """Type injections until the session ends; an injection cut off by the end is uncertain."""
         self._running = asyncio.current_task()
         await self._finish()
         while not self._queue.closed:
@@ -293,7 +293,7 @@ class Injector:
                 await self._inject(injection)
 
     async def _finish(self) -> None:
-        """End what an earlier session was typing when it ended."""
+        """Settle the text that an earlier session was typing when it ended."""
         self._typing = self._unfinished.injections
         try:
             self._end_unfinished(await self._found())
@@ -301,7 +301,7 @@ class Injector:
             self._typing = ()
 
     async def _found(self) -> Outcome:
-        """Return the outcome of that text; where it stands alone in the input, press Enter, once."""
+        """Return the outcome of that text; if it is alone in the input, press Enter once."""
         left, loop = self._unfinished, self._bus.loop
         deadline = loop.time() + PATIENCE
         while left.mark and loop.time() < deadline:
@@ -384,7 +384,7 @@ class Injector:
             self._typing = ()
             if outcome is None:
                 self._queue.defer(prompt.injections)
-            elif not left:  # to the session that follows
+            elif not left:  # otherwise the next session settles it
                 if len(parts) == 1:
                     self._unfinished.end(outcome)
                     if outcome.result is Result.UNCERTAIN:
@@ -395,7 +395,7 @@ class Injector:
     async def _reserve(self) -> TerminalSnapshot | None:
         """Hold back the user's keys; return the terminal's snapshot, or None if nothing may be typed.
 
-        The state may have changed since the last look, because the answers to MayBegin may take long.
+        The state may have changed since the last look: the answers to MayBegin may take long.
         """
         if not await self._user.hold():
             return None
@@ -406,7 +406,7 @@ class Injector:
         outcomes: list[Outcome] = []
         for number, part in enumerate(parts):
             if number:
-                # To the program each part is its own line; it may answer one with a question.
+                # The program reads each part as a line, and may answer one with a question.
                 self._user.release()
                 again = None
                 while again is None and await self._ready():
@@ -424,7 +424,7 @@ class Injector:
         return next((each for each in outcomes if each.result is Result.UNCERTAIN), outcomes[-1])
 
     async def _ready(self) -> bool:
-        """Return True once the agent may be typed into; False if closed or with nothing left to type."""
+        """Return True once typing is allowed; False if the queue is closed, or nothing is left to type."""
         while not self._queue.closed and (self._queue or self._typing):
             if blocked := self._gate.obstacle(typing=bool(self._typing)):
                 await self._news.wait(blocked.wait)

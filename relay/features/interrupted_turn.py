@@ -1,10 +1,10 @@
-"""Makes an agent continue a turn that was interrupted, once its conversation is resumed: by one nudge.
+"""Nudges an agent, once, to continue an interrupted turn after its conversation is resumed.
 
 TurnBegan ─→ noted ─→ TurnOver(well)
-                └───→ the agent crashes, or the machine goes down ─→ SessionReady of the next one ─→ Inject
+                └───→ the agent crashes, or the machine goes down ─→ the next SessionReady ─→ Inject
 
-A turn that ended with an error is unfinished, too. The nudge is not given if the task is: it has never
-arrived then. It is withdrawn if something else begins a turn first.
+A turn that ended with an error is unfinished, too. If the agent's task has never arrived, the task is given
+instead of the nudge. The nudge is withdrawn if the user submits a prompt first.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TEXT = (
 
 
 class InterruptedTurn:
-    """Follows the turns of one agent, over all of its lives.
+    """Follows the turns of one agent, across its restarts.
 
-    resumes: the agent was started to continue with an earlier conversation. task: it has a first prompt.
+    resumes: the agent was started to continue an earlier conversation. task: it has a first prompt.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class InterruptedTurn:
         self._notes = notes
         self._resumes = resumes
         self._task = task
-        self._id = f"{session.id}-go-on"  # the same for all sessions beside this agent
+        self._id = f"{session.id}-go-on"  # the same in all sessions of this agent
         self._unfinished = False
         self._owed = False
 

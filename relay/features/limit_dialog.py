@@ -1,10 +1,10 @@
 """Dismisses the dialog that reports the agent's limit, while supervision waits for the reset.
 
-PhaseEntered(WAITING) ─┬→ the dialog stands for a moment, the user types nothing ─→ its key, DialogDismissed
+PhaseEntered(WAITING) ─┬→ the dialog stays for a moment, the user types nothing ─→ its key, DialogDismissed
 StateChanged ──────────┘
 
-Nothing can be typed into a dialog, the nudge after the reset neither. Its key chooses nothing, so what the
-dialog asks stays open.
+Nothing can be typed while the dialog is open, not even the nudge after the reset. The key chooses nothing, so
+the dialog's question stays open.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from relay.supervision.states import Phase
 from relay.terminal.events import AgentExited, KeysTyped
 
 STANDS = 0.4
-"""Seconds that the dialog must stand: less than a question for the user (relay.features.attention)."""
+"""Seconds that the dialog must stay drawn: less than a question for the user (relay.features.attention)."""
 
 _KEYS: dict[DismissKey, bytes] = {"esc": b"\x1b"}
 
 
 class LimitDialog:
-    """Dismisses the dialogs for which the agent's profile names a key: each once when it is drawn."""
+    """Dismisses the dialogs for which the agent's profile names a key, once each time they are drawn."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LimitDialog:
         self._terminal = terminal
         self._state = state
         self._clock = clock or Clock()
-        self._drawn = ""  # the rule of the dialog that is drawn; "" once it has been dealt with, too
+        self._drawn = ""  # the rule of the dialog on the screen; "" if none, or already handled
         self._waits = False
         self._timer: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""Notices an agent that makes the same tool call over and over, and one that works in silence."""
+"""Detects an agent that repeats the same tool call, and one that works without output."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from relay.terminal.events import AgentExited
 from relay.text import one_line
 
 SAME_CALLS = 8
-"""Equal tool calls in a row that make a loop. An agent may poll something a few times; one that repeats a
-call eight times, and does nothing else in between, makes no use of the results."""
+"""Equal tool calls in a row that count as a loop. An agent may poll something a few times; one that repeats a
+call eight times, with nothing in between, does not use the results."""
 
 SILENCE = 900.0
-"""Seconds without output from an agent that works. Agents animate while they work, so this one may hang; it
-may also wait for a slow tool, so the user is told, and the agent is left alone."""
+"""Seconds without output from a working agent. Agents animate while they work, so this one may hang; it may
+also wait for a slow tool, so relay tells the user and leaves the agent alone."""
 
-_SUBAGENTS = 64  # whose calls are followed
+_SUBAGENTS = 64  # whose calls are followed, at most
 
 
 class LoopWatch:

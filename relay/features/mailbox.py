@@ -2,10 +2,10 @@
 
 MessagingClient ─ message → Inject ─ typed, or in a hook's reply → MessagingClient ─ receipt → the sender
 
-The ledger is authoritative. The mailbox takes messages from it in order, a window of each sender's at a time;
-urgent ones do not wait for the window. It reads the ledger at the start, when there is room for what did not
-fit, and periodically, so that no message is forgotten; in between it takes each one from MessageStored. All
-its work on the ledger runs in one queue.
+The ledger is authoritative. The mailbox takes messages from it in order, up to a window per sender; urgent
+ones do not wait for the window. It reads the ledger at the start, when the window has room again, and
+periodically, in case a message was missed; in between it takes new ones from MessageStored. All its work on
+the ledger runs in one queue.
 """
 
 from __future__ import annotations
@@ -54,51 +54,51 @@ THE_USER = "the user"
 """The name of the user for agents: `you` would mean the agent."""
 
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
-"""Seconds between two attempts to read a ledger that cannot be read: they double."""
+"""Seconds between two attempts to read a ledger that cannot be read: doubled each time."""
 
 WINDOW = 64
-"""Messages of one sender that the injector has at one time; urgent ones may exceed it."""
+"""Messages of one sender that the injector has at a time; urgent ones may exceed it."""
 
 ANYBODY = "*"
-"""In place of a sender's key: nobody knows whose messages the ledger holds."""
+"""In place of a sender's key, while it is unknown whose messages the ledger holds."""
 
 LOOK = 5.0
 """Seconds between two checks for changes that another process made in the ledger."""
 
 A_WAIT = 0.1
-"""Seconds after which a message counts as waiting: an agent that is ready is given it sooner."""
+"""Seconds after which a message counts as waiting: a ready agent gets it sooner."""
 
 HELD = 20.0
-"""Seconds after which the user is told of a dialog on the screen that may be no more than a quotation."""
+"""Seconds after which relay tells the user about a dialog on the screen that may only be a quotation."""
 
 SWEEP = 30.0
 """Seconds after which the ledger is read even if nothing in it has changed."""
 
 CLOSING = 2.0
-"""Seconds that the end of a session waits for the ledger."""
+"""Seconds that a closing session waits for the ledger."""
 
 T = TypeVar("T")
 
 
 class Mailbox:
-    """Delivers the messages for one agent. view: tells whether the agent can be given any."""
+    """Delivers the messages for one agent. view: shows why they have to wait."""
 
     def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, view: AgentView) -> None:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
         self._given: dict[str, Message] = {}  # the messages that the injector has
-        self._unsettled: dict[str, tuple[Injection, Outcome]] = {}  # ends that the ledger has not recorded
-        self._put_back: set[str] = set()  # messages that wait again, which the ledger has not recorded
+        self._unsettled: dict[str, tuple[Injection, Outcome]] = {}  # outcomes not in the ledger yet
+        self._put_back: set[str] = set()  # messages that wait again, not recorded in the ledger yet
         self._collecting = False
-        self._behind = set[str]()  # the senders (keys) of whom the ledger may hold more, or ANYBODY
+        self._behind = set[str]()  # senders (keys) with possibly more messages in the ledger, or ANYBODY
         self._taken = Counter[str]()  # by sender (key): how many of _given are not urgent
         self._version: int | None = None  # of the ledger, at the last look
         self._swept = time.monotonic()
         self._shown = _Shown(bus, view, self._waits)
 
     async def run(self) -> None:
-        """Look into the ledger every LOOK seconds until cancelled."""
+        """Check the ledger every LOOK seconds until cancelled."""
         while True:
             await asyncio.sleep(until_tick(LOOK))
             await self._ordered(self._look())
@@ -118,7 +118,7 @@ class Mailbox:
 
     @handles(InjectionDeferred)
     def deferred(self, event: InjectionDeferred) -> None:
-        """Record that a message which was about to be given waits again."""
+        """Record that a message that was about to be delivered waits again."""
         if event.injection.kind == "message":
             self._queue(self._defer(event.injection.id))
 
@@ -140,7 +140,7 @@ class Mailbox:
 
     @answers(SessionClosed)
     async def close(self, _: SessionClosed, __: object) -> None:
-        """Record the outcome of each message while there is a ledger."""
+        """Record the outcome of each message before the ledger closes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING):
                 await self._ordered(self._catch_up_or_say())
@@ -189,15 +189,15 @@ class Mailbox:
 
         If the ledger cannot be read, try again after `retry` seconds.
         """
-        self._collecting = True  # a message that comes meanwhile is taken up after this
+        self._collecting = True  # a message that arrives meanwhile is taken after this
         if not await self._taken_up():
             again = min(2 * retry, LAST_RETRY)
             self._bus.loop.call_later(retry, lambda: self._queue(self._collect(again)))
 
     async def _look(self) -> None:
-        """Take up messages that another process stored, or that came while the ledger was in trouble.
+        """Take messages that another process stored, or that came while the ledger failed.
 
-        Withdraw those that were dropped or have expired.
+        Withdraw messages that were dropped or have expired.
         """
         if not self._collecting:
             return
@@ -212,14 +212,14 @@ class Mailbox:
             self._shown.trouble(error)
             return
         except RelayError:
-            return  # there is no bus, as the user knows
+            return  # no bus, as the user knows
         if (due or self._behind) and await self._taken_up():
             self._version = version
 
     async def _arrive(self, message: Message) -> None:
-        """Give the injector a message that was just stored, unless others come before it.
+        """Give the injector a message that was just stored, unless older ones come first.
 
-        What was stored before is given already, or else the ledger is read again (`_behind`).
+        Older messages are given already; if not (`_behind`), the ledger is read again.
         """
         if not self._collecting or self._has(message):
             return
@@ -240,7 +240,7 @@ class Mailbox:
         return not self._behind.isdisjoint({names.key(sender), ANYBODY})
 
     async def _taken_up(self) -> bool:
-        """Give the injector the next messages of the ledger; return False if it cannot be read."""
+        """Give the injector the next messages of the ledger; return False if the ledger cannot be read."""
         try:
             waiting = await (await self._client()).waiting(WINDOW)
         except LedgerError as error:
@@ -248,7 +248,7 @@ class Mailbox:
             self._shown.trouble(error)
             return False
         except RelayError:
-            return True  # there is no bus, as the user knows; a new client is looked into anyway
+            return True  # no bus, as the user knows; a new client triggers a read anyway
         found = Counter(names.key(each.sender) for each in waiting if each.priority is not Priority.URGENT)
         self._behind = {sender for sender, number in found.items() if number >= WINDOW}
         new = [message for message in waiting if not self._has(message)]
@@ -288,9 +288,9 @@ class Mailbox:
         return message if message.id in self._given else next(reversed(self._given.values()))
 
     async def _begin(self, id: str, *, begins: bool) -> None:
-        """Record that giving the message begins: if this session dies from here on, nobody gives it again.
+        """Record that delivery begins: if this session dies from here on, no session delivers it again.
 
-        Raise MessageRefused if it was dropped, and another RelayError if it must be tried again.
+        Raise MessageRefused if the message was dropped, and another RelayError if this must be retried.
         """
         try:
             await (await self._client()).injecting(id)
@@ -331,7 +331,7 @@ class Mailbox:
         self._unsettled.pop(injection.id, None)
 
     async def _defer(self, id: str) -> None:
-        # If the ledger cannot record that, it is given later anyway, or uncertain if this session dies.
+        # If this cannot be recorded, the message is given later anyway, or uncertain if this session dies.
         self._put_back.add(id)
         await self._catch_up_or_say()
 
@@ -341,7 +341,7 @@ class Mailbox:
         except LedgerError as error:
             self._shown.trouble(error)
         except RelayError:
-            pass  # there is no bus, as the user knows
+            pass  # no bus, as the user knows
 
     async def _catch_up(self) -> None:
         """Record in the ledger what it refused earlier. Raise RelayError if it still refuses."""
@@ -353,7 +353,7 @@ class Mailbox:
 
 
 class _Shown:
-    """Tells the user, once each, why messages wait.
+    """Tells the user why messages wait, once per reason.
 
     waits: returns a message if it still waits, else the newest one that does, if any.
     """
@@ -362,10 +362,10 @@ class _Shown:
         self._bus = bus
         self._view = view
         self._waits = waits
-        self._watched: set[bool] = set()  # the looks that are due: at A_WAIT, at HELD
+        self._watched: set[bool] = set()  # the scheduled looks: after A_WAIT (False), after HELD (True)
         self._why = ""
         self._trouble = False
-        self._others: set[str] = set()  # the folders of agents whose mail waits, as reported
+        self._others: set[str] = set()  # folders of agents whose waiting messages were reported
 
     def trouble(self, error: LedgerError) -> None:
         """Report that the ledger delays messages."""
@@ -393,7 +393,7 @@ class _Shown:
     def watch(self, message: Message) -> None:
         """Report why `message` waits, if it still does after a moment.
 
-        Others that come before then wait for the same reason: one look does for all.
+        Messages that arrive before then wait for the same reason: one look covers all.
         """
         for held, delay in ((False, A_WAIT), (True, HELD)):
             if held not in self._watched:

@@ -13,9 +13,9 @@ from relay.terminal.events import Notify
 
 
 class MemoryFeature:
-    """Checks `store` at the beginning, and closes it at the end. Handlers reach it by their context.
+    """Checks `store` at the beginning, and closes it at the end. Handlers reach it through their context.
 
-    store: or the error for which there is none; of a mistake in the settings the user was told with them.
+    store: the error if there is none; a mistake in the settings was reported along with the settings.
     """
 
     def __init__(self, bus: EventBus, tasks: Tasks, store: MemoryStore | RelayError) -> None:

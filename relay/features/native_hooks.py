@@ -40,7 +40,7 @@ AFTERWARDS = 3.0
 
 UNREAD = "The tool's input is too long or too deeply nested for rules to check. Make it smaller."
 FAULT = "The rules for this call could not run. The user can see why with `relay events`."
-"""The reasons, for the agent, to refuse a call that could not be put to the rules."""
+"""The reasons, as the agent reads them, to refuse a call that the rules could not check."""
 
 _INHERITED = frozenset({"qwen", "gemini"})
 """Kinds of agents that pass their hooks on to an agent started in their shell (docs/NATIVE.md)."""
@@ -86,7 +86,7 @@ class NativeHooks:
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        """Continue with what the hooks have told an earlier session."""
+        """Continue with what the hooks reported to an earlier session."""
         if not (event.resumed and any(note["note"] == "hooks" for note in self._progress.notes)):
             return
         self._spoken = True
@@ -95,7 +95,7 @@ class NativeHooks:
         followed = [note for note in self._progress.notes if note["note"] == "transcript"]
         texts = [] if self._record is None else self._record.resume(followed)
         if self._record is not None:
-            self._record.take_failures()  # an earlier session has heard of them
+            self._record.take_failures()  # an earlier session has reported them
         if texts:
             self._bus.publish(TextRead(tuple(texts), again=True))
             self._listening.until(time.monotonic() + AFTERWARDS)
@@ -105,15 +105,15 @@ class NativeHooks:
         """Take an event of the agent's hooks and answer it (relay.agents.hook_client has the protocol)."""
         connection, fields = request.connection, request.fields
         with suppress(OSError):  # the event counts even if the client has given up
-            await connection.write(b" ")  # a sign of life, which JSON allows before the answer
+            await connection.write(b" ")  # a sign of life: JSON allows a blank before the answer
         kind = str(fields.get("agent") or self._kind)
         name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:
             event = parse(kind, name, str(fields.get("payload", "")))
             answered = await self._take(event, decide=decide, pid=request.pid) if event else None
-        except RecursionError:  # input that can be read may still be nested too deeply to be written
+        except RecursionError:  # input that parses may still be nested too deeply to be serialized
             answered = None
-        except Exception:  # noqa: BLE001 (logged; the agent goes on, but calls no guarded tool)
+        except Exception:  # noqa: BLE001 (logged; the agent continues, but calls no guarded tool)
             _log.exception("an event of the agent's hooks")
             failed = f"{name} of the agent's hooks could not be answered: see session.log."
             self._bus.publish(Notify(failed))
@@ -131,7 +131,7 @@ class NativeHooks:
         return {"ok": True}
 
     async def _guarded(self, kind: str, event: str, why: str) -> str:
-        """Return the answer to an event that no guard can see: if there is one, deny a tool call."""
+        """Return the answer to an event that could not be checked: deny a tool call that is guarded."""
         own, name = known(kind, event) or ("", None)
         if name is not NativeName.TOOL_PRE or name not in await self._bus.gather(GuardedEvents()):
             return ""
@@ -141,7 +141,7 @@ class NativeHooks:
         if self._is_of_another(event):
             self._journal.write("hook", hook=event.name, nested=True)
             return await self._ask(HookAsked(event, nested=True)) if decide else Answered("")
-        # Until now the words came from the screen: it has shown those in the record.
+        # Until now the words came from the screen, which has shown those in the record.
         late = not self._turn.hooks.alive and event.name not in _BEGINS
         self._spoken = True
         if self._turn.hooks.revive():
@@ -173,8 +173,8 @@ class NativeHooks:
     def _is_of_another(self, event: NativeEvent) -> bool:
         """Return True if the event comes from an agent that this one has started.
 
-        Such an agent has its own session while this one is in the middle of a turn. If the user changes
-        the session (/clear, /resume), the agent is the same.
+        Such an agent has its own session while this one is in the middle of a turn. A session that the user
+        changes (/clear, /resume) still belongs to this agent.
         """
         if event.agent not in _INHERITED or event.agent_id or not event.session_id:
             return False
@@ -214,7 +214,7 @@ class NativeHooks:
         return None if question.brief else {"bridge": self._description()}
 
     def _description(self) -> str:
-        """Return what the hooks report, and what is wrong, for the user; "" if nothing can be said."""
+        """Describe for the user what the hooks report, and what is wrong; return "" if there is nothing."""
         if not self._kind:
             return self._note
         alive = self._turn.hooks.alive

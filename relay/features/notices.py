@@ -12,7 +12,7 @@ from relay.tasks import TaskFailed, Tasks
 from relay.terminal.events import Notify, NotifyDesktop, ReadingFailed, TerminalLost
 
 MISTAKE = "internal error in relay"
-"""The beginning of a notice that a handler of relay's own has failed."""
+"""The beginning of the notice that one of relay's own handlers has failed."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Notices:
 
     @handles(HandlerFailed)
     def handler_failed(self, event: HandlerFailed) -> None:
-        if event.error not in self._mistakes:  # it may have happened because of the notice of the last one
+        if event.error not in self._mistakes:  # the notice of the last failure may have caused it
             self._mistakes.add(event.error)
             self._bus.publish(Notify(f"{MISTAKE}, which keeps running: {event.error}. See session.log."))
 

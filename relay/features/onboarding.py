@@ -2,9 +2,9 @@
 
 The text is config/lesson.md, or the user's own `lesson.md` in their config folder. `{name}`, `{team}`,
 `{others}`, `{channels}` and `{at}` (the beginning of a directive) are filled in. It contains no literal
-directive, so that its echo, or a quote of it, is not taken for one.
+directive: an echo or a quote of the text must not be taken for one.
 
-The first reply to a hook that can carry it contains it; an agent without hooks gets it typed.
+It goes into the first reply to a hook that can carry it; for an agent without hooks, relay types it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SPAWNS = (
     "To start an agent, begin a line with {at}relay: directly followed by spawn, a space, the new agent's "
     "name, its program and its task; to stop it, by release, a space and the name."
 )
-"""What is added for an agent that may start others."""
+"""Added for an agent that may start others."""
 
 _CHANNELS = 3  # channels that are named
 
@@ -80,7 +80,7 @@ class Onboarding:
 
     @handles(TurnDrawn)
     def drawn(self, _: TurnDrawn) -> None:
-        if self._heeded:  # its hooks have been silent for a whole turn: its screen is read
+        if self._heeded:  # its hooks have been silent for a whole turn, so relay reads its screen
             self._tasks.spawn(self._type(), "onboarding")
 
     async def _type(self) -> None:
@@ -105,7 +105,7 @@ class Onboarding:
         return Contribution(text, settle)
 
     async def _take(self) -> str | None:
-        """Return the text, which counts as given from now on; None if it is not due."""
+        """Return the text and count it as given; return None if it is not due."""
         if not self._due:
             return None
         self._due = False
@@ -151,7 +151,7 @@ def compose(
 
 
 def _hears(channels: Sequence[str]) -> str:
-    """Return a blank and a sentence about the agent's channels; "" if it is in none."""
+    """Return a space and a sentence about the agent's channels; "" if it is in none."""
     if not channels:
         return ""
     shown = ", ".join(f"#{one_line(each, 20)}" for each in channels[:_CHANNELS])

@@ -1,7 +1,7 @@
-"""Waits for the processes that the session adopts: the orphans of rules, handlers and other helpers.
+"""Reaps the processes that the session adopts: the orphans of rules, handlers and other helpers.
 
-The session is a session leader and adopts orphans (relay.shim.adoption), so that what it starts, and what
-that starts, is never taken for the agent's.
+The session is a session leader and a subreaper (relay.shim.adoption), so its descendants are never taken for
+the agent's.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 from pathlib import Path
 
 LOOK = 600.0
-"""Seconds between two looks. A process that ended before the last one has nobody who waits for it."""
+"""Seconds between two looks. Nobody else waits for a process that had ended before the last one."""
 
 
 class Orphans:
-    """Reaps ended children of which nobody else takes notice."""
+    """Reaps ended children that nobody else waits for."""
 
     def __init__(self, look: float = LOOK) -> None:
         self._look = look
@@ -34,11 +34,11 @@ def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
-        pass  # someone has just waited for it
+        pass  # already reaped
 
 
 def _children() -> set[int]:
-    """Return our children; none where the system has no such list."""
+    """Return this process's children; none where the system has no such list."""
     found: set[int] = set()
     for task in Path("/proc/self/task").glob("*/children"):
         try:

@@ -3,9 +3,9 @@
     ring ─┬→ OutputRead, KeysTyped, TerminalResized, the ends, the losses
           └→ OutputPipeline ─→ AgentSaid, DirectiveRead
 
-It runs on the session's event loop, in slices, so that a flood of output delays nothing else for long. While
-the agent's words come from its own record, the output is read for the screen only, or kept until the record
-is known to have them.
+It runs on the session's event loop, in slices: a flood of output must not delay anything else for long. While
+the agent's words come from its own record, the output only feeds the screen, or is kept until the record is
+known to have them.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ TICK = 0.02
 """Seconds between two looks at a screen that has just changed: about a frame."""
 
 PIECE = 1 << 18
-"""The most bytes of accumulated output that the reader gets at once."""
+"""Maximum bytes of accumulated output that the reader gets at once."""
 
 FLOOD, BREATH = 1 << 14, 0.01
-"""Bytes read at once that count as a flood, and the seconds in which the next piece may then accumulate.
+"""Bytes read at once that count as a flood, and the seconds for which the next piece may then accumulate.
 
-Large pieces are read at a gigabyte a second, small ones are not.
+Large pieces are read at a gigabyte a second, small ones more slowly.
 """
 
 WAITING_CHECKS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0)
@@ -82,7 +82,7 @@ _SIGNALS: dict[int, type[Event]] = {
 """The events for records without data."""
 
 _KEPT = frozenset({AgentSuspended, AgentResumed})
-"""Those that say what still holds; the others ask something of the session that was there."""
+"""Signals that describe the current state; the others were requests to the session of that time."""
 
 
 class OutputReader:
@@ -90,7 +90,7 @@ class OutputReader:
 
     source: the first source of the agent's words (relay.place); None for no source.
 
-    checkpoints: the screen, for the next session, once the ring no longer holds all of the output.
+    checkpoints: save the screen for the next session once the ring no longer holds all of the output.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class OutputReader:
         self._woken()
 
     def _restore(self) -> None:
-        """Continue from a checkpoint, if the ring does not hold all of the output any more."""
+        """Continue from a checkpoint if the ring no longer holds all of the output."""
         records = self._shim.ring
         self._checkpoints.expect_waits(records.last_wait)
         if skip := self._shim.hello.skip:
@@ -142,7 +142,7 @@ class OutputReader:
             self._terminal.note_output(saved.offset, time.monotonic())
 
     def _save(self) -> None:
-        """Write a checkpoint, now and then, when the ring is about to lose the beginning of the output."""
+        """Write a checkpoint, at intervals, once the ring is about to lose the beginning of the output."""
         records, screen = self._shim.ring, self._reader.screen
         at = records.done_up_to
         if screen is None or not screen.ground or self._reader.held:
@@ -172,10 +172,7 @@ class OutputReader:
 
     @handles(SourceChosen)
     def choose(self, event: SourceChosen) -> None:
-        """Change the source of the agent's words; what was drawn before the change does not count.
-
-        Except for what was kept.
-        """
+        """Change the source of the agent's words; earlier output does not count, unless it was kept."""
         if self._words.keeps and event.source == TERMINAL:
             for kept in self._words.release():
                 self._bus.publish(kept)
@@ -241,7 +238,7 @@ class OutputReader:
             self._schedule()
 
     def _wait_again(self, position: int) -> None:
-        """Take the program to wait where an earlier session has found that, up to `position` of the ring."""
+        """Repeat the waits for input that an earlier session detected, up to `position` of the ring."""
         for sure in self._checkpoints.waits_until(position):
             self._publish(self._read(partial(self._pipeline.waiting, self._pipeline.now, sure=sure)))
 
@@ -250,7 +247,7 @@ class OutputReader:
         self._bus.loop.call_later(delay, self._empty)
 
     def _take(self, record: Record) -> None:
-        """Take one record. Until it has been dealt with, the shim does not count it as read."""
+        """Process one record. Until that is done, the shim does not count the record as read."""
         self._shim.ring.begin(record)
         if lost := self._shim.ring.lost:
             reading = self._read(lambda: self._pipeline.gap(lost, record.time))
@@ -268,7 +265,7 @@ class OutputReader:
             case ring.OUTPUT:
                 record = self._output(record)
             case ring.TYPED | ring.WRITTEN:
-                # What has settled by now is no echo of these keys.
+                # Text that has settled by now is not an echo of these keys.
                 self._publish(self._read(lambda: self._pipeline.tick(now)))
                 self._pipeline.typed(record.data, now)
                 event = KeysTyped if record.kind == ring.TYPED else KeysWritten
@@ -303,7 +300,7 @@ class OutputReader:
         self._shim.ring.done(record)
 
     def _output(self, record: Record) -> Record:
-        """Read `record` with the output that follows it: large pieces are read faster. Return the last."""
+        """Read `record` and the output that follows, as large pieces are faster. Return the last record."""
         burst, until = self._pipeline.burst(record.data, record.time), self._checkpoints.next_wait
 
         def joins(record: Record) -> bool:
@@ -319,7 +316,7 @@ class OutputReader:
         return last
 
     def _read(self, step: Callable[[], Reading]) -> Reading:
-        """Take one step of the reader; after a fault in it, the session continues without reading."""
+        """Run one step of the reader; after a fault in it, the session continues without reading."""
         if self._failed:
             return Reading()
         reading = Reading()
@@ -354,10 +351,10 @@ class OutputReader:
         self._tick_later()
 
     def _check(self) -> None:
-        """Complete the line that the agent has written so far if the agent waits for input."""
+        """Take the agent's unfinished line as complete if the agent waits for input."""
         self._bus.publish(OutputQuiet())
         if self._shim.ring.pending and not self._scheduled:
-            self._empty()  # the wake-up may have been lost: ARMED and HEAD are seen in any order
+            self._empty()  # the wake-up may have been lost: ARMED and HEAD are seen in either order
             return
         if self._ended.is_set() or self._shim.ring.pending or not self._terminal.waits_for_input():
             return
@@ -373,6 +370,6 @@ class OutputReader:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Return the columns and rows in a record of a new size."""
+    """Return the columns and rows in a resize record."""
     columns, rows = data.split()
     return int(columns), int(rows)

@@ -2,11 +2,11 @@
 
     Named ─→ TextRead ─→ words and directives
     TurnShown ─→ read to its end ─┬→ TurnRead
-                                  └→ RecordLost ─→ all that it has not is taken from the screen (ScreenWords)
+                                  └→ RecordLost ─→ what the record lacks comes from the screen (ScreenWords)
 
-A record that has not grown at all in a turn in which the screen has shown work (in TURNS of them) is not this
-agent's any more, as after Gemini's /clear, or cannot be written. One that ends in mid-line cannot be, either.
-It is not taken up again.
+A record that does not grow at all in a turn (in TURNS turns) while the screen shows work no longer belongs to
+this agent, as after Gemini's /clear, or cannot be written. One that ends in mid-line cannot be written,
+either. relay does not read a lost record again.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ GRACE = 2.0
 """Seconds that the record may lag behind a screen that shows the end of a turn."""
 
 TURNS = {"aider": 3}
-"""Turns of work in a row without a word in the record after which it is given up; 1 for others.
+"""Turns of work in a row without a word in the record after which the record is lost; 1 for other agents.
 
-aider does not log what it has another model write, such as the message of a commit.
+aider does not log what it has another model write, such as a commit message.
 """
 
 SILENT = "it contains nothing of what the agent does"
 CUT_OFF = "it ends in the middle of a line"
 
 LARGE = 16 << 20
-"""Bytes from which a record of ours is emptied between two turns: aider logs each request whole."""
+"""Bytes from which a record that relay requested is emptied between two turns: aider logs whole requests."""
 
 _ESCAPE = (b"\x1b", b"\x1b[27u")
 
 
 class OwnRecord:
-    """Follows what `named` finds. It continues where an earlier session has stopped."""
+    """Follows the record that `named` finds, from where an earlier session stopped."""
 
     def __init__(
         self, bus: EventBus, journal: Journal, terminal: AgentTerminal, named: Named, progress: Progress
@@ -74,12 +74,12 @@ class OwnRecord:
             named.kind, followed=lambda fields: progress.note("transcript", **fields)
         )
         self._listening = Listening()
-        # The ends of turns up to which it was not read, and the output by then.
+        # The ends of turns that the record was not read up to, and the output offset at each.
         self._shown: deque[tuple[TurnShown, int]] = deque()
         self._size = 0  # of the record, at the end of the last turn
-        self._silent = 0  # turns in a row
+        self._silent = 0  # silent turns in a row
         self._lost = ""
-        self._cut = b""  # the key with which the user interrupts what the agent says
+        self._cut = b""  # the key with which the user interrupted the agent
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
@@ -126,7 +126,7 @@ class OwnRecord:
                 await asyncio.sleep(POLL)
 
     async def _read_up_to(self, shown: TurnShown, offset: int) -> None:
-        """Read all of the turn whose end the screen shows; give the record up if it cannot have it."""
+        """Read the turn whose end the screen shows; give up the record if it cannot contain the turn."""
         assert self._reader is not None
         reader = self._reader
         deadline = time.monotonic() + GRACE
@@ -135,7 +135,7 @@ class OwnRecord:
                 break
             await asyncio.sleep(POLL)
             self._publish(reader.poll())
-        self._publish(reader.poll())  # the end of a text that is known by silence
+        self._publish(reader.poll())  # a text whose end only silence shows
         cut, self._cut = self._cut != b"", b""
         self._size = reader.size
         self._silent = self._silent + shown.worked if silent else 0
@@ -148,7 +148,7 @@ class OwnRecord:
             self._empty()
 
     def _empty(self) -> None:
-        """Empty the record, all of which was read; the agent waits, and appends to it later."""
+        """Truncate the record, which was read completely; the agent waits, and appends to it later."""
         try:
             for path in self._named.find():
                 os.truncate(path, 0)
@@ -175,10 +175,10 @@ class OwnRecord:
             self._lose(CUT_OFF)
 
     def _publish(self, texts: Sequence[Said], *, again: bool = False) -> None:
-        if texts and self._cut != b"\x03":  # nothing tells whether what was cut off was meant to be acted on
+        if texts and self._cut != b"\x03":  # was the cut-off text meant to be acted on? unknown
             self._bus.publish(TextRead(tuple(texts), again=again))
         failures = [] if self._reader is None else self._reader.take_failures()
-        for failed in [] if again else failures:  # an earlier session has heard of those
+        for failed in [] if again else failures:  # an earlier session has reported them
             self._bus.publish(FailureRead(failed))
 
     @answers(Describe)

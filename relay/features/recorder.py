@@ -1,11 +1,11 @@
 """Records the session for `relay replay`: its terminal's output, and the journal's entries.
 
     output, sizes → Throttle → backlog → StreamRedactor: secrets covered → RecordingFiles → .cast
-                    │ a flood is left out: a marker, and the screen painted again
+                    │ a flood is left out: a marker, and the screen repainted
     journal ──────────────────────────────────────────────────────────────────────────→ .events.jsonl
 
-It works on the session's event loop in slices, when that has time, and delays no byte of the terminal.  A
-failing disk is reported once; the agent runs on, and so does the recording once there is room again.
+It works on the session's event loop, in slices when the loop has time, and delays no byte of the terminal.  A
+failing disk is reported once; the agent keeps running, and recording resumes once there is room again.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from relay.terminal.events import OutputRead, OutputSkipped, TerminalResized
 _log = logging.getLogger(__name__)
 
 SLICE, BREATH = 1 << 15, 0.01
-"""Bytes that are worked on before everything else has its turn, and the seconds of that turn."""
+"""Bytes processed before everything else gets its turn, and the seconds of that turn."""
 
 PATIENCE = 30.0
-"""Seconds for which the end of a flood is waited for."""
+"""Seconds to wait for the end of a flood."""
 
 FLUSH = 1.0
 """Seconds after which recorded output is on the disk."""
 
 SWEEP_EVERY = 86400.0
-"""Seconds between two looks for recordings that are too old or too many."""
+"""Seconds between two sweeps of recordings that are too old or too many."""
 
 QUIET = 5.0
-"""Seconds without output after which held back output is not examined again: it waits for the end."""
+"""Seconds without output after which held-back output is no longer re-examined: it waits for the end."""
 
 IDLE_LIMIT = 3.0
 """Seconds to which players shorten a pause (idle_time_limit): agents think, and wait for their user."""
@@ -57,14 +57,14 @@ _ENVIRONMENT = ("TERM", "SHELL")
 _MEGABYTE = 1_000_000
 
 _AFRESH = b"\x18\x1b[!p\x1b[?1049l"
-"""CAN ends an unfinished sequence; DECSTR, the primary screen: from there a screen is painted again."""
+"""CAN ends an unfinished sequence; DECSTR and the primary screen: the starting point of a repaint."""
 
 
 class Recorder:
     """Writes the recording of one session, and never raises.
 
     folder: Home.recordings.
-    header: of the session; secrets are removed here. Its size is the terminal's at first.
+    header: the session's; its secrets are removed here. Its size is the initial size of the terminal.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Recorder:
             self._working = self._bus.loop.call_later(delay, self._work_on)
 
     def _work_on(self) -> None:
-        """Work on a slice of the backlog, unless there is a flood: everything else is more urgent then."""
+        """Process a slice of the backlog, except in a flood: everything else is more urgent then."""
         self._working = None
         if not self._backlog:
             return
@@ -180,7 +180,7 @@ class Recorder:
             self._work_later(BREATH)
 
     def _work(self, size: float) -> None:
-        """Take from the backlog until that was at least `size` bytes."""
+        """Process at least `size` bytes of the backlog."""
         while self._backlog and size > 0:
             at, kind, data = self._backlog.popleft()
             size -= len(data)
@@ -190,12 +190,12 @@ class Recorder:
             self._record()
 
     def _record(self, *, all: bool = False) -> None:
-        """Hand on the events that may be written now; begin another part where this one is full."""
+        """Write the events that may be written now; start another part if this one is full."""
         if self._files.record(self._stream.take(self._clock() - self._files.origin, all=all)):
             self._start_over()
 
     def _resume(self) -> None:
-        """Continue after a flood, with the screen in its current form."""
+        """Resume after a flood, with the current screen."""
         if not (self._throttle.left_out and self._files.open):
             return
         if (screen := self._terminal.repaint()) is None:
@@ -207,7 +207,7 @@ class Recorder:
         self._work_later(BREATH)
 
     def _start_over(self) -> None:
-        """Begin another part with the screen, which shows all that waits to be written."""
+        """Start another part with the screen, which already shows the backlog."""
         self._backlog.clear()
         self._stream = StreamRedactor(self._redactor, *self._size)
         self._decoder.reset()
@@ -227,7 +227,7 @@ class Recorder:
         now = self._clock()
         if self._throttle.has_slowed() or self._throttle.is_calm(now):
             self._resume()
-        busy = bool(self._backlog)  # it is written in a second
+        busy = bool(self._backlog)  # it is written within a second
         if not busy:
             self._record()
             self._files.flush()
@@ -237,7 +237,7 @@ class Recorder:
 
 
 def _sweep(loop: asyncio.AbstractEventLoop, folder: Path, settings: Settings) -> None:
-    """Delete what is too old or too much, now and every SWEEP_EVERY."""
+    """Delete recordings that are too old or too many, now and every SWEEP_EVERY seconds."""
     loop.call_later(SWEEP_EVERY, _sweep, loop, folder, settings)
     total = settings.record_total_megabytes * _MEGABYTE
     try:

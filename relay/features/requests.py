@@ -20,7 +20,7 @@ from relay.storage.journal import Journal
 class Requests:
     """Serves the control socket of one session. Call `offer` once all features exist.
 
-    listener:          the socket at which others ask.
+    listener:          the socket that clients connect to.
     agent:             the name of the agent's profile.
     pid, terminal_pid: the agent's process, and its shim's.
     restarts:          the number of agents that this shim has started before.
@@ -63,7 +63,7 @@ class Requests:
         await self._server.run()
 
     async def answer(self, request: Request) -> Answer:
-        """Run the operation that `request` names. Raise UsageError or NotAllowed if that is impossible."""
+        """Run the operation that `request` names. Raise UsageError if unknown, NotAllowed if forbidden."""
         operation = str(request.fields.get("op"))
         method = self._operations.get(operation)
         if method is None:

@@ -110,7 +110,7 @@ class RuleRunner:
 
     @answers(GuardedEvents)
     async def guarded(self, _: GuardedEvents, __: object) -> frozenset[NativeName]:
-        """Name the events of all rules that may refuse: neither texts nor what runs in the background."""
+        """Return the events of all rules that may refuse; text rules and background rules may not."""
         return frozenset(
             EVENTS[rule.event].native
             for rule in self._book.rules

@@ -40,15 +40,15 @@ from relay.storage.journal import Journal
 from relay.terminal.events import Notify, NotifyDesktop
 
 LOOK = 5.0
-"""Seconds between two checks whether held messages are still held."""
+"""Seconds between two checks of whether held messages are still held."""
 
 LEDGER_PATIENCE, LEDGER_RETRY = 60.0, 0.2
 """Seconds for which a message that the agent has said waits for a ledger that is locked or being opened, and
-between two tries. On a busy machine, others may hold the lock for longer than one try waits."""
+between two tries. On a busy machine, other processes may hold the lock for longer than one try waits."""
 
 
 class MessageSender:
-    """Sends messages in the name of one agent, with the session's current client."""
+    """Sends messages on behalf of one agent, with the session's current client."""
 
     def __init__(self, bus: EventBus, journal: Journal, session: Identity) -> None:
         self._bus = bus
@@ -68,7 +68,7 @@ class MessageSender:
         """Commit the message, and publish it.
 
         A message without `reply_to` becomes a reply, in the same thread, to the last message from its
-        receiver that the agent was given since the user spoke.
+        receiver that the agent was given since the user's last prompt.
         """
         await self._look_at_held()
         message = replace(question.message, depth=self._chain.depth, session=self._session.id)
@@ -85,7 +85,7 @@ class MessageSender:
         return tuple(await self._tracker.wait(sent, question.wait))
 
     async def _commit(self, message: OutgoingMessage) -> list[Message]:
-        """Commit `message`. One that the agent has said waits for the ledger: it would not say it again."""
+        """Commit `message`. If the agent has said it, wait for the ledger: the agent would not repeat it."""
         said = message.place is not None and not message.place.requested
         deadline = time.monotonic() + (LEDGER_PATIENCE if said else 0.0)
         while True:
@@ -135,7 +135,7 @@ class MessageSender:
     async def may_begin(self, question: MayBegin, _: object) -> None:
         depth = self._tracker.depth(question.injection)
         if depth is not None and (question.begins or question.injection.wakes):
-            self._chain.given(depth, begins=question.begins)  # else it is only added, and leads to nothing
+            self._chain.given(depth, begins=question.begins)  # else it only rides along, and starts nothing
 
     @handles(InjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
@@ -228,7 +228,7 @@ class MessageSender:
 
 
 def _again(request: Request) -> bool:
-    """Return True if an earlier session ended over the request, and may have done what it asks for."""
+    """Return True if an earlier session ended during the request, and may have carried it out."""
     return request.fields.get("again") is True
 
 

@@ -1,7 +1,7 @@
 """Starts and stops other agents for this one, and reports how they ended.
 
 SpawnAgent, ReleaseAgent ─→ `relay spawn`, `relay release`, which ask the fleet file ─→ a sentence
-the record of a child whose name nobody holds any more ─→ Inject ─→ noted there as reported
+the record of a child whose name is free again ─→ Inject ─→ noted in the record as reported
 
 Only the sessions of a fleet that allows it have this feature.
 """
@@ -35,7 +35,7 @@ from relay.tasks import Tasks
 from relay.terminal.events import AgentExited
 
 LOOK = 2.0
-"""Seconds between two looks at the agents that this one has started."""
+"""Seconds between two checks of the agents that this one has started."""
 
 
 class Spawner:
@@ -60,8 +60,8 @@ class Spawner:
         self._fleet = fleet
         self._look = look
         self._records = Records(home)
-        self._busy: set[str] = set()  # the agents that are being started or ended: the answer tells how
-        self._told: set[str] = set()  # the ids of what this session has told
+        self._busy: set[str] = set()  # agents being started or ended: the answer reports the result
+        self._told: set[str] = set()  # the ids of this session's reports
         self._over = False
 
     # Starting and ending.
@@ -70,7 +70,7 @@ class Spawner:
     async def spawn(self, question: SpawnAgent, _: object) -> str:
         words = [question.name, question.command, *filter(None, [question.task])]
         about = {"agent": question.name, "command": question.command, "task": preview(question.task)}
-        await self._report()  # how the last one of that name has ended
+        await self._report()  # how the last agent of that name has ended
         with self._handling(question.name):
             return await self._run("spawn", ["-f", str(self._fleet)], words, about)
 
@@ -99,7 +99,7 @@ class Spawner:
             self._busy.remove(key(name))
 
     async def _run(self, command: str, options: list[str], words: list[str], about: dict[str, str]) -> str:
-        """Have `relay` do it, in a process that outlives this one; return what it says. Raise NotAllowed."""
+        """Run `relay` in a process that outlives this one; return its output, or raise NotAllowed."""
         argv = [sys.executable, "-P", "-m", "relay", command, "--by", self._session.name]
         argv += ["-t", self._session.team, *options, "--", *words]
         try:
@@ -112,7 +112,7 @@ class Spawner:
                 start_new_session=True,
                 check=False,
             )
-        except (OSError, ValueError) as error:  # no process, or a NUL character in what the agent has said
+        except (OSError, ValueError) as error:  # no process, or a NUL character in the agent's words
             raise RelayError(f"relay could not be started for it: {error}.") from None
         said = (done.stdout if done.returncode == 0 else done.stderr or done.stdout).decode(
             "utf-8", "replace"
@@ -124,32 +124,32 @@ class Spawner:
             raise NotAllowed(text or f"`relay {command}` exited with {done.returncode}. See session.log.")
         return text
 
-    # Telling how they have ended.
+    # Reporting how they have ended.
 
     async def run(self) -> None:
-        """Look after the agents that this one has started, until cancelled."""
+        """Watch the agents that this one has started, until cancelled."""
         while True:
             await asyncio.sleep(self._look)
             await self._report()
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
-        self._over = True  # the next one is told
+        self._over = True  # the next agent is told
 
     async def _report(self) -> None:
-        busy = set(self._busy)  # before the records are read: they may change as it ends
+        busy = set(self._busy)  # before the records are read: they may change while a request ends
         for record in await asyncio.to_thread(self._ended):
             id = _id(record)
             if self._over or key(record.name) in busy | self._busy or id in self._told:
                 continue
             self._told.add(id)
             if id in await self._bus.gather(InHand()):
-                continue  # an earlier session has told it, and the outcome of that is seen here
+                continue  # an earlier session has reported it, and this one sees the outcome
             self._journal.write("spawn_ended", agent=record.name, reason=record.reason)
             self._bus.publish(Inject(Injection(id, _how(record), "relay", "notice")))
 
     def _ended(self) -> list[AgentRecord]:
-        """Return the records of this agent's children that have ended, which it was not told."""
+        """Return the records of this agent's ended children whose end was not reported to it."""
         children = [record for record in self._children() if not record.reported]
         running = {key(claim.name) for claim in claims(self._home, self._session.team)} if children else ()
         return [record for record in children if key(record.name) not in running]
@@ -180,7 +180,7 @@ _SUFFIX = "-ended"
 
 
 def _id(record: AgentRecord) -> str:
-    """Return the id of the text that tells how a child has ended: the same in all sessions of its parent."""
+    """Return the id of the report on a child's end: the same in all sessions of its parent."""
     return record.session + _SUFFIX
 
 

@@ -31,10 +31,10 @@ from relay.terminal.events import KeyChosen, KeysTyped
 from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
-"""Seconds before an agent's end in which the keys that end it make that expected."""
+"""Seconds before an agent's end in which keys or words that end it make the end expected."""
 
 LOOK = 5.0
-"""Seconds between two looks at the wall clock, and at an account that is held."""
+"""Seconds between two checks of the wall clock, and of an account that is held."""
 
 NO_PROGRAM = 127
 """The exit code of a command whose program does not exist (POSIX, 2.8.2)."""
@@ -96,7 +96,7 @@ class Supervisor:
     @handles(StopRequested)
     def stopping(self, event: StopRequested) -> None:
         self._say(event.again or "stop")
-        if self._starting and not event.again:  # the shim starts none any more
+        if self._starting and not event.again:  # the shim no longer starts it
             self._starting = False
             self._enter(PhaseEntered(Phase.OFF, "stopped", history=RestartHistory()))
 
@@ -113,7 +113,7 @@ class Supervisor:
 
     @answers(WhatFollows)
     async def what_follows(self, question: WhatFollows, _: object) -> Follower | None:
-        """Decide, and return when the next agent is due; None if none follows."""
+        """Decide what follows, and return the next agent once it is due; None if none follows."""
         code, order = question.code, str(question.order)
         conversation = next(iter(await self._bus.ask_all(CurrentConversation())), None)
         command = None
@@ -151,7 +151,7 @@ class Supervisor:
         return Follower(command or self._succession.fresh, resumes=command is not None)
 
     def _missing(self, program: str, history: RestartHistory) -> RestartDecision:
-        """Return the decision where no agent can be started now."""
+        """Return the decision for an agent whose program does not exist now."""
         ended = AgentExit(NO_PROGRAM, why=f"cannot be started: there is no program {program!a}")
         decision = decide(self._policy, ended, history, self._clock(), self._chance)
         self._decided(decision, NO_PROGRAM)
@@ -172,11 +172,11 @@ class Supervisor:
     async def _pause(self, decision: RestartDecision, code: int) -> str:
         """Wait until the next agent is due, and its account is not held.
 
-        Return what ended the wait: an order of the user's, or "due".
+        Return what ended the wait: the user's order, or "due".
         """
         self._shim.pause(f"{decision.reason}; {decision.note}.")
         held, told = await self._account(), None
-        # What the user has to fix is fixed for all agents of the account.
+        # The user's fix applies to all agents of the account.
         until = self._clock() if held and decision.phase is Phase.HELD else decision.at
         order = await self._wait(until)
         while order is None and (held := await self._account()):
@@ -192,9 +192,9 @@ class Supervisor:
         return next(iter(await self._bus.ask_all(AccountHeld())), None)
 
     async def _wait(self, until: float | None) -> str | None:
-        """Return an order of the user's; None if there is none until then (seconds since the epoch)."""
+        """Return the user's order; None if none comes by `until` (seconds since the epoch)."""
         left = math.inf if until is None else until - self._clock()
-        # The wall clock runs while the machine sleeps; the loop's ends the wait if that one is put back.
+        # The wall clock runs while the machine sleeps; if it is set back, the loop's clock ends the wait.
         while left > 0 and (until is None or self._clock() < until) and not self._order.done():
             look = min(left, LOOK)
             await asyncio.wait({self._order}, timeout=look)
@@ -202,7 +202,7 @@ class Supervisor:
         return self._order.result() if self._order.done() else None
 
     async def _decide(self, code: int) -> RestartDecision:
-        """Return the decision: that of an earlier session, if this one continues in the pause after it."""
+        """Return the decision: an earlier session's if this one continues in the pause that followed it."""
         session, now = self._session, self._clock()
         supervised = self._policy.restart != "no"
         record = (
@@ -214,7 +214,7 @@ class Supervisor:
             goes_on = RestartDecision(record.phase, record.reason, record.next_try, note, history)
             self._bus.publish(PhaseEntered.decided(goes_on, code))
             return goes_on
-        # The shim keeps a stop that an earlier session was asked for.
+        # The shim remembers a stop that was requested from an earlier session.
         asked = supervised and not self._shim.kept
         asked = asked or (self._order.done() and self._order.result() == "stop")
         failure = next(iter(await self._bus.ask_all(LastFailure())), None)
@@ -237,9 +237,9 @@ class Supervisor:
 
 
 class _Life:
-    """The life of the agent beside all of its sessions: when it began, if it has worked, the last keys.
+    """One run of the agent, across its sessions: when it began, whether it has worked, the last keys.
 
-    ending:  the order by which its supervision ends it; None if there is none.
+    ending:  supervision's order to end the agent; None if there is none.
     decided: an earlier session has decided what follows its end.
     """
 
@@ -265,13 +265,13 @@ class _Life:
                 self.ending = EndAgent(Phase(note["phase"]), note["reason"])
 
     def end(self, order: EndAgent) -> None:
-        """Note that the agent is ended by its supervision."""
+        """Note that supervision ends the agent."""
         if self.ending is None:
             self.ending = order
             self._progress.note("ending", phase=str(order.phase), reason=order.reason)
 
     def decide(self) -> None:
-        """Note that it is decided what follows its end."""
+        """Note that the decision about what follows has been made."""
         self._progress.note("decided")
 
     def worked(self) -> None:

@@ -25,16 +25,16 @@ from relay.terminal.shim_link import ShimLink
 from relay.text import one_line
 
 PARTING_INTERVAL = 0.05
-"""Seconds between two looks at what would put the user's terminal right for their shell."""
+"""Seconds between two checks of what would restore the user's terminal for their shell."""
 
 NOTICE_LENGTH = 300
 """Characters of a notice that are shown."""
 
 
 class Terminals:
-    """Draws for the terminal that is lent. pid: the agent's process; detached: it was started without one.
+    """Draws for the attached terminal. pid: the agent's process; detached: it was started without a terminal.
 
-    prefix: the key that begins a command of relay's own (the setting `detach_key`).
+    prefix: the key that begins a relay command (the setting `detach_key`).
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Terminals:
             self._tasks.spawn(self._let_go(), "the terminal")
 
     async def _let_go(self) -> None:
-        """Let the client go that started the agent, as soon as messages for the agent are taken."""
+        """Release the client that started the agent, once messages for the agent are accepted."""
         with suppress(RelayError):
-            await current_client(self._bus)  # who is started after this one can write to it at once
+            await current_client(self._bus)  # agents started after this one can write to it at once
         self._shim.started(f"{self._name} is running detached (pid {self._pid}).")
 
     @handles(OutputHeld)
     def held(self, event: OutputHeld) -> None:
-        """Repaint a terminal: the screen shows all output until now, and no more comes."""
+        """Repaint a terminal: output is paused, and the screen shows all of it so far."""
         self._shim.repaint(event.id, self._terminal.drawn(history=event.anew))
 
     @handles(DetachRequested)
@@ -113,7 +113,7 @@ class Terminals:
 
     @handles(ScreenChanged)
     def screen_changed(self, _: ScreenChanged) -> None:
-        """Tell the shim, at intervals, how to put the user's terminal right if this session is killed."""
+        """Tell the shim, at intervals, how to restore the user's terminal if this session is killed."""
         if self._looking is None:
             self._tell_parting()
             self._looking = self._bus.loop.call_later(PARTING_INTERVAL, self._look_again)
@@ -126,7 +126,7 @@ class Terminals:
         screen = self._terminal.screen
         reset = UNDO if screen is None else screen.modes_reset()
         lines = self._terminal.prints_lines()
-        # To look where the drawing ends takes the longest: not while there is no terminal.
+        # Finding the end of the drawing takes the longest: skip it without an attached terminal.
         below = self._below() if self._shim.state.lent else b""
         self._shim.parting(reset, below, self._terminal.output_offset(), lines=lines)
 

@@ -1,4 +1,4 @@
-"""Publishes how each turn has ended, once the agent's state has settled: a failure may be noticed late."""
+"""Publishes how each turn ended, once the agent's state has settled: a failure may be noticed late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.supervision.events import Incident
 from relay.terminal.events import AgentExited
 
 SETTLES = 2.0
-"""Seconds for which an agent is at its input before its turn counts as over: a failure that only the screen
+"""Seconds that an agent must be at its input before its turn counts as over: a failure that only the screen
 shows is published after about one."""
 
 

@@ -29,17 +29,17 @@ from relay.state.turn import Turn
 from relay.tasks import Tasks
 
 MAX_LINES = 2_000
-"""The last lines of a turn on the screen that are kept."""
+"""Lines kept from the end of a turn on the screen."""
 
 
 class TurnTracker:
     """Keeps `turn` up to date.
 
-    session:  the identity that rules are given.
+    session:  the identity that rules get.
     known:    relay has rules for the agent's screen; the screen of a plain program never shows a turn's end.
     hooked:   the agent's own hooks were set up.
     recorded: the agent has its own record, which can be read once its hooks are alive.
-    named:    it has one that is known without hooks (relay.features.own_record).
+    named:    it has a record that is known without hooks (relay.features.own_record).
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class TurnTracker:
 
     @handles(StateJudged)
     def judged(self, event: StateJudged) -> None:
-        """Begin the turn of an agent that shows work: its prompt may be among its arguments."""
+        """Begin the turn of an agent that shows work: its prompt may be one of its arguments."""
         verdict = event.verdict
         if verdict.state is Readiness.WORKING and verdict.rule and not verdict.draft:
             self._drawn.worked = True
@@ -164,7 +164,7 @@ class TurnTracker:
         apply(self._bus, results, event=failed.name)
 
     async def _go_on(self, event: AgentEnd) -> None:
-        """Ask rules and handlers if the agent should continue; if so, their text is typed."""
+        """Ask rules and handlers if the agent should continue; if so, type their text."""
         ending = Ending.of(self._turn, self._continuations.most)
         last = event.last_assistant_message
         rules = derived(self._session, "Stop", last_assistant_message=last, **ending.facts())
@@ -219,7 +219,7 @@ class _DrawnTurn:
         return begins
 
     def forget(self) -> tuple[float | None, bool]:
-        """Forget the turn, which hooks report; return the time of its beginning, if any, and `worked`."""
+        """Forget the turn, which hooks report; return its start time, if any, and `worked`."""
         began, self._began = self._began, None
         worked, self.worked = self.worked, False
         return began, worked

@@ -1,4 +1,4 @@
-"""Keeps the figures of what the agent uses: tokens, cost, turns.
+"""Tracks what the agent uses: tokens, cost, turns.
 
 HookReported ─→ UsageReader (its own files, on a thread) ─→ UsageChanged
                                                           ─→ UsageLog, after each turn
@@ -28,20 +28,20 @@ POLL = 1.0
 """Seconds between two reads while the agent does something."""
 
 AFTERWARDS = 4.0
-"""Seconds after something was heard of the agent in which its files may still grow."""
+"""Seconds after the agent's last sign of activity in which its files may still grow."""
 
 LONG_TURN = 60.0
-"""Seconds after which the use so far is logged in mid-turn."""
+"""Seconds after which the usage so far is logged in mid-turn."""
 
 NOTE = "usage"
 
-_Figures = tuple[int, dict[str, Spent], RateLimits | None]  # turns, the use of each model, limits
+_Figures = tuple[int, dict[str, Spent], RateLimits | None]  # turns, usage by model, limits
 
 
 class UsageTracker:
-    """Tracks one agent. It continues where an earlier session has stopped.
+    """Tracks one agent, from where an earlier session stopped.
 
-    turn: the agent's, as its hooks tell it.
+    turn: the agent's, as its hooks report it.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class UsageTracker:
         self._count.keys(event.position)
 
     async def run(self) -> None:
-        """Read while something is heard of the agent, until cancelled."""
+        """Read while the agent shows activity, until cancelled."""
         while True:
             await self._listening.begun()
             await self._read()
@@ -140,7 +140,7 @@ class UsageTracker:
         self._listening.until(self._clock.now() + AFTERWARDS)
 
     async def _read(self) -> None:
-        """Read all that is there, and report other figures."""
+        """Read everything new, and publish the figures if they changed."""
         async with self._reading:
             if self._logged is None:
                 self._logged = *await asyncio.to_thread(self._log.written), None
@@ -155,7 +155,7 @@ class UsageTracker:
         return sum(self._reader.models.values(), Spent())
 
     def _write(self) -> None:
-        """Log what was used since the last entry."""
+        """Log the usage since the last entry."""
         self._logged_at = self._clock.now()
         if self._logged is None:
             return  # an earlier session's entries were not read: the next session logs it

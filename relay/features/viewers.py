@@ -1,7 +1,7 @@
-"""Serves viewers of the agent's terminal, and `relay peek`: they get what it shows.
+"""Serves what the agent's terminal shows to viewers and to `relay peek`.
 
-Nothing that a viewer types is taken.  Each has its own place in the output, at which it waits for nobody.
-One that is too slow for the output loses what it could not take, and is sent the screen as it is by then.
+Viewers are read-only.  Each has its own place in the output, and waits for no other.  One that is too slow
+loses the output that it could not take, and gets the screen of that moment instead.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from relay.terminal.shim_link import ShimLink
 from relay.terminal.view_stream import OUTPUT, SCREEN, pack
 
 LIMIT = 1 << 18
-"""Bytes of output kept for one viewer; a single piece may be larger."""
+"""Bytes of output buffered for one viewer; a single piece may be larger."""
 
 LOOK = 0.02
-"""Seconds between two looks whether the screen can be drawn."""
+"""Seconds between two checks of whether the screen can be drawn."""
 
 UNFINISHED = 50
-"""Looks after which it is drawn although the agent is in the middle of a long control string."""
+"""Checks after which the screen is drawn even in the middle of a long control string."""
 
 LAST = 1.0
-"""Seconds in which viewers may take the agent's last output."""
+"""Seconds that viewers have to take the agent's last output."""
 
 
 class Viewers:
@@ -57,7 +57,7 @@ class Viewers:
         try:
             await viewer.serve()
         except OSError:
-            pass  # it has gone
+            pass  # the viewer has gone
         finally:
             self._bus.loop.remove_reader(request.channel)
             del self._viewers[viewer]
@@ -65,7 +65,7 @@ class Viewers:
 
     @operation("peek")
     async def peek(self, _: Request) -> Answer:
-        """Return the screen in its current form: its rows as text, and with SGR sequences alone."""
+        """Return the current screen: its rows as plain text, and with SGR sequences only."""
         screen = self._terminal.screen
         if screen is None:
             raise ScreenUnavailable("there is no virtual screen here. `relay doctor` says why.")
@@ -104,7 +104,7 @@ class Viewers:
 
     @answers(SessionClosed)
     async def close(self, _: SessionClosed, __: object) -> None:
-        """Give the viewers a moment for the last output; those of a replaced session come to the next one."""
+        """Give the viewers a moment for the last output; those of a replaced session join the next one."""
         if self._over and (tasks := {*filter(None, self._viewers.values())}):
             await asyncio.wait(tasks, timeout=LAST)
 
@@ -123,7 +123,7 @@ class Viewers:
 
 
 class _Viewer:
-    """One viewer. over: there is nothing to send but what waits. about: fields that come with each screen."""
+    """One viewer. over: only buffered data is left to send. about: fields that come with each screen."""
 
     def __init__(self, channel: socket.socket, terminal: AgentTerminal, about: dict[str, Any]) -> None:
         self.over = False
@@ -140,12 +140,12 @@ class _Viewer:
         self._put(pack(OUTPUT, data))
 
     def draw(self) -> None:
-        """Send the screen in its current form, behind what waits."""
+        """Send the current screen, behind the buffered data."""
         if not self._behind:
             self._put(self._screen())
 
     def skip(self) -> None:
-        """Send the screen as it will be, instead of what waits."""
+        """Drop the buffered data, and send the screen instead once it can be drawn."""
         self._waiting.clear()
         self._behind = True
         self._news.set()
@@ -163,7 +163,7 @@ class _Viewer:
         self._news.set()
 
     def leave(self) -> None:
-        """Stop: the other side has closed the connection, or has something to say."""
+        """Stop: the viewer has closed the connection, or sent something."""
         self._gone = True
         asyncio.get_running_loop().remove_reader(self._channel)
         self._news.set()
@@ -192,7 +192,7 @@ class _Viewer:
             await asyncio.get_running_loop().sock_sendall(self._channel, part)
 
     def _drawable(self, looks: int) -> bool:
-        """Return True if the screen shows a place in the output from which a viewer can continue."""
+        """Return True if the screen is at a place in the output from which a viewer can continue."""
         if self._terminal.replaying and self._terminal.output_pending() and not self.over:
             return False  # it shows the past
         screen = self._terminal.screen

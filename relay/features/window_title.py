@@ -1,10 +1,10 @@
 """Names the agent in the title of the user's terminal: `Alice: TITLE`, where TITLE is the agent's own.
 
-    agent's title, a terminal that is lent, a question → the title, written beside the agent's output
+    agent's title, an attached terminal, a question → the title, written beside the agent's output
 
-The agent's own bytes pass unchanged: its title is shown as it sets it, and replaced at once. The user's title
-is saved on the terminal's stack, and restored when the terminal is given back (XTWINOPS 22 and 23, xterm
-ctlseqs).
+The agent's own bytes pass unchanged: the terminal shows the title that the agent sets, and relay replaces it
+at once. The user's title is saved on the terminal's stack, and restored when the terminal is given back
+(XTWINOPS 22 and 23, xterm ctlseqs).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LONGEST = 200
 """Characters of a title that are shown."""
 
 _SETS = (b"\x1b]0;", b"\x1b]2;")  # OSC 0 and 2 (xterm ctlseqs)
-_BEGUN = 3  # bytes of them that may have come before the others
+_BEGUN = 3  # bytes of a sequence that may end the previous piece
 
 
 class WindowTitle:
-    """The title of the terminals that are lent to the agent `name`."""
+    """The title of the terminals that are attached to the agent `name`."""
 
     def __init__(self, bus: EventBus, shim: ShimLink, terminal: AgentTerminal, *, name: str) -> None:
         self._bus = bus
@@ -67,5 +67,5 @@ class WindowTitle:
         self._stale = False
         own = f"{self._name}: {self._own}" if self._own else self._name
         title = one_line(self._wanted or own, LONGEST)
-        self._shim.aside(SAVE, RESTORE)  # the shim does that once for each terminal
+        self._shim.aside(SAVE, RESTORE)  # the shim sends these once to each terminal
         self._shim.aside(b"\x1b]2;" + title.encode() + b"\x1b\\")

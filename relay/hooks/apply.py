@@ -14,7 +14,7 @@ from relay.terminal.events import Notify
 
 
 def notify(bus: EventBus, results: Iterable[HookResult]) -> None:
-    """Show the user the messages that `results` have for them."""
+    """Show the user the messages in `results`."""
     for result in results:
         if result.user_message is not None:
             bus.publish(Notify(result.user_message, result.user_message_level, result.source))
@@ -28,7 +28,7 @@ def apply(
     source: str = "",
     wakes: bool | None = None,
 ) -> None:
-    """Give the agent the texts of `results`, in their order, as answers to `event`.
+    """Give the agent the texts of `results`, in order, as answers to `event`.
 
     source: the name under which the agent gets the answer; "" for that of its handler or rule.
     wakes:  True if a text is worth its own turn, False if not; None: as the result says.
@@ -40,7 +40,7 @@ def apply(
 def injections(
     results: Iterable[HookResult], *, event: str = "", source: str = "", wakes: bool | None = None
 ) -> list[Injection]:
-    """Return the texts of `results` as `apply` gives them."""
+    """Return the texts of `results` as injections, as `apply` gives them."""
     return [
         Injection(
             id=secrets.token_hex(8),

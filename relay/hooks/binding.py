@@ -17,7 +17,7 @@ from relay.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The argument of each parameter: first by position, a Parameter for its default; the rest by keyword."""
+    """The argument for each parameter: first by position (a Parameter: its default), the rest by keyword."""
 
     positional: tuple[str | inspect.Parameter, ...]
     keywords: tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ def bind(
 ) -> Binding:
     """Bind `function` to the arguments `main`, which unknown names receive in order, and to `fields`.
 
-    Raise ConfigError if a required parameter can get nothing.
+    Raise ConfigError if a required parameter would get no value.
     """
     if not callable(function):
         raise ConfigError(f"{what} must be a function, not {function!r}.")
@@ -46,7 +46,7 @@ def bind(
         ) from None
     known = {**{name: name for name in (*main, *fields)}, "context": "ctx"}
     taken = {known[parameter.name] for parameter in parameters if parameter.name in known}
-    # Beside a field's name, an unknown one is more likely a misspelt field than `event`.
+    # Next to a field's name, an unknown name is more likely a misspelled field than `event`.
     left = [] if taken & set(fields) else [name for name in main if name not in taken]
     positional: list[str | inspect.Parameter] = []
     keywords: list[tuple[str, str]] = []
@@ -84,7 +84,7 @@ def name_of(function: object) -> str:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return True if calling `function` makes a coroutine; an object may have an async `__call__`."""
+    """Return True if calling `function` returns a coroutine; an object may have an async `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 (its kind is asked for, not its presence)
     )

@@ -14,11 +14,11 @@ ProblemKind = Literal["raised", "timed_out", "blocked", "exited", "bad_result", 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A fault of a handler; the session continues.
+    """A handler's fault; the session continues.
 
     handler: its name, with what it handles: `deploy (@deploy)`.
     what:    what happened and what to do, without the handler's name: `raised ValueError: no such host`.
-    path, line: where, if it is known; 1-based.
+    path, line: where, if known; 1-based.
     """
 
     handler: str
@@ -45,7 +45,7 @@ class Member:
 class SendMessage(Question[tuple[Message, ...]]):
     """Send `message` in this agent's name: one Message per receiver, each committed in the ledger.
 
-    wait: the seconds to wait until every message has ended or is held; None: answer at once.
+    wait: seconds to wait until every message is final or held; None: answer at once.
 
     Raise UnknownRecipient, InvalidName or MessageRefused.
     """
@@ -58,7 +58,7 @@ class SendMessage(Question[tuple[Message, ...]]):
 class ListMembers(Question[tuple[Member, ...]]):
     """List every agent that the team has known, except finished runs and this agent.
 
-    name: only who is called so; None: all of them.
+    name: only the agent with this name; None: all of them.
     """
 
     name: str | None = None

@@ -38,7 +38,7 @@ class RelayConfig:
         for name in ("patterns", "hooks"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ConfigError(f"{name} must be a dict, not {getattr(self, name)!r}.")
-        self._register(Registry())  # on trial
+        self._register(Registry())  # a dry run
         for pattern in self._builtins():
             Pattern.parse(pattern)
         self.memory_config()
@@ -51,13 +51,13 @@ class RelayConfig:
             raise ConfigError(f"channels: {error}") from None
 
     def memory_config(self, folder: str = "") -> MemoryConfig | None:
-        """Return the settings of memory, None if there are none. folder: of the file that has this value."""
+        """Return the memory settings, None if there are none. folder: that of the file with this value."""
         return None if self.memory is None else MemoryConfig.from_mapping(self.memory, folder)
 
     def apply(self, registry: Registry, built_in: Registry) -> None:
         """Register the handlers in `registry`.
 
-        Raise ConfigError where "builtin" stands for a namespace without a built-in handler in `built_in`.
+        Raise ConfigError if "builtin" is given for a namespace without a handler in `built_in`.
         """
         for pattern in self._builtins():
             if not built_in.has_builtin(Pattern.parse(pattern).namespace):

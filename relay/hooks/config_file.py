@@ -1,9 +1,9 @@
 """The user's relay.config.py: find it, read it once, check that it is trusted, execute it.
 
     find ──→ read ──→ trusted? ──→ load ──→ handlers and memory settings
-                         └─ no: a notice of one line; the session starts without the file
+                         └─ no: a one-line notice; the session starts without the file
 
-Exactly the bytes that were hashed are executed.  Trust does not cover the modules that the file imports.
+relay executes exactly the bytes that it hashed. Trust does not cover the modules that the file imports.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from relay.text import one_line
 FILE = "relay.config.py"
 
 LOAD_TIMEOUT = 10.0
-"""Seconds that the top level of a file may take; slower work belongs into a handler."""
+"""Seconds that the top level of a file may take; slower work belongs in a handler."""
 
 _MODULE = "relay_config"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A relay.config.py as it was read; `source` will be executed."""
+    """A relay.config.py as read; `source` will be executed."""
 
     path: Path
     source: bytes
@@ -71,17 +71,17 @@ class Loaded:
 def find(directory: Path, home: Home) -> Path | None:
     """Return the relay.config.py for an agent in `directory`; None if there is none.
 
-    It is the nearest one, up to the project's root (the folder with .git) or the home folder; else the user's
-    own, in relay's configuration folder.
+    This is the nearest one, up to the project's root (the folder with .git) or the home folder; otherwise the
+    user's own, in relay's configuration folder.
     """
     own = home.config / FILE
     return nearest(directory, FILE) or (own if own.is_file() else None)
 
 
 def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
-    """Find the file (`explicit` is the one that --config names), read it, and check that it may run.
+    """Find the file (`explicit` is the one given with --config), read it, and check that it may run.
 
-    The user's own file needs no trust; any other does, the one that --config names included.
+    The user's own file needs no trust; any other does, including one given with --config.
     Raise ConfigError if a file cannot be read.
     """
     path = explicit.absolute() if explicit else find(directory, home)
@@ -115,7 +115,7 @@ def changed(path: Path, digest_then: str) -> bool:
 
 
 def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT) -> Loaded:
-    """Execute `file` on its own thread; "builtin" in it refers to `built_in`, which is not changed.
+    """Execute `file` in its own thread; "builtin" in it refers to `built_in`, which is not changed.
 
     Raise ConfigError, with the line and advice, for any error in it, sys.exit included, and if
     it takes longer than `timeout` seconds.
@@ -150,12 +150,12 @@ def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfi
     registry = Registry()
     module = ModuleType(_MODULE)
     module.__file__ = str(file.path)
-    # The module is a real one, and has to be found by its name: dataclasses resolves the annotations of the
-    # user's classes there, and pickle the classes themselves.
+    # The module must be found under its name: dataclasses resolves the annotations of the user's classes
+    # there, and pickle the classes themselves.
     sys.modules[_MODULE] = module
     folder = str(file.path.parent.absolute())
     if folder not in sys.path:
-        sys.path.append(folder)  # last: a project's queue.py must not stand in for the standard one
+        sys.path.append(folder)  # last: a project's queue.py must not shadow the standard one
     try:
         code = compile(file.source, str(file.path), "exec", dont_inherit=True)
         with registering(registry):

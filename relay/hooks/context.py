@@ -50,7 +50,7 @@ class MemoryService:
     Methods block until the answer arrives: milliseconds for the embedded store, up to `config.timeout`
     seconds for other backends.  Every method raises MemoryStoreError if the store cannot be used.
 
-    store: the store, or the error why there is none.
+    store: the store, or the error that explains why there is none.
     """
 
     def __init__(self, store: MemoryStore | RelayError, config: MemoryConfig | None = None) -> None:
@@ -125,7 +125,7 @@ class RelayService:
         return await self._on_session(self._bus.gather(ListMembers()))
 
     async def member(self, name: str) -> Member | None:
-        """Return who is called `name` in the team, None if nobody is."""
+        """Return the agent called `name` in the team, None if there is none."""
         return next(iter(await self._on_session(self._bus.gather(ListMembers(name)))), None)
 
     async def spawn(self, name: str, command: str, task: str = "") -> str:
@@ -149,14 +149,14 @@ class RelayService:
 
 
 async def send(bus: EventBus, message: OutgoingMessage, wait: float | None = None) -> Sequence[Message]:
-    """Send `message` in the agent's name, as SendMessage; raise MessageRefused where nothing sends it."""
+    """Send `message` in the agent's name, as SendMessage; raise MessageRefused if nothing sends it."""
     for sent in await bus.ask(SendMessage(message, wait)):
         return sent
     raise MessageRefused("this session has no place on the bus, so it neither sends nor receives messages.")
 
 
 async def _allowed(bus: EventBus, question: Question[str]) -> str:
-    """Return the answer to `question`; raise NotAllowed where nobody may answer it."""
+    """Return the answer to `question`; raise NotAllowed if nobody may answer it."""
     for answer in await bus.ask(question):
         return answer
     raise NotAllowed(NO_SPAWN)
@@ -166,7 +166,7 @@ class HandlerCall:
     """One call of a handler, and the texts it injects, in order, until it returns.
 
     source: the handler's name.
-    place:  of the directive that it handles; None where it handles an event.
+    place:  that of the directive it handles; None if it handles an event.
     """
 
     def __init__(self, source: str, place: Place | None = None) -> None:
@@ -176,7 +176,7 @@ class HandlerCall:
         self._texts: list[str] | None = []
 
     def add(self, text: str) -> bool:
-        """Take `text`; return False if the call is over, so that the caller must inject it."""
+        """Add `text`; return False if the call is over, and the caller must inject the text."""
         with self._lock:
             if self._texts is None:
                 return False
@@ -244,7 +244,7 @@ class Context:
     @property
     def output(self) -> list[str]:
         """The agent's output in logical lines, oldest first; the last `MAX_OUTPUT` of them."""
-        # Copied in one step in C: a session that appends meanwhile does no harm.
+        # Copied in one step in C, so the session may append meanwhile.
         return list(self._history.output.copy())
 
     @property

@@ -1,7 +1,7 @@
 """The events of a session: one frozen dataclass per event.
 
-The class's name makes the event's name (`SessionStart` is `session_start`), a handler may take its fields as
-arguments, and its docstring is its documentation (docs/HOOKS.md shows them, and a test compares).
+The class's name determines the event's name (`SessionStart` is `session_start`), a handler may take its
+fields as arguments, and its docstring is its documentation (docs/HOOKS.md shows it, and a test compares).
 """
 
 from __future__ import annotations

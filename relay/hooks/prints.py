@@ -1,8 +1,8 @@
-"""The output of handlers: kept away from the user's terminal, for the journal.
+"""The output of handlers: kept off the user's terminal, for the journal.
 
-`sys.stdout` and `sys.stderr` become proxies, which give a text to the handler that runs in the current
-context, or outside of any handler to the original stream.  The child processes of a handler write to the
-descriptors 1 and 2, which the session has redirected for its whole process.
+Proxies replace `sys.stdout` and `sys.stderr`. They record text for the handler that runs in the current
+context, or, outside of any handler, write it to the original stream. A handler's child processes write to the
+file descriptors 1 and 2, which the session has redirected for its whole process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from contextvars import ContextVar
 from typing import TextIO
 
-_MAX_PRINTED = 64 * 1024  # characters kept of one call; further ones are counted and dropped
+_MAX_PRINTED = 64 * 1024  # characters kept per call; further ones are counted and dropped
 
 
 class Printed:
@@ -48,7 +48,7 @@ printed: ContextVar[Printed | None] = ContextVar("relay_printed", default=None)
 
 
 class _Stream(io.TextIOBase):
-    """A text stream that looks up, at each write, which handler prints."""
+    """A text stream that looks up, at each write, which handler is printing."""
 
     def __init__(self, original: TextIO) -> None:
         self.original = original
@@ -79,7 +79,7 @@ class _Stream(io.TextIOBase):
 
 
 def capture() -> None:
-    """Put the proxies in place for the rest of the process; do nothing the second time."""
+    """Install the proxies for the rest of the process; do nothing the second time."""
     for name in ("stdout", "stderr"):
         if not isinstance(stream := getattr(sys, name), _Stream):
             setattr(sys, name, _Stream(stream))

@@ -2,7 +2,7 @@
 
     built-in before user's → priority (higher first) → specificity of the pattern → registration
 
-A user's handler with `override=True` takes the place of the built-in ones wherever it matches.
+A user's handler with `override=True` replaces the built-in ones wherever it matches.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Pattern:
         return cls(namespace, target if colon else None)
 
     def matches(self, directive: Directive) -> bool:
-        """Return True if the handler takes `directive`; case does not count, `*` and `?` are wildcards."""
+        """Return True if the handler takes `directive`, ignoring case; `*` and `?` are wildcards."""
         if directive.namespace != self.namespace:
             return False
         return self.target is None or fnmatchcase(names.key(directive.target), names.key(self.target))
@@ -94,7 +94,7 @@ class Handler:
 
     @property
     def place(self) -> tuple[Path | None, int | None]:
-        """The file and line (1-based) of the function's definition; None where it has none."""
+        """The file and line (1-based) of the function's definition; None if it has none."""
         code = getattr(inspect.unwrap(self.function), "__code__", None)
         return (None, None) if code is None else (Path(code.co_filename), code.co_firstlineno)
 
@@ -138,7 +138,7 @@ class Registry:
             self._events[name].append(handler)
 
     def include(self, other: Registry) -> None:
-        """Register everything in `other` behind what is here."""
+        """Register everything in `other` after what is here."""
         self._patterns += other._patterns
         for name, handlers in other._events.items():
             self._events[name] += handlers
@@ -182,7 +182,7 @@ _registry: ContextVar[Registry | None] = ContextVar("relay_registry", default=No
 
 @contextmanager
 def registering(registry: Registry) -> Iterator[None]:
-    """Have `relay.pattern` and `relay.on` register into `registry` meanwhile."""
+    """Make `relay.pattern` and `relay.on` register in `registry` during a block."""
     token = _registry.set(registry)
     try:
         yield
@@ -191,7 +191,7 @@ def registering(registry: Registry) -> Iterator[None]:
 
 
 def current(decorator: str) -> Registry:
-    """Return the registry that is filled now. Raise ConfigError, naming `decorator`, where there is none."""
+    """Return the registry that is being filled. Raise ConfigError, naming `decorator`, if there is none."""
     registry = _registry.get()
     if registry is None:
         raise ConfigError(

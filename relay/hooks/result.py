@@ -26,7 +26,7 @@ _REASONED = frozenset({"allow", "ask", "deny", "halt"})
 class HookResult:
     """The result of one handler, or one of the results of a rule's command.
 
-    action:                 "continue"        nothing is asked for
+    action:                 "continue"        requests nothing
                             "inject_context"  gives `context_injection` to the agent
                             of tool_pre:      "allow" it, without asking the user; "modify" its input to
                                               `updated_input`; have the agent "ask" the user; "deny" it
@@ -114,7 +114,7 @@ _FIELDS = tuple(field.name for field in fields(HookResult) if field.name not in 
 
 
 def result_of(value: object) -> HookResult:
-    """Return the HookResult that a handler means by `value`. Raise ValueError, which says what is allowed."""
+    """Convert a handler's return value to a HookResult. Raise ValueError, which says what is allowed."""
     if value is None or isinstance(value, str):
         return HookResult.inject(value or "")
     if isinstance(value, HookResult):
@@ -146,12 +146,12 @@ def injected(results: Iterable[HookResult]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision that several results add up to.
+    """The combined decision of several results.
 
     action:        the strongest: halt > deny > ask > inject_context > modify > allow > continue.
-    reason:        why, in firing order; of several each has its name in front.
-    allowed:       a result allows it, and none is against that.
-    updated_input: of the last that modified it, which has seen the earlier ones.
+    reason:        why, in firing order; several reasons each begin with their source's name.
+    allowed:       a result allows it, and none objects.
+    updated_input: the last modification, which was made with the earlier ones in view.
     """
 
     action: Action = "continue"
@@ -161,7 +161,7 @@ class Decision:
 
     @property
     def refused(self) -> bool:
-        """True if it must not continue as it is."""
+        """True if the action must not continue as it is."""
         return self.action in _REFUSING
 
 
@@ -170,7 +170,7 @@ _STRENGTH: dict[Action, int] = {action: strength for strength, action in enumera
 
 
 def decide(results: Iterable[HookResult]) -> Decision:
-    """Return the decision of `results`, given in firing order. Texts are injected whatever is decided."""
+    """Combine `results`, given in firing order. Texts are injected whatever the decision."""
     every = list(results)
     nothing: Action = "continue"
     action = max((result.action for result in every), key=_STRENGTH.__getitem__, default=nothing)
@@ -181,14 +181,14 @@ def decide(results: Iterable[HookResult]) -> Decision:
 
 
 def joined(texts: Sequence[tuple[str, str]]) -> str:
-    """Return the (source, text) pairs of `texts` as one text; of several each has its source in front."""
+    """Join (source, text) pairs into one text; several texts each begin with their source."""
     if len(texts) == 1:
         return texts[0][1]
     return "\n".join(f"{source}: {text}" if source else text for source, text in texts)
 
 
 def refused_prompt(results: Iterable[HookResult]) -> str | None:
-    """Return why a prompt is refused, marked as no answer of the agent's; None if it is not refused."""
+    """Return why a prompt is refused, marked as not the agent's answer; None if it is not refused."""
     every = list(results)
     if denied := decide(each for each in every if each.action in {"deny", "ask"}).reason:
         return f"[Blocked by hook] {denied}"

@@ -34,10 +34,10 @@ from relay.hooks.threads import Abandoned, Call, Finished, LoopThread, WorkerPoo
 from relay.place import Place
 from relay.text import one_line
 
-_TIMEOUT = 30.0  # seconds that a handler of the user's may take
+_TIMEOUT = 30.0  # seconds that a user's handler may take
 
 _Place = tuple[Path | None, int | None]
-_GRACE = 1.0  # seconds in which a loop that is not blocked turns at least once
+_GRACE = 1.0  # seconds within which an event loop that is not blocked iterates at least once
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Runner:
         self._loop_thread: LoopThread | None = None
 
     async def fire(self, event: HandlerEvent, ctx: Context) -> list[HookResult]:
-        """Call the handlers of `event` one after another until one says stop."""
+        """Call the handlers of `event` one after another until one stops the others."""
         values = {"event": event, **{name: getattr(event, name) for name in event.field_names()}}
         results: list[HookResult] = []
         for handler in self.registry.for_event(event):
@@ -122,7 +122,7 @@ class Runner:
     async def _answer(
         self, handler: Handler, values: Mapping[str, Any], ctx: Context, place: Place | None = None
     ) -> tuple[list[HookResult], str | None]:
-        """Return what `handler` injected and answered, and the text for the sender if it failed."""
+        """Call `handler`. Return its injections and its result, and the text for the sender if it failed."""
         call = HandlerCall(handler.name, place)
         args, kwargs = handler.binding.arguments({**values, "ctx": ctx.for_call(call)})
         function = partial(handler.function, *args, **kwargs)
@@ -161,7 +161,7 @@ class Runner:
             finished = await self._on_loop(handler, function, context)
         else:
             finished = await self._on_worker(handler, function, context)
-            if asyncio.iscoroutine(finished.value):  # a plain function that hands back a coroutine
+            if asyncio.iscoroutine(finished.value):  # a plain function that returns a coroutine
                 coroutine = finished.value
                 finished = await self._on_loop(handler, lambda: coroutine, context)
         if text := printed.take():
@@ -200,7 +200,7 @@ class Runner:
                 call.finish(Finished(error=Abandoned()))
                 return Finished(error=_TimedOut("timed_out", handler.place))
             turned.cancel()
-            if self._loop_thread is thread:  # else another call has just given it up
+            if self._loop_thread is thread:  # otherwise, another call has just abandoned it
                 self._loop_thread = thread.abandon()
         if call.owner is not None and call.owner.culprit is call:
             self._stuck[handler] = call
@@ -213,7 +213,7 @@ class Runner:
         return bool(done)
 
     def _failed(self, handler: Handler, error: BaseException) -> str:
-        """Report `error` where it is a fault; return the text for the sender."""
+        """Report `error` if it is a fault; return the text for the sender."""
         match error:
             case RelayError():
                 return str(error)  # an answer, not a fault
@@ -265,7 +265,7 @@ class _TimedOut(Exception):
 
 
 def _stopped_at(call: Call, handler: Handler) -> _Place:
-    """Return the line of the handler's own file at which `call` was given up, else the handler's first."""
+    """Return the line of the handler's own file where `call` was abandoned, else the handler's first."""
     path, line = handler.place
     return path, (call.line_in(path) if path else None) or line
 

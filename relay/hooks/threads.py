@@ -1,8 +1,8 @@
-"""The threads on which user code runs, apart from the session's own.
+"""The threads that run user code, separate from the session's own.
 
-A coroutine runs on one event loop that all user code shares; a plain function runs on a worker thread.
-Either may hang, block or loop forever: its thread is then abandoned, interrupted by an exception at its next
-bytecode, and replaced.  It is a daemon thread, so that it delays no exit.
+Coroutines run on one event loop that all user code shares; plain functions run on worker threads. Either may
+hang, block or loop forever: the thread is then abandoned, interrupted by an exception at its next bytecode,
+and replaced. All are daemon threads, so they do not delay an exit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_IDLE_WORKERS = 4
 
 
 class Abandoned(BaseException):
-    """Raised in a thread that was given up; not an Exception, so that `except Exception` lets it pass."""
+    """Raised in an abandoned thread; not an Exception, so that `except Exception` lets it pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Finished:
 class Call:
     """One call of user code. `done` gets a Finished, whatever happens; it never raises.
 
-    stack: (file, line) of each frame, innermost first, when the call was given up.
+    stack: (file, line) of each frame, innermost first, when the call was abandoned.
     """
 
     function: Callable[[], Any]
@@ -53,14 +53,14 @@ class Call:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def move(self, owner: LoopThread) -> bool:
-        """Give the call to the thread of `owner`; False if it has begun."""
+        """Move the call to the thread of `owner`; return False if it has begun."""
         with self._lock:
             if not self._begun:
                 self.owner = owner
             return not self._begun
 
     def finish(self, finished: Finished) -> bool:
-        """End the call; False if it has ended, as an abandoned one has that returns late."""
+        """End the call; return False if it has already ended, like an abandoned call that returns late."""
         with self._lock:
             if self.done.done():
                 return False
@@ -68,24 +68,24 @@ class Call:
             return True
 
     def give_up(self) -> bool:
-        """Note where the call is, and end it as Abandoned; False if it has just ended by itself."""
+        """Record where the call is, and end it as Abandoned; return False if it has just ended by itself."""
         if self.thread and self.thread.ident and (frame := sys._current_frames().get(self.thread.ident)):
             self.stack = [(each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame)]
         return self.finish(Finished(error=Abandoned()))
 
     def abandon(self) -> bool:
-        """Give up the call with its worker thread; False if it has just ended by itself."""
+        """Abandon the call and its worker thread; return False if the call has just ended by itself."""
         if not self.give_up():
             return False
         _interrupt(self.thread)
         return True
 
     def line_in(self, path: Path) -> int | None:
-        """Return the line of `path` at which the call was given up; None if it was not in that file."""
+        """Return the line of `path` where the call was abandoned; None if it was not in that file."""
         return next((line for file, line in self.stack if file == str(path)), None)
 
     def start(self, owner: LoopThread) -> None:
-        """Run the call as a task of the loop of `owner`, on its thread."""
+        """Run the call as a task on the event loop of `owner`, in its thread."""
         self.thread = threading.current_thread()
         self.task = owner.loop.create_task(self._run_async(owner), context=self.context)
 
@@ -102,7 +102,7 @@ class Call:
         self.finish(finished)
 
     def run(self) -> Finished:
-        """Run the call on this thread."""
+        """Run the call in this thread."""
         self.thread = threading.current_thread()
         try:
             return Finished(self.context.run(self.function))
@@ -111,7 +111,7 @@ class Call:
 
 
 class WorkerPool:
-    """Threads for plain functions: an idle one is used again, a stuck one never."""
+    """Threads for plain functions: an idle one is reused, a stuck one never."""
 
     def __init__(self) -> None:
         self._idle: list[queue.SimpleQueue[Call | None]] = []
@@ -131,7 +131,7 @@ class WorkerPool:
     def close(self) -> None:
         """End the idle threads. A busy one ends when its call does, or with the process.
 
-        Submit no call afterwards.
+        Do not submit calls afterwards.
         """
         with self._lock:
             self._closed = True
@@ -143,19 +143,19 @@ class WorkerPool:
         try:
             while (call := inbox.get()) is not None:
                 finished = call.run()
-                with self._lock:  # who waits for the call finds this thread idle
+                with self._lock:  # once the call is done, this thread must be idle
                     in_time = call.finish(finished)
                     if not in_time or self._closed or len(self._idle) >= MAX_IDLE_WORKERS:
                         return
                     self._idle.append(inbox)
         except Abandoned:
-            return  # the interruption came when the call had already ended
+            return  # interrupted after the call had ended
 
 
 class LoopThread:
     """A thread with an event loop for coroutines.
 
-    stray: called, on this thread, with the error of a task that user code started and never awaited.
+    stray: called, in this thread, with the error of a task that user code started and never awaited.
     """
 
     def __init__(self, stray: Callable[[BaseException], None]) -> None:
@@ -163,7 +163,7 @@ class LoopThread:
         self.loop.set_exception_handler(self._on_exception)
         self._stray = stray
         self.culprit: Call | None = None  # the call that blocked the thread when it was abandoned
-        self._calls: set[Call] = set()  # touched on the session's thread only
+        self._calls: set[Call] = set()  # touched only in the session's thread
         self._thread = threading.Thread(target=self._run, name="relay-handlers", daemon=True)
         self._thread.start()
 
@@ -177,7 +177,7 @@ class LoopThread:
         self.loop.call_soon_threadsafe(call.start, self)
 
     def cancel(self, call: Call) -> Future[None]:
-        """Cancel `call`; the future is done once the loop has turned, which a blocked one never does."""
+        """Cancel `call`; the future is done once the loop has iterated, which a blocked one never does."""
         turned: Future[None] = Future()
 
         def cancel() -> None:
@@ -193,7 +193,7 @@ class LoopThread:
         return turned
 
     def abandon(self) -> LoopThread:
-        """Replace this thread by a new one; calls that have not begun move there, the others are cut off."""
+        """Replace this thread with a new one; calls that have not begun move there, others are cut off."""
         new = LoopThread(self._stray)
         running = asyncio.current_task(self.loop)
         for call in self._calls:
@@ -240,6 +240,6 @@ class LoopThread:
 
 
 def _interrupt(thread: threading.Thread | None) -> None:
-    """Raise Abandoned in `thread` at its next bytecode, so that a busy loop stops using the processor."""
+    """Raise Abandoned in `thread` at its next bytecode, so that a busy loop stops using the CPU."""
     if thread is not None and thread.ident is not None and thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Abandoned))

@@ -1,6 +1,6 @@
 """Trust in a project's files: by path and content, like direnv.
 
-A file is trusted with exactly the bytes it has; after any change it is not trusted any more.
+A file is trusted with exactly the bytes it has; any change ends the trust.
 """
 
 from __future__ import annotations
@@ -53,5 +53,5 @@ class Trust:
         try:
             files = json.loads(self._path.read_bytes())["files"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return {}  # what cannot be read trusts nothing; the next grant writes it again
+            return {}  # an unreadable file trusts nothing; the next grant rewrites it
         return files if isinstance(files, dict) else {}

@@ -1,1 +1,1 @@
-"""Injection: text that is given to the agent, sanitised, and typed only when that is safe."""
+"""Injection: text given to the agent, sanitised, and typed only when typing is safe."""

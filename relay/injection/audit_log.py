@@ -2,9 +2,9 @@
 
     Injector ─→ Entry ─→ AuditLog ─→ audit.jsonl, .1, .2 ...      (`relay audit` reads them)
 
-It is its own journal, so that busier events do not rotate it away; as in every journal
-(relay.storage.journal) secrets are redacted.  An injection has an entry when it is given or refused, and a
-second one if an uncertain one is seen to arrive later.
+It is a separate journal so busier events do not rotate it away; as in every journal (relay.storage.journal),
+secrets are redacted.  An injection gets an entry when it is given or refused, and a second one if it was
+uncertain and is confirmed later.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from relay.storage.journal import Journal, preview
 EVENT = "injection"
 
 GENERATIONS = 9
-"""Full files (relay.storage.journal.MAX_BYTES each) kept beside the current one."""
+"""Full files (relay.storage.journal.MAX_BYTES each) kept in addition to the current one."""
 
 MAX_TEXT = 64 * 1024
-"""Characters of the longest text that is kept whole: a longer one was refused for its size."""
+"""Characters of the longest text kept whole: a longer one was refused for its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class Entry:
 
     time:     of the result, in seconds since the epoch; asked: of the request, 0 if unknown.
     session, name, team: of the agent.
-    id:       of the injection; of a message its own.
-    kind:     message, hook, closing or notice (relay.injection.injection).
+    id:       of the injection; for a message, the message's id.
+    kind:     message, hook, closing, notice, task or nudge (relay.injection.injection).
     source:   the sender of a message, or the handler or rule.
     hook_event, place: of a hook: the event, and the file and line of a rule.
     channel:  of a message.
-    injection_size: bytes of UTF-8. tokens: about how many.
-    injection_role, delivered_role: the role that it was meant to have, and had.
+    injection_size: bytes of UTF-8. tokens: approximate count.
+    injection_role, delivered_role: the intended role and the actual one.
     route, result, detail, verified: relay.injection.injection.Outcome.
-    over_budget: with it the hooks exceeded injection_budget in this turn.
-    text:     its text; None where that is not shown.
+    over_budget: this text made the hooks exceed injection_budget in this turn.
+    text:     its text; None if not shown.
     """
 
     id: str
@@ -82,7 +82,7 @@ class Entry:
 
     @property
     def failed(self) -> bool:
-        """True if it did not surely reach the agent, though it was wanted."""
+        """True if it was wanted but is not known to have reached the agent."""
         return self.result in {"rejected", "uncertain", "untyped"}
 
     def public(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ _FIELDS = tuple(field.name for field in fields(Entry))
 
 
 class AuditLog:
-    """Appends entries of one session, with whole texts if `full`, else previews. redactor: see Journal."""
+    """Appends one session's entries, with whole texts if `full`, else previews. redactor: see Journal."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class AuditLog:
 
 
 def read(path: Path, wanted: Callable[[Entry], bool] = lambda entry: True) -> Iterator[Entry]:
-    """Yield the entries that are `wanted`, oldest first; each injection once, with its last result."""
+    """Yield the `wanted` entries, oldest first; each injection once, with its last result."""
     latest: dict[tuple[str, str], Entry] = {}
     for given in journal.read(path, GENERATIONS):
         if given.get("event") == EVENT and (entry := _entry(given)) is not None and wanted(entry):
@@ -140,7 +140,7 @@ _KINDS |= dict.fromkeys(("time", "asked", "injection_size", "tokens"), (int, flo
 
 
 def _entry(given: dict[str, Any]) -> Entry | None:
-    """Return `given` as an Entry; None if it is none."""
+    """Return `given` as an Entry, or None if it is not one."""
     known = {key: value for key, value in given.items() if isinstance(value, _KINDS.get(key, ()))}
     try:
         return Entry(**known)

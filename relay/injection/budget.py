@@ -1,18 +1,18 @@
-"""The budget of one turn: how much hooks may inject before the user is warned. Nothing is cut for it."""
+"""The budget of one turn: how much hooks may inject before relay warns the user. Nothing is cut."""
 
 from __future__ import annotations
 
 CHARACTERS = 4
-"""Characters of a token, roughly: no tokenizer of an agent's model is known here."""
+"""Approximate characters per token: relay does not know the tokenizer of the agent's model."""
 
 
 def tokens(text: str) -> int:
-    """Return about how many tokens `text` has, rounded up."""
+    """Return the approximate number of tokens in `text`, rounded up."""
     return -(-len(text) // CHARACTERS)
 
 
 class Budget:
-    """Counts what hooks inject in a turn. limit: tokens of one turn, 0 for any number; spent: in this one."""
+    """Counts what hooks inject in a turn. limit: tokens per turn, 0 for no limit; spent: in this turn."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -21,16 +21,16 @@ class Budget:
 
     @property
     def exceeded(self) -> bool:
-        """True once more than the limit was injected in this turn."""
+        """True once hooks have injected more than the limit in this turn."""
         return 0 < self._limit < self.spent
 
     def new_turn(self) -> None:
-        """Start again: a prompt was submitted that begins a turn, and does not only continue with one."""
+        """Reset: a submitted prompt has begun a turn, not just continued one."""
         self.spent = 0
         self._warned = False
 
     def spend(self, text: str, source: str) -> str | None:
-        """Count `text`, which the hook `source` has injected; return a warning, once in a turn."""
+        """Count `text`, which the hook `source` has injected; return a warning, once per turn."""
         self.spent += tokens(text)
         if not self.exceeded or self._warned:
             return None

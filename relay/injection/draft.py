@@ -1,8 +1,8 @@
-"""The draft: the user's half-typed line, followed from the keys they press.
+"""The draft: the user's half-typed line, tracked from their keys.
 
 Typing into an agent while the user has a draft there would merge the two, so the injector waits.  The draft
 is what a line editor would make of the keys: text, erasing, submitting, pastes.  Arrow keys, the mouse and
-focus reports count as activity only; the terminal's answers to queries do not count.
+focus reports only count as activity; the terminal's answers to queries do not count.
 
 Some programs take a key without Enter: `y` at a question, a digit in a dialog.  Such keys stop being a draft
 once they are no longer on the screen (`taken`).
@@ -17,21 +17,21 @@ from collections.abc import Sequence
 from relay.state.view import INPUT_BORDER
 
 ESCAPE_TIMEOUT = 0.05
-"""Seconds after which an ESC alone was the Esc key and not the start of a sequence (vim's ttimeoutlen)."""
+"""Seconds after which a lone ESC was the Esc key, not the start of a sequence (vim's ttimeoutlen)."""
 
 MAX_DRAFT = 4_096
-"""Characters that are kept; a longer draft is as much a draft."""
+"""Characters to keep; a longer draft is still a draft."""
 
-_INPUT = re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # how the row of an input begins
+_INPUT = re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # the start of an input's row
 _PASTE_END = "\x1b[201~"
 _CSI = re.compile("\x1b\\[([0-?]*)[ -/]*([@-~])")
 _SS3 = re.compile("\x1bO.", re.DOTALL)
 _STRING = re.compile("\x1b[]P_^X][^\x07\x1b]*(?:\x07|\x1b\\\\)")  # OSC, DCS, APC, PM, SOS
 _STRING_START = re.compile("\x1b[]P_^X]")
-_MAX_STRING = 4_096  # characters of an answer that is still incomplete; a longer one is none
+_MAX_STRING = 4_096  # characters of an incomplete answer; anything longer is not an answer
 _UNFINISHED = re.compile("\x1b(?:\\[[0-?]{0,64}[ -/]{0,16}|O)?")
 _ALT_ENTER = ("\x1b\r", "\x1b\n")
-# Final characters of terminals' answers: DA, CPR and DSR, DECRPM, window reports, kitty's flags.
+# Terminals' answers by their final characters: DA, CPR and DSR, DECRPM, window reports, kitty's flags.
 _ANSWER = re.compile("\x1b\\[(?:[?>=][0-?]*[ -/]*[A-Za-z]|[0-9;]*\\$y|[0-9;]*[Rnct])\\Z")
 _FOCUS = ("\x1b[I", "\x1b[O")
 _ERASE = ("\x7f", "\x08")
@@ -44,13 +44,13 @@ class Draft:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""  # an unfinished escape sequence
-        self._typed_before = float("-inf")  # `last_typed` without it
+        self._typed_before = float("-inf")  # `last_typed` before the pending sequence
         self._text = ""
         self._pasting = False
-        self._raw = False  # all of the text was typed while the terminal was not canonical
+        self._raw = False  # the whole text was typed while the terminal was not canonical
         self._edited = float("-inf")  # when the text last changed
         self.answers = False
-        """True if all of the draft was typed while the program asked something."""
+        """True if the whole draft was typed while the program was asking something."""
         self.last_typed = float("-inf")
         """The time of the user's last key or mouse movement (seconds, on the clock of `type`)."""
 
@@ -59,7 +59,7 @@ class Draft:
         return not self._text
 
     def type(self, data: bytes, now: float, *, canonical: bool, asking: bool = False) -> None:
-        """Take bytes that the user typed at `now` (seconds).
+        """Process bytes that the user typed at `now` (seconds).
 
         canonical: the terminal edits the line itself; asking: the program asks for a decision or a secret.
         """
@@ -75,12 +75,12 @@ class Draft:
         self._text = ""
 
     def taken(self, last_output: float, unfinished: str, rows: Sequence[str], *, canonical: bool) -> bool:
-        """Return True if the program has taken the keys of the draft one by one.
+        """Return True if the program has consumed the draft's keys one by one.
 
         It has if it has printed since then and the keys are not on the screen.  Several keys count only if
-        the program reads single keys: in canonical mode the kernel might still hold the rest of them.
+        the program reads single keys: in canonical mode, the kernel might still hold the rest of them.
 
-        last_output (seconds), unfinished (the cursor's row), rows (the screen's), canonical: as they are now.
+        last_output (seconds), unfinished (the cursor's row), rows (the screen's), canonical: current values.
         """
         if last_output <= self._edited or self._shown(unfinished, [] if canonical else rows):
             return False
@@ -89,7 +89,7 @@ class Draft:
         return self.answers and self._raw and not canonical
 
     def _shown(self, unfinished: str, rows: Sequence[str]) -> bool:
-        """Return True if the end of the draft is before the cursor, or alone in a row as in an input box."""
+        """Return True if the draft's end is before the cursor, or alone in a row as in an input box."""
         last = self._text.strip().rpartition("\n")[2].strip()
         if not last:
             return False
@@ -99,13 +99,13 @@ class Draft:
         if any(last.endswith(text) or (len(last) > 2 and last in text) for text in texts):
             return True
         box = next((row for row in reversed(rows) if _INPUT.match(row)), "")
-        return box.strip(INPUT_BORDER).startswith(last)  # with a suggestion after it
+        return box.strip(INPUT_BORDER).startswith(last)  # followed by a suggestion
 
     def _keys(self, data: bytes, now: float, canonical: bool) -> None:
         if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:
             self._pending = ""
         elif self._pending:
-            self.last_typed = self._typed_before  # it may become a terminal's answer, which nobody typed
+            self.last_typed = self._typed_before  # the sequence may be a terminal's answer, not typed
         text = self._pending + self._decoder.decode(data)
         self._pending = ""
         place = 0
@@ -118,7 +118,7 @@ class Draft:
             place += size
 
     def _paste(self, text: str, place: int) -> int:
-        """Take pasted text from `place`. Return its length, 0 if more has to arrive first."""
+        """Process pasted text from `place`. Return its length, or 0 if more must arrive first."""
         end = text.find(_PASTE_END, place)
         if end >= 0:
             self._pasting = False
@@ -130,7 +130,7 @@ class Draft:
         return size
 
     def _key(self, text: str, place: int, now: float, canonical: bool) -> int:
-        """Take one key or sequence at `place`. Return its length, 0 if it is incomplete."""
+        """Process one key or sequence at `place`. Return its length, or 0 if it is incomplete."""
         if text[place] != "\x1b":
             self.last_typed = now
             self._press(text[place], canonical)
@@ -153,7 +153,7 @@ class Draft:
         self.last_typed = now
         if rest.startswith(_ALT_ENTER):
             self._add("\n")
-        return 2  # Alt with a key: a command of the line editor
+        return 2  # Alt with a key: a line editor's command
 
     def _sequence(self, whole: str, parameters: str, final: str, now: float, canonical: bool) -> None:
         if _ANSWER.match(whole):
@@ -170,7 +170,7 @@ class Draft:
             self._add(whole)  # no line editor: the kernel keeps the sequence in the line
 
     def _encoded(self, parameters: str, canonical: bool) -> None:
-        """Take a key of the kitty keyboard protocol: `code[:...];modifiers[:event];text`."""
+        """Process a key of the kitty keyboard protocol: `code[:...];modifiers[:event];text`."""
         fields = [field.split(":") for field in parameters.split(";")]
         try:
             code = int(fields[0][0])
@@ -190,7 +190,7 @@ class Draft:
     def _press(self, key: str, canonical: bool) -> None:
         if key == "\r" or (key == "\n" and canonical):
             if self._text.endswith("\\") and not canonical:
-                self._add("\n")  # agents' input boxes take backslash and Enter for a newline
+                self._add("\n")  # agents' input boxes treat backslash and Enter as a newline
             else:
                 self._text = ""
         elif key in _ERASE:

@@ -12,7 +12,7 @@ from relay.injection.injection import Injection, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Inject(Event):
-    """Give this text to the agent as soon as that is safe."""
+    """Give this text to the agent as soon as it is safe."""
 
     injection: Injection
 
@@ -26,11 +26,11 @@ class Withdraw(Event):
 
 @dataclass(frozen=True, slots=True)
 class MayBegin(Question[None]):
-    """`injection` is about to be delivered: record what is needed to recover if that is interrupted.
+    """`injection` is about to be delivered: record what is needed to recover from an interruption.
 
-    begins: it begins its own turn, and does not ride along with another text.
+    begins: the injection begins its own turn, rather than accompanying another text.
 
-    Raise MessageRefused if it is not wanted any more, another RelayError to be asked again later.
+    Raise MessageRefused if it is no longer wanted, or another RelayError to be asked again later.
     """
 
     injection: Injection
@@ -39,21 +39,21 @@ class MayBegin(Question[None]):
 
 @dataclass(frozen=True, slots=True)
 class TryAgain(Event):
-    """Retry at once the injections that were refused for now (MayBegin): the reason is gone."""
+    """Retry the temporarily refused injections (MayBegin) at once: the reason is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectionDeferred(Event):
-    """Delivery was allowed, but nothing was written: the injection waits again."""
+    """Delivery was allowed, but nothing was written: the injection is waiting again."""
 
     injection: Injection
 
 
 @dataclass(frozen=True, slots=True)
 class InjectionEnded(Event):
-    """An injection has ended. One that was uncertain may end a second time, as injected.
+    """An injection has ended. An uncertain one may end a second time, as injected.
 
-    again: an earlier session has seen that, and may not have recorded it.
+    again: an earlier session has seen this outcome, but may not have recorded it.
     """
 
     injection: Injection
@@ -65,7 +65,7 @@ class InjectionEnded(Event):
 class Compose(Question[tuple[Injection, ...]]):
     """These injections are about to be typed as one prompt: answer with the texts to put before them.
 
-    Raise MessageRefused if the prompt is not to be typed.
+    Raise MessageRefused if the prompt must not be typed.
     """
 
     injections: tuple[Injection, ...]
@@ -73,7 +73,7 @@ class Compose(Question[tuple[Injection, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A text that goes with a reply to the agent's own hook; `settle` takes the outcome of the reply."""
+    """A text to add to a reply to the agent's own hook; `settle` takes the reply's outcome."""
 
     text: str
     settle: Callable[[Fate], None]
@@ -83,9 +83,9 @@ class Contribution:
 class Contribute(Question[Contribution]):
     """A reply to the agent's own hook has room for texts.
 
-    room:     bytes of UTF-8 of all contributions together.
-    messages: messages of other agents may ride on it, too.
-    extends:  the reply makes the agent continue with a turn that it would end.
+    room:     bytes of UTF-8 for all contributions together.
+    messages: the reply may also carry messages from other agents.
+    extends:  the reply makes the agent continue a turn that it would end.
     """
 
     room: int
@@ -95,11 +95,11 @@ class Contribute(Question[Contribution]):
 
 @dataclass(frozen=True, slots=True)
 class Occupied(Question[str]):
-    """Say why a ready agent is not idle: what waits for it; no answer if nothing does."""
+    """Name what keeps a ready agent from being idle: what is waiting for it; no answer if nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recognize(Question[bool]):
-    """The agent's hook has reported this prompt: was it typed by relay, and nothing else with it?"""
+    """The agent's hook has reported this prompt: did relay type it, and nothing else with it?"""
 
     prompt: str

@@ -1,4 +1,4 @@
-"""The gate before the typist: it says if the first text that waits may be typed now, and if not, why."""
+"""The gate before the typist: decides whether the first waiting text may be typed now, and if not, why."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from relay.state.view import AgentView
 
 @dataclass(eq=False)
 class TypingGate:
-    """Weighs the agent's state, the user's typing and what waits.
+    """Weighs the agent's state, the user's typing and the waiting texts.
 
-    idle:   seconds of quiet after which an agent that is ready is given what is of low priority.
-    hooked: the agent's own hooks take what waits while it works.
+    idle:   seconds of quiet after which a ready agent gets texts of low priority.
+    hooked: the agent's own hooks take waiting texts while it works.
     """
 
     view: AgentView
@@ -31,13 +31,13 @@ class TypingGate:
     hooked: bool = False
 
     def next(self) -> Injection | None:
-        """Return what is typed next: an agent with hooks is not woken for what can wait for its next turn."""
+        """Return the next text; don't wake an agent with hooks for what can wait for its next turn."""
         return next((each for each in self.queue if each.wakes or not self.hooked), None)
 
     def obstacle(self, *, typing: bool) -> Verdict | None:
-        """Return what keeps any text from being typed, whatever the agent does.
+        """Return what prevents typing any text, whatever the agent does.
 
-        typing: a text is being typed already. The `wait` of the verdict is None if an event ends it.
+        typing: a text is already being typed. The verdict's `wait` is None if an event ends the obstacle.
         """
         if self.view.held is not None:
             return self.view.held
@@ -46,7 +46,7 @@ class TypingGate:
         return (None if typing else self._order()) or self.user.obstacle()
 
     def _order(self) -> Verdict | None:
-        """Return why the first text that waits is not due yet."""
+        """Return why the first waiting text is not due yet."""
         first = self.next()
         if first is None:
             why = "what is waiting does not justify a turn, and comes with its next one"
@@ -63,11 +63,11 @@ class TypingGate:
         return judge(sight, self.view.profile)
 
     def allows(self, sight: TerminalSnapshot) -> bool:
-        """Return True if a text may be typed now: the agent is ready, or works and queues what it is given.
+        """Return True if a text may be typed now: the agent is ready, or works and queues its input.
 
-        The latter only where no dialog of the agent's can come up between the look and the Enter: its profile
-        knows none but the user's own menus, and a rule of it, not a guess, says that the agent works.
-        Where the agent has hooks, a text waits for their reply.
+        The latter only if none of the agent's dialogs can appear between the look and the Enter: its profile
+        has none but the user's own menus, and one of its rules, not a guess, says that the agent works.
+        If the agent has hooks, a text waits for their reply.
         """
         verdict, profile = self.judge(sight), self.view.profile
         if verdict.state is Readiness.READY:

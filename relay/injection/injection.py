@@ -18,24 +18,24 @@ Proof = Literal["", "echo", "screen", "hook", "printed"]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One text for the agent, not sanitised, not wrapped.
+    """One text for the agent, neither sanitised nor wrapped.
 
     id:     the caller's, for example the message's id.
     source: the sender of a message, otherwise the name of the hook or handler.
     kind:   message  from a peer or the user
             hook     from a handler or a hook
-            closing  the prompt at the session's end; it goes before everything that waits
+            closing  the prompt at the session's end; goes before everything that is waiting
             notice   from relay itself, such as the outcome of a directive
             task     the first prompt of a conversation
-            nudge    from the agent's supervision: it is to continue
+            nudge    from the agent's supervision, to make it continue
     wakes:  it is worth its own turn; else an agent whose hooks can carry it gets it in its next turn.
-    priority: of a message; all others are normal.
+    priority: of a message; other kinds are normal.
     channel: the channel that a message was sent to, without its `#`; else None.
-    event:   of a hook's text: its event, such as "PostToolUse"; else "".
-    role:    the role that it should have; a terminal has user input only.
-    place:   of a rule's text: its file and line; else "".
+    event:   for a hook's text: its event, such as "PostToolUse"; else "".
+    role:    the intended role; a terminal only has user input.
+    place:   for a rule's text: its file and line; else "".
     quiet:   relay's own displays do not show it.
-    time:    of the request, in seconds since the epoch; 0 where that does not matter.
+    time:    of the request, in seconds since the epoch; 0 if irrelevant.
     remark:  its handler's text for the user; shown again, as an error, if the injection fails.
     """
 
@@ -55,12 +55,12 @@ class Injection:
 
 
 def notice(text: str, *, wakes: bool = True) -> Injection:
-    """Return a text of relay's own for the agent."""
+    """Return a text from relay itself for the agent."""
     return Injection(secrets.token_hex(8), text, "relay", "notice", wakes, time=time.time())
 
 
 def nudge(text: str, source: str = "") -> Injection:
-    """Return a text that makes the agent continue. source: "gate" for what a gate has printed."""
+    """Return a text that makes the agent continue. source: "gate" for a gate's output."""
     return Injection(secrets.token_hex(8), text, source, "nudge", time=time.time())
 
 
@@ -68,9 +68,9 @@ class Result(StrEnum):
     """The end of an injection, never better than what is known."""
 
     INJECTED = "injected"  # given to the agent, and seen to arrive
-    UNCERTAIN = "uncertain"  # written, in whole or in part, and not verified; never given again by itself
+    UNCERTAIN = "uncertain"  # written, fully or partly, but not verified; never given again automatically
     REJECTED = "rejected"  # cannot be given, or was dropped before; nothing was written
-    WITHDRAWN = "withdrawn"  # it is no longer needed; nothing was written
+    WITHDRAWN = "withdrawn"  # no longer needed; nothing was written
     UNTYPED = "untyped"  # the session ended first; nothing was written
 
 
@@ -81,9 +81,9 @@ class Outcome:
     detail:   the reason for anything but plain success, in one sentence.
     route:    typed into the agent's terminal, or in a reply to one of its own hooks (native); empty if
               nothing was written.
-    role:     the role that the text has for the agent.
-    verified: the proof that it arrived, empty without one: the terminal's echo, the screen, the agent's own
-              prompt hook, or the hook's client, which printed it for the agent.
+    role:     the text's role for the agent.
+    verified: the proof that it arrived, or empty: the terminal's echo, the screen, the agent's own prompt
+              hook, or the hook's client, which printed it for the agent.
     """
 
     result: Result

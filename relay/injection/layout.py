@@ -4,14 +4,13 @@
     [relay b20c9d5e from Alice in #ops] hello, all [/relay b20c9d5e]
     [relay m4nd hook ruff on PostToolUse, 14:03:07] line 42 is too long [/relay m4nd]
 
-A message's mark is its id, as commands show it; the four characters of other texts are random for each.
-Whatever looks like such a mark inside the text is defaced, so that no text can pretend to end early or to
-come from another sender.  The marks also ensure that
-a line never begins with `!`, `/` or `@` and never ends with `@word` or a backslash, all of which agents'
-input boxes act on (docs/INJECTION.md).
+A message's mark is its id, as shown by commands; other texts get four random characters each.  relay defaces
+anything inside a text that looks like such a mark, so no text can pretend to end early or to come from
+another sender.  The marks also ensure that a line never starts with `!`, `/` or `@` and never ends with
+`@word` or a backslash, all of which agents' input boxes act on (docs/INJECTION.md).
 
-Texts of several hooks that are given at once are one text, in which each stands under a heading that only
-relay can write, since it has the mark:
+Texts of several hooks given at once become one text, each under a heading that only relay can write because
+it contains the mark:
 
     [relay h8tc hooks]
     2 hooks say this, each under its name:
@@ -23,11 +22,11 @@ relay can write, since it has the mark:
     line 7 returns nothing
     [/relay h8tc]
 
-A line of it that reads as a directive is quoted:
+relay quotes a line that reads as a directive:
 
     > @memory:save this
 
-The agent may show, or unfold, a text much later than it was typed, when it would count as the agent's own.
+The agent may show or unfold a text long after it was typed, when the line would count as the agent's own.
 """
 
 from __future__ import annotations
@@ -46,64 +45,64 @@ from relay.state.readiness import TerminalSnapshot
 from relay.text import count
 
 MAX_HOOK_BYTES = 10 * 1024
-"""Bytes of UTF-8 in the longest text of a hook, a notice or a closing prompt."""
+"""Bytes of UTF-8 in the longest text of a hook, a notice, a nudge or a closing prompt."""
 
 LINE_BYTES = 4_000 if sys.platform == "linux" else 1_000
 """Bytes in one typed line.
 
-In canonical mode the kernel silently cuts a longer one: Linux at 4,095 (N_TTY_BUF_SIZE in
-drivers/tty/n_tty.c, the newline included), macOS at 1,024 (MAX_CANON in <sys/syslimits.h>).
+In canonical mode, the kernel silently truncates a longer line: Linux at 4,095 (N_TTY_BUF_SIZE in
+drivers/tty/n_tty.c, including the newline), macOS at 1,024 (MAX_CANON in <sys/syslimits.h>).
 """
 
 MAX_PARTS = 2_000
-"""Lines that one injection may have where every newline submits."""
+"""Maximum lines of one injection if every newline submits."""
 
-_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no look-alikes
 _NONCE_LENGTH = 4
 _ID = re.compile(r"[A-Za-z0-9_-]{4,}", re.ASCII)
 _SOURCE_LENGTH = 64
-_LONGEST_NAME = 1024  # characters of a name that are examined
+_LONGEST_NAME = 1024  # characters of a name to examine
 
-# Whole sequences go first, so that their parameters do not stay behind as text: CSI (the end of a
-# bracketed paste is one) and OSC (ECMA-48 sections 5.4 and 8.3.89; xterm ctlseqs).
+# Remove whole sequences first, or their parameters would remain as text: CSI (including the end of a
+# bracketed paste) and OSC (ECMA-48 sections 5.4 and 8.3.89; xterm ctlseqs).
 _SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]{0,256}[ -/]{0,16}[@-~]"
     "|(?:\x1b\\]|\x9d)[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\\\|\x9c)"
 )
 _NEWLINE = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-# C0 but tab and newline, DEL, C1; bidirectional controls (UAX #9); characters that show nothing and can
-# hide text: zero-width space, word joiner and invisible operators, soft hyphen, Mongolian vowel
-# separator, byte order mark, tags. The zero-width joiner stays: emoji need it.
+# C0 except tab and newline, DEL, C1; bidirectional controls (UAX #9); invisible characters that can hide
+# text: zero-width space, word joiner and invisible operators, soft hyphen, Mongolian vowel separator, byte
+# order mark, tags. The zero-width joiner stays because emoji need it.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]")
-_QUOTE = "> "  # no directive begins with it (relay/directives/grammar.py, DECORATION)
-_BETWEEN = r"[\s\u200b-\u200d\u2060\ufe0e\ufe0f\ufeff]*+"  # possessive: 64 KB of them take one look
+_QUOTE = "> "  # no directive starts with it (relay/directives/grammar.py, DECORATION)
+_BETWEEN = r"[\s\u200b-\u200d\u2060\ufe0e\ufe0f\ufeff]*+"  # possessive: no backtracking over 64 KB of them
 
 
 _RELAY = _BETWEEN.join("relay")  # with any invisible characters between its letters
-# `[relay` and `[/relay`, also with blanks, joiners or another alphabet's bracket or slash between.
+# `[relay` and `[/relay`, also with blanks or joiners between, or another alphabet's bracket or slash.
 _MARK = re.compile(rf"[\[［⁅【〔〖⟦❲﹝](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}{_RELAY})", re.IGNORECASE)
 _HOOK_TAG = "user-prompt-submit-hook"
-# The same for the tags around what a hook adds to a prompt.
+# The same for the tags around a hook's context.
 _TAG = re.compile(
     rf"[<＜‹〈⟨﹤❮](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}"
     rf"{re.escape(_HOOK_TAG).replace(re.escape('-'), f'{_BETWEEN}[-_‐-―−]{_BETWEEN}')})",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"\W*+From\b[^\n]*:\s*$", re.IGNORECASE)
-"""A line of a hook's text that reads as the heading over another hook's."""
+"""A line of a hook's text that reads as the heading of another hook's."""
 
 
 class Style(Enum):
-    """The way in which a program takes text, by what a newline does."""
+    """The ways in which programs take text, by what a newline does."""
 
     LINES = "lines"  # canonical mode: the kernel ends a line at each newline
     KEYS = "keys"  # raw mode without bracketed paste: a newline submits, a tab completes
-    PASTE = "paste"  # bracketed paste (mode 2004): the text is one whole
+    PASTE = "paste"  # bracketed paste (mode 2004): the text is one unit
 
 
 def style_of(sight: TerminalSnapshot) -> Style:
@@ -114,24 +113,24 @@ def style_of(sight: TerminalSnapshot) -> Style:
 
 
 def sanitise(text: str) -> str:
-    """Return `text` without anything but newline and tab that a terminal or an input box would act on."""
+    """Return `text` without anything that a terminal or input box would act on, except newlines and tabs."""
     text = _NEWLINE.sub("\n", _SEQUENCE.sub("", text))
     return _SURROGATE.sub("\ufffd", _CONTROL.sub("", text))
 
 
 def deface(text: str) -> str:
-    """Return `text` with nothing that reads as the beginning or end of an injection or a hook's context."""
+    """Return `text` with nothing that reads as the start or end of an injection or a hook's context."""
     return _TAG.sub("(", _MARK.sub("(", text))
 
 
 def directive_pattern(prefix: str = "@", decoration: re.Pattern[str] | None = None) -> re.Pattern[str]:
-    """Return a pattern for the beginning of a line that reads as a directive, whatever its namespace.
+    """Return a pattern for the start of a line that reads as a directive of any namespace.
 
     prefix: the character that starts a directive for this agent; decoration: a pattern of what the agent puts
     before it.
     """
     directive = rf"(?:{re.escape(prefix)}|@)[A-Za-z][\w-]*:"
-    # More signs than the grammar's bullets: an agent may draw, or drop, some of its own.
+    # More characters than the grammar's bullets: an agent may draw or drop some itself.
     leads = [r"[^\w>\\]*", *([] if decoration is None else [f"(?:{decoration.pattern})"])]
     return re.compile("|".join(lead + directive for lead in leads))
 
@@ -140,7 +139,7 @@ DIRECTIVE = directive_pattern()
 
 
 def quote(text: str, directive: re.Pattern[str] = DIRECTIVE) -> str:
-    """Return `text` with the lines that begin with `directive` quoted, so that they are none."""
+    """Return `text` with lines that start with `directive` quoted, so they are not directives."""
     return "\n".join(
         line[: -len(said)] + _QUOTE + said
         if ":" in line and (said := line.lstrip()) and directive.match(_JOINERS.sub("", line))
@@ -150,7 +149,7 @@ def quote(text: str, directive: re.Pattern[str] = DIRECTIVE) -> str:
 
 
 def mark_of(injection: Injection) -> str:
-    """Return the mark for `injection`: what is shown of a message's id, or a random one."""
+    """Return the mark for `injection`: the shown part of a message's id, or a random one."""
     shown = injection.id[:ID_SHOWN]
     return shown if injection.kind == "message" and _ID.fullmatch(shown) else nonce()
 
@@ -161,7 +160,7 @@ def nonce() -> str:
 
 
 def opening_mark(mark: str) -> str:
-    """Return the beginning of every text typed with `mark`."""
+    """Return the start of every text typed with `mark`."""
     return f"[relay {mark}"
 
 
@@ -179,7 +178,7 @@ def check(injection: Injection) -> str:
             f"the text has {size:,} bytes, and relay can type at most {limit:,}. "
             "Write it to a file and send the file's path."
         )
-    # Trailing blanks and blank lines would only make the end hard to see.
+    # Trailing blanks and blank lines only make the end hard to see.
     text = deface(sanitise(injection.text)).strip("\n").rstrip()
     if not text.strip():
         raise MessageRefused("it contains no text that relay can type.")
@@ -187,22 +186,22 @@ def check(injection: Injection) -> str:
 
 
 def clean(injection: Injection, directive: re.Pattern[str] = DIRECTIVE) -> str:
-    """Return the text of `injection` (`check`), with lines quoted that read as a directive or heading."""
+    """Return the text of `injection` (`check`), quoting lines that read as a directive or heading."""
     text = quote(check(injection), directive)
     return quote(text, _HEADING) if injection.kind == "hook" else text
 
 
 def context(text: str, glue: str = "\n") -> str:
-    """Return `text`, which a hook adds to a prompt, in a pair of tags, with `glue` inside of them."""
+    """Return `text`, a hook's context for a prompt, in a pair of tags, with `glue` inside them."""
     return f"<{_HOOK_TAG}>{glue}{text}{glue}</{_HOOK_TAG}>"
 
 
 def enclose(
     texts: Sequence[tuple[Injection, str]], mark: str, contexts: Sequence[tuple[Injection, str]] = ()
 ) -> str:
-    """Return `texts`, each from `clean`, as one text with `mark` (`mark_of`); several have to be of hooks.
+    """Return `texts`, each from `clean`, as one text with `mark` (`mark_of`); several must all be hooks'.
 
-    contexts: from `clean`, too; they stand before the texts, each in tags of its own.
+    contexts: also from `clean`; they precede the texts, each in its own tags.
     """
     before = "".join(context(text) + "\n" for _, text in contexts)
     if len(texts) == 1:
@@ -224,20 +223,20 @@ def lay_out(
 ) -> list[str]:
     """Return the texts to type and submit one after another, each with `mark` (from `mark_of`).
 
-    Under PASTE that is one text, which may hold newlines; otherwise one per line, and more where a line
-    would exceed LINE_BYTES.  `contexts` stand before it, as in `enclose`.  Raise MessageRefused as `check`
-    does, and for too many lines.
+    With PASTE, return one text, which may contain newlines; otherwise one per line, or more if a line would
+    exceed LINE_BYTES.  `contexts` precede the text, as in `enclose`.  Raise MessageRefused as `check` does,
+    and for too many lines.
     """
     if style is Style.PASTE:
         added = [(each, clean(each, directive)) for each in contexts]
         return [enclose([(injection, clean(injection, directive))], mark, added)]
-    # Each line is submitted by itself, and a tag alone would mean nothing.
+    # Each line is submitted separately, and a tag alone would mean nothing.
     text = "\n".join([*(context(check(each), "") for each in contexts), check(injection)])
     label = _label(injection)
     end = closing_mark(mark)
     if style is Style.KEYS:
         text = text.expandtabs(4)
-    # The widest numbering, so that every part fits whatever its number.
+    # Assume the widest numbering, so every part fits.
     room = LINE_BYTES - len(f"[relay {mark} {MAX_PARTS}/{MAX_PARTS}{label}] {_QUOTE} {end}".encode())
     lines = [line for line in text.split("\n") if line.strip()]
     parts = [quote(part, directive) for line in lines for part in _split(line, room)]
@@ -265,7 +264,7 @@ def _label(injection: Injection) -> str:
 
 
 def _provenance(injection: Injection) -> str:
-    """Return the hook, its event and the time, as far as they are known: `ruff on PostToolUse, 14:03:07`."""
+    """Return the hook, its event and the time, if known: `ruff on PostToolUse, 14:03:07`."""
     said = _word(injection.source) or "hook"
     if injection.event and "(on " not in said:  # a handler's name contains its event
         said += f" on {_word(injection.event)}"
@@ -273,13 +272,13 @@ def _provenance(injection: Injection) -> str:
 
 
 def _word(text: str) -> str:
-    """Return the name of a text's source as a mark may show it."""
+    """Return the name of a text's source in a form that a mark may show."""
     shown = deface(sanitise(_JOINERS.sub("", text[:_LONGEST_NAME])))
     return re.sub(r"[\[\]\s]+", " ", shown)[:_SOURCE_LENGTH].strip()
 
 
 def _split(line: str, room: int) -> list[str]:
-    """Return `line` in pieces of at most `room` bytes of UTF-8, cut between words where possible."""
+    """Return `line` in pieces of at most `room` bytes of UTF-8, split between words if possible."""
     pieces = []
     while len(line.encode()) > room:
         fits = len(line.encode()[:room].decode("utf-8", "ignore"))

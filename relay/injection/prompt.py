@@ -1,6 +1,6 @@
-"""One prompt: a text, or several waiting texts of hooks, with the contexts that stand before it.
+"""One prompt: a text, or several waiting texts of hooks, preceded by contexts.
 
-the first that waits ─→ together ─→ Compose: contexts, or a refusal ─→ Prompt ─→ lay_out
+the first waiting text ─→ together ─→ Compose: contexts, or a refusal ─→ Prompt ─→ lay_out
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from relay.state.view import AgentView
 _log = logging.getLogger(__name__)
 
 MAX_TOGETHER = 32 * 1024
-"""Bytes of UTF-8 of the texts of hooks that are typed as one."""
+"""Maximum bytes of UTF-8 of hooks' texts typed as one."""
 
 TIMEOUT = 120.0
-"""Seconds that the answers to Compose may take; after that the prompt is typed without contexts."""
+"""Seconds that the answers to Compose may take; after that, the prompt is typed without contexts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Injections that are typed as one, in this order. contexts: texts of hooks that stand before them."""
+    """Injections typed as one, in this order. contexts: texts of hooks that precede them."""
 
     injections: tuple[Injection, ...]
     contexts: tuple[Injection, ...] = ()
 
 
 class PromptComposer:
-    """Makes prompts of what waits, asking once for each what is to stand before it (Compose).
+    """Makes prompts of the waiting texts, asking once for each which contexts precede it (Compose).
 
     asking: Compose is being answered.
     """
@@ -54,12 +54,14 @@ class PromptComposer:
         self._composed: list[Prompt] = []
 
     async def compose(self, first: Injection) -> Prompt | None:
-        """Return the prompt that begins with `first`; None if rules were asked just now: look again."""
-        waiting = tuple(self._queue)
-        self._composed = [each for each in self._composed if each.injections[0] in waiting]
+        """Return the prompt that starts with `first`; None if rules were just asked: look again."""
+        # Compare ids: thousands may be waiting, and comparing injections takes longer than the rest.
+        waiting = {each.id for each in self._queue} if self._composed else set()
+        self._composed = [each for each in self._composed if each.injections[0].id in waiting]
         for known in self._composed:
             if known.injections[0] is first:
-                return replace(known, injections=tuple(each for each in known.injections if each in waiting))
+                still = tuple(each for each in known.injections if each.id in waiting)
+                return replace(known, injections=still)
         return await self._ask(self._together(first))
 
     def lay_out(self, prompt: Prompt, style: Style, mark: str) -> list[str]:
@@ -73,19 +75,19 @@ class PromptComposer:
         return [layout.enclose(texts, mark, contexts)]
 
     async def _ask(self, injections: tuple[Injection, ...]) -> Prompt | None:
-        """Compose the prompt of `injections`; return it if nobody had to be waited for."""
+        """Compose the prompt of `injections`; return it if there were no rules to wait for."""
         answers: Sequence[tuple[Injection, ...]] | None = None
         self.asking = True
         try:
             async with asyncio.timeout(TIMEOUT):
                 answers = await self._bus.ask(Compose(injections))
         except TimeoutError:
-            pass  # whoever runs rules has a limit for each, and reports it
+            pass  # the feature that runs the rules limits each one, and reports it
         except MessageRefused as error:
             for each in injections:
                 self._queue.discard(each, Outcome(Result.REJECTED, str(error)))
             return None
-        except Exception:  # noqa: BLE001 (logged; who runs the rules tells the user)
+        except Exception:  # noqa: BLE001 (logged; the feature that runs the rules tells the user)
             _log.exception("the result of the prompt rules is unknown; the text is typed without them")
         finally:
             self.asking = False
@@ -95,7 +97,7 @@ class PromptComposer:
         return prompt if answers == [] else None
 
     def _together(self, first: Injection) -> tuple[Injection, ...]:
-        """Return `first`, and for a hook's text those of hooks behind it, where they can be one text."""
+        """Return `first`, and for a hook's text also those of hooks after it, if they can be one text."""
         if first.kind != "hook":
             return (first,)
         waiting = tuple(self._queue)

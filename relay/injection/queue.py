@@ -1,9 +1,9 @@
-"""The injection queue of one agent: what waits to be given to it, in the order in which it is given.
+"""The injection queue of one agent: the injections waiting for it, in the order of delivery.
 
-Closing prompts stand before all others, then what is urgent, then the normal, then what is of low priority.
-Within each, the senders of messages take turns, what comes from one goes first in, first out, and what is no
-message goes in the present turn.  `begin` asks whether the giving may begin, which may be refused, for good
-or for now; one that is refused for now keeps its place, and nothing behind it is given before it.
+Closing prompts come first, then injections of urgent, normal and low priority.  Within each rank, the senders
+of messages take turns (round robin), each sender's messages go first in, first out, and other kinds go in the
+current turn.  `begin` asks for permission to deliver, which may be refused permanently or temporarily; an
+injection refused temporarily keeps its place, and nothing behind it is delivered first.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from relay.injection.injection import Injection, Outcome, Result
 from relay.message import Priority
 
 FIRST_RETRY, LAST_RETRY = 0.5, 15.0
-"""Seconds between two tries to begin an injection that was refused for now: doubling."""
+"""Seconds between two attempts to begin a temporarily refused injection: first, last; doubled each time."""
 
 
 HASTY = 8
-"""Urgent messages of one sender that may wait before all that is not urgent; further ones take its turns
-among the normal ones."""
+"""Urgent messages of one sender that may wait ahead of everything not urgent; further ones take the sender's
+turns among the normal messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`injection` was refused for `reason`; it is tried again after `delay` seconds, at `until`."""
+    """`injection` was refused for `reason`; the queue retries it after `delay` seconds, at `until`."""
 
     injection: Injection
     reason: str
@@ -41,10 +41,10 @@ class Refusal:
 
 
 class InjectionQueue:
-    """The injections that wait. Only the event loop's thread may call its methods.
+    """The waiting injections. Only the event loop's thread may call its methods.
 
-    beginning: held by whoever begins injections, so that two never take from the queue at once.
-    closed:    nothing more is given.
+    beginning: a lock for the caller of `begin`, so two never take from the queue at once.
+    closed:    nothing more is delivered.
     """
 
     def __init__(self, bus: EventBus, clock: Callable[[], float]) -> None:
@@ -53,8 +53,8 @@ class InjectionQueue:
         self._bus = bus
         self._clock = clock
         self._waiting: list[Injection] = []
-        self._places: dict[str, tuple[int, int]] = {}  # by id: the rank, and the turn in which it is given
-        self._turns: dict[int, int] = {}  # by rank: the present one
+        self._places: dict[str, tuple[int, int]] = {}  # by id: the rank, and the turn of its delivery
+        self._turns: dict[int, int] = {}  # by rank: the current turn
         self._last: dict[tuple[int, str], int] = {}  # by rank and sender: the turn of its latest message
         self._refusal: Refusal | None = None
 
@@ -65,7 +65,7 @@ class InjectionQueue:
         return iter(tuple(self._waiting))
 
     def submit(self, injection: Injection) -> bool:
-        """Let `injection` wait behind the others of its rank; return False if it ends at once instead."""
+        """Queue `injection` in its rank; return False if it ends at once instead."""
         if self.closed:
             self.end(injection, Outcome(Result.UNTYPED, "the session has ended"))
             return False
@@ -82,7 +82,7 @@ class InjectionQueue:
         return True
 
     def fits(self, injection: Injection) -> bool:
-        """Return True if `injection` can be given at all; else it is rejected now."""
+        """Return True if `injection` can be delivered at all; else reject it."""
         try:
             layout.check(injection)
         except MessageRefused as error:
@@ -91,12 +91,12 @@ class InjectionQueue:
         return True
 
     def withdraw(self, id: str) -> bool:
-        """End the injection `id` as withdrawn; return False if it does not wait."""
+        """End the injection `id` as withdrawn; return False if it is not waiting."""
         found = next((each for each in self._waiting if each.id == id), None)
         return found is not None and self.discard(found, Outcome(Result.WITHDRAWN))
 
     def discard(self, injection: Injection, outcome: Outcome) -> bool:
-        """End `injection`, if it still waits, with `outcome`; return False if it does not wait."""
+        """End `injection` with `outcome`; return False if it is not waiting."""
         if injection not in self._waiting:
             return False
         self._waiting.remove(injection)
@@ -104,7 +104,7 @@ class InjectionQueue:
         return True
 
     async def begin(self, injection: Injection, *, begins: bool) -> bool:
-        """Take `injection` out, to be given now; False if it is not: gone, rejected, or refused for now.
+        """Take `injection` out to deliver it now; return False if it is gone, rejected or refused for now.
 
         begins: it begins its own turn. The caller holds `beginning`.
         """
@@ -123,49 +123,49 @@ class InjectionQueue:
             self._refusal = Refusal(injection, str(error), delay, self._clock() + delay)
             self._put_back(injection)
             return False
-        except BaseException:  # cancelled: it is not given, whatever was recorded meanwhile
+        except BaseException:  # cancelled: it was not delivered, whatever was recorded meanwhile
             self._bus.publish(InjectionDeferred(injection))
             self._put_back(injection)
             raise
         self._refusal = None
         rank, turn = self._place(injection)
         if injection.kind != "message":
-            turn += 1  # else hooks that answer hooks would keep all others out
+            turn += 1  # else hooks that answer hooks would starve all other injections
         self._turns[rank] = max(self._turns.get(rank, 0), turn)
         return True
 
     def refused(self, injection: Injection) -> Refusal | None:
-        """Return why `injection` is not tried again yet; None if it may be tried."""
+        """Return why `injection` is not retried yet, or None if it may be tried."""
         refusal = self._refusal
         if refusal is None or refusal.injection is not injection or refusal.until <= self._clock():
             return None
         return refusal
 
     def retry(self) -> None:
-        """Try at once what was refused for now."""
+        """Retry the temporarily refused injection at once."""
         self._refusal = None
 
     def defer(self, injections: Sequence[Injection]) -> None:
-        """Have `injections`, which were begun, wait again in their place."""
+        """Put `injections`, which were begun, back in their places."""
         for injection in reversed(injections):
             self._bus.publish(InjectionDeferred(injection))
             self._put_back(injection)
 
     def end(self, injection: Injection, outcome: Outcome) -> None:
-        """Publish what became of `injection`, which does not wait any more."""
-        if all(each.id != injection.id for each in self._waiting):  # handlers may give an id twice
+        """Publish the outcome of `injection`, which is no longer waiting."""
+        if all(each.id != injection.id for each in self._waiting):  # handlers may use an id twice
             self._places.pop(injection.id, None)
         self._bus.publish(InjectionEnded(injection, outcome))
 
     def close(self) -> None:
-        """Give nothing more: what waits ends as not typed."""
+        """Stop delivering: what is waiting ends as not typed."""
         self.closed = True
         waited, self._waiting = self._waiting, []
         for injection in waited:
             self._put_back(injection)
 
     def _is_hasty(self, injection: Injection) -> bool:
-        """Return True for an urgent message whose sender's others before it make it a normal one."""
+        """Return True for an urgent message that counts as normal because of its sender's earlier ones."""
         if injection.kind != "message" or injection.priority is not Priority.URGENT:
             return False
         own = [

@@ -1,4 +1,4 @@
-"""The texts that ride on a reply to the agent's own hook, from when they are taken until their end is known.
+"""The texts carried by a reply to the agent's own hook, from when they are taken until their end is known.
 
 InjectionQueue ─ take ─→ [message] [hooks' texts, as one] [message] ─ render ─→ a reply
 """
@@ -19,12 +19,12 @@ from relay.state.view import AgentView
 TYPED = frozenset({"closing", "task", "nudge"})
 """Kinds of texts that are only ever typed: they are worth their own turn."""
 
-_BETWEEN = "\n"  # the texts of one reply
+_BETWEEN = "\n"  # separates the texts of one reply
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A text as layout.clean returns it; the texts of several hooks share one `mark`."""
+    """A text from layout.clean; the texts of several hooks share one `mark`."""
 
     injection: Injection
     text: str
@@ -32,7 +32,7 @@ class _Taken:
 
 
 class ReplyDelivery:
-    """The texts on the reply that is under way, if any."""
+    """The texts carried by the reply in progress, if any."""
 
     def __init__(self, queue: InjectionQueue, view: AgentView, directive: re.Pattern[str]) -> None:
         self._queue = queue
@@ -45,7 +45,7 @@ class ReplyDelivery:
         return len(self._taken)
 
     def __bool__(self) -> bool:
-        """True while something rides or is about to: nothing else may be given."""
+        """True while a reply carries texts or is about to: nothing else may be delivered."""
         return bool(self._taken) or self._taking
 
     @property
@@ -54,15 +54,14 @@ class ReplyDelivery:
         return [taken.injection for taken in self._taken]
 
     async def take(self, room: int, *, extends: bool, messages: bool) -> list[Injection]:
-        """Take what waits, in order, and fits in `room` bytes of UTF-8. The caller holds `beginning`.
+        """Take the waiting texts, in order, that fit in `room` bytes of UTF-8. The caller holds `beginning`.
 
-        extends:  the reply makes the agent continue with a turn that it would end: only for a text that
-        wakes,
-                  and not before an urgent one that no reply has room for, which has to be typed.
-        messages: True if messages may ride on this reply, too.
+        extends:  the reply makes the agent continue a turn that it would end: only for a text that wakes,
+                  and not before an urgent one that no reply has room for, which must be typed.
+        messages: True if this reply may also carry messages.
 
-        Report each with `end`; until then nothing behind it moves.  A text that no reply has room for holds
-        back its own priority only.  Closing prompts and texts of low priority are only ever typed.
+        Report each with `end`; until then, nothing behind it moves.  A text that no reply has room for only
+        blocks its own priority.  Closing prompts and texts of low priority are only ever typed.
         """
         riding = [each for each in self._queue if _rides(each) and (messages or each.kind != "message")]
         if self._taken or (extends and not any(each.wakes for each in riding)):
@@ -100,11 +99,11 @@ class ReplyDelivery:
                 break
 
     def render(self, injections: Sequence[Injection]) -> str:
-        """Return the text of those of `injections` that were taken."""
+        """Return the text of those `injections` that were taken."""
         return _render(taken for taken in self._taken if taken.injection in injections)
 
     def end(self, injection: Injection) -> bool:
-        """Note that `injection` has ended; return False if it was not taken, or had ended before."""
+        """Record that `injection` has ended; return False if it was not taken, or had already ended."""
         before = len(self._taken)
         self._taken = [taken for taken in self._taken if taken.injection is not injection]
         return len(self._taken) < before
@@ -115,7 +114,7 @@ def _rides(injection: Injection) -> bool:
 
 
 def _render(taken: Iterable[_Taken]) -> str:
-    """Return the texts of one reply; those of hooks with one mark are one text."""
+    """Return the texts of one reply; hooks' texts with the same mark become one text."""
     return _BETWEEN.join(
         layout.enclose([(each.injection, each.text) for each in together], mark)
         for mark, together in groupby(taken, key=lambda each: each.mark)
@@ -123,5 +122,5 @@ def _render(taken: Iterable[_Taken]) -> str:
 
 
 def _size(taken: Sequence[_Taken]) -> int:
-    """Return the bytes of UTF-8 that they take in a reply."""
+    """Return the bytes of UTF-8 that `taken` needs in a reply."""
     return len((_render(taken) + _BETWEEN).encode()) if taken else 0

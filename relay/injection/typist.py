@@ -4,10 +4,10 @@
     keys     text, wait for its echo, CR, look          one more CR if the input still shows it
     paste    ESC[200~ text ESC[201~, wait, CR, look     the same
 
-It was taken if, in this order of trust: the agent's own hook reports the prompt (`prompted`); the terminal
-takes lines again, as with a program that has its own input only while it waits; the profile's rule for an
-empty input holds again, or one for working does; or, where a profile has no such rules, the cursor's row or
-the screen has changed.
+The text was taken if, most trusted first: the agent's own hook reports the prompt (`prompted`); the terminal
+is in line mode again, as with a program that shows its own input only while it waits; the profile's rule for
+an empty input holds again, or one for working does; or, without such rules in the profile, the cursor's row
+or the screen has changed.
 
 Nothing here blocks, and every wait is bounded: a program that reads nothing leaves the text unverified.
 """
@@ -37,27 +37,27 @@ ECHO_TIMEOUT = 1.0
 """Seconds to wait for a text to be drawn before submitting it anyway; agents need up to 0.2."""
 
 SILENCE_TIMEOUT = 5.0
-"""The same where nothing at all has been drawn: the program may not have come to read the text."""
+"""The same if nothing at all has been drawn: the program may not have read the text yet."""
 
 SETTLE = 0.05
 """Seconds without output after which a program has finished drawing."""
 
 PRINT_TIMEOUT = 2.0
-"""Seconds to wait for a moment in which all output has been analysed."""
+"""Seconds to wait for a moment when all output has been analysed."""
 
 SUBMIT_TIMEOUT = 0.5
 """Seconds for a submitted text to leave the input."""
 
-_PLACEHOLDER = re.compile(r"\[paste", re.IGNORECASE)  # what agents draw for a long paste begins so
+_PLACEHOLDER = re.compile(r"\[paste", re.IGNORECASE)  # how agents abbreviate a long paste
 _BORDERS = " \u2502\u2503|"
 _STEP = 0.01  # seconds between looks while a text is being typed; the screen may lag behind the bytes
-_TAIL = 64 * 1024  # bytes of output in which an echo is looked for
+_TAIL = 64 * 1024  # bytes of output to search for an echo
 _DOUBTFUL = 16  # uncertain texts that the agent's hook may still confirm
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The screen when Enter was pressed; `row` is None where the input does not show its text."""
+    """The screen when Enter was pressed; `row` is None if the input does not show its text."""
 
     mark: str
     state: str | None
@@ -67,9 +67,9 @@ class _Held:
 
 
 class Typist:
-    """Types one text at a time into `terminal`, of which `view` judges what it shows.
+    """Types one text at a time into `terminal`, whose screen `view` judges.
 
-    arrived: the agent has reported the text that is being typed.
+    arrived: the agent has reported the text being typed.
     """
 
     def __init__(self, terminal: AgentTerminal, view: AgentView, clock: Callable[[], float]) -> None:
@@ -78,21 +78,21 @@ class Typist:
         self._clock = clock
         self._delay = view.profile.submit.delay
         self._began = clock()
-        self._before: tuple[str, ...] = ()  # the rows of the screen when it began
-        self._end = ""  # how the text ends that is being typed
+        self._before: tuple[str, ...] = ()  # the screen's rows when the typing began
+        self._end = ""  # the end of the text being typed
         self.arrived = False
         self._output = asyncio.Event()
         self._seen = bytearray()
-        self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # with their end
+        self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # (end, them)
 
     def output(self, data: bytes) -> None:
-        """Note output of the agent."""
+        """Record the agent's output."""
         self._seen += data
         del self._seen[:-_TAIL]
         self._output.set()
 
     def doubt(self, mark: str, injections: tuple[Injection, ...]) -> None:
-        """Remember `injections`, typed as one text with `mark`, as uncertain: a hook may confirm them."""
+        """Remember `injections`, typed as one text with `mark`, as uncertain; a hook may confirm them."""
         self._doubtful.append((closing_mark(mark), injections))
 
     def believe(self, mark: str) -> None:
@@ -101,7 +101,7 @@ class Typist:
             self._doubtful.remove(each)
 
     def prompted(self, prompt: str) -> list[tuple[Injection, ...]]:
-        """Note what the agent says was submitted to it; return what was uncertain and has arrived so."""
+        """Record a `prompt` that the agent reports as submitted; return the uncertain texts it confirms."""
         if self._end and self._end in prompt:
             self.arrived = True
             self._output.set()
@@ -117,11 +117,11 @@ class Typist:
         return await self._attempt(mark, self._input(text, style, mark), "screen")
 
     async def submit(self, mark: str) -> Outcome:
-        """Press Enter once: a text with `mark` stands alone in the input already. Return the outcome."""
+        """Press Enter once: the input already holds only a text with `mark`. Return the outcome."""
         return await self._attempt(mark, self._enter(mark, "", tries=1), "screen")
 
     async def _attempt(self, mark: str, steps: Coroutine[Any, Any, str | None], shown: Proof) -> Outcome:
-        """Take `steps`, which return the doubt that is left. shown: the proof if there is none."""
+        """Run `steps`, which return the remaining doubt. shown: the proof if there is none."""
         self._seen.clear()
         self._before = tuple(self._terminal.screen_text())
         self.arrived = False
@@ -156,12 +156,12 @@ class Typist:
         return await self._enter(mark, empty, tries=2)
 
     async def _enter(self, mark: str, empty: str, tries: int) -> str | None:
-        """Press Enter up to `tries` times; return why the text may not have been taken, None if it was.
+        """Press Enter up to `tries` times; return why the text may not have been taken, or None if it was.
 
-        empty: the cursor's row as it was without the text.
+        empty: the cursor's row without the text.
         """
         for _ in range(tries):
-            # What has been printed but not looked at yet may be a question, which Enter would answer.
+            # Output that has not been analysed yet may be a question, which Enter would answer.
             if not await self._until(lambda: not self._terminal.output_pending(), PRINT_TIMEOUT):
                 return "Enter was not pressed: the program prints without a pause"
             if self.arrived:
@@ -169,7 +169,7 @@ class Typist:
             if reason := self._asking():
                 return f"Enter was not pressed: {reason}"
             row, rows = self._terminal.unfinished(), self._terminal.screen_text()
-            # An input that shows nothing of its text can only be judged by the screen as a whole.
+            # If an input does not show its text, only the whole screen can tell.
             state = self._view.state() if self._view.ruled else None
             held = _Held(mark, state, row if row != empty else None, rows, self._terminal.output_offset())
             self._terminal.write(b"\r")
@@ -180,16 +180,16 @@ class Typist:
     def _asking(self) -> str | None:
         """Return why Enter must not be pressed now (it would answer or run something), or None."""
         sight = self._view.look()
-        # What was said before was weighed against an input that was empty then.
+        # Earlier evidence has already been weighed, when the input was empty.
         since = self._clock() - self._began
         news = tuple(evidence for evidence in sight.evidence if evidence.age <= since)
         found = danger(replace(sight, evidence=news), self._view.profile, self._before)
         return found.reason if found else None
 
     def _drawn(self, offset: int, written: float) -> bool:
-        """Return True once the program has drawn the text, `written` then, or something instead of it.
+        """Return True once the program has drawn the text, `written` at that time, or something in its place.
 
-        Enter before that may submit a mere placeholder (qwen 0.24.4).
+        An earlier Enter may submit a mere placeholder (qwen 0.24.4).
         """
         now = self._clock()
         if now - written < self._delay or self._terminal.output_offset() <= offset:
@@ -200,7 +200,7 @@ class Typist:
         return quiet and self._shown()
 
     def _shown(self) -> bool:
-        """Return True if the screen has the end of the text, or one placeholder more than before."""
+        """Return True if the screen shows the end of the text, or one more placeholder than before."""
         rows = self._terminal.screen_text()
         if not rows:
             return True

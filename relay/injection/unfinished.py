@@ -1,14 +1,14 @@
-"""The text that is being typed: kept for the session that follows, if this one ends over it.
+"""The text being typed: kept for the next session, in case this one dies in the middle.
 
     begin ─→ end                    kept in the agent's progress by the session that types
       └─ nothing ─→ restore ─→ decide
-             its echo                       injected, where the program takes lines
+             its echo                       injected, if the program takes lines
              alone in the input             Enter, once
              Enter was pressed, it is gone  injected
              anything else                  uncertain
 
-What was written since is known from the ring: the text, one Enter or none, and the user's keys.  Where they
-have typed since, nothing is certain, and nothing is pressed.
+The ring shows what was written since: the text, one Enter or none, and the user's keys.  If the user has
+typed since, the outcome is uncertain, and relay does not press Enter.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ PATIENCE = 5.0
 """Seconds for the screen to show the outcome of the text."""
 
 SUBMITTED = "an earlier session typed it and ended; the next one pressed Enter"
-"""The detail of a text that stood alone in the input."""
+"""The detail of a text that was alone in the input."""
 
 UNKNOWN = Outcome(Result.UNCERTAIN, "the session ended while it was being typed", "typed", "user")
-"""The outcome where nothing is certain."""
+"""The outcome if nothing is certain."""
 
 _NO_TEXT = re.compile(
     rf"[\s{re.escape(INPUT_BORDER)}]+"
 )  # what a program draws around a text, or wraps it with
-_TAIL = 64 * 1024  # bytes of output in which an echo is looked for
-_END = 2_000  # characters: an input of more rows than a screen has shows no more of a long text
+_TAIL = 64 * 1024  # bytes of output to search for an echo
+_END = 2_000  # characters: an input taller than the screen shows no more of a long text
 
 
 class Step(Enum):
-    """The next step for a text that an earlier session left."""
+    """The next step for a text left by an earlier session."""
 
     WAIT = "wait"
     SUBMIT = "submit"
@@ -60,10 +60,10 @@ class Step(Enum):
 class _Left:
     """A text that an earlier session was typing.
 
-    digest:    of the text as it was typed. end: its end, bare. lines: the program took lines.
+    digest:    of the text as typed. end: its end, bare. lines: the program took lines.
     position:  in the ring, before it was typed.
-    outcome:   as that session saw it, and may not have recorded it; None if it did not get to see one.
-    written:   the text was written. entered: so was Enter. touched: and something else, or by someone else.
+    outcome:   as that session saw it, but may not have recorded it; None if it saw none.
+    written:   the text was written. entered: so was Enter. touched: anything else was, or the user typed.
     """
 
     mark: str
@@ -80,9 +80,9 @@ class _Left:
 
 
 class Unfinished:
-    """Keeps the last text that was typed, and finds out the outcome of one that an earlier session left.
+    """Keeps the last text typed, and determines the outcome of one left by an earlier session.
 
-    ids: of all that it left.
+    ids: of the injections in the text left.
     """
 
     def __init__(self, terminal: AgentTerminal, view: AgentView, progress: Progress) -> None:
@@ -95,7 +95,7 @@ class Unfinished:
     # In the session that types.
 
     def begin(self, text: str, style: Style, mark: str, injections: Sequence[Injection]) -> None:
-        """Keep that `text`, which holds `injections`, is about to be typed."""
+        """Record that `text`, which contains `injections`, is about to be typed."""
         self._progress.keep(
             {
                 "mark": mark,
@@ -109,22 +109,22 @@ class Unfinished:
         )
 
     def end(self, outcome: Outcome) -> None:
-        """Keep its outcome."""
+        """Record the text's outcome."""
         self._progress.keep({**self._progress.kept, "outcome": asdict(outcome)})
 
     # In the session that follows.
 
     def restore(self) -> None:
-        """Take up what an earlier session left."""
+        """Load what an earlier session left."""
         try:
             self._left = _left(self._progress.kept)
         except (TypeError, ValueError, KeyError):
-            return  # cut off by a kill, or nothing was typed
+            return  # truncated by a kill, or nothing was typed
         self.ids = frozenset(each.id for each in self._left.injections)
 
     @property
     def mark(self) -> str:
-        """The mark of the text whose outcome is still unknown; "" if there is none."""
+        """The mark of the text whose outcome is still unknown, or ""."""
         return self._left.mark if self._left is not None else ""
 
     @property
@@ -134,27 +134,27 @@ class Unfinished:
 
     @property
     def known(self) -> bool:
-        """True if the earlier session has seen its outcome."""
+        """True if the earlier session saw the text's outcome."""
         return self._left is not None and self._left.outcome is not None
 
     def close(self, outcome: Outcome) -> None:
-        """Look for nothing more: this became of it."""
+        """Stop looking: record this outcome."""
         if self._left is not None:
             self._left = None
             self.end(outcome)
 
     async def submit(self, typist: Typist) -> Outcome:
-        """Have Enter pressed; return the outcome."""
+        """Press Enter; return the outcome."""
         outcome = await typist.submit(self.mark)
         return replace(outcome, detail=SUBMITTED) if outcome.result is Result.INJECTED else outcome
 
     def typed(self, position: int) -> None:
-        """Note that the user has pressed a key. position: of it in the ring."""
+        """Record that the user has pressed a key. position: the key's in the ring."""
         if (left := self._before(position)) is not None:
             left.touched = True
 
     def written(self, data: bytes, position: int) -> None:
-        """Note what a session has written."""
+        """Record what a session has written."""
         if (left := self._before(position)) is None:
             return
         left.touched = left.touched or (left.written and data != b"\r")
@@ -162,23 +162,23 @@ class Unfinished:
         left.written = True
 
     def output(self, data: bytes, position: int) -> None:
-        """Note output of the agent."""
+        """Record the agent's output."""
         if (left := self._before(position)) is not None and left.lines:
             left.seen += data
             del left.seen[:-_TAIL]
 
     def _before(self, position: int) -> _Left | None:
-        """Return what was left, if it was begun before `position` of the ring."""
+        """Return the text left, if it was begun before `position` in the ring."""
         left = self._left
         return left if left is not None and position > left.position else None
 
     def decide(self) -> Outcome | Step:
-        """Return the outcome of the text that was left, or what to do about it now."""
+        """Return the outcome of the text left, or what to do about it now."""
         left = self._left
         assert left is not None
         if left.outcome is not None:
             return left.outcome
-        if self._terminal.output_pending():  # what has happened since is not all read
+        if self._terminal.output_pending():  # not everything since then has been read
             return Step.WAIT
         if left.touched or self._terminal.read_from > left.position:
             return UNKNOWN
@@ -196,7 +196,7 @@ class Unfinished:
         return Step.SUBMIT if alone and safe else Step.WAIT
 
     def _alone(self, left: _Left, sight: TerminalSnapshot) -> bool:
-        """Return True if the input holds exactly the text that was typed, or shows just the end of it."""
+        """Return True if the input holds exactly the typed text, or shows just its end."""
         found = find(sight.drawn, left.mark, left.end)
         if found is None or not (found.cut or _digest(found.text) == left.digest):
             return False
@@ -205,7 +205,7 @@ class Unfinished:
         return self._terminal.unfinished().rstrip(INPUT_BORDER).endswith(closing_mark(left.mark))
 
     def _gone(self, left: _Left, sight: TerminalSnapshot) -> bool:
-        """Return True if the screen shows the text, and an input that does not hold it."""
+        """Return True if the screen shows the text, and an input without it."""
         end = closing_mark(left.mark)
         if _bare(end) not in _bare("".join(sight.drawn)):
             return False
@@ -218,7 +218,7 @@ class Unfinished:
 class Found:
     """A text on the screen, in its rows from `first` to `last`; before, behind: what is drawn around it.
 
-    cut: only its end is shown.
+    cut: only the text's end is shown.
     """
 
     text: str
@@ -230,10 +230,10 @@ class Found:
 
 
 def find(rows: Sequence[str], mark: str, end: str = "") -> Found | None:
-    """Return the lowest text with `mark` that has nothing but a border around it; None if there is none.
+    """Return the lowest text with `mark`, if it has only a border around it; otherwise None.
 
-    end: the bare end of the text; where its beginning is not shown, as in an input that scrolls, what is
-    shown has to be that.
+    end: the bare end of the text; if its start is not shown, as in an input that scrolls, the shown part must
+    match this.
     """
     opening, closing = opening_mark(mark), closing_mark(mark)
     last = next((y for y in reversed(range(len(rows))) if closing in rows[y]), None)
@@ -254,7 +254,7 @@ def find(rows: Sequence[str], mark: str, end: str = "") -> Found | None:
 
 
 def _first_of(rows: Sequence[str], last: int, end: str) -> int:
-    """Return the first of the rows up to `last` that show an `end`."""
+    """Return the first of the rows up to `last` that together show an `end`."""
     shown, first = _bare(rows[last]), last
     while first and (row := _bare(rows[first - 1])) and end.endswith(row + shown):
         shown, first = row + shown, first - 1
@@ -264,7 +264,7 @@ def _first_of(rows: Sequence[str], last: int, end: str) -> int:
 def alone(screen: ScreenSnapshot, found: Found, profile: Profile) -> bool:
     """Return True if `screen` shows what was `found` alone in the agent's input, by the rules of `profile`.
 
-    They show no other state; with one word in place of the text, a draft; and without it, none.
+    The rules detect no other state; a draft, with one word in place of the text; and no draft, without it.
     """
 
     def state(put: str) -> str | None:
@@ -278,7 +278,7 @@ def alone(screen: ScreenSnapshot, found: Found, profile: Profile) -> bool:
         return False
     box = None if profile.input is None else find_input(screen.rows, profile.input)
     if box is not None and box.top == box.bottom and "".join(screen.rows[found.last + 1 :][:1]).strip():
-        return False  # without a frame, what stands in the next row may belong to the input
+        return False  # without a frame, the next row may belong to the input
     if any(rule.state == "draft" for rule in profile.states):
         return state("word") == "draft" and state("") in {"ready", None}
     return state("") == "ready"
@@ -289,12 +289,12 @@ def _bare(text: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return a digest of `text` without blanks and borders, as a screen has others."""
+    """Return a digest of `text` without blanks and borders, which differ on a screen."""
     return hashlib.sha256(_bare(text).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _left(kept: dict[str, Any]) -> _Left:
-    """Return what was kept. Raise TypeError, ValueError or KeyError if it is not whole."""
+    """Return what was kept. Raise TypeError, ValueError or KeyError if it is incomplete."""
     known = {each.name for each in fields(Injection)}
     injections = []
     for each in kept["injections"]:

@@ -1,6 +1,6 @@
-"""Follows the user's typing: while they type, or have a half-typed line, nothing is injected.
+"""Tracks the user's typing: while they type, or have a half-typed line, nothing is injected.
 
-While a text is injected, the user's keys are held back, so that they end up neither in it nor lost.
+While relay types a text, it holds back the user's keys, so they neither mix with the text nor get lost.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ USER_PAUSE = 2.0
 """Seconds after the user's last key during which nothing is typed."""
 
 HOLD_TIMEOUT = 0.25
-"""Seconds to wait until the user's keys are held back from the agent."""
+"""Seconds to wait for the user's keys to be held back from the agent."""
 
 
 class UserTyping:
-    """Follows the user's keys in one terminal, of which `view` judges what it shows."""
+    """Tracks the user's keys in one terminal, whose screen `view` judges."""
 
     def __init__(self, terminal: AgentTerminal, view: AgentView, clock: Callable[[], float]) -> None:
         self._terminal = terminal
         self._view = view
         self._clock = clock
         self._draft = Draft()
-        self._holds = 0  # that were asked for, and have not taken effect
+        self._holds = 0  # requested, but not yet in effect
         self._held = asyncio.Event()
 
     async def hold(self) -> bool:
-        """Hold back the user's keys until `release`; return False if that takes too long."""
+        """Hold back the user's keys until `release`; return False if this takes too long."""
         self._holds += 1
         self._held.clear()
         self._terminal.reserve()
@@ -45,17 +45,17 @@ class UserTyping:
         return True
 
     def held(self) -> None:
-        """Note that one `hold` took effect: keys that were typed before it are noted."""
+        """Record that one `hold` took effect: all keys typed before it have been recorded."""
         self._holds -= 1
-        if not self._holds:  # else an earlier one that was given up
+        if not self._holds:  # else an earlier hold that timed out
             self._held.set()
 
     def release(self) -> None:
-        """Pass on the user's keys again, and those that were held back."""
+        """Pass on the user's keys again, including those held back."""
         self._terminal.release()
 
     def keys(self, data: bytes) -> bool:
-        """Note what was typed, after it was written to the terminal. Return True if it was a key."""
+        """Record what was typed, after it was written to the terminal. Return True if it was a key."""
         self._end_draft()
         may_answer = self._draft.empty or self._draft.answers
         asking = may_answer and self._view.verdict.state is Readiness.PROMPTING
@@ -65,11 +65,11 @@ class UserTyping:
         return self._draft.last_typed != before
 
     def rest(self) -> None:
-        """Take the user to have not touched the keyboard for long."""
+        """Assume that the user has not touched the keyboard for a long time."""
         self._draft.last_typed = float("-inf")
 
     def obstacle(self) -> Verdict | None:
-        """Return why nothing may be typed now; None if the user is not in the way."""
+        """Return why nothing may be typed now, or None if the user is not in the way."""
         self._end_draft()
         if not self._draft.empty:
             left = self._terminal.last_output() + SCREEN_QUIET - self._clock()
@@ -80,7 +80,7 @@ class UserTyping:
         return None
 
     def _end_draft(self) -> None:
-        """Forget keys that the program took without an Enter, such as the answer to a dialog."""
+        """Drop keys that the program took without an Enter, such as the answer to a dialog."""
         terminal, draft = self._terminal, self._draft
         if draft.empty or terminal.last_output() + SCREEN_QUIET > self._clock() or terminal.output_pending():
             return

@@ -1,4 +1,4 @@
-"""What a store of memories has to do: `MemoryBackend`, and the `Memory` that it keeps."""
+"""The interface of a store of memories, `MemoryBackend`, and the `Memory` that it keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Memory:
     agent:    who saved it; team: the agent's team. Compare both by `relay.names.key`.
     shared:   the whole team sees it; otherwise only its agent does.
     time:     when it was saved, in seconds since the epoch.
-    metadata: what else its agent said of it; anything that JSON can hold.
+    metadata: what else its agent recorded; anything that JSON can hold.
     """
 
     id: str
@@ -32,9 +32,9 @@ class Memory:
 
     @classmethod
     def from_json(cls, value: object) -> Memory:
-        """Return the memory of which `value` is `dataclasses.asdict`. Raise MemoryStoreError for others.
+        """Return the memory whose `dataclasses.asdict` is `value`. Raise MemoryStoreError if it is not one.
 
-        Keys that are not a memory's are ignored; `id` and `metadata` may be missing.
+        Ignore unknown keys; `id` and `metadata` may be missing.
         """
         if not isinstance(value, dict):
             raise MemoryStoreError("a memory is a JSON object.")

@@ -1,4 +1,4 @@
-"""Calls of a backend that is not relay's own code: whatever happens in it becomes a MemoryStoreError."""
+"""Calls to a backend that is not relay's own code: any exception in it becomes a MemoryStoreError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METHODS = ("add", "search", "list", "everything", "delete")
 
 
 def perform(backend: MemoryBackend, what: str, method: str, *arguments: object) -> Any:
-    """Return what `method`, one of METHODS, of `backend` returns. Raise MemoryStoreError if it fails.
+    """Call `method` (one of METHODS) of `backend`; return its result. Raise MemoryStoreError if it fails.
 
     what: the backend's name, for messages.
     """
@@ -27,7 +27,7 @@ def perform(backend: MemoryBackend, what: str, method: str, *arguments: object) 
         raise
     except RelayError as error:
         raise MemoryStoreError(str(error)) from error
-    except Exception as error:  # a library or the user's own code: anything may come
+    except Exception as error:  # a library or the user's own code may raise anything
         raise MemoryStoreError(failure(what, error)) from error
     memories = [value] if method == "add" else [] if method == "delete" else value
     if not isinstance(memories, list) or not all(isinstance(each, Memory) for each in memories):
@@ -39,14 +39,14 @@ def perform(backend: MemoryBackend, what: str, method: str, *arguments: object) 
 
 
 def failure(what: str, error: BaseException) -> str:
-    """Log an unexpected `error` of the backend `what`, with its traceback; return the sentence to tell."""
+    """Log an unexpected `error` of the backend `what`, with its traceback; return a sentence for the user."""
     _log.warning("the memory backend %s failed", what, exc_info=error)
     text = one_line(str(error), 300)
     return f"the memory backend {what} failed: {type(error).__name__}" + (f": {text}" if text else "") + "."
 
 
 def too_late(what: str, seconds: float) -> str:
-    """Return what a call that took longer than `seconds` is told."""
+    """Return the error message of a call that took longer than `seconds`."""
     return (
         f"the memory backend {what} did not answer within {seconds:g} s. Check what it waits for, or allow "
         "more time (`timeout` in the memory settings)."
@@ -58,7 +58,7 @@ class DistantBackend(ABC):
 
     @abstractmethod
     def _call(self, method: str, *arguments: object) -> Any:
-        """Run one of METHODS there, and return what it returns. Raise MemoryStoreError."""
+        """Run one of METHODS there, and return its result. Raise MemoryStoreError."""
 
     def add(self, memory: Memory) -> Memory:
         added: Memory = self._call("add", memory)

@@ -1,7 +1,7 @@
 """The settings of memory: which backend keeps the memories, and what a session does with it.
 
-They come from relay.config.py (`RelayConfig(memory=...)`) or from the table [memory] of relay.toml; the first
-one that is given counts, alone.
+They come from relay.config.py (`RelayConfig(memory=...)`) or from the table [memory] of relay.toml; only the
+first one that is given counts.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class MemoryConfig:
 
     backend:       the store: `embedded` (SQLite in relay's own home), `mem0`, `qdrant` or `custom`.
     config:        the backend's own settings; `embedded` has none.
-    factory:       of `custom`: makes the backend of `config`: a class, a function or "package.module:name".
-    timeout:       seconds that the backend may take to answer; `embedded` never needs them.
+    factory:       for `custom`: makes the backend: a class, a function or "package.module:name".
+    timeout:       seconds that the backend may take to answer; `embedded` ignores it.
     auto_save:     when a session ends, save the agent's last answer. False: the agent decides what is saved.
     prompt_on_end: ask the agent, when the session ends, to save what it has learned.
-    folder:        where a module that `factory` names is looked for first; set by the file it stands in.
+    folder:        where to look for the module that `factory` names; set from the file with the settings.
     """
 
     backend: str = "embedded"
@@ -95,7 +95,7 @@ class MemoryConfig:
 
     @classmethod
     def from_mapping(cls, given: object, folder: str = "") -> MemoryConfig:
-        """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for others."""
+        """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for mistakes."""
         if isinstance(given, MemoryConfig):
             return given
         if not isinstance(given, Mapping):
@@ -118,11 +118,11 @@ class MemoryConfig:
 def load(
     home: Home, directory: Path, trusted: Callable[[Path], bool]
 ) -> tuple[MemoryConfig | ConfigError | None, list[str]]:
-    """Return the settings of relay.toml, the project's or the user's own, and notices about those not taken.
+    """Return the settings of relay.toml, the project's or the user's own, and notices about ignored ones.
 
-    None: no file that counts has the table.  A ConfigError: one has it, and it has a mistake, so that nothing
-    may be saved elsewhere; it is in the notices, too.
-    trusted: returns True if the user trusts a project's file as it is: a backend may be anybody's server.
+    None: no file that counts has the table.  A ConfigError: the table has a mistake, so nothing may be saved
+    elsewhere; the error is in the notices, too.
+    trusted: returns True if the user trusts a project's current file: a backend may be anybody's server.
     """
     own = home.config / FILE
     notices: list[str] = []
@@ -132,7 +132,7 @@ def load(
         try:
             values, text = read(path)
         except ConfigError:
-            continue  # the settings say so
+            continue  # reported with the settings
         if TABLE not in values:
             continue
         if path != own and not trusted(path):

@@ -1,6 +1,6 @@
 """The embedded backend: one SQLite file per home, searched with FTS5, shared by all its agents.
 
-Every call is one transaction, so that a process that is killed leaves only whole memories behind.
+Every call is one transaction, so a process that is killed leaves only whole memories behind.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from relay.storage.files import make_private
 from relay.storage.sqlite import Database, Writer, WrongVersion
 
 HITS = 50
-"""Matches, best first, whose scores are added up; or as many as are asked for."""
+"""Number of the best matches whose scores are added up; more if more are asked for."""
 
 LENDERS = 10
-"""The best of them lend some of their score to their neighbours."""
+"""Number of the best matches that lend some of their score to their neighbours."""
 
 TO_NEXT, TO_PREVIOUS = 0.6, 0.3
-"""How much of its score a match lends to the memory that was saved after it, and to the one before it."""
+"""The part of its score that a match lends to the memory saved after it, and to the one saved before it."""
 
 FIT_TERMS = 3
-"""A match with so many terms of a query has its neighbours found, too, without any term of their own."""
+"""Number of query terms with which a match brings in its neighbours, even if they have no term."""
 
 _FIELDS = "memory.id, memory.text, memory.agent, memory.team, memory.shared, memory.time, memory.metadata"
 _SEEN = "memory.team_key = ?1 AND (memory.shared OR memory.agent_key = ?2)"
 
 
 def _neighbour(side: str, order: str) -> str:
-    """Return the SQL of the number of the memory beside that of `hit`: the same owner's, and as visible.
+    """Return SQL for the number of the memory next to `hit`, of the same owner and equally visible.
 
-    An agent that sees the one sees the other.
+    An agent that sees one of them sees the other.
     """
     return f"""(
         SELECT beside.number FROM memory AS own JOIN memory AS beside
@@ -49,7 +49,7 @@ def _neighbour(side: str, order: str) -> str:
 
 
 # ?1, ?2: the keys of the scope. ?3: any of the terms. ?4: all of them. ?5: each, as a JSON array.
-# ?6: how many hits. ?7: how many are wanted.
+# ?6: how many hits. ?7: the limit.
 # hit: the best matches. lender: the best of these, and whether their neighbours need a term.
 _SEARCH = f"""
     WITH hit AS MATERIALIZED (
@@ -82,11 +82,11 @@ _SEARCH = f"""
 class EmbeddedBackend:
     """The memories in the file `path`; see `MemoryBackend`.
 
-    Safe for several threads and several processes.  The file is opened with the first call.
+    Safe for several threads and several processes.  The first call opens the file.
     """
 
     def __init__(self, path: Path) -> None:
-        # A file that was moved away is opened again: what is saved goes where others look.
+        # Reopen `path` if the file was moved away: memories must go where other processes look.
         self._writer = Writer(_MemoryDatabase, path, reopen=True)
 
     def add(self, memory: Memory) -> Memory:
@@ -95,12 +95,12 @@ class EmbeddedBackend:
     def search(self, query: str, scope: Scope, limit: int) -> builtins.list[Memory]:
         """Return the memories with a term of `query` (see `terms`) in their text or day, best first.
 
-        Those that have all terms come first.  The others are ranked by bm25 and by their neighbours: what
-        the same agent saved just before and after them, and what the same agents see.  The neighbours of a
-        memory with `FIT_TERMS` terms are found without one of their own.
+        Memories with all terms come first.  The rest are ranked by bm25 and by their neighbours: equally
+        visible memories that the same agent saved just before and after them.  The neighbours of a memory
+        with `FIT_TERMS` terms are found even without a term.
 
-        If no term finds anything, the query is searched as it is written (an emoji, a piece of a word, a
-        sign), in any case of ASCII letters.
+        If no term finds anything, the query is searched for literally (an emoji, a piece of a word, a sign),
+        in any case of ASCII letters.
         """
         found: builtins.list[Memory] = []
         if words := terms(query):
@@ -143,7 +143,7 @@ class EmbeddedBackend:
 def _add(database: Database, memory: Memory) -> Memory:
     who = Scope(memory.agent, memory.team).keys
     with database.transaction() as db:
-        # memory_by_text finds its beginning; the + keeps SQLite from putting ?3 there in place of `text`.
+        # The index memory_by_text finds the beginning; the + keeps SQLite from substituting ?3 for `text`.
         same = "substr(text, 1, 64) = substr(?3, 1, 64) AND +text = ?3"
         query = f"SELECT {_FIELDS} FROM memory WHERE {same} AND {_SEEN} ORDER BY shared DESC"
         if row := db.execute(query, (*who, memory.text)).fetchone():

@@ -1,6 +1,6 @@
-"""Embedders: what makes a vector of a text, and how one is configured.
+"""Embedders, which turn a text into a vector, and their configuration.
 
-Ollama and servers that speak OpenAI's API are asked over plain HTTP; FastEmbed runs in this process.
+Ollama and servers with OpenAI's API are called over plain HTTP; FastEmbed runs in this process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relay.memory.options import options, positive
 from relay.text import one_line
 
 MAX_EMBEDDED = 6_000
-"""Characters of a text that its vector is made of; OpenAI refuses texts of more than 8,191 tokens."""
+"""Maximum characters of a text that are embedded; OpenAI refuses texts of more than 8,191 tokens."""
 
 TIMEOUT = 20.0
 """Seconds that an embedder's server may be silent."""
@@ -33,7 +33,7 @@ PROVIDERS = ("ollama", "openai", "lmstudio", "huggingface", "fastembed")
 
 _DEFAULT_MODELS = {"ollama": "nomic-embed-text", "openai": "text-embedding-3-small"}
 
-# As their model cards have it; only models that have one size.
+# From the model cards; only models that have one size.
 _DIMENSIONS = {
     "nomic-embed-text": 768,
     "mxbai-embed-large": 1024,
@@ -62,8 +62,8 @@ class EmbedderSettings:
 
     url:        of its server; None for the provider's own.
     api_key:    None if it needs none, or if the environment has it.
-    dimensions: of its vectors; None if they are known only from a vector.
-    requested:  the dimensions come from the user, and are asked of a server that can choose.
+    dimensions: of its vectors; None if only a vector shows them.
+    requested:  the user set the dimensions; a server that can choose is asked for them.
     """
 
     provider: str
@@ -79,16 +79,16 @@ class EmbedderSettings:
 
 
 class Embedder(Protocol):
-    """Makes vectors, all of one dimension, of texts."""
+    """Turns texts into vectors, all of one dimension."""
 
     def embed(self, text: str) -> list[float]:
         """Return the vector of `text`. Raise MemoryStoreError, with advice."""
 
 
 def embedder_settings(table: object) -> EmbedderSettings:
-    """Return what the `embedder` table of a configuration says; None stands for an empty one.
+    """Return the settings in the `embedder` table of a configuration; None stands for an empty one.
 
-    Without a provider it is Ollama, on this machine. Raise ConfigError.
+    The default provider is Ollama, on this machine. Raise ConfigError.
     """
     found = options(
         {} if table is None else table,
@@ -118,18 +118,18 @@ def embedder_settings(table: object) -> EmbedderSettings:
 
 
 def known_dimensions(model: str) -> int | None:
-    """Return the dimensions of a well-known model's vectors: of `nomic-embed-text:latest`, 768; else None."""
+    """Return the dimensions of a well-known model's vectors (768 for `nomic-embed-text:latest`), or None."""
     return _DIMENSIONS.get(model.lower().rpartition("/")[2].partition(":")[0])
 
 
 def embeddable(text: str) -> str:
-    """Return the beginning of `text`, as any embedder takes it: UTF-8, without NUL, not empty."""
+    """Return the beginning of `text` as any embedder accepts it: UTF-8, without NUL, not empty."""
     cleaned = text[:MAX_EMBEDDED].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
     return cleaned if cleaned.strip() else "(blank)"
 
 
 def checked(vector: list[float], settings: EmbedderSettings, dimensions: int) -> list[float]:
-    """Return `vector`. Raise MemoryStoreError if it has not as many `dimensions` as the store expects."""
+    """Return `vector`. Raise MemoryStoreError if it does not have the `dimensions` that the store expects."""
     if len(vector) != dimensions:
         raise MemoryStoreError(
             f"the vectors of {settings.shown} have {len(vector)} dimensions, and {dimensions} are expected. "
@@ -139,7 +139,7 @@ def checked(vector: list[float], settings: EmbedderSettings, dimensions: int) ->
 
 
 def open_embedder(settings: EmbedderSettings) -> Embedder:
-    """Return the embedder. Raise MemoryStoreError if relay has none of it, or a package is missing."""
+    """Return the embedder. Raise MemoryStoreError if relay does not have it, or a package is missing."""
     match settings.provider:
         case "ollama":
             return OllamaEmbedder(settings)
@@ -166,7 +166,7 @@ class OllamaEmbedder:
         return _vector(reply, self._settings, lambda: reply["embeddings"][0])
 
     def check(self) -> None:
-        """Raise MemoryStoreError if the server is away or does not have the model."""
+        """Raise MemoryStoreError if the server does not answer or does not have the model."""
         reply = _call(f"{self._url}/api/tags", None, self._settings)
         listed = [str(each.get("name", "")) for each in reply.get("models") or () if isinstance(each, dict)]
         wanted = self._settings.model
@@ -197,7 +197,7 @@ class OpenAIEmbedder:
 
 
 class FastEmbedder:
-    """Models of the package fastembed, on this machine's processor; the first use downloads the model."""
+    """Models of the package fastembed, on this machine's CPU; the first use downloads the model."""
 
     def __init__(self, settings: EmbedderSettings) -> None:
         require("fastembed", "the embedder fastembed", package="fastembed")
@@ -205,7 +205,7 @@ class FastEmbedder:
 
         try:
             self._model = TextEmbedding(model_name=settings.model)
-        except Exception as error:  # a download, a file, a model: it raises anything
+        except Exception as error:  # a download, a file or a model may raise anything
             raise MemoryStoreError(
                 f"fastembed cannot load {settings.model}: {one_line(str(error), 200)}. "
                 "Check the model's name, and the network."
@@ -216,18 +216,18 @@ class FastEmbedder:
 
 
 def ollama_url(url: str | None, environment: Mapping[str, str]) -> str:
-    """Return where Ollama is: at `url`, else at OLLAMA_HOST, else on this machine."""
+    """Return Ollama's URL: `url`, else OLLAMA_HOST, else this machine's."""
     where = url or environment.get("OLLAMA_HOST") or OLLAMA_URL
     return (where if "://" in where else f"http://{where}").rstrip("/")
 
 
 def openai_url(environment: Mapping[str, str]) -> str:
-    """Return where OpenAI's API is: at OPENAI_BASE_URL, else at OpenAI."""
+    """Return the URL of OpenAI's API: OPENAI_BASE_URL, else OpenAI's own."""
     return environment.get("OPENAI_BASE_URL") or OPENAI_URL
 
 
 def openai_key(settings: EmbedderSettings, environment: Mapping[str, str]) -> str | None:
-    """Return OPENAI_API_KEY; None for servers of the user's that need no key. Raise MemoryStoreError."""
+    """Return OPENAI_API_KEY; None for the user's own servers, which need no key. Raise MemoryStoreError."""
     if settings.provider != "openai" or settings.url:
         return None  # OpenAI's key is for OpenAI only
     if key := environment.get("OPENAI_API_KEY"):
@@ -241,7 +241,7 @@ def openai_key(settings: EmbedderSettings, environment: Mapping[str, str]) -> st
 def _call(
     url: str, body: Mapping[str, Any] | None, settings: EmbedderSettings, key: str | None = None
 ) -> Any:
-    """Return the JSON object that `url` answers, to a POST of `body` or to a GET. Raise MemoryStoreError."""
+    """Return the JSON object with which `url` answers a POST of `body`, or a GET. Raise MemoryStoreError."""
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     try:
         request = urllib.request.Request(

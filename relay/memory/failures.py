@@ -26,10 +26,10 @@ _AWAY = re.compile(
 
 @contextmanager
 def explained(backend: str, doing: str, where: str, collection: str, folder: Path | None) -> Iterator[None]:
-    """Turn what is raised inside into a MemoryStoreError with advice.
+    """Turn any exception raised inside into a MemoryStoreError with advice.
 
     doing: what the user wanted, such as "save the memory". where: the store's place, without secrets.
-    folder: the store's, if it is a folder.
+    folder: the folder of a local store.
     """
     try:
         yield
@@ -37,7 +37,7 @@ def explained(backend: str, doing: str, where: str, collection: str, folder: Pat
         raise
     except ConfigError as error:
         raise MemoryStoreError(f"the {backend} backend: {error}") from error
-    except Exception as error:  # client libraries raise whatever theirs raise
+    except Exception as error:  # client libraries pass on whatever their own libraries raise
         what = _meaning(error, where, collection, folder)
         raise MemoryStoreError(f"{backend} cannot {doing}: {what}") from error
 
@@ -62,7 +62,7 @@ def _meaning(error: BaseException, where: str, collection: str, folder: Path | N
 
 
 def wrong_dimension(collection: str, detail: str) -> str:
-    """Return what to do where a collection holds vectors of another dimension than the embedder's."""
+    """Return advice for a collection whose vectors have another dimension than the embedder's."""
     return (
         f"the collection {collection!r} holds vectors of another model ({detail}). Use the embedder that it "
         "was created with; or export the memories with that one (`relay memory export`), set collectionName "
@@ -71,7 +71,7 @@ def wrong_dimension(collection: str, detail: str) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield `error` and what caused it, without end in a circle."""
+    """Yield `error` and its causes; stop at a cycle."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -80,7 +80,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _owner(folder: Path) -> str:
-    """Return which process holds the lock of a local Qdrant folder, as far as the system tells."""
+    """Return which process holds the lock of a local Qdrant folder, if the system tells."""
     lock = folder / ".lock"
     try:
         inode = f":{lock.stat().st_ino}"

@@ -1,9 +1,9 @@
 """The process of a memory backend: `python -P -m relay.memory.helper`, with a HelperSpec on standard input.
 
 It opens the backend, reports {"ready": true} or {"error": ...} on standard output, and answers one call
-after another, on one thread, for a local store allows no more.  A call that takes too long ends the process,
-as nothing else stops a library; the next call starts another one.  It ends as well when nobody has been
-connected for some time.
+after another on one thread, because a local store allows no more.  A call that takes too long ends the
+process, because nothing else stops a library; the next call starts another one.  The process also ends when
+nobody has been connected for some time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from relay.memory.qdrant_backend import open_qdrant
 from relay.memory.remote import HelperSpec
 
 MAX_REQUEST = 1 << 20
-"""Bytes of one request; a memory has at most 64 KB, which JSON makes longer."""
+"""Maximum bytes of one request; a memory has at most 64 KB, which JSON makes longer."""
 
 _HARD_SECONDS = 2.0
-"""Seconds after which a process ends whose interpreter is held by the library, so that it cannot say why."""
+"""Further seconds after which the process ends without saying why, if the library holds the interpreter."""
 
 _PREDECESSOR_SECONDS = 30.0
-"""Seconds for which a helper that is closing its store is waited for."""
+"""Seconds to wait for a helper that is closing its store."""
 
 
 class Helper:
@@ -52,9 +52,9 @@ class Helper:
         self._timer: asyncio.TimerHandle | None = None
 
     async def serve(self, report: int) -> None:
-        """Answer until nobody needs it. report: a descriptor that is told once it listens, and closed."""
+        """Answer until idle. report: a descriptor that gets {"ready": true} when it listens, then closed."""
         path = self._spec.socket
-        self._unlink()  # of a helper that was killed
+        self._unlink()  # left by a helper that was killed
         server = await asyncio.start_unix_server(self._answer, path, limit=MAX_REQUEST)
         _report(report, {"ready": True})
         self._rest()
@@ -71,7 +71,7 @@ class Helper:
                 writer.write(json.dumps(self._result(line, writer)).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
-            pass  # it went away, or sent more than a request may have
+            pass  # the caller went away, or its request was too long
         finally:
             writer.close()
             self._callers -= 1
@@ -101,7 +101,7 @@ class Helper:
 
 @contextmanager
 def _limited(what: str, seconds: float, writer: asyncio.StreamWriter) -> Iterator[None]:
-    """End the process if the block takes longer than that, and tell the caller why."""
+    """End the process if the block takes longer than `seconds`, and tell the caller why."""
     descriptor = writer.get_extra_info("socket").fileno()
 
     def give_up() -> None:
@@ -157,10 +157,10 @@ def opened(spec: HelperSpec) -> MemoryBackend:
 
 
 def _factory(spec: HelperSpec) -> Any:
-    """Return what "package.module:name" stands for. Raise MemoryStoreError if there is no such thing."""
+    """Return the object that "package.module:name" names. Raise MemoryStoreError if there is none."""
     module, _, name = spec.factory.partition(":")
     if spec.folder and spec.folder not in sys.path:
-        sys.path.append(spec.folder)  # last: a project's queue.py must not stand in for the standard one
+        sys.path.append(spec.folder)  # last: a project's queue.py must not shadow the standard one
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
@@ -170,7 +170,7 @@ def _factory(spec: HelperSpec) -> Any:
             f"memory: there is no {spec.factory!r}: {error}. Put the module beside the file that names it, "
             f"or install it where relay runs ({sys.executable})."
         ) from None
-    except Exception as error:  # a module of the user's: anything may come
+    except Exception as error:  # the user's module may raise anything
         raise MemoryStoreError(failure(spec.factory, error)) from error
     return found
 
@@ -183,18 +183,18 @@ def _report(descriptor: int, said: dict[str, Any]) -> None:
 def main() -> None:
     spec = HelperSpec(**json.loads(sys.stdin.buffer.read()))
     if os.fork():
-        os._exit(0)  # it is no child of the session's, which would have to bury it
+        os._exit(0)  # the session need not reap the helper, which is not its child
     report = os.dup(1)
-    os.dup2(2, 1)  # what a library prints is not for the session
+    os.dup2(2, 1)  # a library's output is not for the session
     os.set_inheritable(report, False)
-    os.chdir(spec.folder or spec.data)  # where relative paths begin
+    os.chdir(spec.folder or spec.data)  # the base of relative paths
     owner = os.open(
         spec.socket.removesuffix(".sock") + ".owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
     )
     faulthandler.enable()
     deadline = threading.Timer(_PREDECESSOR_SECONDS, os._exit, (75,))
     deadline.start()
-    fcntl.flock(owner, fcntl.LOCK_EX)  # one owner at a time: the last one may be closing its store
+    fcntl.flock(owner, fcntl.LOCK_EX)  # one owner at a time: the previous one may be closing its store
     deadline.cancel()
     try:
         backend = opened(spec)

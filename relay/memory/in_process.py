@@ -1,4 +1,4 @@
-"""A custom backend in the session's own process: on its own thread, which nobody waits for long."""
+"""A custom backend in the session's own process: on its own thread, with a time limit for each call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WHAT = "custom"
 
 
 class InProcessBackend(DistantBackend):
-    """The backend that `factory(config)` makes; it is made with the first call.
+    """The backend that `factory(config)` makes at the first call.
 
-    timeout: seconds that a call may take, after which it is given up: its thread cannot be stopped, and calls
-    are refused until it comes back.
+    timeout: seconds that a call may take, after which it is abandoned: its thread cannot be stopped, and
+    calls are refused until it returns.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class InProcessBackend(DistantBackend):
         self._factory = factory
         self._config = config
         self._timeout = timeout
-        self._backend: MemoryBackend | None = None  # of the thread alone
+        self._backend: MemoryBackend | None = None  # used only by the thread
         self._jobs: queue.SimpleQueue[tuple[Future[Any], str, tuple[object, ...]] | None] = (
             queue.SimpleQueue()
         )
@@ -40,7 +40,7 @@ class InProcessBackend(DistantBackend):
 
     def _call(self, method: str, *arguments: object) -> Any:
         future: Future[Any] = Future()
-        with self._lock:  # so that no job follows the end
+        with self._lock:  # so that no job follows the end marker
             if self._closed:
                 raise MemoryStoreError("the memory backend was closed.")
             if (name := self._overdue()) is not None:
@@ -51,12 +51,12 @@ class InProcessBackend(DistantBackend):
             self._start()
             self._jobs.put((future, method, arguments))
         if not wait([future], self._timeout).done:
-            future.cancel()  # if it has not begun, it never will
+            future.cancel()  # if it has not started, it never will
             raise MemoryStoreError(too_late(WHAT, self._timeout))
         return future.result()
 
     def _overdue(self) -> str | None:
-        """Return the method whose call has taken longer than it may, and still runs."""
+        """Return the method whose call has exceeded the timeout and still runs; None if there is none."""
         running = self._running
         return running[0] if running is not None and time.monotonic() - running[1] > self._timeout else None
 
@@ -97,12 +97,12 @@ class InProcessBackend(DistantBackend):
 
 
 def made(factory: Callable[[Mapping[str, Any]], Any], config: Mapping[str, Any]) -> MemoryBackend:
-    """Return `factory(config)`. Raise MemoryStoreError if that fails or is no backend."""
+    """Return `factory(config)`. Raise MemoryStoreError if the call fails or returns no backend."""
     try:
         backend = factory(config)
     except RelayError as error:
         raise MemoryStoreError(str(error)) from error
-    except Exception as error:  # the user's code: anything may come
+    except Exception as error:  # the user's code may raise anything
         raise MemoryStoreError(failure(WHAT, error)) from error
     methods = ("add", "search", "list", "everything", "delete", "close")
     if missing := [name for name in methods if not callable(getattr(backend, name, None))]:

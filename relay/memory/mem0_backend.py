@@ -1,7 +1,7 @@
-"""The mem0 backend: memories in a vector store, by way of the open-source package mem0.
+"""The mem0 backend: memories in a vector store, through the open-source package mem0.
 
-mem0 never rewrites a memory (`infer=False`), keeps no history and sends no telemetry.  What it sees of a
-memory: the text, `user_id` (the team), `agent_id`, and in its metadata `relay`, the whole record
+mem0 never rewrites a memory (`infer=False`), keeps no history and sends no telemetry.  It gets a memory's
+text, `user_id` (the team), `agent_id`, and in its metadata `relay`, the whole record
 (relay/memory/record.py), `relay_id` and `relay_scope`.
 """
 
@@ -33,7 +33,7 @@ from relay.memory.mem0_config import Mem0Settings, translate
 from relay.memory.record import decode, encode, storable
 
 _ALL = 10_000_000
-"""Rows asked for where all are meant; mem0 has no other way to say so."""
+"""Row limit that stands for all rows; mem0 has no other way to ask for them."""
 
 _CONNECT_SECONDS = 5
 
@@ -51,7 +51,7 @@ def open_mem0(config: Mapping[str, Any], folder: Path) -> Mem0Backend:
     """Return the backend that `config` describes (see docs/MEMORY.md).
 
     folder: where a local store is if the config names no place. Importing mem0 takes seconds. Raise
-    MemoryStoreError, with advice, if the extra is missing, `config` is wrong or a server is away.
+    MemoryStoreError, with advice, if the extra is missing, `config` is wrong or a server does not answer.
     """
     try:
         settings = translate(config, folder / "mem0")
@@ -66,12 +66,12 @@ def open_mem0(config: Mapping[str, Any], folder: Path) -> Mem0Backend:
 
 
 def _quieten(folder: Path) -> None:
-    """Let mem0, not yet imported, report to nobody, write into `folder` alone, and log nothing."""
+    """Make mem0, not yet imported, send no telemetry, write only into `folder`, and log nothing."""
     os.environ["MEM0_TELEMETRY"] = "False"
     os.environ["ANONYMIZED_TELEMETRY"] = "False"  # Chroma's
     os.environ["MEM0_DIR"] = str(folder / "mem0")
     private_directory(folder)
-    for name in ("mem0", "psycopg.pool", "httpx", "openai", "chromadb"):  # what they log is also raised
+    for name in ("mem0", "psycopg.pool", "httpx", "openai", "chromadb"):  # they also raise what they log
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -181,7 +181,7 @@ class Mem0Backend:
             pool.close(timeout=1)
 
     def _rows(self, filters: Mapping[str, Any]) -> builtins.list[tuple[str, Memory]]:
-        """Return mem0's id and the memory of all rows that fit, and that relay has written."""
+        """Return mem0's ids and the memories of all rows that match `filters` and that relay wrote."""
         if self._mem0 is None:
             raise MemoryStoreError("the store is closed. Open it again.")
         return _read(self._mem0.get_all(filters=dict(filters), top_k=_ALL, show_expired=True))
@@ -194,7 +194,7 @@ class Mem0Backend:
 
 
 class _Bounded:
-    """An embedder of mem0's that is given what it can take, and whose vectors have the right length."""
+    """A mem0 embedder that gets only what it accepts, and whose vectors have the right length."""
 
     def __init__(self, embedder: Any, settings: EmbedderSettings, dimensions: int) -> None:
         self._embedder = embedder
@@ -211,7 +211,7 @@ class _Bounded:
 
 
 def _fields(memory: Memory) -> dict[str, str]:
-    """Return the metadata that mem0 keeps: texts only, which all vector stores take."""
+    """Return the metadata for mem0: strings only, which all vector stores accept."""
     return {
         "relay": encode(memory),
         "relay_id": memory.id,
@@ -220,7 +220,7 @@ def _fields(memory: Memory) -> dict[str, str]:
 
 
 def _read(answer: Any) -> list[tuple[str, Memory]]:
-    """Return the ids and memories in an answer of mem0's; other programs' rows are left out."""
+    """Return the ids and memories in an answer from mem0; skip other programs' rows."""
     found = []
     for row in answer["results"]:
         record = (row.get("metadata") or {}).get("relay")
@@ -232,9 +232,9 @@ def _read(answer: Any) -> list[tuple[str, Memory]]:
 
 
 def _connection_pool(store: Mapping[str, Any]) -> Any:
-    """Return a pool of connections to PostgreSQL, of which one has just been tried.
+    """Return a pool of connections to PostgreSQL, after trying one.
 
-    mem0's own pool says only that it has waited for 30 seconds.
+    mem0's own pool reports only that it waited for 30 seconds.
     """
     import psycopg
     from psycopg.conninfo import make_conninfo
@@ -262,7 +262,7 @@ def _connection_pool(store: Mapping[str, Any]) -> Any:
 
 
 def _dimensions_of(store: Any, provider: str) -> int | None:
-    """Return the dimensions of the vectors that a store of mem0's holds; None if it does not say."""
+    """Return the dimensions of the vectors in a mem0 store; None if it does not say."""
     if provider == "qdrant":
         vectors = store.client.get_collection(store.collection_name).config.params.vectors
         size = getattr(vectors, "size", None)

@@ -1,9 +1,9 @@
-"""Mem0's configuration: from the shape that users write to the one that mem0 2.2 takes.
+"""mem0's configuration: translates what users write into what mem0 2.2 accepts.
 
     {"vectorStore": {"provider": "qdrant", "url": ...}, "embedder": {"provider": "ollama", "model": ...}}
 
-mem0 ignores camelCase and what is not nested under `config` in silence, and takes vectors to have 1,536
-dimensions where none are given.  Nothing here imports mem0, reads a file or asks a server.
+mem0 silently ignores camelCase options and those that are not nested under `config`, and assumes 1,536
+dimensions if none are given.  Nothing here imports mem0, reads a file or asks a server.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from relay.memory.embedder import DIMENSION_ALIASES, EmbedderSettings, embedder_
 from relay.memory.options import camel, options, positive, snake
 
 COLLECTION = "relay_mem0"
-"""The collection, or table, of the vector store where none is named."""
+"""The default collection, or table, of the vector store."""
 
-_CHROMA_PORT = 8000  # of `chroma run`
+_CHROMA_PORT = 8000  # the default of `chroma run`
 
 _COMMON: Mapping[str, type] = {"collection_name": str, "embedding_dims": int}
 
@@ -88,14 +88,14 @@ _URL_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Mem0Settings:
-    """The store and the embedder that mem0 is to use.
+    """The store and the embedder for mem0.
 
     store:      options of the vector store, by mem0's names, without the dimensions.
-    dimensions: of the vectors; None if an embedder has to be asked.
+    dimensions: of the vectors; None if the embedder must be asked.
     """
 
     provider: str
-    store: Mapping[str, Any] = field(repr=False)  # it may have a password
+    store: Mapping[str, Any] = field(repr=False)  # it may contain a password
     embedder: EmbedderSettings = field(repr=False)
     dimensions: int | None
 
@@ -120,13 +120,13 @@ class Mem0Settings:
         return f"{self.store.get('host', 'localhost')}:{self.store.get('port', '')}".rstrip(":")
 
     def for_mem0(self, dimensions: int) -> dict[str, Any]:
-        """Return what `mem0.Memory.from_config` takes, for vectors with so many dimensions."""
+        """Return the argument of `mem0.Memory.from_config`, for vectors with that many dimensions."""
         embedder = self.embedder
         given: dict[str, Any] = {"model": embedder.model}
         if embedder.url:
             given[_URL_NAMES[embedder.provider]] = embedder.url
             if embedder.provider == "openai" and not embedder.api_key:
-                given["api_key"] = "none"  # the openai package demands one, and the server does not
+                given["api_key"] = "none"  # the openai package requires one, but the server does not
         if embedder.api_key:
             given["api_key"] = embedder.api_key
         if embedder.requested or embedder.provider == "ollama":
@@ -136,17 +136,17 @@ class Mem0Settings:
         return {
             "vector_store": {"provider": self.provider, "config": {**self.store, **sized}},
             "embedder": {"provider": embedder.provider, "config": given},
-            # mem0 makes a client of a language model, although `infer=False` never asks it. Only LM Studio's
-            # wants no key and calls nobody while it is made.
+            # mem0 creates a client for a language model, although `infer=False` never uses it. Only LM
+            # Studio's needs no key and makes no call when it is created.
             "llm": {"provider": "lmstudio", "config": {}},
             "history_db_path": ":memory:",
         }
 
 
 def translate(config: Mapping[str, Any], folder: Path) -> Mem0Settings:
-    """Return the settings that `config`, a user's, stands for.
+    """Return the settings that the user's `config` describes.
 
-    folder: where a store that names no place is. Raise ConfigError, with advice, for all that is not known.
+    folder: the place of a store that names none. Raise ConfigError, with advice, for anything unknown.
     """
     tables = options(
         config, "the mem0 configuration", {"vector_store": dict, "embedder": dict}, refused=_REFUSED
@@ -167,7 +167,7 @@ def translate(config: Mapping[str, Any], folder: Path) -> Mem0Settings:
 def vector_store(
     table: Mapping[str, Any], stores: Mapping[str, Mapping[str, type]], backend: str
 ) -> tuple[str, dict[str, Any]]:
-    """Return the provider that a `vectorStore` table names, Qdrant if none, and its options."""
+    """Return the provider that a `vectorStore` table names (default: Qdrant), and its options."""
     rest = {key: value for key, value in table.items() if snake(str(key)) != "provider"}
     provider = next((value for key, value in table.items() if snake(str(key)) == "provider"), "qdrant")
     if not isinstance(provider, str) or provider.lower() not in stores:
@@ -200,7 +200,7 @@ def qdrant_place(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def _pgvector_place(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     _one_place(found, ("url", "host"), "pgvector")
-    # Without an index the search is exact: HNSW finds too little where most rows are other agents'.
+    # Without an index, the search is exact: HNSW finds too little if most rows are other agents'.
     exact = {"hnsw": False, **found}
     if "url" in found:
         extra = sorted({"port", "user", "password", "dbname"} & set(found))
@@ -230,7 +230,7 @@ def _chroma_place(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if "api_key" in found:
         return dict(found)
     if "url" in found:
-        # mem0 hands Chroma a host and a port, and never asks for TLS.
+        # mem0 passes Chroma a host and a port, and never asks for TLS.
         url = _checked_url(found["url"], ("http",), f"http://localhost:{_CHROMA_PORT}")
         rest = {name: value for name, value in found.items() if name != "url"}
         return {**rest, "host": url.hostname, "port": url.port or _CHROMA_PORT}

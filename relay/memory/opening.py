@@ -13,8 +13,8 @@ from relay.memory.remote import RemoteBackend
 def open_backend(config: MemoryConfig, home: Home) -> MemoryBackend:
     """Return the backend of `config`; its first call does the work. Raise MemoryStoreError.
 
-    A factory that is a Python object runs in this process, for it cannot be handed to another one; libraries
-    (mem0, qdrant, "package.module:name") run in a helper process.
+    A factory that is a Python object runs in this process, because it cannot be passed to another one;
+    libraries (mem0, qdrant, "package.module:name") run in a helper process.
     """
     if config.backend == "embedded":
         return EmbeddedBackend(home.memory)

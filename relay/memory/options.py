@@ -1,4 +1,4 @@
-"""Reading a table of a backend's configuration: camelCase or snake_case, flat or with a nested `config`."""
+"""Reads a table of a backend's configuration: camelCase or snake_case, flat or with a nested `config`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def snake(key: str) -> str:
 
 
 def camel(key: str) -> str:
-    """Return `key` in camelCase, as it is shown to the user."""
+    """Return `key` in camelCase, as shown to the user."""
     first, *others = key.split("_")
     return first + "".join(word.capitalize() for word in others)
 
@@ -33,9 +33,9 @@ def options(
     """Return the options of `table` by their snake_case names; those that are None are left out.
 
     where:   what the table is called in messages, such as `embedder`.
-    known:   the options and their types; int is not taken for bool, nor bool for int.
+    known:   the options and their types; an int is not accepted as a bool, nor a bool as an int.
     aliases: other names of options.
-    refused: options that mem0 has and relay does not take, with the reason.
+    refused: options that mem0 has and relay does not accept, with the reason.
     Raise ConfigError for an unknown option, a wrong type, and two values for one option.
     """
     found: dict[str, Any] = {}
@@ -73,7 +73,7 @@ def _is(value: object, kind: type) -> bool:
 
 
 def _flat(table: object, where: str) -> list[tuple[str, Any]]:
-    """Return the pairs of `table`, those of a nested `config` among them."""
+    """Return the pairs of `table`, including those of a nested `config`."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where} is {table!r}, and must be a table like {{'provider': ...}}.")
     pairs: list[tuple[str, Any]] = []

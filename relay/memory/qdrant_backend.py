@@ -1,4 +1,4 @@
-"""The qdrant backend: memories as points of a Qdrant collection, in a server or in a folder of this process.
+"""The qdrant backend: memories as points of a Qdrant collection, on a server or in a folder of this process.
 
 A point's payload: `relay`, the whole record (relay/memory/record.py), and `text`, `digest`, `id`, `team`,
 `agent` and `scope`, by which it is found.
@@ -28,10 +28,10 @@ from relay.memory.options import options, positive, snake
 from relay.memory.record import decode, encode, storable
 
 COLLECTION = "relay_memories"
-"""The collection where none is named; not mem0's, whose points look otherwise."""
+"""The default collection; not mem0's, whose points look different."""
 
 _TIMEOUT = 10  # seconds that a server may take
-_PAGE = 512  # points that are read at a time
+_PAGE = 512  # points read at a time
 _POINTS = uuid.UUID("8f8f6b9e-6f0b-4f53-9a57-2f6ad2a0a6f1")  # the namespace of our points' ids
 _INDEXED = ("id", "digest", "team", "agent", "scope")
 
@@ -40,10 +40,10 @@ _INDEXED = ("id", "digest", "team", "agent", "scope")
 class QdrantSettings:
     """The place of the points, and the embedder of their texts.
 
-    options: of QdrantClient. dimensions: None if an embedder has to be asked.
+    options: of QdrantClient. dimensions: None if the embedder must be asked.
     """
 
-    options: Mapping[str, Any] = field(repr=False)  # it may have a key
+    options: Mapping[str, Any] = field(repr=False)  # it may contain a key
     collection: str
     on_disk: bool
     embedder: EmbedderSettings = field(repr=False)
@@ -63,10 +63,10 @@ class QdrantSettings:
 
 
 def qdrant_settings(config: Mapping[str, Any], folder: Path) -> QdrantSettings:
-    """Return the settings that `config`, a user's, stands for.
+    """Return the settings that the user's `config` describes.
 
-    Qdrant's options stand in `vectorStore`, as for mem0, or beside `embedder`. folder: where a store that
-    names no place is. Raise ConfigError, with advice, for all that is not known.
+    Qdrant's options are in `vectorStore`, as for mem0, or beside `embedder`. folder: the place of a store
+    that names none. Raise ConfigError, with advice, for anything unknown.
     """
     known = {"vector_store": dict, "embedder": dict, **STORES["qdrant"]}
     found = options(config, "the qdrant configuration", known, ALIASES)
@@ -93,7 +93,8 @@ def open_qdrant(config: Mapping[str, Any], folder: Path) -> QdrantBackend:
     """Return the backend that `config` describes (see docs/MEMORY.md).
 
     folder: where a local store is if the config names no place. Raise MemoryStoreError, with advice, if the
-    extra is missing, `config` is wrong, a server is away, or another process has the local store open.
+    extra is missing, `config` is wrong, a server does not answer, or another process has the local store
+    open.
     """
     try:
         settings = qdrant_settings(config, folder)
@@ -172,7 +173,7 @@ class QdrantBackend:
                 raise IdTaken(f"the id {memory.id} is taken. Save the memory again.")
             payload = _payload(memory)
             point = self._models.PointStruct(
-                # The same record is the same point: a request that is sent twice leaves one.
+                # The same record gets the same id, so a request that is sent twice leaves one point.
                 id=str(uuid.uuid5(_POINTS, payload["relay"] + payload["digest"])),
                 vector=self._embed(memory.text),
                 payload=payload,
@@ -273,7 +274,7 @@ def _payload(memory: Memory) -> dict[str, str]:
 
 
 def _read(points: Any) -> list[tuple[str, Memory]]:
-    """Return the ids and memories of points; other programs' points are left out."""
+    """Return the ids and memories of points; skip other programs' points."""
     found = []
     for point in points:
         payload = point.payload or {}

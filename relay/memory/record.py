@@ -1,6 +1,6 @@
-"""How a memory is kept by a store that knows only texts and scalar fields: a JSON string beside the text.
+"""How a store that knows only texts and scalar fields keeps a memory: as a JSON string beside the text.
 
-The string is ASCII, so that NUL and lone surrogates, which PostgreSQL and UTF-8 refuse, come back unchanged.
+The string is ASCII, so NUL and lone surrogates, which PostgreSQL and UTF-8 refuse, come back unchanged.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _REPLACEMENT = "\ufffd"  # U+FFFD REPLACEMENT CHARACTER
 
 
 def storable(text: str) -> str:
-    """Return `text` as any store can hold it: what UTF-8 or PostgreSQL refuses is replaced by U+FFFD."""
+    """Return `text` as any store can hold it: replace what UTF-8 or PostgreSQL refuses by U+FFFD."""
     return "".join(_REPLACEMENT if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in text)
 
 
 def encode(memory: Memory) -> str:
-    """Return all of `memory` as JSON, without its text if that is `storable`.
+    """Return all of `memory` as JSON, without its text if the text is `storable`.
 
     Raise MemoryStoreError if its metadata is not JSON.
     """
@@ -43,9 +43,9 @@ def encode(memory: Memory) -> str:
 
 
 def decode(record: str, text: str) -> Memory | None:
-    """Return the memory that `encode` made `record` of; None if it made it of none.
+    """Return the memory that `encode` turned into `record`; None if `record` is not from `encode`.
 
-    text: the memory's, as it is `storable`.
+    text: the memory's text, made `storable`.
     """
     try:
         fields = json.loads(record)

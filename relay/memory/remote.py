@@ -2,8 +2,8 @@
 
     MemoryStore ─→ RemoteBackend ─ JSON lines over a Unix socket ─→ helper ─→ mem0, Qdrant, your own
 
-The first call that finds no helper starts one.  The next call replaces a helper that died; what that had
-acknowledged is there, and what it had not is asked for again, which does no harm (`MemoryBackend.add`).
+The first call that finds no helper starts one.  The next call replaces a helper that died; acknowledged calls
+have taken effect, and the others are repeated, which does no harm (`MemoryBackend.add`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from relay.peer import connect
 from relay.storage.locks import locked
 
 PROTOCOL = 1
-"""Counts the changes of what a helper and its callers say to each other."""
+"""The version of the protocol between a helper and its callers."""
 
 START_SECONDS = 60.0
 """Seconds that a helper may take to load its libraries and open its store, besides the backend's timeout."""
@@ -38,25 +38,25 @@ IDLE_SECONDS = 30.0
 """Seconds for which a helper waits for another caller."""
 
 BUSY_FACTOR = 3
-"""How many times the backend's timeout a call may wait, as the calls of other sessions come first."""
+"""How many times the backend's timeout a call may wait, because other sessions' calls may come first."""
 
 WHOLE_FACTOR = 10
-"""How many times as long as others a call may take that returns all memories."""
+"""How many times as long as other calls a call that returns all memories may take."""
 
 _TRIES = 3
-"""Helpers that a call may lose: one that ends as nobody needs it, one that is killed, and one more."""
+"""Helpers that a call may lose: one that ends because it is idle, one that is killed, and one more."""
 
 _LARGE_LOG = 1 << 20
-"""Bytes after which the helpers' log is begun again."""
+"""Bytes above which the helpers' log is rotated."""
 
 
 @dataclass(frozen=True, slots=True)
 class HelperSpec:
-    """The orders of a helper, as its caller writes them.
+    """The instructions for a helper, written by its caller.
 
     data:   the folder in which the backend may keep its files.
-    folder: where the module of `factory` is looked for, besides Python's own path.
-    idle:    seconds without a caller after which it ends.
+    folder: where to look for the module of `factory`, besides Python's own path.
+    idle:   seconds without a caller after which the helper ends.
     """
 
     backend: str
@@ -80,7 +80,7 @@ class RemoteBackend(DistantBackend):
             settings = json.dumps(dict(config.config), sort_keys=True)
         except (TypeError, ValueError) as error:
             raise MemoryStoreError(f"the settings of memory's config must be plain data: {error}.") from None
-        # What speaks another protocol, or runs in another Python, has its own helper.
+        # A session that uses another protocol or another Python has its own helper.
         parts = [
             PROTOCOL,
             sys.executable,
@@ -126,7 +126,7 @@ class RemoteBackend(DistantBackend):
                     ) from None
                 except (OSError, EOFError) as error:
                     self._hang_up()
-                    if time.monotonic() - began > seconds:  # it hung so that it could not say so
+                    if time.monotonic() - began > seconds:  # it hung, and could not even say so
                         raise MemoryStoreError(too_late(self._what, seconds)) from error
                     if not left:
                         raise MemoryStoreError(
@@ -141,7 +141,7 @@ class RemoteBackend(DistantBackend):
             self._hang_up()
 
     def _connected(self) -> _Channel:
-        """Return a channel to the helper, started if need be. Raise MemoryStoreError or EOFError."""
+        """Return a channel to the helper; start one if needed. Raise MemoryStoreError or EOFError."""
         if self._channel is not None:
             return self._channel
         try:
@@ -170,7 +170,7 @@ class RemoteBackend(DistantBackend):
         return channel
 
     def _start(self) -> None:
-        """Start a helper, and wait until it listens. Raise MemoryStoreError with what it says."""
+        """Start a helper, and wait until it listens. Raise MemoryStoreError with its error message."""
         if self._log.exists() and self._log.stat().st_size > _LARGE_LOG:
             self._log.replace(f"{self._log}.1")
         command = [sys.executable, "-P", "-m", "relay.memory.helper"]
@@ -185,14 +185,14 @@ class RemoteBackend(DistantBackend):
             ) from None
         finally:
             os.close(log)
-        with process:  # it forks: what is waited for here ends at once
+        with process:  # the helper forks, so its parent ends at once
             assert process.stdin is not None
             assert process.stdout is not None
             try:
                 process.stdin.write(json.dumps(asdict(self._spec)).encode())
                 process.stdin.close()
             except BrokenPipeError:
-                pass  # what it printed says why
+                pass  # its output says why
             report = process.stdout
             if not select.select([report], [], [], START_SECONDS + self._timeout)[0]:
                 raise MemoryStoreError(

@@ -1,4 +1,4 @@
-"""The memories that an agent sees, in any backend: what may be saved, short ids, and how they are named."""
+"""The memories that an agent sees, in any backend: what may be saved, and short ids with their prefixes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
 
 MAX_TEXT = 64 * 1024
-"""Bytes of UTF-8 in one memory with its metadata as JSON; a larger one is refused, never cut."""
+"""Maximum bytes of UTF-8 in one memory with its metadata as JSON; a larger one is refused, never cut."""
 
 SHORTEST_PREFIX = 3
-"""Characters of an id that `forget` accepts as its beginning: a lone `2` means the second of a list."""
+"""Minimum characters that `forget` accepts as a prefix of an id: a lone `2` means the second of a list."""
 
-# No vowels, so that no id is a word; no 0, 1 or l, which are taken for o, i and one another.
+# No vowels, so no id is a word; no 0, 1 or l, which are mistaken for o, i and each other.
 _ALPHABET = "23456789bcdfghjkmnpqrstvwxyz"
-_SHORTEST_ID = 4  # characters; 28**4 is some 600,000 ids
-_TRIES = 4  # at one length; if all are taken the store is crowded, and the next length is tried
+_SHORTEST_ID = 4  # characters; 28**4 is about 600,000 ids
+_TRIES = 4  # attempts at one length; if all ids are taken, the store is crowded: try the next length
 
 
 class MemoryStore:
@@ -49,7 +49,7 @@ class MemoryStore:
 
         A text that the agent already sees is not stored twice: that memory is returned, its time unchanged;
         if it is the agent's own and `shared` is given, it becomes the team's.
-        metadata: what JSON can hold.
+        metadata: anything that JSON can hold.
         """
         agent, team = self._scope.agent, self._scope.team
         return self.add(Memory("", text, agent, team, shared, self._clock(), metadata or {}))
@@ -65,7 +65,7 @@ class MemoryStore:
         raise AssertionError  # there is always another id
 
     def search(self, query: str, limit: int = 10) -> builtins.list[Memory]:
-        """Return at most `limit` memories that fit `query` best, best first.
+        """Return at most `limit` memories that match `query` best, best first.
 
         Any text is a valid query. An empty one finds nothing.
         """
@@ -77,9 +77,9 @@ class MemoryStore:
         return [] if limit is not None and limit <= 0 else self._backend.list(self._scope, limit)
 
     def forget(self, id: str) -> bool:
-        """Delete the memory `id` (in any case, or its beginning); return False if the agent sees none such.
+        """Delete the memory `id` (in any case, or a prefix of it); return False if the agent sees none.
 
-        Raise MemoryStoreError if several ids begin so.
+        Raise MemoryStoreError if several ids match.
         """
         id = storable(id).lower()
         if self._backend.delete(id, self._scope):
@@ -98,19 +98,19 @@ class MemoryStore:
 
 
 def ids() -> Iterator[str]:
-    """Give ids without end: short enough to type, with no two characters that look alike."""
+    """Yield ids without end: short enough to type, with no two characters that look alike."""
     for length in itertools.count(_SHORTEST_ID):
         for _ in range(_TRIES):
             yield "".join(secrets.choice(_ALPHABET) for _ in range(length))
 
 
 def storable(text: str) -> str:
-    """Return `text` as UTF-8 can hold it, without white space around it."""
+    """Return `text` as UTF-8 can hold it, without surrounding white space."""
     return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def _checked(memory: Memory) -> Memory:
-    """Return `memory` as it can be kept. Raise MemoryStoreError if it cannot."""
+    """Return `memory` in a form that can be stored. Raise MemoryStoreError if there is none."""
     text = storable(memory.text)
     if not text:
         raise MemoryStoreError("the text is empty. Give a text to save.")

@@ -1,6 +1,6 @@
 """The tables of the embedded backend: the memories, and their words in an FTS5 index.
 
-The index has no copy of the texts (https://sqlite.org/fts5.html section 4.4.3); triggers keep it true.
+The index has no copy of the texts (https://sqlite.org/fts5.html section 4.4.3); triggers keep it in sync.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MONTHS = """
 
 
 def _chosen(format: str, names: Iterable[str], first: int) -> str:
-    """Return the SQL of the name that strftime's number `format` chooses; `first` is of the first."""
+    """Return SQL for the name that strftime's number `format` selects; `first` is the first name's number."""
     cases = " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(names, first))
     return f"CASE CAST({_local(format)} AS INTEGER) {cases} END"
 
@@ -25,7 +25,7 @@ def _local(format: str) -> str:
     return f"strftime('{format}', {{time}}, 'unixepoch', 'localtime')"
 
 
-# The day on which a memory was saved, where it was saved: Wednesday 4 March 2026 2026-03-04.
+# The day on which a memory was saved, in local time: Wednesday 4 March 2026 2026-03-04.
 DAY = " || ' ' || ".join(
     (
         _chosen("%w", _DAY_NAMES, 0),

@@ -1,4 +1,4 @@
-"""The terms of a query, as FTS5 is asked for them: words, and days by their date.
+"""The terms of a query, as FTS5 expressions: words, and days by their date.
 
 FTS5's own syntax (quotes, NEAR, *, ^, column filters; https://sqlite.org/fts5.html section 3) is never
 exposed: whatever the query is, its terms are quoted letters and digits.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 MAX_TERMS = 100
-"""Distinct terms of a query that count; more, of a pasted page, would add time and no meaning."""
+"""Maximum distinct terms of a query that count; more, as in a pasted page, add time and no meaning."""
 
 # English function words, which are in every memory.
 _FUNCTION_WORDS = """
@@ -43,10 +43,10 @@ _MONTH_OF_MAY = re.compile(
 
 
 def terms(query: str) -> list[str]:
-    """Return the terms of any text as FTS5 expressions, in their order, each once; none if it has no word.
+    """Return the distinct terms of any text as FTS5 expressions, in order; none if it has no word.
 
     Stop words count only if there is nothing else; so does `may`, unless it is the month.
-    A day is one term (`2026-03-04`, `4 March`, `March 4th`), beside which its month is another.
+    A day is one term (`2026-03-04`, `4 March`, `March 4th`); its month is another one.
     """
     stop_words = _STOP_WORDS if _MONTH_OF_MAY.search(query) else _STOP_WORDS | {"may"}
     found: dict[str, bool] = {}

@@ -1,10 +1,10 @@
-"""The payloads that have arrived: taken off the connection at once, and processed in turn.
+"""Arrived payloads: taken off the connection at once, and processed round-robin by publisher.
 
     the broker ─→ a queue per publisher, of bounded size ─→ the first of each queue in turn
 
 One publisher delays the others by at most one payload at a time.  A payload that does not fit in its queue is
-dropped; if all queues together are too long, the end of the longest is.  A dropped message gets no receipt,
-so its sender publishes it again.
+dropped; if all queues together are too long, the last payload of the longest one is dropped.  A dropped
+message gets no receipt, so its sender publishes it again.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from relay.messaging.envelope import MAX_RECEIPT
 from relay.transport.mqtt import Inbound
 
 LINE = 20 << 20
-"""Bytes of one publisher that wait, at most: more than a stream of the largest messages has under way
-(outbox.WINDOW). As much again is kept for receipts, which nobody sends twice."""
+"""Maximum bytes queued for one publisher: more than a stream of the largest messages has in flight
+(outbox.WINDOW). As much again is reserved for receipts, which nobody resends."""
 
 ALL = 128 << 20
-"""Bytes of all publishers together that wait, at most."""
+"""Maximum bytes queued for all publishers together."""
 
-_EACH = 1 << 10  # bytes that a payload costs beside its own
-_UNASKED = 16 << 10  # the same of one that comes at QoS 0: such a flood is not held up by its receiver's pace
+_EACH = 1 << 10  # overhead of a payload, in bytes
+_UNASKED = 16 << 10  # overhead at QoS 0, where the receiver's pace does not slow down a flood
 
 
 class Arrivals:
-    """The payloads of one connection. dropped: the number dropped for lack of room."""
+    """The payloads of one connection. dropped: the number of those dropped for lack of space."""
 
     def __init__(self) -> None:
         self.dropped = 0
         self._lines: dict[str, deque[Inbound]] = {}  # by publisher; the first is next
         self._sizes: dict[str, int] = {}
-        self._size = 0  # of all
+        self._size = 0  # of all queues
         self._came = asyncio.Event()
 
     def left(self) -> Iterator[Inbound]:
@@ -43,7 +43,7 @@ class Arrivals:
             yield self._take()
 
     async def in_turn(self, arriving: AsyncIterator[Inbound]) -> AsyncGenerator[Inbound, None]:
-        """Yield what is `arriving`, in order for each publisher; raise its exception after the last."""
+        """Yield the payloads `arriving`, in order for each publisher; after the last, raise its exception."""
         filling = asyncio.create_task(self._fill(arriving))
         filling.add_done_callback(lambda _: self._came.set())
         try:
@@ -51,7 +51,7 @@ class Arrivals:
                 self._came.clear()
                 while self._lines:
                     yield self._take()
-                    await asyncio.sleep(0)  # not all is awaited over, and more is to come in meanwhile
+                    await asyncio.sleep(0)  # let `_fill` run, even if the caller awaits nothing
                 if filling.done():
                     filling.result()
                     return

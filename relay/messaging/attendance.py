@@ -1,4 +1,4 @@
-"""Attendance: the agents of a team that are online, as one session of this home hears and all of them read.
+"""Attendance: the online agents of a team, recorded by one session of this home and read by all.
 
     an announcement ─→ presence_listener ─→ Attendance.hear ─→ a row in the ledger ─→ online, home, count
 
@@ -27,7 +27,7 @@ _ITS = "AND key = ?"
 
 
 def bus_of(urls: str | None) -> str:
-    """Return a word for the broker at `urls`, the same for all its users; "" for the embedded one.
+    """Return an id for the broker at `urls`, the same for all its users; "" for the embedded one.
 
     urls: as for `endpoints`; the order of the nodes does not matter. Raise BrokerError.
     """
@@ -48,7 +48,7 @@ class Attendance:
     def hear(self, heard: Presence, age: float = 0.0) -> bool:
         """Record an announcement; return True if its agent has just appeared (come online, or restarted).
 
-        age: the seconds for which the broker had kept it; 0 for one that came live.
+        age: the seconds for which the broker had retained it; 0 for a live announcement.
         """
         now = self.db.now()
         before = self._rows("boot, session, heard, online, every", _ITS, names.key(heard.name))
@@ -57,19 +57,20 @@ class Attendance:
         for boot, session, heard_at, online, every in before:
             known = boot == heard.boot
             was_online = known and _is_online(online, now - heard_at, every)
-            # Only a later connection of the same run, which never announced itself, may say goodbye.
+            # A goodbye from an unknown connection counts only if it is a later one of the same run, which
+            # never announced itself.
             later = heard.session == session != "" and heard.boot > boot
             if not (heard.online or known or later):
                 return False
             if known and online and heard.online:
-                at = max(at, heard_at)  # its host's clock may be late; it was heard since
+                at = max(at, heard_at)  # its host's clock may be slow; it was heard since
         row = (self.bus, *keys(self.team, heard.name), *_shown(heard), at)
         values = ", ".join("?" * len(row))
         self.db.write(f"INSERT OR REPLACE INTO presences VALUES ({values})", *row)
         return _is_online(heard.online, now - at, heard.every) and not was_online
 
     def leave(self, home: str, present: Callable[[str], bool]) -> None:
-        """Record that the agents of `home` that are not `present` have gone: they may have left unheard."""
+        """Mark agents of `home` that are not `present` as offline: nobody may have heard them leave."""
         for (name,) in self._rows("name", "AND home = ? AND online", home):
             if not present(name):
                 gone = "UPDATE presences SET online = 0 WHERE bus = ? AND team = ? AND key = ?"
@@ -96,7 +97,7 @@ class Attendance:
         )
 
     def home(self, name: str, owner: str | None = None) -> str | None:
-        """Return the ledger of `name` ("": none that it has announced); None where `online` is False."""
+        """Return the ledger that `name` announced ("": none); None if `online` is False."""
         rows = self._rows("online, heard, every, home, owner", _ITS, names.key(name))
         for online, at, every, home, whose in rows:
             if _is_online(online, self.db.now() - at, every) and owner in {None, whose or owner}:
@@ -104,14 +105,14 @@ class Attendance:
         return None
 
     def count(self) -> int:
-        """Return how many are online."""
+        """Return the number of online agents."""
         ((count,),) = self._rows("count(*)", f"AND online AND ? - heard < {MISSED} * every", self.db.now())
         return int(count)
 
     def roster(self, known: Iterable[str], name: str | None = None) -> list[Presence]:
-        """Return all agents, by name: those that were heard, and those that are only `known`.
+        """Return all agents, sorted by name: those that announced themselves, and those only `known`.
 
-        name: only the agent of that name.
+        name: return only this agent.
         """
         now = self.db.now()
         everybody = {names.key(each): Presence(each, False, 0.0) for each in known}

@@ -3,9 +3,9 @@
     relay join, relay.toml ─→ members ─→ the member's announcement ─→ members in the ledgers of other homes
                                  └─→ a message to `#name` is one message to each of them
 
-The ledger of a member's home keeps its membership, whether it runs or not, and its presence announces it.
-Other homes record what they hear, so that a sender reaches absent members.  A channel exists as long as it
-has a member.
+A member's home keeps the membership in its ledger, whether the member runs or not; its presence announces it.
+Other homes record these announcements, so a sender also reaches absent members.  A channel exists as long as
+it has a member.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relay.messaging.outbox import advance
 from relay.transport.presence import MAX_CHANNELS
 
 CATCH_UP = 100
-"""Messages of one channel, sent from one home, that wait for a member that is away."""
+"""Maximum messages of one channel, sent from one home, that wait for an absent member."""
 
 _SHOWN = 5  # channels, and members of each, that an error names
 
@@ -35,7 +35,7 @@ _LEAVE = "UPDATE members SET joined = 0, time = ? WHERE team = ? AND channel_key
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel of `team` (in lower case) and its members, each as it spells itself."""
+    """A channel of `team` (in lower case) and its members, each in its own spelling."""
 
     name: str
     team: str
@@ -43,13 +43,13 @@ class Channel:
 
 
 class ChannelRegistry:
-    """The channels of a ledger. They are given and returned without `#`, and have one spelling each."""
+    """The channels of a ledger. Their names are passed and returned without `#`, and have one spelling."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def join(self, team: str, channel: str, name: str) -> bool:
-        """Make `name` a member; return False if it was one. Raise MessageRefused beyond MAX_CHANNELS."""
+        """Make `name` a member; return False if it already was. Raise MessageRefused beyond MAX_CHANNELS."""
         own = self.of(team, name)
         if len(own) >= MAX_CHANNELS and not any(names.same(channel, each) for each in own):
             raise MessageRefused(f"{name!a} is in {MAX_CHANNELS} channels. `relay leave` one of them first.")
@@ -103,12 +103,12 @@ class ChannelRegistry:
         )
 
     def limit(self, team: str, away: Callable[[str], bool]) -> int:
-        """Expire the oldest messages beyond CATCH_UP that wait in a channel for a member that is `away`.
+        """Expire all but the latest CATCH_UP messages of each channel that wait for a member that is `away`.
 
-        Return their number.  The messages behind them no longer wait for them: they are published when the
-        member appears.
+        Return the number of expired messages.  The messages behind them no longer wait for them: they are
+        published when the member appears.
         """
-        # What waits for its receiver to appear has no time at which it is due.
+        # A message that waits for its receiver to appear has no due time.
         waits = "FROM outbox WHERE team = ? AND state IN ('queued', 'sent') AND due IS NULL"
         crowded = self._db.rows(
             f"SELECT to_key, recipient, channel {waits} AND channel IS NOT NULL "
@@ -145,7 +145,7 @@ class ChannelRegistry:
 
 
 def _listed(channels: list[Channel]) -> str:
-    """Return the first channels, like `#ops (Alice, Bob)`."""
+    """Return a list of the first channels, such as `#ops (Alice, Bob)`."""
     shown = []
     for each in channels[:_SHOWN]:
         members = ", ".join(each.members[:_SHOWN]) + (", ..." if len(each.members) > _SHOWN else "")

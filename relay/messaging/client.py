@@ -5,7 +5,7 @@
 
 A client also publishes for senders of its home without a session (the user, agents that have ended), over a
 connection with their credentials.  Everything is written to the ledger first, so a broker that is absent,
-wedged or killed delays messages but loses none; nothing here waits for it.
+wedged or killed delays messages but loses none; nothing here waits for the broker.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from relay.transport.presence import Presence
 
 FIRST_RECONNECT = 0.2
 LAST_RECONNECT = 30.0
-"""Seconds between two tries to reach the broker: doubling, with jitter."""
+"""Seconds between two attempts to reach the broker: doubling, with jitter."""
 
 ELECTING = 0.2
-"""The most of them in the first LAST_RECONNECT seconds without a broker of several nodes."""
+"""Maximum seconds between two attempts in the first LAST_RECONNECT seconds after a cluster is lost."""
 
 SWEEP_EVERY = 15.0
-"""Seconds, more or less, between two looks for what has expired."""
+"""Approximate seconds between two sweeps for expired messages."""
 
 LOOK = 0.05
-"""Seconds between two looks whether an agent that is just starting is there."""
+"""Seconds between two attempts to send to an agent that is starting."""
 
 PRUNE_EVERY = 3600.0
-"""Seconds between two looks for what the ledger may forget."""
+"""Seconds between two prunings of the ledger."""
 
 
 class MessagingClient:
-    """The bus as one agent's session uses it, all on one event loop's thread."""
+    """The message bus as one agent's session uses it; everything runs on the event loop's thread."""
 
     @classmethod
     async def open(
@@ -81,13 +81,13 @@ class MessagingClient:
         owner: Owner | None = None,
         begins: bool = False,
     ) -> MessagingClient:
-        """Take the name in this home, open its ledger, and return a client that can send and answer queries.
+        """Claim the name in this home, open its ledger, and return a client that can send and answer queries.
 
         publish:    called on this loop with each event (relay.messaging.events).
         broker_url: an external broker, or the URLs of its nodes with commas between them; None: the embedded
                     one, started on demand (at broker_port, if given).
         limits:     what the runaway guard lets the agent send (default: Limits()).
-        in_hand:    the ids of messages that this process was giving to the agent over an earlier client.
+        in_hand:    the ids of messages that this process was giving to the agent through an earlier client.
                     Others that a session was typing when it ended become uncertain.
         owner:      the owner of the name; None: nobody in particular. begins: its agent was just started.
 
@@ -139,7 +139,7 @@ class MessagingClient:
         resources: contextlib.AsyncExitStack,
         owner: str | None,
     ) -> None:
-        """Call `open` instead. resources: `close` gives them back. owner: its id."""
+        """Call `open` instead. resources: released by `close`. owner: the owner's id."""
         self.team = team
         self.name = name
         self._connector = connector
@@ -167,7 +167,7 @@ class MessagingClient:
         await self._resources.aclose()
 
     async def run(self) -> None:
-        """Stay on the bus until cancelled, whatever the broker does, and then close; call it once.
+        """Stay on the bus until cancelled, whatever the broker does, then close. Call this once.
 
         Raise NameInUse if another home has the name, LedgerGone if the ledger's file is gone, and HomeError.
         """
@@ -185,12 +185,12 @@ class MessagingClient:
             self.ended = True
             await self.close()
 
-    # The jobs that these methods hand to the ledger are done in the order of the calls.
+    # The ledger runs the jobs of these methods in the order of the calls.
 
     async def send(self, outgoing: OutgoingMessage) -> list[Message]:
-        """Commit a message, and return it as one message for each receiver.
+        """Commit `outgoing`; return one message for each receiver.
 
-        They are published as soon as possible, unless they are held.  Raise UnknownRecipient, InvalidName,
+        Messages that are not held are published as soon as possible.  Raise UnknownRecipient, InvalidName,
         MessageRefused or LedgerError if nothing was sent.
         """
         deadline = time.monotonic() + STARTING
@@ -214,9 +214,9 @@ class MessagingClient:
         return await self._ledger.run(lambda ledger: self._listener.tracker.there(ledger, name))
 
     async def end(self) -> None:
-        """Record that the agent has ended. If it was a run, drop what waits for it, and tell the senders.
+        """Record that the agent has ended. If it was a run, drop its waiting mail, and notify the senders.
 
-        The team learns this when `run` is cancelled. Raise LedgerError.
+        The team learns of the end when `run` is cancelled. Raise LedgerError.
         """
         if (owner := self._receiver.owner) is not None:
             await self._ledger.run(lambda ledger: ledger.owners.end(self.team, self.name, owner))
@@ -225,9 +225,9 @@ class MessagingClient:
             await self._outgoing.receipts.flush()
 
     async def left(self) -> list[tuple[str, int]]:
-        """Return the folders of other agents with this name for which messages wait, and how many.
+        """Return the folders of other agents with this name, and how many messages wait for each.
 
-        "": on another host.
+        "": a folder on another host.
         """
         owner = self._receiver.owner
         if owner is None:
@@ -235,7 +235,7 @@ class MessagingClient:
         return await self._ledger.run(lambda ledger: ledger.owners.others(self.team, self.name, owner))
 
     async def join(self, channel: str) -> bool:
-        """Join `channel` (without `#`), and tell the team. Return False if the agent was in it."""
+        """Join `channel` (without `#`), and tell the team. Return False if the agent was already in it."""
         joined = await self._ledger.run(lambda ledger: ledger.channels.join(self.team, channel, self.name))
         self._receiver.announcer.again()
         return joined
@@ -250,32 +250,32 @@ class MessagingClient:
         return await self._ledger.run(lambda ledger: ledger.channels.of(self.team, self.name))
 
     async def drain(self) -> None:
-        """Publish what another process of this home has put into the ledger; report its changes there."""
+        """Publish the messages, and report the outcomes, that another process wrote to the ledger."""
         self._outgoing.wake()
         await self._receiver.report()
 
     async def waiting(self, most: int = -1) -> list[Message]:
-        """Return what may be typed now, in order. most: messages of one sender, beside its urgent ones."""
+        """Return the messages that may be typed now, in order. most: per sender, besides urgent ones."""
         return await self._ledger.run(
             lambda ledger: ledger.inbox.waiting(self.team, self.name, most, self._receiver.owner)
         )
 
     async def committed(self, session: str) -> set[str]:
-        """Return the places of the directives that the session `session` has sent messages for."""
+        """Return the places of the directives for which the session `session` has sent messages."""
         return await self._ledger.run(lambda ledger: ledger.outbox.committed(session))
 
     async def sent_for(self, session: str, place: Place) -> list[Message]:
-        """Return what the session `session` has sent for the directive, or the request, at `place`."""
+        """Return the messages that the session `session` sent for the directive or request at `place`."""
         return await self._ledger.run(lambda ledger: ledger.outbox.sent_for(session, place))
 
     async def stored(self) -> set[str]:
-        """Return the ids of the messages that are stored for this agent, being typed or not."""
+        """Return the ids of all messages stored for this agent, waiting or being typed."""
         return await self._ledger.run(
             lambda ledger: ledger.inbox.stored(self.team, self.name, self._receiver.owner)
         )
 
     async def held(self) -> set[str]:
-        """Return the ids of this agent's messages that are held."""
+        """Return the ids of this agent's held messages."""
         return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
 
     async def version(self) -> int:
@@ -283,9 +283,9 @@ class MessagingClient:
         return await self._ledger.run(Ledger.data_version)
 
     async def injecting(self, id: str) -> None:
-        """Record that typing message `id` begins: if this process dies now, it counts as uncertain.
+        """Record that typing message `id` begins: if this process dies now, the message is uncertain.
 
-        Raise MessageRefused if it may no longer be typed (the user has dropped it).
+        Raise MessageRefused if the message may no longer be typed (the user has dropped it).
         """
         await self._ledger.run(lambda ledger: ledger.inbox.injecting(self.team, self.name, id))
 
@@ -298,9 +298,9 @@ class MessagingClient:
         route: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Record the end of message `id` (injected, uncertain or rejected) and how, and tell its sender.
+        """Record the final state of message `id` (injected, uncertain or rejected); notify its sender.
 
-        With `stored`: it was not typed after `injecting`, and waits again.
+        With `stored`: the message was not typed after `injecting`, and waits again.
         """
         receipts = self._outgoing.receipts
 
@@ -313,7 +313,7 @@ class MessagingClient:
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.
 
-        name: only the agent of that name.
+        name: return only this agent.
         """
         return await self._listener.tracker.everybody(name)
 
@@ -328,7 +328,7 @@ class MessagingClient:
         return not self._connector.external or self._listener.informed
 
     async def _standing(self) -> tuple[list[str], int]:
-        """Return the channels of this agent, and the number of agents of the team that are online."""
+        """Return the channels of this agent, and the number of online agents in the team."""
 
         def standing(ledger: Ledger) -> tuple[list[str], int]:
             crowd = self._listener.tracker.attendance(ledger).count()
@@ -337,10 +337,10 @@ class MessagingClient:
         return await self._ledger.run(standing)
 
     async def _answer_bell(self) -> None:
-        """Do as `drain` whenever another session of this home has changed something of ours."""
+        """Publish and report, like `drain`, whenever another session of this home rings."""
         while True:
             await self._bell.rung()
-            await asyncio.sleep(GATHER)  # what has arrived is often injected in the same moment
+            await asyncio.sleep(GATHER)  # a message is often injected right after it arrives
             due: list[float | None] = []
 
             def look(ledger: Ledger, due: list[float | None] = due) -> None:
@@ -366,7 +366,8 @@ class MessagingClient:
                 if await self._ledger.run(self._expire):
                     self._outgoing.own.wake()
                 await self._receiver.report()
-                self._outgoing.receipts.wake()  # of what another process ended: the user, or a dead session
+                # Another process may have settled messages: for the user, or for a dead session.
+                self._outgoing.receipts.wake()
                 self._status.calm()
             except LedgerGone:
                 raise
@@ -381,7 +382,7 @@ class MessagingClient:
         if self.connected and tracker.attendance(ledger).online(self.name):
             tracker.limit_channels(ledger)
         tracker.recover_dead(ledger)
-        if random.random() * tracker.attendance(ledger).count() < 1:  # one session of the home, more or less
+        if random.random() * tracker.attendance(ledger).count() < 1:  # on average, one session
             end_gone(ledger.owners, tracker.is_alive)
         return expired + ledger.inbox.expire(self.team, self.name)
 
@@ -394,13 +395,14 @@ class MessagingClient:
             except* (NameInUse, LedgerGone):
                 raise
             except* RelayError as group:
-                # A connection that held for a while was a good one: start again.
+                # A connection that lasted a while was good: restart the backoff.
                 failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
                 nodes = self._connector.turn(failures)
-                # A cluster that has lost a node goes on within seconds.
+                # A cluster that has lost a node recovers within seconds.
                 electing = len(nodes) > 1 and time.monotonic() - self._status.lost < LAST_RECONNECT
                 where = f" Reconnecting to {', '.join(nodes)}." if len(nodes) > 1 else ""
-                # Our own broker also cuts off who has just logged in, while it reads of another agent.
+                # While it reloads its users for another agent, the embedded broker also disconnects clients
+                # that have just logged in.
                 unsettled = not self._connector.external and self._status.lost < started
                 if not (unsettled and failures == 1 and isinstance(_first(group), ConnectionLost)):
                     self._status.lose(f"{_first(group)}{where}", passing=electing)
@@ -411,15 +413,15 @@ class MessagingClient:
     async def _once(self) -> None:
         """Use one connection, from start to loss; always raise."""
         async with self._have_name():
-            # With another boot id than the one announced there: agents that have sent something since must
-            # see us appear again, for the mailbox is made only now.
+            # Use a new boot id, not the one just announced: agents that have sent something since must see
+            # us appear again, because the mailbox is only created now.
             await self._receiver.announcer.connecting()
             farewell = self._receiver.announcer.announcement(online=False)
             transport = await self._connector.connect(self.team, self.name, mailbox=True, farewell=farewell)
         with contextlib.closing(transport):
             try:
-                # In a task of its own: in early releases of Python 3.11 a group that fails leaves its task
-                # marked as being cancelled, and a timeout in it would end it without a word.
+                # In its own task: in early releases of Python 3.11, a failing TaskGroup leaves its task
+                # marked as being cancelled, and a timeout in that task would end it silently.
                 await asyncio.create_task(self._use(transport))
             finally:
                 self._status.disconnect()
@@ -430,7 +432,7 @@ class MessagingClient:
 
     async def _use(self, transport: MqttTransport) -> None:
         async with asyncio.TaskGroup() as tasks:
-            # First, so that what comes before the answer to a subscription does not keep it waiting.
+            # Start this first: payloads that arrive before the SUBACK must not delay it.
             tasks.create_task(self._receiver.run(transport))
             tasks.create_task(self._begin(transport, tasks))
 
@@ -445,11 +447,11 @@ class MessagingClient:
 
     @contextlib.asynccontextmanager
     async def _have_name(self) -> AsyncIterator[None]:
-        """Hold the name for a block, against sessions of other homes. Raise NameInUse and ConnectionLost.
+        """Hold the name against sessions of other homes for a block. Raise NameInUse and ConnectionLost.
 
-        If we die, the connection on which it was claimed says goodbye for us, until the next one can.
+        If we die, the will of the claiming connection says goodbye for us, until the next connection can.
         """
-        if not self._connector.external:  # the embedded broker has only this home, and that has a lock
+        if not self._connector.external:  # only this home uses the embedded broker, and its lock suffices
             yield
             return
         announcer = self._receiver.announcer
@@ -485,7 +487,7 @@ async def current_client(bus: EventBus, *, wait: bool = True) -> MessagingClient
 async def _enter(
     resources: contextlib.AsyncExitStack, context: contextlib.AbstractContextManager[None]
 ) -> None:
-    """Enter a context that blocks briefly. If the caller is cancelled meanwhile, raise that afterwards."""
+    """Enter a context that blocks briefly. If the caller is cancelled meanwhile, finish first, then raise."""
     entering = asyncio.create_task(asyncio.to_thread(resources.enter_context, context))
     try:
         await asyncio.shield(entering)

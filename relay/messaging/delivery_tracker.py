@@ -3,8 +3,9 @@
     injected     to the caller that waits for it (`ctx.relay.send(..., wait=...)`)
     otherwise    to the agent, too; and to the user if it is held
 
-Notices start no loop: while one waits to be given to the agent, the next one collects the news of further
-messages to the same receiver, and a notice has the depth of its message (relay.messaging.reply_chain).
+Notices cannot start a loop: while one waits to be given to the agent, the next one collects the outcomes of
+further messages to the same receiver, and a notice has the depth of its message
+(relay.messaging.reply_chain).
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from relay.messaging.events import MessagesHeld
 from relay.text import count, one_line
 
 NAMED = 3
-"""Receivers of held messages that one notice names."""
+"""Maximum receivers of held messages that one notice names."""
 
 QUOTED = 200
-"""Characters that a notice quotes of the reason for which a message did not arrive."""
+"""Maximum characters that a notice quotes of the reason why a message did not arrive."""
 
 
 @dataclass(slots=True)
 class _Notice:
-    """A notice that waits to be given to the agent.
+    """A notice waiting to be given to the agent.
 
     further: the number of messages that the next notice will report; last: the last of those.
-    held:    the receivers (keys) of held messages, if the notice is about these.
+    held:    the receivers (keys) of held messages, if the notice is about held messages.
     """
 
     message: Message
@@ -47,10 +48,10 @@ class DeliveryTracker:
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._watches: list[tuple[dict[str, Message], asyncio.Event]] = []  # messages, and their change
-        self._notices: dict[str, _Notice] = {}  # by the ids of their injections
-        self._held: dict[str, set[str]] = {}  # by receiver: the ids of what is held, as far as is known
-        self._kept: set[str] = set()  # the ids of what was ever held, until its end
+        self._watches: list[tuple[dict[str, Message], asyncio.Event]] = []  # messages; set on change
+        self._notices: dict[str, _Notice] = {}  # by injection id
+        self._held: dict[str, set[str]] = {}  # by receiver: the ids of messages known to be held
+        self._kept: set[str] = set()  # the ids of messages ever held, until they are final
 
     async def wait(self, messages: Iterable[Message], seconds: float) -> list[Message]:
         """Return `messages` once all have reached a final state or are held, or after `seconds`."""
@@ -89,7 +90,7 @@ class DeliveryTracker:
                 "them, `relay drop --held` drops them; `relay messages --state held` lists them."
             )
             self._bus.publish(MessagesHeld(reason))
-            # The agent need not do anything, so this is no reason to wake it.
+            # The agent need not act, so do not wake it.
             text = f"Your messages to {shown} are held: {first.detail}. The user decides."
             self._tell(first, text, wakes=False, held=frozenset(names.key(each.to) for each in fresh))
 
@@ -99,27 +100,27 @@ class DeliveryTracker:
         return bool(self._held)
 
     def still_held(self, ids: Set[str]) -> None:
-        """Record that only these of the agent's messages are held now; withdraw notices about others."""
+        """Record that only these of the agent's messages are held now; withdraw notices about the rest."""
         for key, held in list(self._held.items()):
             held &= ids
             if not held:
                 self._free(key)
 
     def _free(self, key: str) -> None:
-        """Record that nothing is held for this receiver any more: report later held messages again."""
+        """Record that no message to this receiver is held any more, so later ones are reported again."""
         self._held.pop(key, None)
         for id, told in list(self._notices.items()):
             if key in told.held and not any(each in self._held for each in told.held):
                 self._bus.publish(Withdraw(id))
 
     def settled(self, message: Message) -> None:
-        """Record that the state of a message of the agent has changed."""
+        """Record a changed state of one of the agent's messages."""
         for watched, changed in self._watches:
             if message.id in watched:
                 watched[message.id] = message
                 changed.set()
         key = names.key(message.to)
-        dropped = message.state is State.EXPIRED and message.id in self._kept  # as the agent knows
+        dropped = message.state is State.EXPIRED and message.id in self._kept  # the agent expects it
         if message.state.final:
             self._kept.discard(message.id)
         if held := self._held.get(key):
@@ -127,7 +128,7 @@ class DeliveryTracker:
             if not held:
                 self._free(key)
         if message.state is State.EXPIRED and message.channel is not None:
-            return  # a message that an absent member of a channel misses is no reason to wake the sender
+            return  # do not wake the sender because an absent channel member misses a message
         if message.state in {State.REJECTED, State.UNCERTAIN, State.EXPIRED}:
             for notice in self._notices.values():
                 if names.same(notice.message.to, message.to) and notice.message.state is message.state:
@@ -143,7 +144,7 @@ class DeliveryTracker:
         return None if notice is None else notice.message.depth
 
     def given(self, injection: Injection) -> None:
-        """Record that `injection` was given to the agent, or never will be; report what it did not report."""
+        """Record that `injection` was given to the agent, or never will be; report what it left out."""
         notice = self._notices.pop(injection.id, None)
         if notice is None or notice.last is None:
             return
@@ -161,7 +162,7 @@ class DeliveryTracker:
 
 
 def _reason(message: Message) -> str:
-    """Return why it did not arrive, as a quotation: the words may be a peer's."""
+    """Return why `message` did not arrive, in quotation marks: the words may be a peer's."""
     if not message.detail:
         return ""
     quoted = one_line(message.detail, QUOTED).replace('"', "'")
@@ -169,6 +170,6 @@ def _reason(message: Message) -> str:
 
 
 def _ended(message: Message) -> bool:
-    """Return True if its state will not change by itself; for the user, "stored" is the end."""
+    """Return True if the state will not change by itself; for the user, "stored" is final."""
     here = names.same(message.to, names.PERSON) and message.state is State.STORED
     return message.state.final or message.state is State.HELD or here

@@ -1,8 +1,8 @@
-"""Doorbells: tell a session that another one of its home has changed something for it in the ledger.
+"""Doorbells: tell a session that another session of its home has changed the ledger for it.
 
     ring ─→ RUN/couriers/TEAM/NAME.bell, a FIFO beside the lock of the name ─→ Doorbell.rung
 
-A ring only says "look": several rings before the look count as one, and a lost ring does no harm, because a
+A ring only says "look": several rings before a look count as one, and a lost ring does no harm, because a
 session looks when it starts anyway.
 """
 
@@ -21,14 +21,14 @@ from relay.transport.topics import level
 
 
 class Doorbell:
-    """The bell of `name`, for its holder alone, on the running event loop; a context."""
+    """The bell of `name` on the running event loop, only for the holder of the name; a context manager."""
 
     def __init__(self, home: Home, team: str, name: str) -> None:
-        """Hang it up. Raise OSError."""
+        """Create and open the FIFO. Raise OSError."""
         path = make_fifo(_path(home, team, name))
         self._rung = asyncio.Event()
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-        # With a writer of its own there is never an end of file, at which it would be ready for ever.
+        # Our own writer prevents end of file, which would make the reader ready for ever.
         self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def __enter__(self) -> Self:
@@ -42,7 +42,7 @@ class Doorbell:
         os.close(self._writer)
 
     async def rung(self) -> None:
-        """Return once it has been rung since the last call."""
+        """Wait until the bell has been rung since the last call."""
         await self._rung.wait()
         self._rung.clear()
 
@@ -53,7 +53,7 @@ class Doorbell:
 
 
 def make_fifo(path: Path) -> Path:
-    """Make `path` a FIFO of this user's, unless it is one, and return it. Raise OSError."""
+    """Create a FIFO of this user's at `path`, unless there is one, and return `path`. Raise OSError."""
     private_directory(path.parent)
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISFIFO(path.lstat().st_mode):
@@ -64,7 +64,7 @@ def make_fifo(path: Path) -> Path:
 
 
 def ring(home: Home, team: str, name: str) -> bool:
-    """Ring the bell of `name`; return False if no session of this home has it now. Takes some 10 µs."""
+    """Ring the bell of `name`; return False if no session of this home has it now. Takes about 10 µs."""
     try:
         descriptor = os.open(_path(home, team, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -72,9 +72,9 @@ def ring(home: Home, team: str, name: str) -> bool:
     try:
         os.write(descriptor, b"\0")
     except BlockingIOError:
-        pass  # it is full: whoever reads it has been rung for
+        pass  # the FIFO is full, so a ring is already pending
     except OSError:
-        return False  # it was taken down this moment
+        return False  # the reader has just closed
     finally:
         os.close(descriptor)
     return True

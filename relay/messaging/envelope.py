@@ -20,10 +20,10 @@ from relay.transport import topics
 
 VERSION = 1
 MAX_PAYLOAD = 6 * MAX_BODY + 8192
-"""Bytes; JSON writes a control character as six (RFC 8259 section 7), and the other fields are short."""
+"""Maximum bytes; JSON writes a control character as six (RFC 8259 section 7); the other fields are short."""
 
 MAX_RECEIPT = 6 * 1024 + 2048
-"""Bytes; no receipt is longer."""
+"""Maximum bytes of a receipt."""
 
 _REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
 _ROUTES, _ROLES = frozenset({"typed", "native"}), frozenset({"user", "system"})
@@ -50,7 +50,7 @@ _of_message = attrgetter(
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 MAX_SHORT = 1024
-"""Bytes of UTF-8 in any text but the body."""
+"""Maximum bytes of UTF-8 in any text but the body."""
 
 
 def is_id(text: str) -> bool:
@@ -64,12 +64,12 @@ class ForeignPayload(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message on its way, with the data that keeps its stream in order at the receiver.
+    """A message in transit, with the data that keeps its stream in order at the receiver.
 
     origin:   its stream (`origin_of`).
     sequence: its place in the stream, from 1.
-    base:     the lowest sequence that may not be stored yet; messages between base and sequence that have not
-              arrived come before this one.
+    base:     the lowest sequence that may not be stored yet; missing messages from base up to sequence come
+              before this one.
     ttl:      seconds after which it expires; None: never.
     home:     the ledger that the receiver had when it was published; None: any.
     owner:    the owner of the receiver's name when it was sent (relay.messaging.owner); None: anybody.
@@ -117,7 +117,7 @@ def encode(item: Envelope | Receipt) -> bytes:
 
 
 def decode(payload: bytes, topic: topics.InboxTopic) -> Envelope | Receipt:
-    """Return the message or receipt in `payload`, which came in on `topic`. Raise ForeignPayload."""
+    """Return the message or receipt in `payload`, received on `topic`. Raise ForeignPayload."""
     if len(payload) > MAX_PAYLOAD:
         raise ForeignPayload(f"{len(payload)} bytes")
     try:
@@ -217,7 +217,7 @@ class _Fields:
             raise ForeignPayload(f"{name} is no name") from None
 
     def one_of(self, name: str, allowed: frozenset[str]) -> str | None:
-        """Return one of `allowed`, or None: a later relay may have others."""
+        """Return one of `allowed`, or None: a newer relay may have other values."""
         value = self._value.get(name)
         return value if isinstance(value, str) and value in allowed else None
 

@@ -64,7 +64,7 @@ class InHand(Question[frozenset[str]]):
 
 
 def handler_fields(message: Message) -> dict[str, Any]:
-    """Return the fields that handlers get of a message, whether it was sent or received."""
+    """Return the fields of a message, sent or received, that handlers get."""
     return {
         "body": message.body,
         "id": message.id,

@@ -1,4 +1,4 @@
-"""The inbox: messages that arrived for agents of this home, until they are given to them.
+"""The inbox: messages for agents of this home, from their arrival until the agents get them.
 
 store ──→ waiting ──→ injecting ──→ settle        each step sends a receipt to the sender
 """
@@ -18,25 +18,25 @@ from relay.messaging.outbox import advance
 from relay.messaging.owner import addressee, is_run
 
 KEEP_DAYS = 30
-"""Days for which settled messages are kept; their ids are not taken twice."""
+"""Days for which settled messages are kept; their ids are not accepted twice."""
 
 _OLD = KEEP_DAYS * 86400 / 2
-"""Seconds; what was sent earlier may have been forgotten. Half of KEEP_DAYS: clocks of two hosts differ."""
+"""Seconds; an older message may have been forgotten. Half of KEEP_DAYS: clocks of two hosts differ."""
 
 
 MOST = 2_000
-"""Messages of one sender that a receiver keeps without having been given them: those that wait, and of those
-that came to another end (_ENDED) the latest."""
+"""Maximum messages of one sender, not given to the receiver, that are kept for it: those that wait, and the
+latest of those that ended otherwise (_ENDED)."""
 
 MOST_BYTES = 16 << 20
-"""Bytes of their texts, as far as they are more than a stream has under way."""
+"""Maximum bytes of their bodies, once there are more messages than a stream has in flight."""
 
 STREAMS = 64
-"""Streams of one sender that a receiver keeps track of; one has three in each ledger that it ever had."""
+"""Maximum streams of one sender tracked for a receiver; a sender has three in each ledger it ever had."""
 
 
 class InboxFull(LedgerError):
-    """Too much waits for a receiver. The senders keep the rest, and try again."""
+    """Too many messages wait for a receiver. The senders keep the rest, and try again."""
 
 
 _ITS = "team = ? AND to_key = ? AND id = ?"
@@ -44,7 +44,7 @@ _PAIR = "team = ? AND to_key = ? AND sender_key = ?"
 _STREAM = f"{_PAIR} AND origin = ?"
 
 _FOR = "(owner IS NULL OR ifnull(?, owner) = owner)"
-"""For whom the receiver's name belongs to (NULL: whoever that is)."""
+"""The message is for the given owner of the receiver's name (NULL: any owner)."""
 
 _ENDED = "state IN ('expired', 'rejected', 'uncertain')"
 
@@ -52,29 +52,29 @@ _OTHERS = " UNION ALL ".join(
     f"SELECT 1 FROM {table} WHERE id = ? AND NOT ({_PAIR})" for table in ("inbox", "outbox")
 )
 
-_COUNT = (  # the fourth value: also those whose turn has not come
+_COUNT = (  # the fourth parameter: also count messages whose turn has not come
     "SELECT count(*) FROM (SELECT 1 FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
     f"AND {_FOR} AND (? OR place IS NOT NULL) LIMIT ?)"
 )
 
 
 class Inbox:
-    """The messages that arrived. Any spelling of a name will do."""
+    """The messages that arrived. Names may have any spelling."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def store(self, team: str, envelope: Envelope, most: int = 0, owner: str | None = None) -> list[Message]:
-        """Commit an arrived message; return the messages whose turn has come with it, in order.
+        """Commit an arrived message; return, in order, the messages whose turn has now come.
 
-        A message that overtook another gets no receipt before its turn, so that its sender publishes it again
-        with a new `Envelope.base`.  A known message gets another receipt: its sender seems to lack it.  A
-        message that its sender has dropped meanwhile is ignored, as is one for another home of the receiver:
-        it may have been typed there, and its sender says so (`Outbox.appeared`).  A message so old that
-        `prune` may have forgotten it is uncertain.
+        A message that overtook another gets no receipt before its turn, so its sender publishes it again with
+        a new `Envelope.base`.  A known message gets another receipt: its sender seems to have missed the
+        first.  A message that its sender has dropped meanwhile is ignored, as is one for another home of the
+        receiver: it may have been typed there, and its sender says so (`Outbox.appeared`).  A message so old
+        that `prune` may have forgotten it is uncertain.
 
         owner: the owner of the receiver's name (None: not known). A message for a run that is over is
-        rejected; one for the agent of another folder is ignored, and published again when that appears.
+        rejected; one for another folder's agent is ignored, and published again when that agent appears.
 
         Raise InboxFull if `most` messages (0: no limit) wait for the receiver, or too many from this sender:
         the message stays with its sender.  Raise ForeignPayload if another message has its id.
@@ -96,11 +96,11 @@ class Inbox:
             turn = _turn(db, (*pair, envelope.origin))
             if not (dropped or db.execute(f"UPDATE inbox SET receipted = NULL WHERE {same}", its).rowcount):
                 if envelope.sequence < turn:
-                    # Its sender let others go before it: it was given up, or confirmed by another home.
+                    # Its sender let later messages pass it: it was given up, or another home confirmed it.
                     if message.time >= now - _OLD:
                         return []
                     forgotten = True
-                # What others wait for is refused only if these have their turn already.
+                # For a message that others wait for, count only messages whose turn has come.
                 whole = envelope.sequence > max(turn, envelope.base)
                 if most and not over and self._db.rows(_COUNT, *pair[:2], owner, whole, most) == [(most,)]:
                     raise InboxFull(
@@ -118,7 +118,7 @@ class Inbox:
                 place["size"] = len(message.body.encode())
                 insert(db, "inbox", team, new, accepted=now, owner=envelope.owner or owner, **place)
             else:
-                over = False  # it has its end, or will have it
+                over = False  # it is settled, or will be
             if forgotten:
                 detail = "it came again, and its receiver may have received it long ago"
                 db.execute(f"UPDATE inbox SET state = 'uncertain', detail = ? WHERE {same}", (detail, *its))
@@ -133,9 +133,9 @@ class Inbox:
         return released
 
     def waiting(self, team: str, name: str, most: int = -1, owner: str | None = None) -> list[Message]:
-        """Return what may be typed into `name` now: by priority, then from each sender in turn.
+        """Return the messages that may be typed into `name` now: by priority, then from each sender in turn.
 
-        most:  messages of one sender, beside its urgent ones; -1: all.
+        most:  messages of one sender, besides urgent ones; -1: all.
         owner: the owner of the name; None: any.
         """
         receiver = keys(team, name)
@@ -161,7 +161,7 @@ class Inbox:
         return {id for (id,) in self._db.rows(query, *keys(team, name), owner)}
 
     def injecting(self, team: str, name: str, id: str) -> None:
-        """Record that typing message `id` into `name` begins. Raise MessageRefused if it no longer waits."""
+        """Record that typing `id` into `name` begins. Raise MessageRefused if the message no longer waits."""
         mark = f"UPDATE inbox SET injecting = 1 WHERE {_ITS} AND state = 'stored'"
         if not self._db.write(mark, *keys(team, name), id):
             raise MessageRefused("it was dropped or has expired before it could be typed.")
@@ -179,7 +179,7 @@ class Inbox:
     ) -> None:
         """Record the final state of message `id` at `name` (injected, uncertain or rejected), and its route.
 
-        With `stored`: the typing that `injecting` announced did not begin, and the message waits again.
+        With `stored`: the message was not typed after `injecting`, and waits again.
         """
         if state not in {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED}:
             raise ValueError(f"a receiver cannot settle a message as {state}")
@@ -194,7 +194,7 @@ class Inbox:
                 f"WHERE {_ITS} AND state IN ('stored', 'uncertain')",
                 (*end, *its),
             )
-            if settled.rowcount:  # else it has come to another end meanwhile
+            if settled.rowcount:  # otherwise it was settled differently meanwhile
                 advance(db, _ITS, its, *end)
 
     def expire(self, team: str, name: str) -> int:
@@ -264,9 +264,9 @@ class Inbox:
 
 
 def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> bool:
-    """Return True if there is space for another message of `pair`, after forgetting old ended ones.
+    """Return True if there is room for another message of `pair`; forget old ended ones if needed.
 
-    whole: also count messages that wait for others.
+    whole: also count messages that wait for earlier ones.
     """
     count = "SELECT count(*), ifnull(sum(size), 0) FROM inbox WHERE"
     waits = f"{_PAIR} AND state = 'stored' AND (? OR place IS NOT NULL)"
@@ -285,7 +285,7 @@ def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> 
 
 
 def _knows(db: sqlite3.Connection, pair: tuple[str, ...], origin: str) -> bool:
-    """Return True if there is space for the stream of `origin`, after forgetting streams with no mail."""
+    """Return True if there is room for the stream of `origin`; forget streams without mail if needed."""
     known = db.execute(f"SELECT origin FROM pairs WHERE {_PAIR}", pair).fetchall()
     if len(known) < STREAMS or (origin,) in known:
         return True
@@ -295,7 +295,7 @@ def _knows(db: sqlite3.Connection, pair: tuple[str, ...], origin: str) -> bool:
 
 
 def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
-    """Return the sequence in (team, receiver, sender, origin) below which all have had their turn."""
+    """Return the sequence of (team, receiver, sender, origin) below which all messages had their turn."""
     row = db.execute(f"SELECT next FROM pairs WHERE {_STREAM}", stream).fetchone()
     return int(row[0]) if row else 1
 
@@ -303,7 +303,7 @@ def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
 def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> list[Message]:
     """Give places to the messages of a stream that no longer wait for earlier ones.
 
-    turn: the sequence below which all have had their turn.
+    turn: the result of `_turn`.
     """
     following = max(base, turn)
     arrived = f"SELECT 1 FROM inbox WHERE {_STREAM} AND sequence = ? LIMIT 1"

@@ -26,7 +26,7 @@ from relay.messaging.outbox import Outbox, advance, unblock
 from relay.messaging.runaway import Limits
 
 RECENT = 60.0
-"""Seconds: the ledger need not know more exactly when somebody was there."""
+"""Precision, in seconds, of the time at which an agent was last seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class NameRegistry:
         """Record that `name` was in `team` at `seen` (default: now), with its latest spelling."""
         now = self._db.now()
         row = (*keys(team, name), name, now if seen is None else min(seen, now))
-        # All sessions of a home hear of everybody, and one of them writes.
+        # All sessions of a home hear of every agent; only one of them writes.
         recent = "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND seen >= ? - ?"
         if not self._db.rows(recent, *row, RECENT):
             self._db.write(
@@ -75,9 +75,9 @@ class NameRegistry:
 class Ledger(LedgerDatabase):
     """One connection to a home's ledger; use it from one thread.
 
-    registry: the names in each team. owners: their owners. channels: the members of each.
+    registry: the names in each team. owners: their owners. channels: the members of each channel.
     outbox, inbox: the two ends of a message.
-    The methods serve the commands with which the user lists and manages messages.
+    The methods serve the commands that list and manage messages.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
@@ -103,7 +103,7 @@ class Ledger(LedgerDatabase):
     ) -> list[LedgerEntry]:
         """Return the latest `limit` messages of this home, oldest first; one entry for each message.
 
-        of: only those from and to the present or last owner of this name; with `team`.
+        of: only messages from and to the current or last owner of this name; requires `team`.
         """
         conditions = ["NOT hidden"]
         values: list[str | int | None] = [-1 if limit is None else limit]
@@ -132,10 +132,10 @@ class Ledger(LedgerDatabase):
         return [LedgerEntry(message_of(row), team) for id in ids for *row, team in self.rows(query, id)]
 
     def find(self, prefix: str) -> LedgerEntry:
-        """Return the message whose id is, or begins with, `prefix`. Raise LedgerError unless there is one."""
+        """Return the message whose id is, or begins with, `prefix`. Raise LedgerError for none or several."""
         if not is_id(prefix):
             raise NoSuchMessage(f"{prefix[:40]!a} does not begin any id. `relay messages` lists the ids.")
-        # A range, and not LIKE, which would read every row. Nothing in an id is greater than "z".
+        # A range instead of LIKE, which would read every row. No character of an id is greater than "z".
         begins = "id >= ?1 AND id < ?1 || '{'"
         rows = self.rows(
             f"SELECT {COLUMNS}, team FROM outbox WHERE {begins} UNION ALL "
@@ -158,11 +158,11 @@ class Ledger(LedgerDatabase):
     def retry(
         self, id: str, to: str | None = None, *, limits: Limits | None = None, by_user: bool = True
     ) -> Message:
-        """Send message `id` again: at once if it is on its way, as a new message if it is settled.
+        """Send message `id` again: at once if it is in transit, as a new message if it is settled.
 
-        to:      send it to another agent instead, and drop the first.
+        to:      send it to this agent instead, and drop the original.
         limits:  those of relay.toml (default: Limits()).
-        by_user: the user asks, whom the runaway guard does not limit; a new chain of replies begins.
+        by_user: the user asked: the runaway guard does not apply, and a new reply chain begins.
 
         A settled message keeps its id and its true state; the copy has a new id, because a receiver ignores
         an id that it has seen. Raise LedgerError if the message waits at its receiver, or is held.
@@ -188,7 +188,7 @@ class Ledger(LedgerDatabase):
         same = (message.body, message.thread, message.reply_to, message.priority, limits.ttl)
         outgoing = OutgoingMessage(receiver, *same, depth=0 if by_user else message.depth)
         guard = None if by_user else limits
-        with self.transaction() as db:  # never both of them, nor neither
+        with self.transaction() as db:  # exactly one of the two messages is sent
             (again,) = self.outbox.send(
                 entry.team, message.sender, [receiver], outgoing, channel=message.channel, limits=guard
             )
@@ -204,7 +204,7 @@ class Ledger(LedgerDatabase):
         If it waits, it will not be typed; if it is settled, it is no longer listed.  If the broker or another
         home has it, it may still be typed there, and its state then says so.
 
-        by: who drops it, for its detail.
+        by: who drops it, for the message's detail.
 
         Raise LedgerError, and change nothing, if it is being typed.
         """
@@ -245,7 +245,7 @@ class Ledger(LedgerDatabase):
         return [id for (id,) in self.rows(query, *values)]
 
     def prune(self) -> None:
-        """Forget messages that an earlier call found settled, if that was more than KEEP_DAYS ago.
+        """Forget messages that a call more than KEEP_DAYS ago found settled.
 
         The age of a message does not count: its outcome may be news, even if the clock has jumped.
         No outcome is forgotten before the broker has accepted it for the sender.

@@ -31,16 +31,16 @@ COLUMNS = (
 _fields = attrgetter(*(field.name for field in fields(Message)))
 
 LATEST_EVERY = 3600.0
-"""Seconds between two notes of the time; not at each opening, which would fail on a full disk."""
+"""Seconds between two writes of the time; a write at each opening would fail on a full disk."""
 
-# Linux counts what it slept through (clock_gettime(2)); macOS does so under the other name.
+# CLOCK_BOOTTIME includes sleep on Linux (clock_gettime(2)); CLOCK_MONOTONIC does on macOS.
 _SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # random(4)
 
 
 class LedgerGone(LedgerAway):
-    """The file is no longer where it was: data written to it would be lost with its last process."""
+    """The file is no longer at its path: data written to it would be lost with its last process."""
 
 
 class LedgerDatabase(Database):
@@ -78,7 +78,7 @@ class LedgerDatabase(Database):
 
 
 def keys(*texts: str) -> tuple[str, ...]:
-    """Return the names in the form in which the tables compare them."""
+    """Return the names in the form that the tables compare."""
     return tuple(map(names.key, texts))
 
 
@@ -103,9 +103,9 @@ def open_clock(db: sqlite3.Connection) -> Callable[[], float]:
     """Return the clock of the ledger `db`, within the caller's transaction."""
     boot, offset, latest = db.execute("SELECT boot, offset, latest FROM meta").fetchone()
     here = boot_id()
-    if boot != here:  # the machine was started anew; a clock that has lost its time must not take us back
+    if boot != here:  # the machine was rebooted; a wall clock that lost the time must not take us back
         offset = max(time.time(), latest) - since_boot()
-        # `latest` may be old: what was due by then, or soon after, is.
+        # `latest` may be old: whatever was due by then, or soon after, is due now.
         for when in ("due", "ask"):
             soon = f"UPDATE outbox SET {when} = min({when}, ?) WHERE {when} IS NOT NULL"
             db.execute(soon, (since_boot() + offset,))
@@ -124,5 +124,5 @@ def boot_id() -> str:
     """Return the id of the machine's current boot."""
     try:
         return _BOOT_ID.read_text().strip()
-    except OSError:  # not Linux: to the hour, so that the wall clock's small corrections change nothing
+    except OSError:  # not Linux: rounded to the hour, so small corrections of the wall clock change nothing
         return str(round((time.time() - since_boot()) / 3600))

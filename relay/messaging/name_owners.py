@@ -1,4 +1,4 @@
-"""The owners of the names in a ledger, and the end of the mail for a run that is over."""
+"""The owners of the names in a ledger; settles the mail for a run that is over."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _OTHERS = "team = ?1 AND to_key = ?2 AND owner <> ?3 AND state IN"
 
 
 class NameOwners:
-    """The owner of each name, present or last. Any spelling of a name will do."""
+    """The current or last owner of each name. Names may have any spelling."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
     def take(self, team: str, name: str, owner: Owner, *, here: bool = True, begins: bool = False) -> None:
-        """Record that `name` belongs to `owner`; a run that had it before is over.
+        """Record that `name` belongs to `owner`; a run that had the name before is over.
 
-        Messages for nobody in particular (from before owners were recorded) are for it from now on.
+        Messages without an owner (from before owners were recorded) are for `owner` from now on.
 
-        here:   it is an agent of this home.
-        begins: its agent has just been started: if it is a run, waiting messages are older, and not for it.
+        here:   the owner is an agent of this home.
+        begins: the agent has just been started: if it is a run, waiting messages are older, and not for it.
         """
         its = keys(team, name)
         same = f"SELECT 1 FROM owners WHERE {_NAME} AND owner = ? AND here = ? AND latest AND NOT ended"
@@ -54,7 +54,7 @@ class NameOwners:
                 db.execute(f"UPDATE {table} SET owner = ? WHERE {nobodys}", (owner.id, *its))
 
     def end(self, team: str, name: str, owner: str) -> None:
-        """Record that the run `owner` of `name` is over, end its waiting messages, and its memberships."""
+        """Record that the run `owner` of `name` is over; settle its waiting mail, and end its memberships."""
         its = keys(team, name)
         with self._db.transaction() as db:
             ended = f"UPDATE owners SET ended = 1 WHERE {_NAME} AND owner = ? AND latest AND NOT ended"
@@ -62,7 +62,7 @@ class NameOwners:
                 _give_up(db, its, name, owner, self._db.now())
 
     def of(self, team: str, name: str) -> tuple[str | None, bool]:
-        """Return the owner of `name` (None: not known), and whether that was a run and is over."""
+        """Return the owner of `name` (None: not known), and whether it was a run that is over."""
         with self._db.reading() as db:
             return addressee(db, *keys(team, name))
 
@@ -77,7 +77,7 @@ class NameOwners:
         return {key for (key,) in self._db.rows(query, *keys(team))}
 
     def others(self, team: str, name: str, owner: str) -> list[tuple[str, int]]:
-        """Return the folders whose agent `name` has waiting messages, except `owner`, and how many.
+        """Return the folders whose agent `name`, except `owner`, has waiting messages, and how many.
 
         "": the folder is on another host.
         """
@@ -92,14 +92,14 @@ class NameOwners:
 
 
 def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:
-    """End the runs of this home whose agents have gone without a word. is_alive: called with (team, name)."""
+    """End the runs of this home whose agents are gone. is_alive: called with (team, name)."""
     for team, name, owner in owners.runs():
         if not is_alive(team, name):
             owners.end(team, name, owner)
 
 
 def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None, now: float) -> None:
-    """End all messages that wait for `owner` of `name`, whose keys are `its`."""
+    """Settle all messages that wait for `owner` of `name`. its: the keys of team and name."""
     mail = "team = ? AND to_key = ? AND owner IS ?"
     stored = f"SELECT id, sender_key, injecting FROM inbox WHERE {mail} AND state = 'stored'"
     for id, sender, injecting in db.execute(stored, (*its, owner)).fetchall():
@@ -108,7 +108,7 @@ def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str
             end = (State.UNCERTAIN, "the receiver ended while it was being typed")
         one = (*its, sender, id)
         db.execute(
-            # With a place, whatever is missing before it, so that its sender gets a receipt.
+            # Give it a place, even if earlier messages are missing, so its sender gets a receipt.
             "UPDATE inbox SET state = ?, detail = ?, "
             "place = ifnull(place, (SELECT ifnull(max(place), 0) + 1 FROM inbox)) "
             "WHERE team = ? AND to_key = ? AND sender_key = ? AND id = ?",

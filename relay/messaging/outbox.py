@@ -2,8 +2,8 @@
 
     (held) ─→ queued ── claim ──→ published ── sent ──→ receipt ──→ outcomes
 
-The messages of one sender to one receiver (a name and its owner) with one priority are a stream: numbered,
-and given to the receiver in that order.
+The messages of one sender to one receiver (a name and its owner) with one priority form a stream: they are
+numbered, and given to the receiver in that order.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from relay.messaging.runaway import WEEK, Guard, Limits
 from relay.place import REQUEST, Place
 
 WINDOW = 256
-"""Messages of a stream that are under way unconfirmed, at most. Brokers keep some 1,000 for one client and
-drop, acknowledged, what comes after (max_queued_messages of mosquitto.conf(5))."""
+"""Maximum unconfirmed messages of a stream in flight. Brokers queue about 1,000 for one client; they
+acknowledge further ones, but drop them (max_queued_messages of mosquitto.conf(5))."""
 
 FIRST_ASK, LAST_ASK = 60.0, 3600.0
-"""Seconds until the home of a receiver that has a message is asked what became of that: doubling."""
+"""Seconds until the receiver's home is asked for the outcome of a message that it has: doubling."""
 
 ASKING = 16
-"""Messages for which that is done at one time, and senders without a session, at most."""
+"""Maximum messages to ask about at one time; likewise for senders without a session."""
 
 # The states from which a receipt (or the sender's own progress) may move a row. An expired message may still
-# have been on its way, or have reached a receiver that has moved: the truth from its receiver wins.
-# But a broker may bring an old receipt again after a newer one: *stored* never replaces *uncertain*.
+# have been in flight, or have reached a receiver that has moved: the receiver's report wins.
+# But a broker may redeliver an old receipt after a newer one: *stored* never replaces *uncertain*.
 _UNTOLD = (State.QUEUED, State.SENT, State.EXPIRED)
 _BEFORE: dict[State, tuple[State, ...]] = {
     State.SENT: (State.QUEUED,),
@@ -54,11 +54,11 @@ _STREAM = f"{_SENDER} AND to_key = ? AND priority = ? AND owner IS ?"
 _PENDING = "state IN ('queued', 'sent')"
 _ELSEWHERE = "state = 'stored' AND ask IS NOT NULL"
 
-_MANY = 10_000  # how many rows are changed in one transaction, at most
+_MANY = 10_000  # maximum rows changed in one transaction
 
 
 class Outbox:
-    """The messages that were sent. Any spelling of a name will do."""
+    """The messages that were sent. Names may have any spelling."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
@@ -74,15 +74,15 @@ class Outbox:
         fanout: bool = False,
         limits: Limits | None = None,
     ) -> list[Message]:
-        """Commit `outgoing` to each of `recipients`, and return the messages, which are due at once.
+        """Commit `outgoing` for each of `recipients`, and return the messages, which are due at once.
 
-        A message for the user is stored already: the user of this home reads it in the ledger.
+        A message to the user is stored at once: the user reads it in this home's ledger.
 
-        channel: the channel to which it goes. fanout: it is one broadcast to all of them.
+        channel: the channel to which it goes. fanout: it is one broadcast to all recipients.
         limits:  what the runaway guard allows; None: anything. A message beyond them is held.
 
         Raise MessageRefused, and commit nothing, if too many messages of the sender wait, or a receiver was a
-        run that has ended; a message to many omits such a receiver.
+        run that has ended; a broadcast omits such a receiver.
         """
         now = self._db.now()
         ttl = WEEK if outgoing.ttl is None else outgoing.ttl
@@ -134,12 +134,12 @@ class Outbox:
         return messages
 
     def committed(self, session: str) -> set[str]:
-        """Return the places of the directives that the session `session` has sent messages for."""
+        """Return the places of the directives for which the session `session` has sent messages."""
         query = "SELECT said FROM outbox WHERE session = ? AND said NOT LIKE ?"
         return {place for (place,) in self._db.rows(query, session, f"{REQUEST}/%")}
 
     def sent_for(self, session: str, place: Place) -> list[Message]:
-        """Return what the session `session` has sent for the directive, or the request, at `place`."""
+        """Return the messages that the session `session` sent for the directive or request at `place`."""
         query = f"SELECT {COLUMNS} FROM outbox WHERE session = ? AND said = ? ORDER BY place"
         return [message_of(row) for row in self._db.rows(query, session, str(place))]
 
@@ -154,17 +154,17 @@ class Outbox:
     ) -> list[Envelope]:
         """Return up to `limit` messages of `sender` that are due, in order; they are due again after `delay`.
 
-        At most WINDOW of each stream are under way; the others are due when these are confirmed.
+        At most WINDOW of each stream are in flight; the others become due as these are confirmed.
 
         delay: seconds for (receiver, number of attempts), or None to wait until the receiver appears.
-        home:  the ledger that the receiver has now, None if it is away: that ledger may get the message.
-        size:  characters of bodies after which no further message is taken.
-        Two processes that claim at once never get the same message.
+        home:  the receiver's current ledger, which may get the message; None if the receiver is away.
+        size:  claim no further message after this many characters of bodies.
+        Two processes that claim at the same time never get the same message.
         """
         now = self._db.now()
         who = keys(team, sender)
         due = f"FROM outbox WHERE {_SENDER} AND {_PENDING} AND due <= ?"
-        # A look without a write lock first: most wake-ups find nothing.
+        # Look without a write lock first: most wake-ups find nothing.
         if not self._db.rows(f"SELECT 1 {due} LIMIT 1", *who, now):
             return []
         with self._db.transaction() as db:
@@ -195,7 +195,7 @@ class Outbox:
     def ask(self, team: str, sender: str, home: Callable[[str], str | None]) -> list[Envelope]:
         """Return messages of `sender` that wait in another home, to ask it for their outcomes.
 
-        It knows them, and answers each with a receipt, which replaces one that was lost or unheard.
+        That home knows them, and answers each with a receipt, which replaces one that was lost or not heard.
         home: as for `claim`; a receiver that is away, or has moved, is not asked.
         """
         now = self._db.now()
@@ -216,7 +216,7 @@ class Outbox:
                 )
                 if its_home is not None and its_home == home(message.to):
                     origin = origin_of(self._db.origin, message.priority, owner)
-                    # It has its turn there already: nothing before it is missing.
+                    # Its turn has come there already: nothing before it is missing.
                     envelopes.append(Envelope(message, origin, sequence, sequence, None, its_home, owner))
         return envelopes
 
@@ -233,7 +233,7 @@ class Outbox:
                 )
 
     def reopen(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Make due what waits although its receiver (name, owner) is `present` and nothing is under way."""
+        """Make messages in their window due if they still wait for a `present` receiver (name, owner)."""
         who = keys(team, sender)
         waits = f"{_SENDER} AND {_PENDING} AND due IS NULL"
         rows = self._db.rows(f"SELECT DISTINCT recipient, owner FROM outbox WHERE {waits}", *who)
@@ -251,17 +251,17 @@ class Outbox:
         return None if due is None else max(0.0, float(due) - self._db.now())
 
     def resume(self, team: str, sender: str) -> None:
-        """Make due at once the messages that `sender` committed and nobody has published."""
+        """Make the messages of `sender` that are committed but not published due at once."""
         statement = f"UPDATE outbox SET due = ? WHERE {_SENDER} AND state = 'queued'"
         self._db.write(statement, self._db.now(), *keys(team, sender))
 
     def appeared(
         self, team: str, receiver: str, home: str | None = None, owner: str | None = None
     ) -> list[str]:
-        """Make due at once what waits for `receiver` to appear, or is under way to it; return the senders.
+        """Make messages that wait for `receiver`, or are in flight to it, due at once; return the senders.
 
         owner: the owner of its name; messages for another owner keep waiting. None: not known.
-        home: the ledger that it has now. Messages that it may have received with another ledger, but never
+        home: its current ledger. Messages that it may have received with another ledger, but never
         confirmed, become uncertain: sent again, they might be given to it twice.
         """
         pair = (*keys(team, receiver), owner)
@@ -270,7 +270,7 @@ class Outbox:
             f"AND {_PENDING}"
         )
         senders = [sender for (sender,) in self._db.rows(f"SELECT DISTINCT sender {pending}", *pair)]
-        if not senders:  # as for most who appear
+        if not senders:  # as for most agents that appear
             return []
         with self._db.transaction() as db:
             if home is not None:
@@ -286,7 +286,7 @@ class Outbox:
 
     def sent(self, ids: Collection[str]) -> None:
         """Record that the broker has accepted these messages."""
-        # A look without a write lock first: many have arrived by now.
+        # Look without a write lock first: many have arrived by now.
         these = f"id IN ({', '.join('?' * len(ids))})"
         if not self._db.rows(f"SELECT 1 FROM outbox WHERE {these} AND state = 'queued' LIMIT 1", *ids):
             return
@@ -313,7 +313,7 @@ class Outbox:
         with self._db.transaction() as db:
             for sequence, state, *stream in found:
                 now = self._db.now()
-                news = state != receipt.state  # as it is not where both have one ledger
+                news = state != receipt.state  # False if both agents share one ledger
                 if news:
                     end = (receipt.state, receipt.detail, receipt.route, receipt.role)
                     advance(db, "id = ?", its[:1], *end)
@@ -325,9 +325,9 @@ class Outbox:
                     )
                 base = _slide(db, stream, now)
                 if base is not None and (base > sequence or receipt.state.final):
-                    # What was tried before and is now the first of its stream may be held back at the
-                    # receiver by those that it need not wait for any more (`Envelope.base`), or found no
-                    # room there before this one came to its end: tell it now.
+                    # The message that is now first in its stream, if it was tried before, may wait at the
+                    # receiver for messages that it need not wait for any more (`Envelope.base`), or found no
+                    # room there until this one was settled: publish it again now.
                     db.execute(
                         "UPDATE outbox SET due = ? WHERE attempts > 1 AND state = 'sent' AND sequence = ? "
                         f"AND {_STREAM}",
@@ -338,7 +338,7 @@ class Outbox:
     def outcomes(self, team: str, sender: str, owner: str | None = None) -> list[Message]:
         """Return the messages of `sender` whose state changed since the last call, oldest first.
 
-        owner: the owner of its name (None: not known); it does not learn about another owner's messages.
+        owner: the owner of the sender's name (None: not known); messages of other owners are left out.
         """
         who = (*keys(team, sender), owner)
         its_own = "(sent_by IS NULL OR ?3 IS NULL OR sent_by = ?3)"
@@ -353,7 +353,7 @@ class Outbox:
     def expire(self) -> int:
         """Expire messages that have waited too long; return their number.
 
-        Messages that wait in another home are reported by that home; without its report they are uncertain.
+        Messages that wait in another home are reported by that home; without a report they become uncertain.
         """
         now = self._db.now()
         silent = f"{_ELSEWHERE} AND expires <= ?"
@@ -389,14 +389,14 @@ class Outbox:
         with self._db.transaction() as db:
             rows = sorted(row for id in ids for row in self._db.rows(held, id))
             for place, team, sender, to, *_, rank, _channel, _depth, _expires in rows:
-                person = names.same(to, names.PERSON)  # who reads it in the ledger
+                person = names.same(to, names.PERSON)  # the user reads it in the ledger
                 sequence = 0 if person else _next(db, (team, sender, to, rank))
                 db.execute(
                     "UPDATE outbox SET state = ?1, told = ?1, detail = NULL, depth = 0, due = ?2, "
                     "sequence = ?3, expires = iif(?4, NULL, expires + ?2 - accepted) WHERE place = ?5",
                     (State.STORED if person else State.QUEUED, now, sequence, person, place),
                 )
-            # What these pairs have sent so far counts no more (runaway.Guard).
+            # Messages that these pairs have sent so far no longer count (runaway.Guard).
             db.executemany(
                 "INSERT OR REPLACE INTO releases SELECT ?1, ?2, ?3, max(place) FROM outbox "
                 "WHERE team = ?1 AND sender_key = ?2 AND to_key = ?3",
@@ -405,7 +405,7 @@ class Outbox:
         return [message_of(fields) for _, _, _, _, *fields in rows]
 
     def senders_with_mail(self, team: str) -> list[str]:
-        """Return the agents of this home that have something to publish in `team` now, or to ask about."""
+        """Return the agents of this home with messages in `team` to publish, or to ask about, now."""
         its = (*keys(team), self._db.now())
         due = f"SELECT DISTINCT sender FROM outbox WHERE team = ? AND {_PENDING} AND due <= ?"
         asks = f"SELECT DISTINCT sender FROM outbox WHERE team = ? AND {_ELSEWHERE} AND ask <= ? LIMIT ?"
@@ -431,7 +431,7 @@ def advance(
 
 
 def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
-    """Publish again, with a new base, messages that no longer wait for the messages `ids`."""
+    """Republish, with a new base, the messages that no longer wait for the messages `ids`."""
     query = "SELECT team, sender_key, to_key, priority, owner FROM outbox WHERE id = ?"
     for stream in {row for id in ids for row in db.execute(query, (id,))}:
         db.execute(f"UPDATE outbox SET due = ? WHERE state = 'sent' AND {_STREAM}", (now, *stream))
@@ -439,7 +439,7 @@ def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
 
 
 def _base(db: sqlite3.Connection, stream: Iterable[Any]) -> int | None:
-    """Return the first sequence of a stream (the columns of _STREAM) that is not confirmed."""
+    """Return the first unconfirmed sequence of a stream (the columns of _STREAM)."""
     query = f"SELECT min(sequence) FROM outbox WHERE {_STREAM} AND {_PENDING}"
     base: int | None = db.execute(query, (*stream,)).fetchone()[0]
     return base
@@ -470,7 +470,7 @@ def _bases(
 
 
 def _slide(db: sqlite3.Connection, stream: Iterable[Any], now: float) -> int | None:
-    """Make due what waits within the window of a stream; return its base (None: nothing is pending)."""
+    """Make the waiting messages in a stream's window due; return its base (None: nothing is pending)."""
     base = _base(db, stream)
     if base is not None:
         db.execute(

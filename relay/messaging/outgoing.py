@@ -1,9 +1,9 @@
 """Publishes everything for one agent: its messages, those of senders without a session, its receipts.
 
-Senders without a session are the user, and agents that have ended.  Each gets a connection with its own
-credentials, so that the broker still vouches for the sender, while there are messages to publish and for
-LINGER after that.  Later receipts from other hosts are requested (Outbox.ask).  The receipts of finished runs
-go out in the same way, so that others learn the outcome of their messages.
+Senders without a session are the user, and agents that have ended.  While there are messages to publish, each
+gets connections with its own credentials, for LINGER each, so the broker still vouches for the sender.
+Later receipts from other hosts are requested (Outbox.ask).  The receipts of finished runs go out in the
+same way, so senders learn the outcome of their messages.
 
 Before it calls `wake`, a caller hands its jobs to the ledger's writer: jobs run in order of arrival, so the
 woken task sees their effect.
@@ -32,14 +32,14 @@ from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from relay.transport.name_claims import is_present
 
 LINGER = 30.0
-"""Seconds for which a connection waits for receipts and for further messages."""
+"""Seconds that such a connection lasts: it publishes, and waits for receipts and further messages."""
 
 FLUSH = 1.0
-"""Seconds for which the end of an agent waits for its last receipts."""
+"""Seconds that an ending agent waits for its last receipts to be sent."""
 
 LOOK = 15.0
-"""Seconds, more or less, between two looks into the ledger without a call of `wake`: every session of the
-home looks, and the first takes everything."""
+"""Approximate seconds between two looks into the ledger without a call of `wake`: every session of the home
+looks, and the first takes everything."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class PassedOn:
 
 @dataclass(eq=False, slots=True)
 class ReceiptSender:
-    """Passes on the receipts of `name`: to sessions of this home in the ledger, to others via the broker."""
+    """Passes on the receipts of `name`: to sessions of this home via the ledger, to others via the broker."""
 
     home: Home
     ledger: Writer[Ledger]
@@ -76,9 +76,9 @@ class ReceiptSender:
                 await self._done.wait()
 
     def pass_on(self, ledger: Ledger) -> PassedOn:
-        """Update the outboxes of senders with sessions in this home; a job for the ledger.
+        """Update the outboxes of senders with sessions in this home; a ledger job.
 
-        Messages of others, and those published for senders without a session, wait for the broker.
+        Receipts for other senders, and for those without a session, wait for the broker.
         """
         receipts = ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
         here = {sender: is_present(self.home, self.team, sender) for sender in {r.sender for r in receipts}}
@@ -88,7 +88,7 @@ class ReceiptSender:
         return PassedOn(frozenset(each.sender for each in ours), len(receipts) > len(ours))
 
     def passed_on(self, what: PassedOn) -> None:
-        """Tell the senders once that is committed, and publish the rest."""
+        """Notify the senders after the commit, and publish the remaining receipts."""
         for sender in what.senders:
             ring(self.home, self.team, sender)
         if what.more:
@@ -158,15 +158,19 @@ class ProxyPublishers:
         return [sender for sender in sorted(senders) if not is_present(self.home, self.team, sender)]
 
     async def _publish_for(self, sender: str, publisher: Publisher) -> None:
+        now = asyncio.get_running_loop().time
+        ends = now() + LINGER
         try:
             if why := await self._carry(sender, publisher):
                 # A sender without a session can read this only in its messages.
                 await self.ledger.run(lambda ledger: ledger.outbox.hindered(self.team, sender, why))
+            elif now() >= ends:  # it was not lost
+                self._wake.set()  # a message may have come too late for this connection
         finally:
             del self._active[names.key(sender)]
 
     async def _carry(self, sender: str, publisher: Publisher) -> str:
-        """Publish until nothing is left for a while; return the broker's objection, if any."""
+        """Publish for LINGER seconds; return the broker's objection, if any."""
         why = ""
         try:
             with contextlib.closing(await self.connector.connect(self.team, sender)) as transport:
@@ -177,7 +181,7 @@ class ProxyPublishers:
                         receipts = ReceiptSender(self.home, self.ledger, self.team, sender)
                         tasks.create_task(receipts.run(transport))
                         tasks.create_task(self._receive(transport, publisher))
-        # Nothing is awaited here: a cancellation that comes meanwhile would leave as a group, not as itself.
+        # Await nothing here: a cancellation meanwhile would be raised as a group, not as itself.
         except* (BrokerError, HomeError) as group:
             _log.warning("could not publish for %s: %s", sender, group.exceptions)
             why = str(group.exceptions[0])
@@ -215,7 +219,7 @@ class Outgoing:
         self.receipts.wake()
 
     def start(self, transport: MqttTransport, tasks: asyncio.TaskGroup) -> None:
-        """Publish over `transport` until it is lost, as `tasks`."""
+        """Start `tasks` that publish over `transport` until it is lost."""
         tasks.create_task(self.receipts.run(transport))
         tasks.create_task(self.own.run(transport))
         tasks.create_task(self.proxies.run())

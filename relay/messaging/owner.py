@@ -1,7 +1,7 @@
 """The owner of a name: one run of an agent, or the agent that `-n` names in a folder.
 
-Mail is for the owner that the name has at that moment. Mail for a run ends with it; mail for the agent of a
-folder waits until that name runs in that folder again. Nobody else ever gets it.
+Mail is for the owner that the name has when it is sent. Mail for a run ends with the run; mail for a folder's
+agent waits until that name runs in that folder again. Nobody else ever gets it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RUN, _FOLDER = "run/", "folder/"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """id: identifies it to the ledgers and hosts of a team. folder: its path; "" for a run."""
+    """id: identifies the owner to the ledgers and hosts of a team. folder: its path; "" for a run."""
 
     id: str
     folder: str = ""
@@ -29,17 +29,17 @@ class Owner:
 
     @classmethod
     def of_folder(cls, folder: Path) -> Owner:
-        """Return the agent with its own name in `folder`, of which other hosts learn only a digest."""
+        """Return the agent with its own name in `folder`; other hosts learn only a digest of the path."""
         return cls(_FOLDER + hashlib.sha256(os.fsencode(folder)).hexdigest()[:16], str(folder))
 
 
 def is_run(owner: str) -> bool:
-    """Return True if mail for the owner with this id ends with it."""
+    """Return True if the owner with this id is a run, so its mail ends with it."""
     return owner.startswith(RUN)
 
 
 def addressee(db: sqlite3.Connection, team: str, key: str) -> tuple[str | None, bool]:
-    """Return the owner of the name `key` of `team` (None: not known), and whether that has ended."""
+    """Return the owner of the name `key` of `team` (None: not known), and whether it has ended."""
     row = db.execute("SELECT owner, ended FROM owners WHERE team = ? AND key = ? AND latest", (team, key))
     owner, ended = row.fetchone() or (None, 0)
     return owner, bool(ended)

@@ -31,14 +31,14 @@ def post(
     *,
     there: Callable[[str], bool],
 ) -> list[Message]:
-    """Commit `outgoing` from `sender`, as one message for each receiver, and return these.
+    """Commit `outgoing` from `sender` as one message for each receiver, and return the messages.
 
     limits: those of the runaway guard for agents (default: Limits()); the user may send anything.
-    there:  returns whether an agent has that name now: a broadcast goes to these.
+    there:  returns True if an agent has that name now; a broadcast goes to those agents.
 
     Names are spelled as their owners spell them.  Raise UnknownRecipient (with a suggestion), InvalidName,
     MessageRefused or LedgerError if nothing was committed; if `there` knows the receiver, ReceiverEnded and
-    ReceiverStarting last only until its session has begun: try again for STARTING seconds.
+    ReceiverStarting last only until its session has started: retry for STARTING seconds.
     """
     limits = limits or Limits()
     outgoing = replace(
@@ -90,7 +90,7 @@ def post(
 
 
 def _check(outgoing: OutgoingMessage) -> None:
-    """Raise MessageRefused for a message that no receiver would accept, and that would be sent for ever."""
+    """Raise MessageRefused for a message that no receiver would accept: it would be resent for ever."""
     if not outgoing.body.strip():
         raise MessageRefused("the message is empty. Write its text after the receiver's name.")
     try:

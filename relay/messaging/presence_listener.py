@@ -1,11 +1,11 @@
-"""Hears the presences of a team: one session of a home listens, and writes them to the ledger for all.
+"""Listens to the presences of a team: one session of a home records them in the ledger for all.
 
     RUN/listeners/TEAM.0.lock: taken ─→ subscribes to all presences ─→ presence_tracker ─→ ledger, doorbells
                                held  ─→ hears its own name only, until the holder ends
 
-A lock ends with its holder, however that ends, and so does the writing end of the FIFO beside it: its readers
-notice at once.  The holder touches the lock while it works; if it hangs (a session can), the next one takes
-RUN/listeners/TEAM.1.lock and listens too: two that write the same thing do no harm.
+However the holder ends, the kernel releases its lock and closes the write end of the FIFO beside it: the
+readers notice at once.  The holder touches the lock while it works; if it hangs (a session can), the next
+session takes RUN/listeners/TEAM.1.lock and listens too: writing the same presence twice does no harm.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from relay.transport.mqtt import MqttTransport
 from relay.transport.presence import Presence
 
 LOOK = 5.0
-"""Seconds, more or less, between two looks whether who listens hangs, and between two signs of that one."""
+"""Approximate seconds between two checks whether the listener hangs, and between its signs of life."""
 
 HANGS = 15.0
-"""Seconds without a sign after which a listener is believed to hang."""
+"""Seconds without a sign of life after which a listener counts as hung."""
 
 AGAIN = 4.0
-"""Seconds after which a new listener has the broker send once more what it keeps: an announcement may slip
-through between what was kept and what comes then, and nobody would know of it before the next."""
+"""Seconds after which a new listener requests the retained announcements again: one may slip through between
+the retained and the live ones, and would go unnoticed until the next."""
 
 MOST = 10
-"""Announcements of one agent that are written down in a second; of more, the latest is, when it is over: one
-agent's flood must not keep the ledger busy."""
+"""Maximum announcements of one agent recorded in a second; of further ones, only the latest is recorded, at
+the end of the second: one agent's flood must not keep the ledger busy."""
 
 _SECOND = 1.0
-_MANY = 256  # announcements that wait to be written down; the connection is not read meanwhile
-_RETRY = 1.0  # seconds until a ledger that refused is tried again
-_LISTENERS = 5  # of one team at a time, at most, all but the last of which hang
+_MANY = 256  # maximum announcements that wait to be recorded; while it is reached, no payload is processed
+_RETRY = 1.0  # seconds until a failed write to the ledger is retried
+_LISTENERS = 5  # maximum for one team at a time; all but the last hang
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +56,7 @@ class PresenceListener:
     """Listens, or stands by, for one messaging client.
 
     own_boot: returns the boot id of the client's current connection.
-    trouble:  called with each error of a ledger that cannot record what was heard.
+    trouble:  called with each error of a ledger that cannot record an announcement.
     unheard:  called when an agent has appeared for which a sender without a session has messages.
     """
 
@@ -64,14 +64,14 @@ class PresenceListener:
     own_boot: Callable[[], str]
     trouble: Callable[[LedgerError], None]
     unheard: Callable[[], None]
-    _lock: int | None = None  # the descriptor, while this client listens
-    _life: int | None = None  # the FIFO's, which ends with it
+    _lock: int | None = None  # the lock's file descriptor, while this client listens
+    _life: int | None = None  # the FIFO's, closed with it
     _arrived: asyncio.Queue[Heard] = field(default_factory=lambda: asyncio.Queue(_MANY), init=False)
     _counts: Counter[str] = field(default_factory=Counter, init=False)  # by name, since `_counted`
     _counted: float = field(default=float("-inf"), init=False)  # seconds, monotonic
     _late: dict[str, Heard] = field(default_factory=dict, init=False)  # by name: the latest of too many
     _came_late: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    # The last sign of each listener, and when it was seen first; seconds, monotonic.
+    # The last sign of life of each listener, and when it was first seen; seconds, monotonic.
     _signs: dict[int, tuple[int, float]] = field(default_factory=dict, init=False)
 
     @property
@@ -85,7 +85,7 @@ class PresenceListener:
         return is_held(path) and path.stat().st_size > 0
 
     async def begin(self, transport: MqttTransport) -> None:
-        """Subscribe to this client's topics over `transport`; `run` must follow, or `end`."""
+        """Subscribe to this client's topics over `transport`; call `run` or `end` afterwards."""
         if self._take():
             await self._listen(transport)
         else:
@@ -94,7 +94,7 @@ class PresenceListener:
     async def run(self, transport: MqttTransport) -> None:
         """Listen or stand by, until cancelled. Raise BrokerError."""
         while self._lock is None:
-            with self._standing_by() as ended:  # before the look, so that no end is missed
+            with self._standing_by() as ended:  # before `_take`, so that no end is missed
                 while not ended.is_set():
                     if self._take():
                         await self._listen(transport)
@@ -102,7 +102,7 @@ class PresenceListener:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(until_tick(LOOK)):
                             await ended.wait()
-                            await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock goes in a moment, too
+                            await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock is free in a moment
         assert self._lock is not None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write())
@@ -119,7 +119,7 @@ class PresenceListener:
         reader = os.open(make_fifo(self._fifo), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
         def hung_up() -> None:
-            loop.remove_reader(reader)  # or it is called again and again
+            loop.remove_reader(reader)  # otherwise it would be called again and again
             ended.set()
 
         loop.add_reader(reader, hung_up)
@@ -131,7 +131,7 @@ class PresenceListener:
 
     def end(self) -> None:
         """Stop listening: the connection is lost."""
-        for descriptor in (self._lock, self._life):  # in this order: who is told takes the lock
+        for descriptor in (self._lock, self._life):  # in this order: whoever notices takes the lock
             if descriptor is not None:
                 os.close(descriptor)
         self._lock = self._life = None
@@ -155,7 +155,7 @@ class PresenceListener:
             await self._arrived.put(taken)
 
     async def _catch_up(self) -> None:
-        """Once a second, process the latest announcements of agents that made too many."""
+        """Once a second, process the latest announcement of each agent that made too many."""
         while True:
             await self._came_late.wait()
             await asyncio.sleep(_SECOND)
@@ -171,9 +171,9 @@ class PresenceListener:
     async def _subscribe(self, transport: MqttTransport, *, own: bool) -> None:
         team, name = self.tracker.team, self.tracker.name
         filters = topics.presence(team, name), topics.presence_filter(team)
-        # QoS 0, so that the broker keeps no presences in the mailbox while this agent is away.
+        # QoS 0, so the broker queues no presences in the mailbox while this agent is away.
         await transport.subscribe(filters[not own], 0)
-        # From this connection, or an earlier one: a broker remembers subscriptions with the mailbox.
+        # It may date from this connection or an earlier one: a broker keeps subscriptions with the mailbox.
         await transport.unsubscribe(filters[own])
 
     async def _repeat(self, transport: MqttTransport) -> None:
@@ -199,12 +199,12 @@ class PresenceListener:
                 self._say_informed()
 
     def _say_informed(self) -> None:
-        # What the broker keeps comes before its copy of what we announced after we subscribed.
+        # The broker sends what it retained before its copy of our announcement, made after we subscribed.
         if self._lock is not None and not os.fstat(self._lock).st_size:
             os.write(self._lock, b"informed\n")
 
     def _take(self) -> bool:
-        """Return True if this client must listen: no other does, or all that should hang."""
+        """Return True if this client must listen: no other client does, or all that do hang."""
         now = asyncio.get_running_loop().time()
         for place in range(_LISTENERS):
             path = self._path(place)
@@ -213,7 +213,7 @@ class PresenceListener:
             if try_lock(descriptor):
                 os.ftruncate(descriptor, 0)
                 self._lock = descriptor
-                # Also for reading, or it could not be opened as long as nobody reads.
+                # Also for reading: without a reader, it could not be opened for writing alone.
                 self._life = os.open(make_fifo(self._fifo), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
                 return True
             sign = os.fstat(descriptor).st_mtime_ns

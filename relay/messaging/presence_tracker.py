@@ -21,17 +21,17 @@ from relay.transport.name_claims import is_present
 from relay.transport.presence import Presence
 
 SEEN_EVERY = 3600.0
-"""Seconds between two notes in the ledger that an agent is online."""
+"""Seconds between two ledger entries that an agent is online."""
 
 
 def is_alive(home: Home, team: str, name: str) -> bool:
-    """Return True if an agent of `home` has the name, also while its session is being replaced."""
+    """Return True if an agent of `home` has the name, even while its session is being replaced."""
     return is_present(home, team, name) or is_held(home.agent_lock(team, name))
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An announcement as it arrived. retained: the broker had kept it; age: seconds, by its own time."""
+    """An announcement as it arrived. retained: the broker had kept it; age: seconds, by its timestamp."""
 
     presence: Presence
     retained: bool
@@ -61,7 +61,7 @@ class PresenceTracker:
             self._noted[names.key(name)] = time.monotonic()
 
     async def begin(self) -> None:
-        """Record which agents of this home went while no session listened. Raise LedgerError."""
+        """Record which agents of this home left while no session listened. Raise LedgerError."""
 
         def begin(ledger: Ledger) -> None:
             self.attendance(ledger).leave(self.origin, self._is_here)
@@ -70,9 +70,9 @@ class PresenceTracker:
         await self.ledger.run(begin)
 
     async def hear(self, *batch: Heard) -> bool:
-        """Record announcements, and ring the bells of senders whose messages can proceed, or have ended.
+        """Record announcements, and ring the bells of senders whose messages can proceed, or are settled.
 
-        Return False if one of these has no session. Raise LedgerError if nothing was recorded.
+        Return False if one of these senders has no session. Raise LedgerError if nothing was recorded.
         """
         concerned = await self.ledger.run(lambda ledger: self._note(ledger, batch))
         for each in batch:
@@ -90,13 +90,13 @@ class PresenceTracker:
             elsewhere = heard.home != self.origin
             if self._is_news(heard.name, _silence(each)):
                 ledger.registry.register(self.team, heard.name, ledger.now() - _silence(each))
-            # A will has the channels of the time when its agent connected, and listeners know better.
+            # A will has the channels that its agent was in when it connected; listeners know better.
             if elsewhere and (heard.online or each.retained):
                 ledger.channels.heard(self.team, heard.name, heard.channels)
             if not each.retained:
                 heard = replace(heard, seen=time.time())
             appeared = there.hear(heard, each.age if each.retained else 0.0)
-            # What comes late from an earlier connection says nothing of whom the name belongs to now.
+            # A late announcement from an earlier connection does not tell who owns the name now.
             if elsewhere and there.boot(heard.name) == heard.boot:
                 self._note_owner(ledger, heard)
             if appeared:
@@ -128,32 +128,32 @@ class PresenceTracker:
             ledger.owners.end(self.team, heard.name, heard.owner)
 
     def attendance(self, ledger: Ledger) -> Attendance:
-        """Return the attendance; part of a job for the ledger."""
+        """Return the attendance; call it within a ledger job."""
         return ledger.attendance(self.bus, self.team)
 
     def there(self, ledger: Ledger, name: str) -> bool:
-        """Return True if `name` is online: heard lately, or of this home; in a job for the ledger."""
+        """Return True if `name` is online (heard recently, or of this home); call it within a ledger job."""
         return self.attendance(ledger).there(name) or self.is_alive(self.team, name)
 
     def recover_dead(self, ledger: Ledger) -> None:
-        """Settle what sessions of this home were typing when they died; a job for the ledger.
+        """Settle the messages that sessions of this home were typing when they died; a ledger job.
 
-        Not while the agent's shim lives: the next session sees the outcome.
+        Skip agents whose shim lives: their next session sees the outcome.
         """
         for name in ledger.inbox.begun(self.team):
             if not self.is_alive(self.team, name):
                 ledger.inbox.recover(self.team, name)
 
     def limit_channels(self, ledger: Ledger) -> None:
-        """Expire what has waited too long in channels for absent members; a job for the ledger."""
+        """Expire the surplus channel messages that wait for absent members; a ledger job."""
         there = self.attendance(ledger)
         ledger.channels.limit(self.team, lambda name: not (there.online(name) or self._is_here(name)))
 
     async def everybody(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name, except finished runs.
 
-        For agents of this home this is always up to date.  name: only the agent of that name; in a large team
-        that is much less work.
+        For agents of this home the result is always up to date.  name: return only this agent, which is much
+        less work in a large team.
         """
 
         def known(ledger: Ledger) -> list[Presence]:
@@ -163,7 +163,7 @@ class PresenceTracker:
                 registered = [each for each in [ledger.registry.spelled(self.team, name)] if each is not None]
             everybody = self.attendance(ledger).roster(registered, name)
             ended = ledger.owners.ended(self.team)
-            # Nobody may have heard the last one of this home go.
+            # No session may have heard the last agent of this home leave.
             return [
                 replace(each, online=(each.online and each.home != self.origin) or self._is_here(each.name))
                 for each in everybody
@@ -173,7 +173,7 @@ class PresenceTracker:
         return await self.ledger.run(known)
 
     def is_alive(self, team: str, name: str) -> bool:
-        """Return True if an agent of this home has the name, also while its session is being replaced."""
+        """Return True if an agent of this home has the name, even while its session is being replaced."""
         return is_alive(self.home, team, name)
 
     def _is_here(self, name: str) -> bool:
@@ -181,5 +181,5 @@ class PresenceTracker:
 
 
 def _silence(heard: Heard) -> float:
-    """Return the seconds since its agent was online; a will is as old as the connection."""
+    """Return the seconds since the agent was known to be online; a will is as old as its connection."""
     return heard.age if heard.retained or not heard.presence.online else 0.0

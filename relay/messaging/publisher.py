@@ -1,4 +1,4 @@
-"""Publishes the messages of one sender from the outbox, in order, until its receivers have them.
+"""Publishes the messages of one sender from the outbox, in order, until the receivers have them.
 
     outbox.claim → a batch on its way → the broker's acknowledgement → outbox.sent
          ▲                                                                 │
@@ -31,14 +31,14 @@ LAST_RETRY = 60.0
 """Seconds until a message without a receipt is published again while its receiver is online."""
 
 GATHER = 0.05
-"""Seconds after which it is noted that the broker took a message, if it has not arrived by then."""
+"""Seconds after which a message that the broker accepted is recorded as sent, unless it has arrived."""
 
 UNNOTED = 256
-"""Messages that the broker took, after which that is noted at the latest."""
+"""Maximum messages that the broker accepted and that are not yet recorded as sent."""
 
 BATCH_BYTES = 1 << 18
-"""Characters of bodies that are on their way to the broker at one time: on a slow link more would take longer
-than the time limit of an answer."""
+"""Maximum characters of bodies in flight to the broker: on a slow link, more would exceed the time limit of
+an answer."""
 
 Item = TypeVar("Item", Envelope, Receipt)
 
@@ -54,7 +54,7 @@ def retry_delay(attempt: int) -> float:
 async def publish_all(
     transport: MqttTransport, topics: Sequence[str], items: Sequence[Item]
 ) -> tuple[list[Item], BaseException | None]:
-    """Publish each of `items` to its topic; return those that the broker accepted, and a failure, if any.
+    """Publish each of `items` to its topic; return those that the broker accepted, and the first failure.
 
     Items accepted before the connection was lost need not be published again.
     """
@@ -76,10 +76,10 @@ class Publisher:
     sender: str
     bus: str
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _taken: list[str] = field(default_factory=list, init=False)  # by the broker, and not noted yet
+    _taken: list[str] = field(default_factory=list, init=False)  # accepted by the broker, not recorded yet
 
     def wake(self) -> None:
-        """Look for due messages, with the effect of all jobs handed to the ledger so far."""
+        """Look for due messages, after all jobs handed to the ledger so far."""
         self._wake.set()
 
     async def run(self, transport: MqttTransport) -> None:
@@ -110,7 +110,7 @@ class Publisher:
             await self.ledger.run(lambda ledger: ledger.outbox.sent(taken))
 
     def _claim(self) -> asyncio.Future[tuple[list[Envelope], float]]:
-        """Claim a batch; return it, and the seconds until another message is due (math.inf: none will be)."""
+        """Claim a batch; return it, and the seconds until the next message is due (math.inf: none)."""
 
         def claim(ledger: Ledger) -> tuple[list[Envelope], float]:
             there = ledger.attendance(self.bus, self.team)
@@ -120,7 +120,7 @@ class Publisher:
                 return None if home(receiver) is None else retry_delay(attempt)
 
             def reachable(receiver: str, owner: str | None) -> bool:
-                if self.bus:  # this broker keeps what is for those who are away
+                if self.bus:  # an external broker keeps messages for absent receivers
                     return not there.taken(receiver, owner)
                 return there.online(receiver, owner)
 
@@ -135,7 +135,7 @@ class Publisher:
     async def _wait(self, until: float) -> None:
         """Wait until woken up, or until the next message is due by the loop's clock."""
         if self._taken:
-            # Most arrive in this moment, and need no note; for the others one does.
+            # Most messages arrive within this moment and need no record; one write serves for the others.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GATHER):
                     await self._wake.wait()

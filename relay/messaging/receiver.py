@@ -35,10 +35,10 @@ from relay.transport.mqtt import Inbound, MqttTransport
 from relay.transport.name_claims import NameClaim
 
 TROUBLE_OVER = 150.0
-"""Seconds after which trouble with the ledger is over; everything that waits was tried again by then."""
+"""Seconds after which trouble with the ledger is over; everything that waits was retried by then."""
 
 TAKING = 64
-"""Payloads that the ledger is given without waiting for it; it commits together what has piled up."""
+"""Maximum payloads handed to the ledger without waiting for it; it commits queued ones together."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class ConnectionStatus:
     """Publishes the status of one client, never the same line twice in a row.
 
     connected: the client is on the bus now.
-    lost:      when it last was; seconds, monotonic.
+    lost:      when it was last on the bus; seconds, monotonic.
     """
 
     publish: Callable[[Event], None]
@@ -97,7 +97,7 @@ class Receiver:
     """Receives for `name`, and publishes MessageStored and OutcomeReported.
 
     owner:   the owner of the name (relay.messaging.owner); None: nobody in particular.
-    room:    how many messages may wait for it (0: no limit); further ones stay with their senders.
+    room:    how many messages may wait for `name` (0: no limit); further ones stay with their senders.
     ignored: the number of payloads that were not relay's, or did not match their topic.
     """
 
@@ -116,7 +116,7 @@ class Receiver:
 
     async def run(self, transport: MqttTransport) -> None:
         """Receive over `transport` until it is lost. Raise ConnectionLost."""
-        taking = deque[asyncio.Future[Any]]()  # the ledger commits together what waits for it
+        taking = deque[asyncio.Future[Any]]()  # the ledger commits queued payloads together
         self._arrivals = Arrivals()
         async with contextlib.aclosing(self._arrivals.in_turn(transport.arriving())) as arriving:
             async for inbound in arriving:
@@ -132,7 +132,7 @@ class Receiver:
                     await asyncio.wait([taking.popleft()])
 
     def finish(self, transport: MqttTransport) -> None:
-        """Process receipts that had arrived over `transport`, now closed: the broker has forgotten them.
+        """Process the receipts that arrived over `transport`, now closed: the broker has forgotten them.
 
         Senders that got no receipt publish their messages again.
         """
@@ -143,9 +143,9 @@ class Receiver:
                     self._hand_over(inbound, topic)
 
     def _hand_over(self, inbound: Inbound, topic: topics.InboxTopic) -> asyncio.Future[Any]:
-        """Store in the ledger what came for the agent. Raise ForeignPayload."""
+        """Hand the ledger a payload for the agent. Raise ForeignPayload."""
         if inbound.retained:
-            raise ForeignPayload("retained, as no message is")  # it would come each time
+            raise ForeignPayload("retained, as no message is")  # it would come with each subscription
         taking = self._take(decode(inbound.payload, topic))
         taking.add_done_callback(partial(self._taken, inbound))
         return taking
@@ -161,9 +161,9 @@ class Receiver:
         try:
             yield
         except (ForeignPayload, ArithmeticError, TypeError, ValueError) as why:
-            # The last three are not expected; but a peer's payload must not end another's connection.
+            # The last three are not expected, but a peer's payload must not end another agent's connection.
             self.ignored += 1
-            if self.ignored.bit_count() == 1:  # the 1st, 2nd, 4th, ...: a flood fills no log
+            if self.ignored.bit_count() == 1:  # the 1st, 2nd, 4th, ...: a flood must not fill the log
                 _log.warning("ignored %d payloads; now one on %r: %s", self.ignored, inbound.topic, why)
         except LedgerError as error:
             self.status.trouble(error)  # its sender gets no receipt, and will publish it again

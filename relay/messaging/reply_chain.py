@@ -15,7 +15,7 @@ class ReplyChain:
     """The texts that one agent was given since it last sent something, or since its current turn began."""
 
     def __init__(self) -> None:
-        self._depth = 0  # of the deepest text that may have led to what is said next
+        self._depth = 0  # of the deepest text that may lead to the next message
         self._answered = True  # something was sent since the last text was given
         self._last: dict[str, Message] = {}  # the last message from each sender
 
@@ -30,7 +30,7 @@ class ReplyChain:
         self._last.clear()
 
     def given(self, depth: int, *, begins: bool) -> None:
-        """Record that a text of that depth is given to the agent. begins: it begins a turn.
+        """Record that a text of this depth is given to the agent. begins: the text begins a turn.
 
         Earlier, unanswered texts of the same turn may still lead to the next message.
         """
@@ -47,5 +47,5 @@ class ReplyChain:
         self._answered = True
 
     def answers(self, to: str) -> Message | None:
-        """Return the message that one to `to` answers: the last from it since the user's input, or None."""
+        """Return what a message to `to` answers: its last message since the user's input, or None."""
         return self._last.get(names.key(to))

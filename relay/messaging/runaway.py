@@ -3,7 +3,7 @@
 A message that looks like part of a runaway is committed and held, not sent: the user releases it (`relay
 release`) or drops it.  There are three limits: how many messages one agent sends another in a minute, how
 many led to this one since the user's last input, and how many broadcasts an agent makes in a minute.  While
-a message of a pair is held, those behind it are held too, to keep the order.
+a message of a pair is held, later ones are held too, to keep the order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class Guard:
-    """Checks each send of `sender` (keys: team, name), within the transaction that commits it.
+    """Checks one send of `sender` (keys: team, name), within the transaction that commits it.
 
     depth:  how many messages led to it since the user's last input.
     fanout: it is one broadcast to many.
@@ -57,7 +57,7 @@ class Guard:
     limits: Limits
     depth: int
     fanout: bool
-    _broadcasts: list[int] = field(default_factory=list, init=False)  # where each of late ends in the outbox
+    _broadcasts: list[int] = field(default_factory=list, init=False)  # the last place of each recent one
 
     def __post_init__(self) -> None:
         if self.fanout and self.limits.broadcasts:

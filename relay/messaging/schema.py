@@ -173,7 +173,7 @@ SCHEMA = Schema(
     indexes=_INDEXES.split(";\n")[:-1],
     steps=_STEPS,
 )
-"""The ledger's tables. A new layout gets the next version, and a step that leads to it."""
+"""The ledger's tables. A new layout needs the next version, and a step that migrates to it."""
 
 
 def explain(path: Path, error: Exception) -> LedgerError:
@@ -192,6 +192,6 @@ def explain(path: Path, error: Exception) -> LedgerError:
         sqlite3.SQLITE_CORRUPT: "it is damaged. Move it away, and relay creates a new one.",
         sqlite3.SQLITE_NOTADB: "it is not a ledger. Move it away, and relay creates a new one.",
     }.get(code, f"{error}.")
-    closed = isinstance(error, sqlite3.ProgrammingError)  # by a client that has ended; the next one opens it
+    closed = isinstance(error, sqlite3.ProgrammingError)  # closed by an ended client; the next opens it
     kind = LedgerAway if closed or code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else LedgerError
     return kind(f"the message ledger {path}: {advice}")

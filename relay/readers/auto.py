@@ -1,8 +1,8 @@
 """The reader of a session: lines while the program just prints, the screen once it draws.
 
-Every program begins as one that prints lines.  The first sequence that leaves the line (a vertical or
-absolute movement, the alternate screen, a scroll region) hands over to the screen reader for good: all lines
-on the screen have been returned by then, but for the one with the cursor.
+Every program starts with the lines reader.  The first sequence that leaves the line (a vertical or absolute
+movement, the alternate screen, a scroll region) hands over to the screen reader for good: by then all lines
+on the screen have been returned, except the one with the cursor.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Kind = Literal["auto", "lines", "screen"]
 class AutoReader:
     """Bytes in, lines out. Not thread-safe. `now` is seconds on any clock that never goes back.
 
-    screen:      the virtual screen, always fed; None where there is none, and `unavailable` says why.
+    screen:      the virtual screen, always fed; None if there is none, and `unavailable` says why.
     kind:        "lines" and "screen" pin the reader ("screen" needs the screen; without it, lines).
     held:        an unfinished character or sequence at the end of the output.
     marker:      begins a directive.
     offset:      bytes of the output so far.
-    echo_style, code_style, block_end: how the agent draws what was typed into it, code, and a line `>>>`.
-    settle:      seconds for which it may draw a text otherwise than in the end.
+    echo_style, code_style, block_end: how the agent draws typed text, code, and a line `>>>`.
+    settle:      seconds for which it may draw a text differently from its final form.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class AutoReader:
         self._echo = Echo(marker.decode("utf-8", "replace"))
         self._places = PlaceCounter()
         self.offset = 0
-        self.held = b""  # an unfinished character or sequence at their end
+        self.held = b""
         self.unavailable: str | None = None
         self.screen: VirtualScreen | None = None
         try:
@@ -70,7 +70,7 @@ class AutoReader:
 
     @property
     def kind(self) -> Literal["lines", "screen"]:
-        """The reader at work now."""
+        """The current reader."""
         return "lines" if self._drawn is None else "screen"
 
     @property
@@ -80,23 +80,23 @@ class AutoReader:
 
     @property
     def failed(self) -> str | None:
-        """The reason why nothing is read any more, or None."""
+        """The reason why reading has stopped, or None."""
         return self.screen.failed if self.screen is not None and self._drawn is not None else None
 
     @property
     def settling(self) -> bool:
-        """True while `tick` may return lines though nothing is fed: it must continue being called."""
+        """True while `tick` may return lines without new output, so it must still be called."""
         return self._reader.settling
 
     def look_due(self, now: float) -> float:
-        """Return the time from which output is not fed as one with what comes at `now`, or came before."""
+        """Return the time from which output must not be fed in one piece with that of `now` or before."""
         due = math.inf if self._drawn is None else self._drawn.look_due
         return min(due, now + LOOK_EVERY)
 
     def pause(self, data: bytes) -> float:
-        """Return the seconds between `data` and the output beside it from which they are not fed as one.
+        """Return the seconds of silence from which `data` and its neighbour must not be fed in one piece.
 
-        They come to the same, but on a screen with a directive on it, which is to be looked at in between.
+        It makes no difference except on a screen with a directive, which needs a look in between.
         """
         if self._drawn is not None:
             return QUIET if self._drawn.matters(data) else PAUSE
@@ -105,7 +105,7 @@ class AutoReader:
     def feed(self, data: bytes, now: float, begun: float | None = None) -> list[Line]:
         """Take output of the program, cut anywhere; return the lines that it completed.
 
-        begun: seconds, when its first piece came, if that was before `now`.
+        begun: when its first piece came, in seconds, if before `now`.
         """
         self.offset += len(data)
         data = self.held + data
@@ -115,7 +115,7 @@ class AutoReader:
         return self._take(seven_bit(data), start, now if begun is None else begun, now)
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here, beside the screen."""
+        """Return the JSON that `restore` needs, besides the screen, to continue from here."""
         return {
             "offset": self.offset,
             "held": self.held.decode("latin-1"),
@@ -128,7 +128,7 @@ class AutoReader:
     def restore(self, size: tuple[int, int], screen: bytes, state: dict[str, Any]) -> None:
         """Continue from a checkpoint: `screen` is a VirtualScreen.repaint of what was read, `state` the rest.
 
-        Call it before anything is fed.
+        Call this before the first feed.
         """
         self.offset, self.held = state["offset"], state["held"].encode("latin-1")
         self._places.last = Place(*state["place"])
@@ -143,7 +143,7 @@ class AutoReader:
             self.screen.feed(screen)
 
     def tick(self, now: float) -> list[Line]:
-        """Return the lines that have settled by the passing of time alone."""
+        """Return the lines that have settled merely because time has passed."""
         return self._reader.tick(now)
 
     def typed(self, data: bytes, now: float, *, echo: bool) -> None:
@@ -154,24 +154,24 @@ class AutoReader:
         self._echo.typed(data, now, echo=echo)
 
     def waiting(self, now: float, *, sure: bool = True) -> list[Line]:
-        """Take an unfinished line for finished, as the program waits for input; return it, if any.
+        """Treat an unfinished line as finished because the program waits for input; return it, if any.
 
-        sure: the kernel says that it waits; else it is only silent, and may continue with a directive.
+        sure: the kernel says that it waits; otherwise it is only silent, and may still print a directive.
         """
         return self._reader.waiting(now, sure=sure)
 
     def drawing(self, now: float) -> bool:
-        """Return True while the program is drawing, though it is silent: it does not wait for input."""
+        """Return True while the program is silent in the middle of drawing: it is not waiting for input."""
         return self._drawn is not None and self._drawn.drawing(now)
 
     def gap(self, size: int, now: float) -> list[Line]:
-        """Note that `size` bytes of output were lost between what was fed before and what follows."""
+        """Note that `size` bytes of output were lost between the last feed and the next."""
         self.held = b""
         self.offset += size
         return self._reader.gap(self.offset, now)
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
-        """Note a new size of the terminal between what was fed before and what follows."""
+        """Note a new size of the terminal between the last feed and the next."""
         self._lines.resize(columns, rows, now)
         if self._drawn is not None:
             return self._drawn.resize(columns, rows, now)
@@ -185,7 +185,7 @@ class AutoReader:
         return self._take(held, self.offset - len(held), now, now) + self._reader.close(now)
 
     def unfinished(self) -> str:
-        """Return the logical line that the cursor stands on: a prompt, a question, a half line."""
+        """Return the logical line with the cursor: a prompt, a question, half a line."""
         if self.screen is None or self.screen.failed is not None:
             return self._lines.unfinished()
         rows, y = self.screen.rows(), self.screen.cursor[1]

@@ -1,6 +1,6 @@
 """Control sequences: their syntax, which ones leave the line, and the text of a line without them.
 
-The syntax is ECMA-48's (5.4 for CSI, 5.6 for strings), with BEL as a second end of OSC (xterm).
+The syntax is ECMA-48's (5.4 for CSI, 5.6 for strings), with BEL as a second terminator of OSC (xterm).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPEN_STRING = re.compile(rb"\x1b[\]P^_X][^\x07\x18\x1a\x1b]*\x1b?\Z")
 _LEAVES_LINE = re.compile(
     rb"\x1b(?:"
     rb"\[[0-9;:]*[ABEFHfdLMST]"  # vertical and absolute movement, line insertion, scrolling
-    rb"|\[[1-3]J"  # erasing above the cursor or all (0 erases what follows, as zsh does at each prompt)
+    rb"|\[[1-3]J"  # erasing above the cursor or everything (0 erases below, as zsh does at each prompt)
     rb"|\[[0-9;]*[ru]"  # scroll region, restored cursor
     rb"|\[\?[0-9;]*(?:1049|1047|47)[0-9;]*h"  # the alternate screen
     rb"|[8DMc]"  # restored cursor, index, reverse index, reset
@@ -41,8 +41,8 @@ _CUT = re.compile(
 _C1 = re.compile(rb"\xc2([\x80-\x9f])|(?<![\x80-\xff])([\x80-\x9f])")
 
 
-# What a terminal draws nothing for, in UTF-8: zero-width characters, bidirectional controls, invisible
-# operators, tags, byte order mark. Joiners and variation selectors only where they follow no sign to change.
+# Characters that a terminal does not draw, in UTF-8: zero-width characters, bidirectional controls, invisible
+# operators, tags, byte order mark. Joiners and variation selectors only where they follow nothing to modify.
 _JOINER = rb"\xe2\x80\x8d|\xef\xb8[\x80-\x8f]"
 _HIDDEN = (
     rb"(?:\xe2\x80[\x8b\x8c\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xcd\x8f|\xd8\x9c"
@@ -53,9 +53,9 @@ _HIDDEN_END = re.compile(_HIDDEN + _BEHIND_HIDDEN + rb"\Z")
 
 
 class _OnlyColours:
-    """True if every escape sequence in some bytes is a change of colour (SGR).
+    """True if every escape sequence in some bytes is a colour change (SGR).
 
-    The last answer is kept: a flood's readers and screens ask for the same bytes, one after the other.
+    The last answer is cached: in a flood, readers and screens ask about the same bytes in turn.
     """
 
     def __init__(self) -> None:
@@ -87,9 +87,9 @@ def cut(data: bytes) -> int:
 
 
 def revealing(marker: bytes) -> Callable[[bytes], bytes]:
-    """Return a function that puts U+FFFD in place of what is hidden before a `marker`.
+    """Return a function that replaces hidden characters before a `marker` with U+FFFD.
 
-    A screen draws nothing for it, so that the line would read as if the marker began it.
+    A screen draws nothing for them, so the line would seem to begin with the marker.
     """
     hidden = re.compile(_HIDDEN + rb"(?=" + _BEHIND_HIDDEN + re.escape(marker) + rb")")
 
@@ -104,7 +104,7 @@ def revealing(marker: bytes) -> Callable[[bytes], bytes]:
 def seven_bit(data: bytes) -> bytes:
     """Return `data` with C1 controls, raw or as UTF-8, replaced by their two-byte forms (ECMA-48, 5.3).
 
-    `data` begins between characters.
+    `data` begins at a character boundary.
     """
     if data.isascii():
         return data
@@ -119,7 +119,7 @@ def ends_in_string(raw: bytes) -> bool:
 def plain(raw: bytes, columns: int) -> list[str]:
     """Return the text that `raw`, a line without its newline, leaves on a terminal of `columns` columns.
 
-    There is one text, unless the line moves the cursor away from itself: then one for each place.
+    There is one text, unless the line moves the cursor off itself: then one for each place.
     """
     if _CONTROL_BYTE.search(raw) is None:
         return [raw.decode("utf-8", "replace")]
@@ -185,7 +185,7 @@ class _Cells:
         self._last = character
 
     def _blank_halves(self, start: int, end: int) -> None:
-        """Blank the other half of each wide character of which one half is overwritten."""
+        """Blank the other half of each wide character that is half overwritten."""
         if start < len(self._cells) and self._cells[start] == "" and start:
             self._cells[start - 1] = " "
         if end < len(self._cells) and self._cells[end] == "":

@@ -1,9 +1,8 @@
 """Recognizes rows that are not the agent's own words by how it draws them: echoes, tool output, and code.
 
-The pattern file of the agent names colours, and signs at the beginning of a row.  Where the sign is a corner,
-as before tool output, or says how a tool fares, the rows right below that are indented to the text behind it
-belong to it.  (For other signs that does not hold: codex keeps the last prompt at the top of a page that
-scrolls.)
+The agent's pattern file names colours, and signs at the beginning of a row.  Where the sign is a corner, as
+before tool output, or shows a tool's status, the rows directly below belong to it if they are indented to the
+text after it.  (Not so for other signs: codex keeps the last prompt at the top of a page that scrolls.)
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _OF_TOOLS = "⎿└╰↳✓⊶⊷x"
 class Drawing:
     """The styles of one agent; with the defaults, every row is the agent's own words.
 
-    block_end: how it draws a line `>>>`. settle: seconds in which it may draw a text again.
+    block_end: how the agent draws a line `>>>`. settle: seconds in which it may redraw a text.
     """
 
     echo: RowStyle = field(default_factory=RowStyle)
@@ -37,7 +36,7 @@ class Drawing:
         return _drawn_in(self.code, row.colours) or any(line.search(row.text) for line in self.code.lines)
 
     def text_columns(self, screen: VirtualScreen) -> int:
-        """Return the columns of a full-screen program left of a panel drawn in the colours of echoes."""
+        """Return the columns of a full-screen program to the left of a panel in the colours of echoes."""
         columns, bottom = screen.columns, screen.height - 1
         panel = screen.colours(columns - 1, 0).background if self.echo.backgrounds else None
         if not _one_of(self.echo.backgrounds, panel):
@@ -53,7 +52,7 @@ class Drawing:
         return any(line.search(text) for line in self.echo.lines)
 
     def hanging(self, text: str) -> int:
-        """Return the indent from which rows below `text`, which is not blank, belong to its sign; 0: none."""
+        """Return the least indent of rows that belong to the sign of the non-blank `text` above; 0: none."""
         body = text.lstrip()
         if body[0] not in _OF_TOOLS or not self.has_sign(text):
             return 0

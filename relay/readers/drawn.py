@@ -2,8 +2,8 @@
 
     rows of the screen ─→ logical lines ─→ Page (primary, alternate) ─→ settled: those complete
 
-How long that is depends on the place: what stands above the cursor of a program that prints is complete; a
-line with something newer below it is as good as complete; the last one may still grow.
+How soon a line settles depends on its place: above the cursor of a program that prints, it is complete; with
+something newer below, it is as good as complete; the last line may still grow.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ LAST = 1.2
 """The same for the newest line of a program that draws: models pause in the middle of a line."""
 
 _SLOW = 8
-"""Frames for which it waits, at their pace, where a line below it moves: a spinner, a counter."""
+"""Frames, at their own pace, for which a line waits while one below it moves: a spinner, a counter."""
 
 _SLOWEST = 2.5
-"""Seconds for which it waits there at most: less than a line below it waits for it."""
+"""Maximum seconds of that wait: less than a line below waits for this one."""
 
 _PACE = 4
-"""Frames from which that pace is taken."""
+"""Frames from which that pace is measured."""
 
 _STALLED = 5.0
-"""Seconds without a frame in which such a program, or the terminal that shows it, may be stalled."""
+"""Maximum seconds without a frame for which the program, or its terminal, counts as stalled."""
 
 _MOVES = 1.0
-"""Seconds before a line's last change in which such a line has changed."""
+"""Seconds before a line's last change from which a change of a line below it counts as movement."""
 
 AT_CURSOR = 2.0
-"""The same for the line with the cursor, which is mostly a prompt or a draft."""
+"""Seconds without a change for the line with the cursor, which is mostly a prompt or a draft."""
 
 PATIENCE = 3.0
 """Seconds for which a line waits for one above it that keeps changing."""
 
 REDRAW = 3.0
-"""Seconds after a resize in which a busy program begins to draw again."""
+"""Seconds after a resize within which a busy program starts to redraw."""
 
 LAYOUT = 10.0
-"""Seconds in which a full-screen program draws a page that fits its screen, after a resize or another page.
+"""Seconds after a resize or another page within which a full-screen program draws one that fits its screen.
 
-No line waits for longer.
+No line waits longer.
 """
 
 _RULE = re.compile(r"[\u2500\u2501\u2550\u2580-\u2588\u2594]{10,}\Z")
@@ -78,7 +78,7 @@ class DrawnText:
     """The lines on the screens of one program, as of the last `look`.
 
     marker:  begins a directive.
-    scrolls: lines may have left the screen elsewhere than off its top.
+    scrolls: lines may have left the screen other than off its top.
     """
 
     def __init__(self, screen: VirtualScreen, marker: str, drawing: Drawing) -> None:
@@ -86,17 +86,17 @@ class DrawnText:
         self._marker = marker
         self._drawing = drawing
         self._pages = _Pages()
-        self._carry: list[Row] = []  # rows that scrolled off, of a line that has not wholly
-        self._drained = Drained([])  # what scrolled off since the last look, as `state` has found it
-        self._stale = False  # the alternate screen was resized, and the program has not drawn it again
-        self._unread = math.inf  # seconds, since when the alternate screen has shown no page that fits it
+        self._carry: list[Row] = []  # rows that scrolled off, of a line that is still partly visible
+        self._drained = Drained([])  # what scrolled off since the last look, found by `state`
+        self._stale = False  # the alternate screen was resized, and the program has not redrawn it
+        self._unread = math.inf  # since when, in seconds, the alternate screen has shown no page that fits
         self._region = False  # a scroll region is set
         self.scrolls = False
-        self._frames: deque[float] = deque(maxlen=_PACE + 1)  # seconds, when those came that were looked at
-        self._again: set[str] = set()  # keys of lines that were drawn before, in part, in rows above them
+        self._frames: deque[float] = deque(maxlen=_PACE + 1)  # when those with a look came (seconds)
+        self._again: set[str] = set()  # keys of lines partly drawn before in the rows above them
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here, beside the screen."""
+        """Return the JSON that `restore` needs, besides the screen, to continue from here."""
         self._drain()
         return {
             "covered": self._pages.primary.covered if self._screen.alternate else None,
@@ -111,7 +111,7 @@ class DrawnText:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from there. Call it before the screen is drawn: it draws what the alternate one covers."""
+        """Continue from there. Call this before drawing the screen: it draws the covered primary screen."""
         if state["covered"] is not None:
             columns, rows, drawn = self._pages.primary.covered = state["covered"]
             self._screen.resize(columns, rows)
@@ -123,7 +123,7 @@ class DrawnText:
         self._drained = Drained(drained, state["lost"])
         self._stale, self._region, self.scrolls = state["flags"]
         self._again = set(state["again"])
-        self._frames.extend(state.get("frames", ()))  # an earlier relay has none
+        self._frames.extend(state.get("frames", ()))  # an earlier relay saved none
         self._unread = state.get("unread", math.inf)
 
     def _drain(self) -> Drained:
@@ -145,16 +145,16 @@ class DrawnText:
 
     @property
     def alternate(self) -> bool:
-        """True while the page is that of the alternate screen."""
+        """True while the shown page is the alternate screen's."""
         return self._pages.shown is self._pages.alternate
 
     @property
     def stale(self) -> bool:
-        """True while the screen shows a page that was cut by a resize and not drawn again."""
+        """True while the screen shows a page that was cut by a resize and not redrawn."""
         return self._stale and self._screen.alternate
 
     def unread(self, now: float) -> bool:
-        """Return True while a page that fits the screen is to come, and what is known of its lines waits."""
+        """Return True while a page that fits the screen is still to come; its known lines wait for that."""
         return self.alternate and 0 <= now - self._unread < LAYOUT
 
     def at_cursor(self, line: PageLine) -> bool:
@@ -168,16 +168,16 @@ class DrawnText:
             self.scrolls = True
 
     def resized(self, now: float) -> None:
-        """Note that the screen has another size: the program may print its lines again.
+        """Note that the screen has another size: the program may reprint its lines.
 
-        The text on the alternate screen is cut off, not wrapped again, until the program draws it again.
+        The text on the alternate screen is cut off, not rewrapped, until the program redraws it.
         """
         self._pages.shown.expect_reprint(now, REDRAW)
         self._stale = self.alternate
         self._unread = now if self.alternate else math.inf
 
     def drawn(self, data: bytes, now: float) -> None:
-        """Note whether `data`, which was fed, begins to draw a page again after a resize, or continues."""
+        """Note whether `data`, just fed, begins or continues to redraw a page after a resize."""
         if self._screen.synchronized:
             self._pages.shown.hold_reprint(now)
         if self._stale and _PLACES.search(data) is not None:
@@ -185,7 +185,7 @@ class DrawnText:
             self._pages.shown.expect_reprint(now)
 
     def wipe(self, now: float) -> None:
-        """Note that the program is about to clear the screen: no line that begins above it has an end."""
+        """Note that the program is about to clear the screen: lines that begin above it lose their end."""
         if not self.alternate:
             self._carry.clear()
         self._pages.shown.wipe(now)
@@ -202,10 +202,10 @@ class DrawnText:
         self._pages.shown = self._pages.primary = Page(scrolls_back=False)
 
     def turn(self, now: float) -> list[PageLine]:
-        """Follow the program to the other screen; return the lines of the alternate one that it has left."""
+        """Follow the program to the other screen; return the alternate one's lines if it has left that."""
         if self._screen.alternate == self.alternate:
             return []
-        left = self._pages.shown.visible if self.alternate else []  # which will not change any more
+        left = self._pages.shown.visible if self.alternate else []  # these will not change any more
         self._pages.shown = self._pages.primary if self.alternate else self._pages.alternate
         if self.alternate:
             self._pages.shown.wipe(now)
@@ -215,7 +215,7 @@ class DrawnText:
     def look(self, changed: float) -> tuple[list[PageLine], bool]:
         """Bring the page up to date; return the lines that have scrolled away, and whether any were lost.
 
-        changed: when the output came that the screen shows, in seconds.
+        changed: when the output that the screen shows came, in seconds.
         """
         screen = self._screen
         drained, self._drained = self._drain(), Drained([])
@@ -230,7 +230,7 @@ class DrawnText:
                 return [], drained.lost
             lines = logical_lines(rows, columns, self._marker, self._drawing, FULL_SCREEN_MARGIN)
             gone = self._pages.alternate.look(lines, changed, scrolls=True)
-            if screen.cursor_visible:  # it is in the input: neither that nor what is below is said
+            if screen.cursor_visible:  # in the input: neither it nor what is below is the agent's words
                 for known in self.lines:
                     known.footer_since = -math.inf if known.last >= screen.cursor[1] else math.inf
             return gone, drained.lost
@@ -246,7 +246,7 @@ class DrawnText:
         return gone + off, drained.lost
 
     def _mark_footer(self) -> None:
-        """Mark the lines from the last rule across the primary screen on."""
+        """Mark the last rule across the primary screen and the lines below it."""
         lines = self._pages.primary.visible
         across = (known for known in reversed(lines) if _RULE.match(known.text))
         rule = next((known for known in across if columns_of(known.text) >= self._screen.columns - 1), None)
@@ -255,9 +255,9 @@ class DrawnText:
             known.footer_since = rule.born if below and rule is not None else math.inf
 
     def complete(self) -> list[PageLine]:
-        """Return the lines above a visible cursor at the left with nothing beside or below it.
+        """Return the lines above a visible cursor at the left edge with nothing beside or below it.
 
-        A program prints there, line by line. (A cursor after some text may be that of an input box.)
+        A program prints there, line by line. (A cursor after text may belong to an input box.)
         """
         screen = self._screen
         x, y = screen.cursor
@@ -267,9 +267,9 @@ class DrawnText:
         return [] if lines and lines[-1].last >= len(self._carry) + y else lines
 
     def torn(self) -> list[PageLine]:
-        """Return the lines of a text that a live display, which ends, is about to erase with its own rows.
+        """Return the lines of a text that an ending live display is about to erase with its own rows.
 
-        Where rich did not erase its rows before it printed the text (`LogicalLine.again`), it takes the last
+        If rich did not erase its rows before it printed the text (`LogicalLine.again`), it takes the last
         rows of the text for its own, though it has drawn none since: its cursor is in an empty row.
         """
         screen = self._screen
@@ -278,7 +278,7 @@ class DrawnText:
         return lines if torn and not screen.rows()[screen.cursor[1]].text else []
 
     def prompt(self) -> str:
-        """Return the text before a visible cursor that stands behind the last text of the primary screen.
+        """Return the text before a visible cursor that follows the last text of the primary screen.
 
         A program that reads lines has its prompt there; one that draws has something below or beside it.
         """
@@ -291,7 +291,7 @@ class DrawnText:
         return last.text.ljust(x) if alone else ""
 
     def settled(self, now: float) -> list[PageLine]:
-        """Return the lines that have stood unchanged for long enough and not been emitted."""
+        """Return the lines that have been unchanged for long enough and are not yet emitted."""
         lines = self._pages.shown.visible
         if self.unread(now) or not any(line.pending for line in lines):
             return []
@@ -314,7 +314,7 @@ class DrawnText:
                 elif newest > line.changed:
                     wait = followed
                 elif moved > line.changed - _MOVES:
-                    # While what moves stands still, as where the terminal takes no output, no time counts.
+                    # While the moving line stands still, as when the terminal is stalled, no time counts.
                     wait, until = max(followed, slow), lively
                 else:
                     wait = max(followed, LAST)
@@ -323,7 +323,7 @@ class DrawnText:
             newest = max(newest, line.born)
             if line.changed > line.born:
                 moved = max(moved, line.changed)
-        # Only those that have nothing above them that is not complete.
+        # Only lines with nothing incomplete above them.
         settled: list[PageLine] = []
         held = False
         for line in lines:

@@ -1,8 +1,8 @@
-"""Tells the echo of typed text from the agent's words.
+"""Distinguishes the echo of typed text from the agent's words.
 
-A terminal draws the text typed into it.  Each typed line is expected once in the output, as a whole line or
-after a prompt.  The line that meets the expectation is the echo; it is dropped together with the expectation,
-so that the same line, printed next by `cat`, counts.  Expectations expire.
+A terminal echoes the text typed into it.  Each typed line is expected once in the output, as a whole line or
+after a prompt.  The line that meets the expectation is the echo; both are dropped, so the same line counts
+when `cat` prints it next.  Expectations expire.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from relay.readers.prompts import PromptSigns
 
 _MAX_EXPECTED = 4096
-"""Typed lines that may wait for their echo; pastes of a thousand lines exist."""
+"""Maximum typed lines that wait for their echo; pastes of a thousand lines exist."""
 
 _MAX_QUOTED = 1024
-"""Typed lines with a directive behind a sign that are remembered."""
+"""Maximum remembered typed lines with a directive after a sign."""
 
-# What a terminal sends (xterm ctlseqs): mouse reports, answers that are strings, function keys, text.
+# What a terminal sends (xterm ctlseqs): mouse reports, string replies, function keys, text.
 _KEY = re.compile(
     r"\x1b(?:\[M.{3}|\[[0-?]*[ -/]*[@-~]|O.|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?"
     r"|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f\x1b]+",
@@ -31,9 +31,9 @@ _WORD = re.compile(r"\S*\s*\Z")
 class Echo:
     """The typed lines whose echo has not been seen yet.
 
-    marker:  begins a directive; a line that begins with one is no prompt with typed text after it.
-    prompts: the signs after which the echo comes.
-    seconds: the echo of what is typed from now on takes at most so long.
+    marker:  begins a directive; a line that begins with one is not a prompt followed by typed text.
+    prompts: the signs that may precede an echo.
+    seconds: maximum delay of the echo of text typed from now on.
     """
 
     def __init__(self, marker: str = "@", seconds: float = 5.0) -> None:
@@ -41,12 +41,12 @@ class Echo:
         self.prompts = PromptSigns()
         self._expected: deque[tuple[str, float]] = deque(maxlen=_MAX_EXPECTED)  # (text, deadline)
         self._draft = ""
-        self._line = ""  # typed since the last Enter, though it may never be drawn
+        self._line = ""  # typed since the last Enter, even if never drawn
         self._quoted: deque[str] = deque(maxlen=_MAX_QUOTED)
         self._directive = re.compile(rf"(?P<lead>\W*?){re.escape(marker)}[A-Za-z][\w-]*:\S")
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here."""
+        """Return the JSON that `restore` needs to continue from here."""
         return {
             "seconds": self.seconds,
             "expected": list(self._expected),
@@ -64,7 +64,7 @@ class Echo:
         self.prompts = PromptSigns(state["prompts"])
 
     def typed(self, data: bytes, now: float, *, echo: bool) -> None:
-        """Note keys or a paste; keys that move the cursor are ignored. echo: they will be drawn."""
+        """Note keys or a paste; ignore keys that move the cursor. echo: the text will be drawn."""
         for match in _KEY.finditer(data.decode("utf-8", "replace")):
             key = match[0]
             if key in "\r\n":
@@ -85,7 +85,7 @@ class Echo:
                 self._line += key
 
     def consume(self, text: str, now: float) -> bool:
-        """Return True if `text` is the echo of a typed line, and expect that line no longer."""
+        """Return True if `text` is the echo of a typed line, and stop expecting that line."""
         while self._expected and self._expected[0][1] < now:
             self._expected.popleft()
         line = squeeze(text) if self._expected else ""
@@ -98,17 +98,17 @@ class Echo:
         return False
 
     def behind_prompt(self, text: str) -> str:
-        """Return `text` without the prompt signs that it begins with, unless it was once typed so.
+        """Return `text` without its leading prompt signs, unless it was once typed with them.
 
-        relay quotes the directives in what it types, and the sign of that may look like the program's prompt:
-        whoever prints such a line again says nothing.
+        relay quotes the directives in the text it types, and its quote sign may look like the program's
+        prompt: a program that prints such a line again gives no directive.
         """
         behind = self.prompts.strip(text)
         said = squeeze(behind) if behind != text else ""
         return text if said and any(_begins(said, each) for each in self._quoted) else behind
 
     def continues(self, above: str, text: str) -> bool:
-        """Return True if `text`, below `above`, is the next piece of a typed line that was wrapped."""
+        """Return True if `text`, below `above`, is the next piece of a wrapped typed line."""
         if not self._expected:
             return False
         upper, part = squeeze(above), squeeze(text)
@@ -141,7 +141,7 @@ class Echo:
             return True
         if self._directive.match(prompt):
             return False
-        # A word that merely ends like the typed text is not its echo: a blank or a sign stands between.
+        # A word that merely ends like the typed text is not its echo: an echo follows a blank or a sign.
         return not prompt[-1].isalnum() or text.rstrip()[: -len(typed)].endswith(" ")
 
 
@@ -151,5 +151,5 @@ def _begins(a: str, b: str) -> bool:
 
 
 def squeeze(text: str) -> str:
-    """Return `text` without blanks, which is the same wherever the text was wrapped."""
+    """Return `text` without blanks, and so independent of where it was wrapped."""
     return "".join(text.split())

@@ -1,7 +1,7 @@
-"""Floods of output: finding the parts that can matter and leaving out the rest.
+"""Floods of output: find the parts that can matter and skip the rest.
 
-A program that talks to users or agents writes little at a time; one that pours out a file fills the buffer.
-Emulating a terminal for all of that would take longer than printing it.
+A program that talks to users or agents writes little at a time; one that dumps a file fills the buffer.
+Emulating a terminal for the whole file would take longer than printing it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ FLOOD = 16 * 1024
 
 
 FENCES = rb"```|~~~"
-"""The regular expression of the beginning of a code fence."""
+"""The regular expression for the beginning of a code fence."""
 
 
 def directive(marker: bytes) -> bytes:
-    """Return the regular expression of the beginning of a directive."""
+    """Return the regular expression for the beginning of a directive."""
     return re.escape(marker) + rb"[A-Za-z][A-Za-z0-9_-]*:\S"
 
 
 def coloured(marker: bytes) -> bytes:
-    """Return the same with changes of colour anywhere in it."""
+    """Return the same expression with colour changes allowed anywhere in it."""
     colour = _COLOUR.pattern
     return re.escape(marker) + rb"(?:" + colour + rb")*[A-Za-z](?:[A-Za-z0-9_-]|" + colour + rb")*:"
 
@@ -41,7 +41,7 @@ def visible_part(data: bytes, screen: VirtualScreen) -> bytes:
         at = data.rfind(b"\n", 0, at)
         if at < 0:
             return data
-    # The tail begins in the colours that were set since all were reset.
+    # The tail starts in the colours set since the last reset.
     reset = max(data.rfind(b"\x1b[0m", 0, at), data.rfind(b"\x1b[m", 0, at), 0)
-    colours = dict.fromkeys(reversed(_COLOUR.findall(data, reset, at)))  # of equal ones the last is enough
+    colours = dict.fromkeys(reversed(_COLOUR.findall(data, reset, at)))  # the last of equal ones is enough
     return b"\r" + b"".join(reversed(colours)) + data[at:]

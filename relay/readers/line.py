@@ -11,11 +11,11 @@ class Line(NamedTuple):
     """One logical line: without escape sequences and newline, its wrapped rows joined.
 
     text: with the agent's decoration (bullet, indent).
-    time: seconds, on the clock of whoever feeds the reader (monotonic; a recording's own in inspect).
+    time: seconds on the clock of the reader's caller (monotonic; in inspect, the recording's own).
     gap:  output before this line was lost or skipped in a flood; a grammar never joins across it.
-    code: it is drawn as code, and so is no directive.
-    unmarked: the agent draws no `>>>`: a directive here ends an open `<<<` form.
-    hidden: some of it is drawn so that nobody can see it, and so none of it counts.
+    code: drawn as code, so never a directive.
+    unmarked: the agent draws no `>>>`, so a directive here ends an open `<<<` form.
+    hidden: part of the line is drawn invisibly, so none of it counts.
     """
 
     text: str

@@ -1,8 +1,8 @@
-"""The reader of programs that just print lines.
+"""The reader for programs that just print lines.
 
 A line ends at its newline, or when the program waits for input.  Its text is what the line leaves on a
-terminal: colours gone, carriage returns and in-line edits applied.  In a flood only what can matter to a
-directive is read: lines with the marker, code fences, open `<<<` forms, and the tail.
+terminal: colours gone, carriage returns and in-line edits applied.  In a flood it reads only what can matter
+to a directive: lines with the marker, code fences, open `<<<` forms, and the tail.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from relay.readers.line import Line
 from relay.terminal.pen import Pen
 
 _TAIL = 10
-"""Lines at the end of a flood's chunk that are read in any case."""
+"""Lines at the end of a flood's chunk that are always read."""
 
 _MAX_LINE = 256 * 1024
-"""Bytes kept of one line. A message has at most 64 KB, and a longer line is no directive."""
+"""Maximum bytes kept of one line. A message has at most 64 KB, so a longer line is not a directive."""
 
 _MAX_BLOCK = 4 * 1024 * 1024
-"""Bytes after a `<<<` that are read in full while no `>>>` has come."""
+"""Maximum bytes after a `<<<` that are read in full before a `>>>` comes."""
 
 
 class LinesReader:
-    """Makes lines of raw output, for an AutoReader. The methods are those of AutoReader, documented there.
+    """Turns raw output into lines for an AutoReader, which documents the methods.
 
     marker:  begins a directive.
     settled: the part of the unfinished line that `waiting` has returned.
@@ -48,16 +48,16 @@ class LinesReader:
                 ("any", re.escape(marker)),
             )
         }
-        self._end = 0  # offset in the output of what comes next
+        self._end = 0  # offset of the next output
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
         self.settled = ""
         self._gap = False
-        self._block = 0  # bytes that may still be read in full because a `<<<` is open
+        self._block = 0  # bytes still to be read in full because a `<<<` is open
         self._pen = Pen()
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here."""
+        """Return the JSON that `restore` needs to continue from here."""
         return {
             "end": self._end,
             "partial": self._partial.decode("latin-1"),
@@ -91,7 +91,7 @@ class LinesReader:
         rest = self._unsettled(text)
         marker = re.escape(self._marker.decode("utf-8", "replace"))
         if not sure and re.match(rf"\W*?{marker}", rest):
-            return []  # a directive, which a program that is only silent may continue with
+            return []  # a directive that the program, which is only silent, may still be printing
         self.settled = text
         self._echo.prompts.learn(rest)
         hidden = self._pen.end_line()
@@ -162,9 +162,9 @@ class LinesReader:
             if tail < 0:
                 break
         tail = max(tail + 1, first)
-        # An escape may stand within the words of a directive; if it is no colour, every marker counts.
+        # An escape may be within the words of a directive; if it is not a colour, every marker counts.
         kind = "plain" if b"\x1b" not in data else "coloured" if only_colours(data) else "any"
-        # The search for one byte is six times as fast.
+        # Searching for one byte is six times as fast.
         fences = (b"`" in data and b"```" in data) or (b"~" in data and b"~~~" in data)
         pattern = self._patterns[fences, kind]
         matters = fences or self._marker in data
@@ -182,14 +182,14 @@ class LinesReader:
         self._all(data[tail:], base + tail, now, lines)
 
     def _skip(self, data: bytes, start: int, end: int, kind: str) -> None:
-        """Leave out the whole lines of `data` from `start` to `end`."""
+        """Skip the whole lines of `data` from `start` to `end`."""
         if end > start:
             self._gap = True
             if kind != "plain":
                 self._pen.skip(data, start, end)
 
     def _unsettled(self, text: str) -> str:
-        """Return what of a line is new: without what was returned of it, and prompt signs before that."""
+        """Return the new part of a line, without the part already returned and leading prompt signs."""
         return self._echo.behind_prompt(text.removeprefix(self.settled))
 
     def _keep(self, raw: bytes) -> None:
@@ -218,5 +218,5 @@ class LinesReader:
         if self._echo.consume(text, now):
             return []
         gap, self._gap = self._gap, False
-        # `offset` counts raw 8-bit controls twice, which became two bytes each.
+        # `offset` counts raw 8-bit controls twice: each became two bytes.
         return [Line(text, now, self._places.at(min(offset, self._end)), gap, hidden=hidden)]

@@ -1,8 +1,8 @@
 """The lines of one screen from look to look: which are the same as before, and which are new.
 
-A line is identified by its place: between the lines that stood above and below it at the last look.  So a
-repaint changes nothing, a line that is repeated stands in two places, and a page that was cleared and printed
-again is recognized by the order of its lines.
+A line is identified by its place between the lines above and below it at the last look.  So a repaint changes
+nothing, a repeated line has two places, and a page that was cleared and reprinted is recognized by the order
+of its lines.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 from relay.readers.wrap import LogicalLine
 
 _HISTORY = 1000
-"""Lines remembered above the screen, more than any agent prints again."""
+"""Maximum lines remembered above the screen, more than any agent reprints."""
 
 _HIDDEN = 200
-"""Lines remembered in places that are covered by others now."""
+"""Maximum lines remembered in places that other lines now cover."""
 
 _DIFF_LIMIT = 400
 """Lines on either side up to which places are compared in full."""
 
 _OVERLAP = 16
-"""Characters by which the rest of a line is recognized whose first rows are no longer drawn.
+"""Characters that identify the rest of a line whose first rows are no longer drawn.
 
 A shorter rest is recognized by the line below it.
 """
@@ -38,13 +38,13 @@ _NEAR = 3000
 """Characters of a page that a reprint may leave out before a short line, such as a code fence."""
 
 _SHORT = 20
-"""Characters of a line that may well be new though it stands somewhere on the page."""
+"""Characters below which a line may well be new even if it is somewhere on the page."""
 
 _PAUSE = 1.0
 """Seconds of silence that end a reprint; agents redraw at once."""
 
 _FRAME = 10.0
-"""The same within a frame that the program has begun and not ended (mode 2026)."""
+"""The same within an unfinished frame (mode 2026)."""
 
 _RULED = re.compile(r"[\u2500-\u259f]+\Z")
 
@@ -53,12 +53,12 @@ class PageLine:
     """A logical line in its place.
 
     emitted: the text that was emitted for it (without blanks), or None.
-    born:    the time when something first stood there; changed: of its last change (seconds).
+    born:    when something first appeared there; changed: when that last changed (seconds).
     visible: it is on the screen, in the rows from `first` to `last`.
-    footer_since: when the rule across the screen appeared that it is below (or is); infinity: none.
+    footer_since: when the rule across the screen that it is below (or is) appeared; infinity: none.
                   -infinity: it is below the cursor of a full-screen program.
-    drawn:   it is, or was with this text, drawn as what are not the agent's words (echo), as code, so that
-             nobody can see some of it (hidden).
+    drawn:   whether it is, or was with this text, drawn as something other than the agent's words (echo),
+             as code, or partly invisible (hidden).
     """
 
     __slots__ = (
@@ -85,20 +85,20 @@ class PageLine:
         self.place(line)
 
     def place(self, line: LogicalLine) -> None:
-        """Note where it stands now, as `line`."""
+        """Move it to the place of `line`."""
         self.first, self.last, self.blanks = line.first, line.last, line.blanks
         self.visible = True
 
     def begins_with(self, line: LogicalLine) -> bool:
         """Return True if it has not been emitted, and `line` is its beginning.
 
-        Its rows, which the agent has broken at another width, no longer look like those of one line.
+        Its rows, which the agent wrapped at another width, no longer look like one line.
         """
         shorter = self.key != line.key and self.key.startswith(line.key)
         return shorter and self.emitted is None and self.visible
 
     def stood_at(self, line: LogicalLine) -> bool:
-        """Return True if it was drawn where `line` is now, which is nothing new: a spinner, a counter."""
+        """Return True if it was drawn where `line` is now, so that is nothing new: a spinner, a counter."""
         return self.visible and self.first == line.first
 
     @property
@@ -122,8 +122,8 @@ class PageLine:
 class Page:
     """The lines of one screen (primary or alternate), with those that scrolled off it or are covered.
 
-    scrolls_back: the program can show again lines that scrolled off (the alternate screen).
-    covered:      columns, rows, and what drew the screen, before the other one covered it last.
+    scrolls_back: the program can bring back lines that scrolled off (the alternate screen).
+    covered:      columns, rows, and the bytes that draw the screen, from before the other last covered it.
     """
 
     def __init__(self, *, scrolls_back: bool) -> None:
@@ -134,7 +134,7 @@ class Page:
         self._reprint: _Reprint | None = None
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here."""
+        """Return the JSON that `restore` needs to continue from here."""
         lines = [[getattr(line, name) for name in PageLine.__slots__] for line in self._lines]
         reprint = None if self._reprint is None else self._reprint.state()
         return {"lines": lines, "history": list(self._history), "reprint": reprint}
@@ -155,9 +155,9 @@ class Page:
         return [known for known in self._lines if known.visible]
 
     def expect_reprint(self, now: float, within: float = _PAUSE) -> None:
-        """Expect emitted lines to be printed again (after a resize, a clear, a change of screens).
+        """Expect a reprint of emitted lines (after a resize, a clear, a change of screens).
 
-        within: seconds after which that has begun, or does not happen; longer if one is expected for longer.
+        within: seconds in which it begins, if at all; more if one is already expected for longer.
         """
         within = self._patience(now, within)
         self._end_reprint()
@@ -167,36 +167,36 @@ class Page:
         self._history.clear()
 
     def _patience(self, now: float, within: float) -> float:
-        """Return `within`, or the seconds for which a reprint is expected already, if that is longer.
+        """Return `within`, or the seconds for which a reprint is already expected if that is longer.
 
-        A full-screen program has its page there as soon as it has cleared the screen.
+        A full-screen program redraws its page as soon as it has cleared the screen.
         """
         if self._reprint is None or self._scrolls_back:
             return within
         return max(within, self._reprint.deadline - now)
 
     def hold_reprint(self, now: float) -> None:
-        """Note that the program has not drawn its frame to the end: that of a reprint may take long."""
+        """Note that the program has not finished its frame: the frame of a reprint may take long."""
         if self._reprint is not None:
             self._reprint.deadline = max(self._reprint.deadline, now + _FRAME)
 
     def wipe(self, now: float) -> None:
-        """Take the screen for cleared, or turned to another page; it may be printed again."""
+        """Treat the screen as cleared, or turned to another page; the lines may be reprinted."""
         within = self._patience(now, _PAUSE)
         self._end_reprint([known.emitted for known in self._lines if known.emitted])
         self._lines = []
         self.expect_reprint(now, within)
 
     def _end_reprint(self, left: Sequence[str] = ()) -> None:
-        """Remember what has not been printed again, and the lines that `left` the page, in order."""
+        """Remember the lines that were not reprinted, and those that `left` the page, in order."""
         above, below = ([], []) if self._reprint is None else self._reprint.missing()
         self._history = deque([*above, *self._history, *left, *below], maxlen=_HISTORY)
         self._reprint = None
 
     def look(self, lines: Sequence[LogicalLine], now: float, *, scrolls: bool) -> list[PageLine]:
-        """Take the screen in its current form; return the lines that scrolled away within it, in their order.
+        """Read the current screen; return the lines that scrolled away within it, in order.
 
-        scrolls: lines may have left the screen elsewhere than off its top (a scroll region).
+        scrolls: lines may have left the screen other than off its top (a scroll region).
         """
         if self._scrolls_back:
             lines = self._with_rows_above(lines)
@@ -213,7 +213,7 @@ class Page:
         stays = [(shown[i], j) for i, j in pairs]
         uncovered = self._uncover([lines[j] for j in came], {id(known) for known, _ in stays})
         at_index = {id(known): index for index, known in enumerate(self._lines)}
-        # Between two lines that stayed lie those that went and those that came.
+        # Between two lines that stayed are those that left and those that came.
         gone: list[PageLine] = []
         result: list[PageLine] = []
         last_came = max(came, default=-1)
@@ -243,11 +243,11 @@ class Page:
         return gone
 
     def _uncover(self, came: Sequence[LogicalLine], stayed: AbstractSet[int]) -> dict[int, PageLine]:
-        """Take out those of the lines that are among those that `came`; return them by their first rows.
+        """Remove the known lines that are among those that `came`; return them by their first rows.
 
-        Of the hidden ones those in the same rows: a dialog or a list of choices stood before them meanwhile.
-        Of the visible ones those that have moved up past others, and so are not among those that `stayed` (by
-        their ids): what is new comes below.
+        Hidden lines must be in the same rows: a dialog or a list of choices covered them meanwhile. Visible
+        ones must have moved up past others, and so are not among those that `stayed` (by their ids): new
+        lines come below.
         """
         rows = {line.first: line.key for line in came}
         first = {line.key: line.first for line in came}
@@ -264,7 +264,7 @@ class Page:
         return uncovered
 
     def _with_rows_above(self, lines: Sequence[LogicalLine]) -> Sequence[LogicalLine]:
-        """Return `lines`, the topmost whole though its first rows, seen at the last look, are not drawn now.
+        """Return `lines`, the topmost completed with first rows seen at the last look but not drawn now.
 
         (The topmost below an echo, which some agents keep in the first row of a page that scrolls.)
         """
@@ -293,7 +293,7 @@ class Page:
                 drawn = {"echo": known.echo, "code": known.code, "hidden": known.hidden}
                 found.append((count, ends + follows, joined[count - 1].below(known.text, at, **drawn)))
         best = [each for each in found if each[1] == max(fits for _, fits, _ in found)]
-        if len({whole.key for _, _, whole in best}) == 1:  # else nothing tells which it is
+        if len({whole.key for _, _, whole in best}) == 1:  # else it is ambiguous
             count, _, whole = best[0]
             return [*lines[:top], whole, *lines[top + count :]]
         return lines
@@ -301,7 +301,7 @@ class Page:
     def scroll_off(self, rows: int) -> tuple[list[PageLine], int]:
         """Remove the lines that end within the first `rows` rows: they have scrolled off for good.
 
-        Return them and the number of their rows; the rows below are counted from there on.
+        Return them and the number of their rows; the rows below are renumbered from 0.
         """
         count = 0
         for number, known in enumerate(self._lines, start=1):
@@ -333,14 +333,14 @@ class Page:
         gone: list[PageLine] | None,
         now: float,
     ) -> list[PageLine]:
-        """Return the lines in the place of `before`, above a line that stayed.
+        """Return the lines that replace `before`, above a line that stayed.
 
-        again: those of `came` that have scrolled back, by their numbers: what they are, whole.
-        Append those that scrolled away to `gone`; it is None where none can have.
+        again: the full texts of those of `came` that have scrolled back, by their numbers.
+        Append those that scrolled away to `gone`, which is None where none can have.
         """
         result: list[PageLine] = []
         at = known_to = 0
-        rest = ""  # of a line whose rows no longer look like those of one
+        rest = ""  # of a line whose rows no longer look like one line
         for number, line in enumerate(came):
             if line.key and rest.startswith(line.key):
                 rest = rest[len(line.key) :]
@@ -372,14 +372,14 @@ class Page:
         cut = next((k for k in range(len(before) - 1, at - 1, -1) if before[k].visible), at)
         if len(result) == known_to:
             cut = len(before)
-        # What has come below the last one that left may have been its own rest.
+        # The lines that came below the last one that left may be the rest of that line.
         left = self._leave(before[at:cut], gone) + self._leave(before[cut:], None)
         return result[:known_to] + left + result[known_to:]  # above what has come: a jump may be undone
 
     def _scrolled_back(self, came: Sequence[LogicalLine]) -> dict[int, str]:
-        """Return which of the lines that came have scrolled off the top before, with what they were, whole.
+        """Return the full texts, by number, of those of `came` that had scrolled off the top.
 
-        Only the end of the topmost may be drawn. What was never drawn, in a jump, may come between them.
+        Only the end of the topmost may be drawn. After a jump, lines never drawn may come between them.
         """
         again: dict[int, str] = {}
         history = list(self._history) if self._scrolls_back else []
@@ -396,7 +396,7 @@ class Page:
         return again
 
     def _same_place(self, before: list[PageLine], at: int, line: LogicalLine) -> int | None:
-        """Return the index of the one that `line` shows, whole or half painted, grown or changed a little."""
+        """Return the index of the one that `line` shows: whole, half painted, grown or slightly changed."""
         for k in range(at, len(before)):
             if before[k].key == line.key:
                 return k
@@ -408,7 +408,7 @@ class Page:
         return None
 
     def _leave(self, lines: list[PageLine], gone: list[PageLine] | None) -> list[PageLine]:
-        """Hide `lines`; return those to be remembered in their place."""
+        """Hide `lines`; return those to remember in their place."""
         kept = []
         for known in lines:
             if known.visible and gone is not None:
@@ -422,13 +422,13 @@ class Page:
 
 
 class _Reprint:
-    """A page that is being printed again: its lines in one string without blanks, each of which comes once.
+    """A page that is being reprinted: its lines, each of which comes once, in one string without blanks.
 
     They are one string because the same text may be wrapped differently now.
 
-    own:      the number of lines that are remembered here only; the rest are still on the page.
-    at:       characters up to the end of what came last.
-    deadline: when the reprint is over, unless more of it comes before.
+    own:      the number of lines remembered only here; the rest are still on the page.
+    at:       characters up to the end of the line that came last.
+    deadline: when the reprint is over, unless more of it comes first.
     """
 
     def __init__(self, emitted: list[str], own: int, deadline: float) -> None:
@@ -450,7 +450,7 @@ class _Reprint:
         return reprint
 
     def missing(self) -> tuple[list[str], list[str]]:
-        """Return the lines that are remembered here only and have not come, above and below the last."""
+        """Return the lines remembered only here that have not come, above and below the last that came."""
         above, below = list[str](), list[str]()
         for number in range(self._own):
             if number not in self._used:
@@ -459,9 +459,9 @@ class _Reprint:
         return above, below
 
     def find(self, key: str, now: float) -> str | None:
-        """Return the emitted text of the line that `key` is, or its beginning or next row; None if it is new.
+        """Return the emitted text of the line that `key` is, begins or continues; None if it is new.
 
-        A rule or the edge of a box has another width each time, and says nothing.
+        A rule or the edge of a box has another width each time and carries no words.
         """
         if _RULED.match(key):
             return key
@@ -476,7 +476,7 @@ class _Reprint:
         return self._text[at : self._starts[rest]]
 
     def _place(self, key: str) -> int:
-        """Return where `key` stands: where the last line ended, below that, or above it; -1: nowhere."""
+        """Return where `key` is found: where the last line ended, below that, or above it; -1: nowhere."""
         at = self.at
         within = self._starts[bisect_left(self._starts, at)] != at
         if within and self._text.startswith(key, at):
@@ -486,7 +486,7 @@ class _Reprint:
         return below if below >= 0 else self._start(key, max(0, at - far), at)
 
     def _start(self, key: str, at: int, last: int) -> int:
-        """Return where from `at` to `last` a line begins with `key` that has not come, or -1."""
+        """Return where, from `at` to `last`, a line that has not come begins with `key`, or -1."""
         while 0 <= (at := self._text.find(key, at)) <= last:
             number = bisect_left(self._starts, at)
             if self._starts[number] == at and number not in self._used:
@@ -498,7 +498,7 @@ class _Reprint:
 def _rows_of(lines: Sequence[LogicalLine]) -> list[LogicalLine]:
     """Return the first of `lines` alone, with the next one, and so on, up to an empty row.
 
-    Rows that are less than full were seen to belong together by a row above, which is not drawn now.
+    A row above, which is not drawn now, showed that rows that are less than full belong together.
     """
     joined = [lines[0]]
     for line in lines[1:]:
@@ -510,7 +510,7 @@ def _rows_of(lines: Sequence[LogicalLine]) -> list[LogicalLine]:
 
 
 def _align(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs (old line, new line), by index and in order, that are the same."""
+    """Return the pairs (old line, new line) that are equal, by index and in order."""
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
     pairs = [(i, i) for i in range(head)]
@@ -522,10 +522,10 @@ def _align(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str], repeated: AbstractSet[str]) -> list[tuple[int, int]]:
-    """Return the pairs of the longest blocks that are the same.
+    """Return the pairs of the longest equal blocks.
 
-    Lines that are `repeated` say little: they count beside others only, and then what is left between those.
-    Of two blocks that cross and have the same length the last of `old` is taken: lines scroll off at the top.
+    Lines that are `repeated` say little: they count only beside others, and then between those.
+    Of two crossing blocks of equal length, the last of `old` wins: lines scroll off at the top.
     """
     pairs = list[tuple[int, int]]()
     at, next_line = 0, 0
@@ -549,6 +549,6 @@ def _alike(a: str, b: str) -> bool:
 
 
 def _shared(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the beginning that `a` and `b` share."""
+    """Return the length of the common prefix of `a` and `b`."""
     shorter = min(len(a), len(b))
     return next((at for at in range(shorter) if a[at] != b[at]), shorter)

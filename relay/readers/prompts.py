@@ -1,7 +1,7 @@
 """The prompt signs at which a program waits for input, such as `> `.
 
-A program that waits at one may continue in the same row.  Whether it was seen to wait there is a matter of
-time alone, so a sign that has been seen once is taken off every line that begins with it.
+A program that waits at a sign may continue in the same row.  Whether relay sees it wait depends on timing
+alone, so a sign seen once is stripped from every line that begins with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _LONGEST, _MOST = 8, 16
-"""Characters of a sign, and the number of signs that are remembered."""
+"""Maximum characters of a sign, and maximum number of signs remembered."""
 
 
 class PromptSigns:
@@ -23,14 +23,14 @@ class PromptSigns:
         return list(self._known)
 
     def learn(self, text: str) -> None:
-        """Note that the program waits behind `text`, the end of its output, which may be a sign."""
+        """Note that the program waits after `text`, the end of its output, which may be a sign."""
         if text.strip() and len(text) <= _LONGEST and not any(map(str.isalnum, text)):
             self._known[text] = None
             if len(self._known) > _MOST:
                 del self._known[next(iter(self._known))]
 
     def strip(self, text: str) -> str:
-        """Return `text` without the signs that it begins with. A line that is a sign stays; so does `>>>`."""
+        """Return `text` without its leading signs. A line that is only a sign stays; so does `>>>`."""
         while self._known and text.strip() != ">>>":
             sign = next((each for each in self._known if text.startswith(each) and text != each), "")
             if not sign:

@@ -1,4 +1,4 @@
-"""The reader of programs that draw: logical lines by their place on the virtual screen.
+"""The reader for programs that draw: logical lines by their place on the virtual screen.
 
 feed → VirtualScreen ─(a look between two frames)→ DrawnText ─→ lines that have scrolled off or settled
                                                                              ↓
@@ -23,32 +23,32 @@ from relay.readers.page import PageLine
 from relay.terminal.screen import VirtualScreen
 
 QUIET = 0.008
-"""Seconds of silence after which a frame is taken to be whole."""
+"""Seconds of silence after which a frame counts as complete."""
 
 PAUSE = 0.05
-"""Seconds between two pieces of output that are not read as one, whatever they are."""
+"""Seconds between two pieces of output from which they are always read separately."""
 
 LOOK_EVERY = 0.1
-"""Seconds after which a change is looked at though the program is never silent."""
+"""Seconds after which a change gets a look even if the program is never silent."""
 
 _BACKLOG = 256 * 1024
-"""Bytes fed without a look, after which one is due: what scrolls off in between is kept in memory."""
+"""Bytes fed without a look after which one is due: rows that scroll off in between stay in memory."""
 
 _FRAME = 10.0
-"""Seconds after which an unfinished synchronized update (mode 2026) is not waited for any more."""
+"""Maximum seconds to wait for the rest of an unfinished synchronized update (mode 2026)."""
 
 _SIZES = 10.0
-"""Seconds after a resize in which a busy program may draw for the old size and for the new one."""
+"""Seconds after a resize in which a busy program may draw for the old size or the new one."""
 
 _ECHO = 10.0
-"""Seconds in which a drawing program, which may be busy, shows typed text."""
+"""Seconds within which a drawing program, possibly busy, shows typed text."""
 
 _MAX_LOOKS = 128
-"""Looks within one feed; a program that needs more shows an animation."""
+"""Maximum looks within one feed; a program that needs more shows an animation."""
 
 _TURN = re.compile(
     rb"\x1b\[\?[0-9;]*(?:1049|1047|47)[0-9;]*[hl]"  # to or from the alternate screen
-    rb"|\x1b\[(?:1?;?1)?H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing it all
+    rb"|\x1b\[(?:1?;?1)?H\x1b\[0?J|\x1b\[[23]J|\x1bc"  # erasing everything
 )
 _FRAME_END = re.compile(rb"\x1b\[\?2026l")  # of a synchronized update
 _LIVE_END = re.compile(rb"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)+\r?\n\x1b\[\?25h")  # of rich's live display
@@ -58,11 +58,11 @@ _CLOSES = re.compile(r"\s*(?:[│┃▎▌]\s*)*(?:>\s*){2,3}\Z")
 
 @dataclass(slots=True)
 class _Unseen:
-    """What was fed since the last look.
+    """The output fed since the last look.
 
-    size:       bytes. since: seconds, when the first of them came.
-    line_feeds: where lines may scroll away without scrolling off.
-    matters:    lines of a directive may be among them.
+    size:       bytes. since: when the first of them came, in seconds.
+    line_feeds: counted where lines may scroll away without scrolling off.
+    matters:    it may contain lines of a directive.
     """
 
     size: int = 0
@@ -76,14 +76,14 @@ class _Unseen:
         self.size += size
 
     def due(self, now: float) -> bool:
-        """Return True if a look is due though the program is not silent."""
+        """Return True if a look is due even though the program is not silent."""
         return now - self.since >= LOOK_EVERY or self.size >= _BACKLOG
 
 
 class ScreenReader:
-    """Makes lines of a virtual screen, which it feeds, for an AutoReader.
+    """Feeds a virtual screen and turns it into lines for an AutoReader, which documents the methods.
 
-    The methods are those of AutoReader, documented there. marker: begins a directive.
+    marker: begins a directive.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ScreenReader:
         self._emitter = _Emitter(text, echo, places, drawing.block_end)
         self._hit = re.compile(directive(marker) + rb"|" + FENCES)  # all that matters in plain text
         self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
-        self._end = 0  # offset in the output of what comes next
+        self._end = 0  # offset of the next output
         self._fed = self._ticked = 0.0  # seconds
         self._resized = -math.inf  # seconds
         self._unseen = _Unseen()
@@ -106,7 +106,7 @@ class ScreenReader:
     def begin(self, unfinished: str, settled: str, offset: int, now: float) -> None:
         """Take over from the lines reader after `offset` bytes.
 
-        It has returned all lines on the screen, and of the `unfinished` one the part `settled`.
+        That reader has returned all lines on the screen, and the part `settled` of the `unfinished` one.
         """
         self._fed = now
         self._end = offset
@@ -116,7 +116,7 @@ class ScreenReader:
                 line.emitted = line.key
 
     def state(self) -> dict[str, Any]:
-        """Return JSON of what `restore` needs to continue from here."""
+        """Return the JSON that `restore` needs to continue from here."""
         clock = self._fed, self._ticked, self._resized
         form = self._emitter.gap, self._emitter.form
         unseen, text = astuple(self._unseen), self._text.state()
@@ -161,7 +161,7 @@ class ScreenReader:
                     self._text.cover()
                 else:
                     self._text.wipe(now)
-            self._screen.feed(turn[0])  # by itself: what follows may be on the other screen
+            self._screen.feed(turn[0])  # separately: what follows may be on the other screen
         lines += self._draw(data[at:], start + at, now, apart)
         self._text.drawn(data, now)
         self._unseen.add(len(data), begun)
@@ -197,7 +197,7 @@ class ScreenReader:
 
     @property
     def look_due(self) -> float:
-        """The time of the next look, however much is fed before it; infinity: all has been looked at."""
+        """The time of the next look, regardless of what is fed before; infinity: nothing is unseen."""
         return self._unseen.since + LOOK_EVERY if self._unseen.size else math.inf
 
     @property
@@ -218,21 +218,21 @@ class ScreenReader:
         return lines + self._emitter.emit(self._text.covered, self._end, now) + self.waiting(now)
 
     def _midway(self, now: float) -> bool:
-        """Return True in the middle of a frame, however long the rest takes to come."""
+        """Return True in the middle of a frame, for up to `_FRAME` seconds of silence."""
         return self._screen.synchronized and now - self._fed < _FRAME
 
     def _draws_downwards(self) -> bool:
-        """Return True in the middle of a frame of a full page, of which no line has scrolled away."""
+        """Return True in the middle of a full-page frame from which no line has scrolled away."""
         framed = self._screen.alternate and self._screen.synchronized and not self._text.scrolls
         return framed and self._screen.cursor[1] < self._screen.height - 1
 
     def _redraws(self, turn: re.Match[bytes]) -> bool:
-        """Return True if `turn` erases a full-screen page in the middle of a frame: nobody sees it empty."""
+        """Return True if `turn` erases a full-screen page in mid-frame: nobody sees the empty page."""
         erases = turn.re is _TURN and not turn[0].startswith((b"\x1b[?", b"\x1bc"))
         return erases and self._text.alternate and self._screen.alternate and self._screen.synchronized
 
     def _turns(self, data: bytes) -> list[re.Match[bytes]]:
-        """Return the sequences in `data` before which a look is due, and ends of frames, which may matter."""
+        """Return the sequences in `data` before which a look is due, and frame ends, which may matter."""
         found = sorted([*_TURN.finditer(data), *_LIVE_END.finditer(data)], key=re.Match.start)[:_MAX_LOOKS]
         frames = [*_FRAME_END.finditer(data)][-_MAX_LOOKS:]
         return sorted([*found, *frames], key=re.Match.start)
@@ -240,8 +240,8 @@ class ScreenReader:
     def _draw(self, data: bytes, start: int, now: float, apart: int) -> list[Line]:
         """Feed `data`, which begins at the offset `start` of the output.
 
-        Look every half a page, at most every `apart` bytes, where lines that matter may scroll away without
-        scrolling off.
+        Look every half page, but at least `apart` bytes apart, where lines that matter may scroll away
+        without scrolling off.
         """
         lines: list[Line] = []
         self._text.follow_regions(data)
@@ -264,13 +264,13 @@ class ScreenReader:
         return lines
 
     def matters(self, data: bytes) -> bool:
-        """Return True if a line of a directive may be in `data`, or is on the screen and not complete."""
+        """Return True if a line of a directive may be in `data`, or is incomplete on the screen."""
         if self._unseen.matters or self._emitter.form is not None or self._coarse.search(data) is not None:
             return True
         return any(line.pending and self._emitter.marker in line.text for line in self._text.lines)
 
     def _skippable(self, data: bytes) -> bytes | None:
-        """Return, in a flood of plain text without anything to find, the part that the screen needs."""
+        """Return the part of `data` that the screen needs if it is a flood of text with nothing to find."""
         drawn = self._text.alternate or self._text.scrolls
         if len(data) < FLOOD or drawn or self._emitter.form or self._hit.search(data) is not None:
             return None
@@ -278,7 +278,7 @@ class ScreenReader:
         return tail if len(tail) < len(data) // 2 else None
 
     def _skip(self, data: bytes, tail: bytes, begun: float, now: float) -> list[Line]:
-        """Feed only the end of a line that was begun, and the `tail`; the rest holds nothing to find."""
+        """Feed only the end of the line already begun, and the `tail`; the rest has nothing to find."""
         self._screen.feed(data[: data.index(b"\n") + 1])
         lines = self._look(self._end, now) + self._emitter.emit(self._text.lines, self._end, now)
         self._screen.feed(tail)
@@ -302,7 +302,7 @@ class ScreenReader:
 class _Form(NamedTuple):
     """An open `<<<` form.
 
-    since: seconds; an older rule that follows it is the frame of the input, below which it does not continue.
+    since: seconds; an older rule below the form is the frame of the input, where the form stops.
     fence: the column of a code fence in it, or -1.
     """
 
@@ -310,7 +310,7 @@ class _Form(NamedTuple):
     fence: int = -1
 
     def after(self, line: PageLine) -> _Form:
-        """Return it as it is below `line`."""
+        """Return the form as it continues below `line`."""
         column = len(line.text) - len(line.text.lstrip())
         if not line.text[column:].startswith(("```", "~~~")) or self.fence not in (-1, column):
             return self
@@ -318,10 +318,10 @@ class _Form(NamedTuple):
 
 
 class _Emitter:
-    """Makes Lines of the lines of a page: each once, without echoes and drafts.
+    """Turns the lines of a page into Lines: each once, without echoes and drafts.
 
     marker: begins a directive.
-    echo:   of what was typed.
+    echo:   the typed lines.
     gap:    output was lost or skipped before the next line.
     form:   the open `<<<` form.
     """
@@ -335,7 +335,7 @@ class _Emitter:
         self.form: _Form | None = None
 
     def emit(self, lines: list[PageLine], offset: int, now: float) -> list[Line]:
-        """Return those of `lines` that are pending, complete after `offset` bytes of output."""
+        """Return the pending ones of `lines`, which are complete after `offset` bytes of output."""
         emitted: list[Line] = []
         above = ""
         for line in lines:
@@ -348,7 +348,7 @@ class _Emitter:
         return emitted
 
     def _lines(self, line: PageLine, offset: int, now: float) -> list[Line]:
-        """Return the lines that `line` is, with the empty ones above it."""
+        """Return `line` as Lines, with the empty ones above it."""
         emitted: list[Line] = []
         if self.form and self.form.fence < 0 and self._block_end == "blank" and line.blanks > 1:
             emitted.append(self._line(">>>", offset, now))

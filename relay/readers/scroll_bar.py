@@ -1,7 +1,7 @@
-"""Takes the scroll bar of a full-screen program off its rows: it is no part of what they say.
+"""Strips a full-screen program's scroll bar from its rows: it is not part of their text.
 
-Qwen Code 0.24.4 draws one in the last column, beside the conversation, and takes it away seconds after the
-last line has come.
+Qwen Code 0.24.4 draws one in the last column, beside the conversation, and removes it seconds after the last
+line has come.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from relay.terminal.screen import Row
 
 _BAR = frozenset("█▓▐┃│║▕░▒")
 _THUMBS = frozenset("█▓▐")
-"""What the side of a box is never drawn with."""
+"""Characters that never draw the side of a box."""
 
 _DRAWN = re.compile(r"[\s\u2500-\u259f]\Z")
-"""Ends a row that has room for a scroll bar, or is not text: a rule, a box that is cut off at its right."""
+"""Ends a row that has room for a scroll bar or is not text: a rule, or a box cut off at its right."""
 
 _LEAST = 3
-"""Rows of the lowest scroll bar at the margin. Elsewhere, as after a resize, it is a third of the screen."""
+"""Minimum rows of a scroll bar at the margin. Elsewhere, as after a resize: a third of the screen."""
 
 
 class Unbarred(NamedTuple):
-    """Rows without the scroll bar behind them. torn: the text of some goes on below it, and is hidden."""
+    """Rows without their scroll bar. torn: the text of some rows continues under it and is hidden."""
 
     rows: list[Row]
     torn: bool
 
 
 class _Drawn(NamedTuple):
-    """What was drawn as one row, and the terminal has wrapped if it was too long.
+    """A row as the program drew it; the terminal has wrapped it if it was too long.
 
-    last: the row it ends in. column: where a scroll bar may end it, or 0. torn: with no room before it.
+    last: the row it ends in. column: where a scroll bar may end it, or 0. torn: no room before the bar.
     """
 
     last: int
@@ -44,11 +44,11 @@ class _Drawn(NamedTuple):
 
 
 def without_scroll_bar(rows: Sequence[Row], columns: int) -> Unbarred:
-    """Return `rows`, of a screen of `columns`, without a scroll bar behind them, if there is one.
+    """Return `rows`, of a screen of `columns`, without the scroll bar at their end, if there is one.
 
-    That is a column of block and line characters, of which some are those of a thumb, and most stand behind a
-    blank or a rule. Text that goes right up to it was laid out for a wider page, and is cut off: Qwen Code
-    0.24.4 draws such a page after a resize, and the right one when it has measured its lines anew.
+    A scroll bar is a column of block and line characters, some of them a thumb's, most of them after a blank
+    or a rule. Text that runs right up to it was laid out for a wider page and is cut off: Qwen Code 0.24.4
+    draws such a page after a resize, and the correct one once it has measured its lines again.
     """
     result = list(rows)
     torn = False

@@ -1,7 +1,7 @@
-"""Joins the rows of a screen to logical lines: soft wraps by the terminal's flag, hard wraps by their shape.
+"""Joins screen rows into logical lines: soft wraps by the terminal's flag, hard wraps by their shape.
 
 Agents wrap their text themselves, at or near the margin, and indent the continuation like a new paragraph.
-The row above tells the two apart: where it is full, its next word would not have fitted.
+The row above distinguishes the two: if it is wrapped, the next word would not have fitted into it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relay.readers.echo import squeeze
 from relay.terminal.screen import Row
 
 MARGIN = 2
-"""Columns that agents leave free at the right at most: claude, codex and aider 0, pi 1, qwen 2."""
+"""Maximum columns that agents leave free at the right: claude, codex and aider 0, pi 1, qwen 2."""
 
 FULL_SCREEN_MARGIN = 3
 """The same on the alternate screen: codex 0, opencode 3."""
@@ -27,23 +27,23 @@ _NEW = re.compile(r"(?:[-*+•●◦▪‣⏺✦✧✻>❯›$#|]|\d+[.)])(?:\s|
 _BULLETS = re.compile(r"\s*(?:[-*+•●◦▪‣⏺✦✧]\s+|\d+[.)]\s+)*")
 _RULED = re.compile(r"[\u2500-\u259f]\Z")
 _TABLE_RULE = re.compile(r"\s*[\u2500\u2501]{3,}(?:\s+[\u2500\u2501]{3,})+\s*\Z")
-"""The rule below the heads of a table whose columns are parted by blanks, or between its rows (codex)."""
+"""The rule below the headings or between the rows of a table with columns separated by blanks (codex)."""
 
 _WHOLE_RULE = re.compile(r"\s*[\u2500\u2501]{3,}\s*\Z")
 _HEADS = re.compile(r"\s*\S.*?\s{2,}\S")
-"""Heads of columns, right above such a rule in one piece (aider)."""
+"""Column headings directly above an unbroken rule (aider)."""
 
 _WIDE_ROOM = 4
-"""Columns that are free at most where wide characters were broken: some, such as 。, may not begin a row."""
+"""Maximum free columns at a break between wide characters: some, such as 。, may not begin a row."""
 
 _LONG_ROOM = 3
-"""The same where a word that is longer than a row was broken."""
+"""The same where a word longer than a row was broken."""
 
 _MAX_ROWS = 64
-"""Rows of one hard-wrapped line; more is a table or a log."""
+"""Maximum rows of one hard-wrapped line; more are a table or a log."""
 
 _LIVE_ROWS = 6
-"""Rows at most that a printing program redraws while its text grows (aider's mdstream.py)."""
+"""Maximum rows that a printing program redraws while its text grows (aider's mdstream.py)."""
 
 
 class LogicalLine(NamedTuple):
@@ -51,9 +51,9 @@ class LogicalLine(NamedTuple):
 
     key:         its text without blanks.
     first, last: its rows. blanks: the empty rows before it.
-    echo:        by the way it is drawn, not the agent's own words; hidden: as in Row.
+    echo:        drawn as something other than the agent's own words; hidden: as in Row.
     code:        drawn as code, or in a table.
-    again:       a part of it was drawn before in rows above it, which are no lines of their own.
+    again:       part of it was drawn before in the rows above, which are not lines themselves.
     """
 
     text: str
@@ -87,7 +87,7 @@ def logical_lines(
 ) -> list[LogicalLine]:
     """Return the logical lines of `rows`, top to bottom; empty rows are counted, not listed.
 
-    margin: columns that the program leaves free at the right at most where it breaks a line.
+    margin: maximum columns that the program leaves free at the right where it breaks a line.
     """
     begins = re.compile(rf"{re.escape(marker)}[A-Za-z][\w-]*:\S")
     return _Rows(rows, columns, columns - margin, begins, drawing).lines()
@@ -113,7 +113,7 @@ class _Rows(NamedTuple):
         lines: list[LogicalLine] = []
         blanks = 0
         echo = code = table = False
-        behind = 0  # the column of the text behind the sign of an echo, while rows may belong to it
+        behind = 0  # the column of the text after the sign of an echo, while rows may belong to it
         at = 0
         while at < len(rows):
             whole = self._whole(at)
@@ -143,18 +143,18 @@ class _Rows(NamedTuple):
         return lines
 
     def _is_table_rule(self, text: str, above: str) -> bool:
-        """Return True if `text` is a rule of a table, below the line `above` if that touches it."""
+        """Return True if `text` is a rule of a table. above: the line that touches it, or ""."""
         if _TABLE_RULE.match(text) is not None:
             return True
-        across = columns_of(text) >= self.columns - 1  # parts what is said from something else
+        across = columns_of(text) >= self.columns - 1  # separates the agent's words from something else
         return not across and _WHOLE_RULE.match(text) is not None and _HEADS.match(above) is not None
 
     def _whole(self, at: int) -> int:
-        """Return the row in which the text of the row `at`, its torn beginning, begins again as a whole.
+        """Return the row where the text whose torn beginning is in the row `at` starts again, complete.
 
-        Rich, with which aider draws, fills each row with blanks, and now and then prints the text without
-        having erased its earlier drawing: that ends in a row that soft-wraps into the same text, whose end it
-        may erase then.
+        Rich, which aider draws with, pads each row with blanks and sometimes prints the text without erasing
+        its earlier drawing. The last row of that drawing soft-wraps into the same text, whose end rich may
+        then erase.
         """
         rows, last = self.rows, at
         while last < len(rows) - 1 and not rows[last].wrapped and last - at < _LIVE_ROWS:
@@ -166,7 +166,7 @@ class _Rows(NamedTuple):
         most = min(last - at, len(whole))
         same = next((n for n in range(most) if torn[n] != whole[n]), most)
         if same == len(whole) or (not same and self.columns - columns_of(torn[0]) < 2):
-            return at  # without any break it is a long text, which may well repeat itself
+            return at  # without any break it is one long text, which may repeat itself
         half, rest = torn[same], whole[same]
         erased = bool(same and not rest)
         grown = bool(rest) and same == last - at and (rest.startswith(half) or half.startswith(rest))
@@ -180,10 +180,10 @@ class _Rows(NamedTuple):
             below = rows[at + 1].text
             missing = self.columns - columns_of(pieces[-1])
             if missing > 1 and below[0].isspace():
-                break  # blanks on both sides: other texts have been drawn over one that was wrapped
+                break  # blanks on both sides: other text was drawn over a wrapped one
             at += 1
             # Blanks at the margin were trimmed; a column stays empty where a wide character did not fit.
-            # (Where it is the only one, an emoji behind a Latin word rather had a blank before it.)
+            # (If it is the only one, an emoji after a Latin word more likely had a blank before it.)
             cluster = CLUSTER.match(below)
             wide = columns_of(cluster[0] if cluster else below[0]) == 2
             if wide and (missing > 1 or below[0] < "\U0001f000" or pieces[-1][-1] > "~"):
@@ -210,7 +210,7 @@ class _Rows(NamedTuple):
                 break
             above, at = self._soft(at)
             pieces.append(above)
-        # A program that breaks no lines at blanks, such as a multiplexer, fills one row after the other.
+        # A program that does not break lines at blanks, such as a multiplexer, fills row after row.
         chopped = len(pieces) > 3 and all(columns_of(piece) == self.columns for piece in pieces[:-1])
         edge = max(map(columns_of, pieces))
         for above, below in pairwise(pieces):
@@ -218,10 +218,10 @@ class _Rows(NamedTuple):
         return text, at
 
     def _drawn_over(self, above: Row, below: Row) -> bool:
-        """Return True if a wide character at the margin is drawn again below, and there over the next one.
+        """Return True if a wide character at the margin is drawn again below, over the next character.
 
-        So does opencode with one that has but half a room left: the next one cannot be seen. In a row that
-        the terminal has wrapped the same character stands twice.
+        opencode does this where only half the room is left, and so hides the next character. In a row that
+        the terminal has wrapped, the text has the same character twice.
         """
         if above.wrapped:
             return False
@@ -247,7 +247,7 @@ class _Rows(NamedTuple):
     def _continues(self, above: str, below: str, indents: tuple[int, int], is_directive: bool) -> bool:
         """Return True if the row `below` can be the hard-wrapped rest of the row `above`.
 
-        That of a directive may be less than half full: its next word may be long, as wide characters are.
+        A directive's row may be less than half full: its next word may be long, as wide characters are.
         """
         body = below.lstrip()
         taken = columns_of(above)
@@ -258,7 +258,7 @@ class _Rows(NamedTuple):
             return False
         word = body.split(" ", 1)[0]
         if width(body[0]) == 2 and taken + _WIDE_ROOM > self.limit:
-            return True  # wide characters break anywhere
+            return True  # lines of wide characters break anywhere
         if taken * 2 <= self.columns and not is_directive:
             return False
         return (is_directive or width(body[0]) < 2) and taken + 1 + columns_of(word) > self.limit

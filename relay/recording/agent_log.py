@@ -1,8 +1,8 @@
-"""The log of what an agent said in one session: its own journal, beside the recording.
+"""The log of what an agent said in one session: a separate journal, next to the recording.
 
     {"time": 1760000001.5, "event": "said", ..., "text": "two\\nlines", "place": ["terminal", 812, 1]}
 
-place: of the last line, by which a session that follows another knows what is logged.
+place: that of the last line, from which the next session knows what is already logged.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from relay.text import count
 
 SAID = "said"
 
-_TAIL = 1 << 20  # bytes at the end of a log in which the last place of each source is looked for
+_TAIL = 1 << 20  # bytes at the end of a log to search for the last place of each source
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedLine:
-    """A line that the agent said, not yet safe to show. time: of the log's entry, seconds since the epoch."""
+    """A line that the agent said, not yet safe to show. time: the log entry's, in seconds since the epoch."""
 
     time: float
     text: str
@@ -34,7 +34,7 @@ class LoggedLine:
 def entries(said: Sequence[tuple[str, Place]], most: int) -> Iterator[tuple[str, Place, int]]:
     """Yield (text, place of its last line, lines left out before it) for what was `said`, source by source.
 
-    Of each source the last lines that have `most` characters together are taken.
+    Take from each source the last lines that have at most `most` characters together.
     """
     for _, group in groupby(said, key=lambda each: each[1].source):
         lines = [*group]
@@ -46,7 +46,7 @@ def entries(said: Sequence[tuple[str, Place]], most: int) -> Iterator[tuple[str,
 
 
 def last_places(path: Path) -> dict[str, Place]:
-    """Return the last logged place of each source. Raise OSError."""
+    """Return the last logged place of each source. Raise OSError if the log cannot be read."""
     with open(path, "rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
         tail = file.read().decode(errors="replace").splitlines()
@@ -71,7 +71,7 @@ def read(path: Path) -> Iterator[LoggedLine]:
 
 
 def follow(path: Path, over: Callable[[], bool]) -> Iterator[LoggedLine | None]:
-    """Yield the lines, and later ones as they are written, as `journal.follow` does."""
+    """Yield the lines, then new ones as they are written, as `journal.follow` does."""
     for entry in journal.follow(path, over):
         if entry is None:
             yield None

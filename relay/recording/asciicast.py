@@ -9,7 +9,7 @@ The format is https://docs.asciinema.org/manual/asciicast/v2/.  Bytes that are n
 
 A recording is read as a stream, never into memory: opening it reads the header and both ends of each part.
 It may end in the middle of a line, because a machine went down, and anybody may have written it: a time that
-goes back, is absurd or no number is replaced by the one before.
+goes backwards, is absurd or is not a number is replaced with the previous one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import IO, Any, NamedTuple
 from relay.errors import RecordingError
 
 MAX_LINE = 8 << 20
-"""Bytes of a line that is read; a longer one is damaged."""
+"""Maximum bytes of a line; a longer one counts as damaged."""
 
 LONGEST = 10 * 365 * 86400.0
-"""Seconds, ten years: no recording lasts longer, and a later event has the time of the one before it."""
+"""Maximum length of a recording in seconds, ten years; a later event gets the time of the previous one."""
 
-_TAIL = 64 << 10  # bytes at the end of a part in which its last event is searched for first
-_END = -1  # offset of a mark behind the last event of a part
+_TAIL = 64 << 10  # bytes at the end of a part that are searched first for its last event
+_END = -1  # offset of a mark after the last event of a part
 _MAX_SIZE = 1 << 16
 _MEGABYTE, _KILOBYTE = 1_000_000, 1000
 _GAP = re.compile(r"(\d{1,9}(?:\.\d)?) ([kM])B left out")
@@ -57,7 +57,7 @@ class CastEvent(NamedTuple):
 
     @property
     def size(self) -> tuple[int, int]:
-        """(columns, rows) of an event of kind "r"; ValueError for one that was not read from a file."""
+        """(columns, rows) of an "r" event; it may raise ValueError if the event was not read from a file."""
         columns, _, rows = self.data.partition("x")
         return int(columns), int(rows)
 
@@ -68,12 +68,12 @@ class CastEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line of a recording; a field that is missing there is None, "" or 0.
+    """The first line of a recording; a missing field is None, "" or 0.
 
-    timestamp:  seconds since the epoch at which the recording began.
+    timestamp:  when the recording began, in seconds since the epoch.
     env:        variables of the recorded program that players may show.
     idle_limit: seconds to which players shorten a pause.
-    team, name, session, part: of the session that relay recorded, and which file of it this is, from 1 on.
+    team, name, session, part: those of the session that relay recorded; part is the file's number, from 1 on.
     """
 
     columns: int
@@ -97,7 +97,7 @@ class Header:
             "title": self.title,
             "command": self.command,
             "env": dict(self.env),
-            "relay": about if self.part else None,  # players ignore keys that they do not know
+            "relay": about if self.part else None,  # players ignore unknown keys
         }
         given = {key: value for key, value in optional.items() if value not in (None, "", {})}
         return json_line({"version": 2, "width": self.columns, "height": self.rows} | given)
@@ -105,7 +105,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place between two events. offset: bytes into the part; time: of the event before it, in seconds."""
+    """A place between two events. offset: bytes into the part; time: the previous event's, in seconds."""
 
     part: int = 0
     offset: int = 0
@@ -116,8 +116,8 @@ class Mark:
 class CastPart:
     """One file of a recording.
 
-    start: seconds of the recording from which the times in this file count.
-    end:   seconds of the recording at the last event of this file.
+    start: the recording's time, in seconds, from which the times in this file count.
+    end:   the recording's time, in seconds, at this file's last event.
     """
 
     path: Path
@@ -127,7 +127,7 @@ class CastPart:
 
     @classmethod
     def read(cls, path: Path, start: float) -> CastPart:
-        """Read the header and the end of a part that begins at `start`; raise RecordingError."""
+        """Read the header and the end of a part that begins at `start`. Raise RecordingError on failure."""
         with _open(path) as stream:
             return cls(path, _header(path, _line(stream) or b""), start, _last(stream, start))
 
@@ -135,21 +135,21 @@ class CastPart:
         """Yield the events of kind "m"."""
         with _open(self.path) as stream:
             while (line := _line(stream)) is not None:
-                # Most of a recording is output: only what may be a marker is parsed.
+                # Most of a recording is output: parse only what may be a marker.
                 event = parse_event(line, self.start) if b'"m"' in line else None
                 if event is not None and event.kind == "m":
                     yield event
 
 
 class Cast:
-    """One recording, in one file or several that follow one another; iterating yields its events.
+    """One recording, in one or several consecutive files; iterating yields its events.
 
-    skipped: damaged lines that were left out so far.
-    strict:  raise RecordingError for a damaged line instead; a last line that was cut off is left out.
+    skipped: the number of damaged lines skipped so far.
+    strict:  raise RecordingError for a damaged line instead; a truncated last line is skipped.
     """
 
     def __init__(self, *paths: Path, strict: bool = False) -> None:
-        """Open the files; raise RecordingError if one cannot be read or is no asciicast of version 2."""
+        """Open the files; raise RecordingError if one cannot be read or is not an asciicast of version 2."""
         self.parts: tuple[CastPart, ...] = ()
         self.skipped = 0
         self.strict = strict
@@ -161,7 +161,7 @@ class Cast:
 
     @property
     def header(self) -> Header:
-        """The header of the first part there is."""
+        """The header of the first existing part."""
         return self.parts[0].header
 
     @property
@@ -171,16 +171,16 @@ class Cast:
 
     @property
     def truncated(self) -> bool:
-        """True if the first parts are missing: of a long session only the last ones are kept."""
+        """True if the first parts are missing: relay keeps only the last ones of a long session."""
         return self.header.part > 1
 
     def reader(self, mark: Mark | None = None) -> CastReader:
-        """Return a reader of the events behind `mark`, or of all."""
+        """Return a reader of the events after `mark`, or of all events."""
         return CastReader(self, mark or Mark())
 
 
 class CastReader:
-    """Yields the events of a recording one by one, and an event "r" where a part has another size."""
+    """Yields the events of a recording one by one, and an "r" event where a part has another size."""
 
     def __init__(self, cast: Cast, mark: Mark) -> None:
         self._cast = cast
@@ -219,7 +219,7 @@ class CastReader:
         return None
 
     def mark(self) -> Mark:
-        """Return the place behind the event that `next` returned last."""
+        """Return the place after the event that `next` returned last."""
         return Mark(self._part, _END if self._stream is None else self._stream.tell(), self._time)
 
     def close(self) -> None:
@@ -256,7 +256,7 @@ class CastReader:
 
 
 def parse_event(line: bytes, start: float = 0.0, before: float = 0.0) -> CastEvent | None:
-    """Return `line` as an event, `start` seconds later and not before `before`; None if it is no event."""
+    """Return `line` as an event, `start` seconds later and not before `before`; None if it is not one."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -269,7 +269,7 @@ def parse_event(line: bytes, start: float = 0.0, before: float = 0.0) -> CastEve
 
 
 def gap_marker(size: int) -> str:
-    """Return the data of the marker (kind "m") in place of `size` bytes of output that were left out."""
+    """Return the data of the marker (kind "m") that replaces `size` bytes of output that were left out."""
     if size >= _MEGABYTE:
         return f"{size / _MEGABYTE:.1f} MB left out"
     return f"{max(size // _KILOBYTE, 1)} kB left out"
@@ -376,7 +376,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _line(stream: IO[bytes]) -> bytes | None:
-    """Return the next line, _UNREADABLE in place of one that is too long; None at the end."""
+    """Return the next line, _UNREADABLE in place of one that is too long; None at EOF."""
     line = stream.readline(MAX_LINE)
     if not line:
         return None

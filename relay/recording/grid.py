@@ -1,11 +1,11 @@
-"""The grid of a terminal: rows of cells, each with the place in the output of the character that drew it.
+"""The grid of a terminal: rows of cells, each with the place of its character in the output.
 
     output → controls, sequences, text → rows of cells ─ settle → Passage: text, and where it came from
 
-Programs paint words by columns, and only the cells that have changed: users read the rows, not the order of
-the output.  Text that is about to be overwritten, erased or scrolled away is kept as it stood, once, so that
-nothing drawn goes unread.  Colours are ignored, and so are margins at the left and right, tab stops, and the
-character sets that only draw lines.
+Programs place words by column, and redraw only the cells that have changed: users read the rows, not the
+output in its order. Text that is about to be overwritten, erased or scrolled away is kept once, as it was, so
+that nothing drawn goes unread. Colours are ignored, and so are left and right margins, tab stops, and
+line-drawing character sets.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import NamedTuple
 from relay.columns import width
 
 SEQUENCE = 4096
-"""Characters of an unfinished control sequence; a longer one is taken for text."""
+"""Maximum characters of an unfinished control sequence; a longer one is treated as text."""
 
 HISTORY = 100
-"""Rows above the screen that are remembered: the next text may continue them."""
+"""Rows remembered above the screen: the next text may continue them."""
 
 NOWHERE = -1
 """The place of a blank that nothing drew."""
 
 SHARE, BURST = 4, 1 << 16
-"""Characters that may be kept per character of the output, and in advance: a program that overwrites itself
-all the time costs time in proportion to its output."""
+"""Characters that may be kept per character of output, and in advance, so that even a program that constantly
+overwrites its text takes time linear in its output."""
 
 _TOKEN = re.compile(
     r"\x1b\[(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"  # CSI (ECMA-48, 5.4)
@@ -44,9 +44,9 @@ _ALTERNATE = frozenset({"?47", "?1047", "?1049"})
 
 
 class Passage(NamedTuple):
-    """Rows that stand, or stood, one under the other.
+    """Rows that are, or were, one below the other on the screen.
 
-    origins: for each character of the text its place in the output, or NOWHERE.
+    origins: for each character of the text, its place in the output, or NOWHERE.
     """
 
     text: str
@@ -54,18 +54,18 @@ class Passage(NamedTuple):
 
 
 class GridRow:
-    """One row, without the blanks at its end.
+    """One row, without trailing blanks.
 
     cells, origins: the characters, and the place of each in the output.
     goes_on: it is full and wraps into the next one.
-    changed: something was drawn since the last look.
+    changed: something was drawn since the last `settle`.
     """
 
     __slots__ = ("cells", "changed", "goes_on", "origins")
 
     def __init__(self) -> None:
         self.cells: list[str] = []
-        self.origins = array("q")  # a fifth of what a list takes
+        self.origins = array("q")  # a fifth of a list's size
         self.goes_on = False
         self.changed = False
 
@@ -75,9 +75,9 @@ class GridRow:
 
 
 class _KeptPassages:
-    """The passages of a grid that nobody has taken yet.
+    """The passages of a grid that have not been taken yet.
 
-    settled:   the place in the output up to which the grid is in passages.
+    settled:   the place in the output up to which the passages cover the grid.
     allowance: characters that may still be kept.
     """
 
@@ -111,9 +111,9 @@ class _KeptPassages:
 class Grid:
     """A terminal of `columns` x `height`, blank at first.
 
-    read:    characters of the output that were read; an unfinished control sequence is read later.
-    strings: (start, end, start of the content) of the OSC and DCS sequences, which hold text, too.
-    rows:    of the screen, and above them some that scrolled off.
+    read:    characters of output read so far; an unfinished control sequence is read later.
+    strings: (start, end, start of the content) of the OSC and DCS sequences, which contain text, too.
+    rows:    those of the screen, and above them some that scrolled off.
     """
 
     def __init__(self, columns: int, height: int) -> None:
@@ -161,7 +161,7 @@ class Grid:
         self.read = base + end
 
     def resize(self, columns: int, height: int) -> None:
-        """Change the size; the text stays as it is, because programs draw again."""
+        """Change the size; leave the text as it is, because programs redraw it."""
         self.settle()
         self.columns, self.height = max(columns, 1), max(height, 1)
         self._margins = (0, self.height - 1)
@@ -169,7 +169,7 @@ class Grid:
         self._move(self._x, self._y)
 
     def settle(self) -> None:
-        """Keep the rows that have changed since the last time, as they stand, with the rows beside them."""
+        """Keep the rows that have changed since the last call, as they are, with the adjacent rows."""
         rows, here = self.rows, 0
         while here < len(rows):
             if not rows[here].changed:
@@ -185,7 +185,7 @@ class Grid:
             del rows[:above]
 
     def passages(self) -> list[Passage]:
-        """Return the passages kept since the last call, with what stands on the screen now."""
+        """Return the passages kept since the last call, including what is on the screen now."""
         self.settle()
         return self._kept.take()
 
@@ -202,7 +202,7 @@ class Grid:
         return "".join(cells), origins
 
     def _context(self, here: int) -> int:
-        """Return the first of the rows that are kept together with the one at `here`."""
+        """Return the index of the first row that is kept together with the one at `here`."""
         rows = self.rows
         first = max(here - 1, 0)
         while first and (rows[first - 1].goes_on or _KEY_ROW.fullmatch(rows[first].text)):
@@ -210,7 +210,7 @@ class Grid:
         return first
 
     def _lose(self, row: GridRow, start: int = 0, end: int | None = None) -> None:
-        """Keep cells that are about to go away and have not been kept."""
+        """Keep cells that are about to disappear and have not been kept."""
         lost = row.origins[start:end] if row.changed and self._kept.allowance > 0 else ()
         if max(lost, default=NOWHERE) >= self._kept.settled:
             self.settle()
@@ -231,7 +231,7 @@ class Grid:
             count = min(self.columns - x, total - done)
             row = self.rows[self._top + self._y]
             if x < len(row.cells):
-                self.read = at + done  # a passage that is kept now is without this text
+                self.read = at + done  # a passage kept now does not contain this text
                 self._lose(row, x, x + count)
             elif x > len(row.cells):
                 row.origins.extend([NOWHERE] * (x - len(row.cells)))

@@ -2,7 +2,7 @@
 
     HOME/state/recordings/TEAM/
         NAME-YYYYmmddTHHMMSS-SESSION.cast            the first part of a session's recording
-        NAME-YYYYmmddTHHMMSS-SESSION.2.cast          the next one, begun where that became too large
+        NAME-YYYYmmddTHHMMSS-SESSION.2.cast          the next one, started when that became too large
         NAME-YYYYmmddTHHMMSS-SESSION[.N].events.jsonl   beside each: the journal's entries
         NAME-YYYYmmddTHHMMSS-SESSION.log.jsonl       what the agent said (relay.recording.agent_log)
 
@@ -26,7 +26,7 @@ from relay.storage.locks import is_held
 CAST, EVENTS, LOG = ".cast", ".events.jsonl", ".log.jsonl"
 
 SESSION = 8
-"""Characters of a session's id in the names of its files."""
+"""How many characters of a session's id are in the names of its files."""
 
 _DAY = 86_400
 _TIME = "%Y%m%dT%H%M%S"
@@ -37,7 +37,7 @@ _LOG_NAME = re.compile(_STEM + r"\.log\.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """One file of a session's recording, by its name alone.
+    """One file of a session's recording, as known from its name alone.
 
     session: the first characters of the session's id; part: from 1 on.
     began:   when the session began, in seconds since the epoch.
@@ -85,7 +85,7 @@ class StoredPart:
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """The log of what an agent said in one session, by its name alone; the fields are those of StoredPart."""
+    """The log of what an agent said in one session, from its name alone; fields as in StoredPart."""
 
     path: Path
     team: str
@@ -95,7 +95,7 @@ class StoredLog:
 
     @property
     def files(self) -> tuple[Path, Path]:
-        """The file, and the one before it, which was full; either may not exist."""
+        """The file, and the full one before it; either may not exist."""
         return self.path, rotated(self.path)
 
     @property
@@ -129,7 +129,7 @@ class SessionRecording:
 
     @property
     def first(self) -> StoredPart:
-        """The first part there is, which names the session."""
+        """The first existing part, which names the session."""
         return self.parts[0]
 
     @property
@@ -169,7 +169,7 @@ def events_of(cast: Path) -> Path:
 
 
 def parse(path: Path) -> StoredPart | None:
-    """Return the part that `path` names, None if relay gives no such name."""
+    """Return the part that `path` names, None if relay does not use such a name."""
     match = _NAME.fullmatch(path.name)
     if match is None or (began := _began(match["time"])) is None:
         return None
@@ -184,7 +184,7 @@ def _began(time: str) -> float | None:
 
 
 def recordings(folder: Path, name: str | None = None, team: str | None = None) -> list[SessionRecording]:
-    """Return the recordings in `folder` (Home.recordings), newest last; of one agent or team where given."""
+    """Return the recordings in `folder` (Home.recordings), newest last; of one agent or team if given."""
     sessions: dict[tuple[str, str, str, float], list[StoredPart]] = {}
     found = (parsed for path in folder.glob(f"*/*{CAST}") if (parsed := parse(path)) is not None)
     for part in sorted(found, key=lambda each: (each.began, each.part, each.path)):
@@ -194,7 +194,7 @@ def recordings(folder: Path, name: str | None = None, team: str | None = None) -
 
 
 def parse_log(path: Path) -> StoredLog | None:
-    """Return the log that `path` names, None if relay gives no such name."""
+    """Return the log that `path` names, None if relay does not use such a name."""
     match = _LOG_NAME.fullmatch(path.name)
     if match is None or (began := _began(match["time"])) is None:
         return None
@@ -202,7 +202,7 @@ def parse_log(path: Path) -> StoredLog | None:
 
 
 def logs(folder: Path, name: str | None = None, team: str | None = None) -> list[StoredLog]:
-    """Return the logs in `folder` (Home.recordings), newest last; of one agent or team where given."""
+    """Return the logs in `folder` (Home.recordings), newest last; of one agent or team if given."""
     found = (parsed for path in folder.glob(f"*/*{LOG}") if (parsed := parse_log(path)) is not None)
     own = [
         each
@@ -213,7 +213,7 @@ def logs(folder: Path, name: str | None = None, team: str | None = None) -> list
 
 
 def of_session(folder: Path, team: str, name: str, session: str) -> list[StoredPart]:
-    """Return the parts of the session `session`, oldest first; [] without any."""
+    """Return the parts of the session `session`, oldest first; [] if there are none."""
     own = (each.parts for each in recordings(folder, name, team) if each.first.session == session[:SESSION])
     return list(next(own, ()))
 
@@ -221,7 +221,7 @@ def of_session(folder: Path, team: str, name: str, session: str) -> list[StoredP
 def find(folder: Path, name: str, team: str | None = None, session: str | None = None) -> SessionRecording:
     """Return the newest recording of an agent, or that of the session whose id begins with `session`.
 
-    Raise RecordingError where there is none.
+    Raise RecordingError if there is none.
     """
     own = recordings(folder, name, team)
     found = [each for each in own if session is None or session.startswith(each.first.session)]
@@ -245,8 +245,7 @@ def find(folder: Path, name: str, team: str | None = None, session: str | None =
 def sweep(folder: Path, *, days: float, total: int, now: float | None = None) -> int:
     """Delete parts older than `days`, then the oldest until all take at most `total` bytes; return how many.
 
-    The age of a part is that of its last change.  Recordings that are in use stay whole.  Logs, which are
-    small, go last.
+    A part's age counts from its last change. Recordings in use stay whole. Logs, which are small, go last.
     """
     oldest = (time.time() if now is None else now) - days * _DAY
     found, said = recordings(folder), logs(folder)

@@ -2,10 +2,10 @@
 
     output, sizes, markers → Grid: the text on the screen → Redactor → `*` over the characters that drew it
 
-A secret comes in pieces: in two reads, with colours or jumps of the cursor in between, typed slowly, wrapped
-over two rows.  So it is searched for in the rows of the screen, and text that may still become one is held
-back: the word at the cursor, and for some seconds a value that is being drawn elsewhere.  A value that was
-found once is covered wherever it comes again.
+A secret may come in pieces: in two reads, with colours or cursor movements in between, typed slowly, wrapped
+over two rows. So relay searches the rows of the screen, and holds back text that may still become a secret:
+the word at the cursor and, for some seconds, a value that is being drawn elsewhere. A value that was found
+once is covered wherever it appears again.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from relay.recording.grid import NOWHERE, Grid, Passage
 from relay.redaction import Redactor
 
 WORD = 512
-"""Characters of the word at the cursor that are held back at most."""
+"""Maximum characters held back of the word at the cursor."""
 
 MAX_HOLD = 1 << 16
-"""Characters of output that are held back at most."""
+"""Maximum characters of output held back."""
 
 NAME = 64
-"""Characters before a value among which its name is searched."""
+"""Characters before a value to search for its name."""
 
 GROWTH = 2.0
-"""Seconds for which a value that ends a row is held back: an agent's answer comes in small pieces."""
+"""Seconds to hold back a value at the end of a row: an agent's answer arrives in small pieces."""
 
 FRAME = 8
-"""Columns at the right that a program may leave empty, for a frame, where it wraps a line itself."""
+"""Columns at the right that a program may leave empty, for a frame, when it wraps a line itself."""
 
 _CLIPBOARD = "52;"
-"""OSC 52 writes to the clipboard in base64: no secret would be found in it, so it is left out."""
+"""OSC 52 writes base64 to the clipboard, in which no secret would be found, so it is left out."""
 
 _COVERED = re.compile(r"[^\s\x00-\x1f\x7f]")
 _EDGE = "│┃|"
@@ -68,13 +68,13 @@ class StreamRedactor:
         self._events: list[CastEvent] = []
         self._released = 0  # characters of the output that `take` has returned
         self._received = 0  # those that `put` has taken
-        self._covers: list[tuple[int, int, str]] = []  # of output that is held back, by its place
-        self._passages: list[Passage] = []  # of which characters are held back
+        self._covers: list[tuple[int, int, str]] = []  # of held-back output, by its place
+        self._passages: list[Passage] = []  # with characters that are held back
         self._open: list[tuple[int, float]] = []  # values that are being drawn: their place and time
 
     @property
     def held(self) -> int:
-        """Characters of output that are held back."""
+        """The number of characters of output held back."""
         return self._received - self._released
 
     def put(self, event: CastEvent) -> None:
@@ -94,7 +94,7 @@ class StreamRedactor:
         self._passages += passages
         self._open += self._opened(passages)
         if news:
-            places += self._secrets(self._passages)[0]  # it may have come before
+            places += self._secrets(self._passages)[0]  # it may have appeared before
             for text, origins in self._passages:
                 for match in _BEGUN.finditer(text):
                     if self._redactor.begins(match[1]):
@@ -123,7 +123,7 @@ class StreamRedactor:
         return places, news
 
     def _hidden(self, raw: str) -> Iterator[tuple[int, int, str]]:
-        """Yield the covers of secrets in titles, links and other strings, of which nothing is drawn."""
+        """Yield the covers of secrets in titles, links and other strings, which are not drawn."""
         released = self._released
         for start, end, content in self._grid.strings:
             if raw.startswith(_CLIPBOARD, content - released):
@@ -134,7 +134,7 @@ class StreamRedactor:
         self._grid.strings.clear()
 
     def _settled(self, now: float) -> int:
-        """Return the place in the output before which no secret can begin any more."""
+        """Return the place in the output before which no secret can still begin."""
         text, origins = self._grid.before_cursor(WORD)
         keep = self._first(origins[_last_word(text) :], self._grid.read)
         self._open = [each for each in self._open if now - each[1] < GROWTH]
@@ -152,7 +152,7 @@ class StreamRedactor:
                 position += len(row) + 1
 
     def _first(self, origins: Iterable[int], otherwise: int) -> int:
-        """Return the first of the places that is held back, if it is before `otherwise`."""
+        """Return the first of the places that is held back; `otherwise` if none is."""
         return min((place for place in origins if place >= self._released), default=otherwise)
 
     def _time(self, place: int) -> float:
@@ -165,7 +165,7 @@ class StreamRedactor:
         return 0.0
 
     def _release(self, shown: str, end: int) -> list[CastEvent]:
-        """Split the events at `end` of the held output, which reads `shown` with its covers."""
+        """Split the events at `end` of the held output; `shown` is that output with its covers."""
         ready: list[CastEvent] = []
         held: list[CastEvent] = []
         position = 0
@@ -184,9 +184,9 @@ class StreamRedactor:
 
 
 def _unwrapped(passage: Passage, columns: int) -> Iterator[Passage]:
-    """Yield the passage with those rows joined that a program seems to have wrapped itself.
+    """Yield the passage with the rows joined that a program seems to have wrapped itself.
 
-    It wraps within a word where a row is full, and between two words where the second had no room.
+    It wraps within a word if a row is full, and between two words if the second does not fit.
     """
     text, origins = passage
     within: list[tuple[int, int]] = []
@@ -215,7 +215,7 @@ def _unwrapped(passage: Passage, columns: int) -> Iterator[Passage]:
 
 
 def _last_word(text: str) -> int:
-    """Return where the last word of `text` begins; its length where it ends in a blank."""
+    """Return where the last word of `text` begins; the length of `text` if it ends in a blank."""
     match = _WORD.search(text, max(len(text) - WORD, 0))
     return len(text) if match is None else match.start()
 
@@ -229,7 +229,7 @@ def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _cover(raw: str, covers: Iterable[tuple[int, int, str]]) -> str:
-    """Return `raw` with each (start, end, character) covered; colours and blanks stay under `*`."""
+    """Return `raw` with each (start, end, character) covered; `*` leaves colours and blanks as they are."""
     parts: list[str] = []
     position = 0
     for start, end, character in sorted(covers):

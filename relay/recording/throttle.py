@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 RATE, BURST = 256 * 1024, 512 * 1024
-"""Bytes of output that are recorded per second in the long run, and at once."""
+"""Bytes of output recorded per second in the long run, and at once."""
 
 FLOOD = 1 << 14
-"""Bytes at once that are part of a flood."""
+"""Bytes at once that count as part of a flood."""
 
 FAST = 1 << 20
-"""Bytes left out between two calls of `has_slowed` (one second) of a flood that continues."""
+"""Bytes left out between two calls of `has_slowed` (one second) while a flood continues."""
 
 CALM = 0.2
 """Seconds without much output after which a flood is over."""
@@ -18,7 +18,7 @@ CALM = 0.2
 class Throttle:
     """A budget of output, in bytes; `now` is in seconds.
 
-    last:     when output came last.
+    last:     the time of the last output.
     left_out: bytes left out since recording paused.
     """
 
@@ -34,7 +34,7 @@ class Throttle:
         return now - self.last >= CALM
 
     def is_flood(self, now: float) -> bool:
-        """Return True while recorded output comes in large pieces."""
+        """Return True while recorded output arrives in large pieces."""
         return now - self._flooded < CALM
 
     def takes(self, size: int, now: float) -> bool:
@@ -55,5 +55,5 @@ class Throttle:
         return came < FAST
 
     def resume(self) -> None:
-        """Record again: nothing is left out from here on."""
+        """Resume recording: nothing is left out from here on."""
         self.left_out = self._before = 0

@@ -2,8 +2,8 @@
 
     {"time": 1760000001.5, "event": "notice", ..., "at": 1.5}    .events.jsonl: "at" is the recording's time
 
-The files hold whole lines at any time, unless the process dies in the middle of a write; readers leave out
-the last line then.  While an asciicast is written it is locked (flock(2)), so that nobody deletes it.
+The files always contain whole lines, unless the process dies in the middle of a write; readers then skip the
+last line. An asciicast is locked (flock(2)) while it is being written, so that nobody deletes it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from relay.storage.locks import wait_lock
 from relay.terminal.events import Notify
 
 RETRY = 30.0
-"""Seconds until the next try after a failure of the disk."""
+"""Seconds until the next try after a disk failure."""
 
 _KEPT_PARTS = 2
 _MEGABYTE = 1_000_000
-_LOOKED_AT = 0.2  # seconds for which others who look whether a part is in use may keep its lock
+_LOOKED_AT = 0.2  # seconds that processes which check whether a part is in use may hold its lock
 
 
 class RecordingFiles:
-    """The files of one recording: one part after the other, of which the last ones are kept.
+    """The files of one recording: consecutive parts, of which the last ones are kept.
 
     A failing disk is reported once; `begin` tries again.
 
-    header: of the first part, whose number is one less.
+    header: that of the first part, with a part number one lower.
     origin: when the current part began, by the clock.
     retry:  when to try again after a failure, by the clock.
-    follows: an earlier session has recorded what is on the screen, and nothing has been recorded since.
+    follows: an earlier session has recorded the current screen, and nothing has been recorded since.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RecordingFiles:
         return self._writer is not None
 
     def begin(self, size: tuple[int, int]) -> None:
-        """Begin the next part, for a terminal of `size`."""
+        """Start the next part, for a terminal of `size`."""
         now, part = self._clock(), self._header.part + 1
         header = replace(self._header, columns=size[0], rows=size[1], timestamp=time.time(), part=part)
         path = store.path_of(self._folder, header.team, header.name, header.session, self._began, part)
@@ -91,7 +91,7 @@ class RecordingFiles:
             old.remove()
 
     def record(self, events: list[CastEvent]) -> bool:
-        """Keep `events` for the next flush; return True if that fills the part, which is closed then."""
+        """Buffer `events` for the next flush; return True if they fill the part, which is then closed."""
         if self._writer is None:
             return False
         for event in events:
@@ -104,12 +104,12 @@ class RecordingFiles:
         return True
 
     def entry(self, entry: Mapping[str, Any]) -> None:
-        """Keep an entry of the journal for the next flush."""
+        """Buffer a journal entry for the next flush."""
         if self._writer is not None:
             self._writer.entry(self._clock() - self.origin, entry)
 
     def flush(self) -> None:
-        """Write what was kept."""
+        """Write the buffered lines."""
         if self._writer is not None:
             try:
                 self._writer.flush()
@@ -157,33 +157,33 @@ class PartWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the asciicast, with those not yet written."""
+        """Bytes of the asciicast, including those not yet written."""
         return self._cast.written + len(self._cast.kept)
 
     def event(self, event: CastEvent) -> None:
-        """Keep one event for the next `flush`."""
+        """Buffer one event for the next `flush`."""
         self._cast.kept += event.line()
 
     def entry(self, at: float, entry: Mapping[str, Any]) -> None:
-        """Keep one entry of the journal for the next `flush`. at: seconds of the recording."""
+        """Buffer one journal entry for the next `flush`. at: seconds of the recording."""
         self._events.kept += json_line({**entry, "at": round(at, 3)})
 
     def flush(self) -> None:
-        """Write the kept lines; raise OSError if that fails, and drop them then."""
+        """Write the buffered lines. If that fails, drop them and raise OSError."""
         self._cast.flush()
         self._events.flush()
 
     def close(self) -> None:
-        """Close both files; what was not flushed is lost."""
+        """Close both files; lines that were not flushed are lost."""
         for file in (getattr(self, "_events", None), self._cast):
             if file is not None:
                 file.close()
 
 
 class _LineFile:
-    """A file that ends with a whole line even if the disk takes only half of a write.
+    """A file that ends with a whole line even after a short write.
 
-    written: its size in bytes; kept: lines for the next `flush`.
+    written: its size in bytes; kept: lines buffered for the next `flush`.
     """
 
     def __init__(self, path: Path) -> None:

@@ -5,7 +5,8 @@
                             redact: `[secret: github-token]`      relay.recording.stream_redactor: as many `*`
 
 The formats are data (relay.redaction.detectors).  The text may be hostile: no expression looks further than a
-segment.  Logs take 5 to 50 MB a second, the worst known lines (megabytes of `secret_access_`) 1 MB.
+segment.  Throughput is 5 to 50 MB/s for logs, and 1 MB/s for the worst known lines (megabytes of
+`secret_access_`).
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from relay.redaction.detectors import anchors_in, is_likely, private_keys, scan
 SEGMENT, OVERLAP = 4096, 512
 """Characters in one segment, and how many of them the next segment repeats.
 
-One expression over one segment is the longest time for which the interpreter's lock is held.
+The interpreter's lock is held for at most one expression over one segment.
 """
 
 MIN_KNOWN = 8
-"""Characters of a value that is searched for by itself; a shorter one would match ordinary words."""
+"""Minimum characters of a value that is searched for by itself; shorter ones would match ordinary words."""
 
 MAX_KNOWN = 384
-"""Values remembered beside those given; the oldest is forgotten first."""
+"""Maximum values remembered besides those given; the oldest is forgotten first."""
 
 _NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|CREDENTIALS?)(?:_|\Z)", re.IGNORECASE)
 
@@ -93,7 +94,7 @@ class Redactor:
         return "".join([*parts, text[end:]])
 
     def _again(self, text: str) -> Iterator[Secret]:
-        """Yield known values, and the first two thirds or more of one that a line's end or a cut has left."""
+        """Yield known values, even if a line end or a cut has left only the first two thirds or more."""
         for beginning, values in self._beginnings.items():
             start = text.find(beginning)
             while start >= 0:
@@ -102,7 +103,7 @@ class Redactor:
                 start = text.find(beginning, start + size)
 
     def _index(self) -> None:
-        """Group the values by their searched beginning: an agent may print many that begin alike."""
+        """Group the values by the prefix to search for: an agent may print many that begin alike."""
         self._beginnings: dict[str, list[str]] = {}
         self._sorted = sorted(self._known)
         for value in self._sorted:

@@ -2,9 +2,9 @@
 
     text → anchors_in: may there be one at all? → the expressions of those formats → spans
 
-The text may be hostile: every expression begins at a literal and repeats a bounded number of times, so that
-its time is linear.  A key that was cut off, by the end of a line or of a preview, is found by its beginning.
-Left out on purpose: high entropy alone (commits, UUIDs and digests are no secrets), addresses, account ids.
+The text may be hostile: every expression begins at a literal and repeats a bounded number of times, so its
+time is linear.  A key that was cut off, by the end of a line or of a preview, is found by its beginning.
+Left out on purpose: high entropy alone (commits, UUIDs and digests are not secrets), addresses, account ids.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from functools import cache, partial
 Span = tuple[int, int]
 
 MAX_TOKEN = 4096
-"""Characters by which a key may be longer than the shortest that its expression finds."""
+"""Maximum characters of a key beyond the shortest that its expression finds."""
 
 MAX_KEY = 16_384
-"""Characters of a private key, from its first line to its last."""
+"""Maximum characters of a private key, from its first line to its last."""
 
 MAX_ROW = 512
-"""Characters of one row of it, with a frame."""
+"""Maximum characters of one row of a private key, including a frame."""
 
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-"""The beginning of a word, also after a line feed as JSON and code write it."""
+"""The beginning of a word, even after an escaped line feed, as in JSON and code."""
 
 _MORE = re.compile(rf"[A-Za-z0-9_\-+/=]{{0,{MAX_TOKEN}}}")
 
 
-# The names, types, numbers and examples that stand behind `password =` in code.
+# The names, types, numbers and examples that follow `password =` in code.
 _PLACEHOLDER = re.compile(
     r"[<$%{\[(*&#]|@[A-Za-z{]"  # <token>, ${TOKEN}, %s, {{ token }}, [secret: ...], *pointer
     r"|(?:your|my|some|the|an?|new|old|fake|dummy|sample)[-_ ]"
@@ -55,11 +55,11 @@ class Format:
     """One format of secrets.
 
     kind:        the name in the mark that replaces the secret, such as "github-token".
-    anchors:     lower-case literals, one of which is in every text with such a secret.
-    expressions: the first group is the secret, or the whole match where there is none.
+    anchors:     lower-case literals, at least one of which is in every text with such a secret.
+    expressions: the first group is the secret, or the whole match if there is none.
     check:       return True if a match may be a secret.
     open:        what follows without a break belongs to the secret.
-    inside:      the anchors are part of a run of key characters; they stand anywhere otherwise.
+    inside:      the anchors are part of a run of key characters; otherwise they may be anywhere.
     """
 
     kind: str
@@ -83,7 +83,7 @@ def is_written_out(value: str) -> bool:
 def is_likely(value: str, least: int, *, quoted: bool = False) -> bool:
     """Return True if `value` looks like a secret of at least `least` characters: letters and something else.
 
-    quoted: the value stood in quotes, so it is no name in code.
+    quoted: the value was in quotes, so it is not a name in code.
     """
     if len(value) < least or _PLACEHOLDER.match(value) or _NUMBER.match(value) or _PATH.match(value):
         return False
@@ -96,15 +96,18 @@ def is_likely(value: str, least: int, *, quoted: bool = False) -> bool:
 def _keys(
     kind: str, *prefixes: str, of: str = r"A-Za-z0-9_\-", least: int = 10, start: str = _START
 ) -> Format:
-    """Keys that begin with one of the literal `prefixes`, followed by at least `least` characters `of`."""
+    """Return a format: one of the literal `prefixes`, followed by at least `least` characters `of`."""
     beginning = "|".join(map(re.escape, prefixes))
     expression = rf"{start}(?:{beginning})[{of}]{{{least},{MAX_TOKEN}}}"
     return Format(kind, tuple(prefix.lower() for prefix in prefixes), (expression,), is_drawn)
 
 
 def _assigned(kind: str, anchors: tuple[str, ...], keyword: str, least: int) -> tuple[Format, Format]:
-    """`keyword = value` in code, settings, environments, JSON and commands; `least` characters of value."""
-    # Neither tokens: 1234 nor token_count = 1234, but DB_PASSWORD_PROD = ...
+    """Return the formats of `keyword = value` in code, settings, environments, JSON and commands.
+
+    least: minimum characters of the value.
+    """
+    # Match DB_PASSWORD_PROD = ..., but neither tokens: 1234 nor token_count = 1234.
     name = rf"(?i:{keyword})(?!(?i:s\b|[-_]?(?:{_NO_SECRET})\b))[A-Za-z0-9_\-]{{0,20}}"
     is_ = r"\\?[\"']?\]?[ \t]{0,4}(?:=>|:=|[:=](?![:=]))[ \t]{0,4}"
     option = rf"--[A-Za-z\-]{{0,20}}?(?i:{keyword})[= ][ ]{{0,3}}"
@@ -129,13 +132,13 @@ _SECRET = (
 
 FORMATS = (
     # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html: a prefix of four characters
-    # and 16 more. A3T is in no documentation, but in keys.
+    # and 16 more. A3T is undocumented, but occurs in keys.
     Format(
         "aws-key",
         ("akia", "asia", "abia", "acca", "a3t"),
         (rf"{_START}(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{{16}}",),
     ),
-    # The secret key is 40 characters of base64, which alone could be anything: it is quoted, after a name.
+    # The secret key is 40 characters of base64, which could be anything: it must be quoted, after a name.
     Format(
         "aws-key",
         ("aws",),
@@ -145,7 +148,7 @@ FORMATS = (
     # https://learn.microsoft.com/azure/storage/common/storage-account-keys-manage: 512 bits in base64.
     Format("azure-key", ("accountkey=",), (r"AccountKey=[A-Za-z0-9+/]{86}==",)),
     # https://discord.com/developers/docs/reference#authentication: the bot's id (digits in base64 begin with
-    # M, N or O), a time, a signature.  It has no prefix, so something has to speak of Discord.
+    # M, N or O), a time, a signature.  It has no prefix, so the text must mention Discord.
     Format(
         "discord-token",
         ("discord",),
@@ -246,7 +249,7 @@ FORMATS = (
         is_drawn,
         inside=False,
     ),
-    # RFC 6265: the cookies that stand for a login, by their names.
+    # RFC 6265: login cookies, by their names.
     Format(
         "cookie",
         ("cookie",),
@@ -328,21 +331,21 @@ def scan(text: str, start: int, end: int, anchors: frozenset[str]) -> Iterator[t
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression)  # takes up to a millisecond, and most formats are never met
+    return re.compile(expression)  # takes up to a millisecond, and most formats never occur
 
 
 _HEADER = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _FOOTER = "-----END "
 _LAST_LINE = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _BETWEEN = r"(?:\s|\\[nr]|[\"'|>│+]|\d{1,5}(?=[ \t→|│:])[ \t→|│:]){0,12}"
-"""Between two rows of a key: frames, quotes, the marks of a comparison, the numbers of rows."""
+"""Between two rows of a key: frames, quotes, diff marks, line numbers."""
 _BODY = (
-    r"[ \t|│]*\n[ \t|│>]{0,12}[A-Za-z0-9+/=]{1,15}[ \t|│]*(?:\n|\Z)"  # its first row, as far as it is drawn
+    r"[ \t|│]*\n[ \t|│>]{0,12}[A-Za-z0-9+/=]{1,15}[ \t|│]*(?:\n|\Z)"  # its first row, partly drawn
     rf"|(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}"
     rf"(?:{_BETWEEN}[A-Za-z0-9+/=]{{1,15}}(?=[ \t|│]*(?:\n|\Z)))?){{1,400}}"
 )
 _BEHIND = r"[ \t\r|│┃█░]*"
-"""Behind a row: frames and scroll bars."""
+"""After a row: frames and scroll bars."""
 _ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{16,128}}{_BEHIND}"
 _SHORT_ROW = rf"{_BETWEEN}[A-Za-z0-9+/=]{{1,128}}{_BEHIND}"
 

@@ -4,6 +4,6 @@
                                                          ├→ search                    when a text appeared
     Timeline (journal entries next to it) ────────────────┴→ export                    one asciicast
 
-A recording is what an agent wrote, and is not trusted: no byte of it reaches the user's terminal.  It is
-drawn on a virtual screen, whose text and colours are painted (`relay.terminal.render`).
+A recording is an agent's output, and is not trusted: no byte of it reaches the user's terminal. It is drawn
+on a virtual screen, whose text and colours relay renders (`relay.terminal.render`).
 """

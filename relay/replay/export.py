@@ -1,7 +1,7 @@
 """Exports a recording as one clean asciicast: its parts joined, its moments as markers.
 
-Output and sizes stay as they are; what was typed is left out, as are damaged lines.  asciinema shows markers
-(kind "m") on its time line.
+Output and sizes stay as they are; input and damaged lines are left out. asciinema shows markers (kind "m") on
+its timeline.
 """
 
 from __future__ import annotations

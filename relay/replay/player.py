@@ -1,7 +1,7 @@
-"""The player: its place in a recording, its speed, and what each key does.
+"""The player: its position in a recording, its speed, and what each key does.
 
-The caller has the clock: `advance` takes the seconds that have passed, and `due` says in how many there is
-something new to see.  A pause longer than `idle` seconds is played as one of `idle`.
+The caller owns the clock: `advance` takes the seconds that have passed, and `due` returns the seconds until
+there is something new to see. A pause longer than `idle` seconds is shortened to `idle`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLOWEST, FASTEST = 1 / 64, 1024.0
 """The limits of the speed that the keys + and - set."""
 
 AT_ONCE = 1 << 20
-"""Bytes played in one go: at a high speed keys are read in between."""
+"""Maximum bytes played at once, so that keys are read even at a high speed."""
 
 _MOMENT = 1e-4  # seconds within which two times are the same
 
@@ -33,7 +33,7 @@ class Player:
     paused:   time stands still.
     message:  for the user, in the status line until the next key.
     quit:     the user wants to leave.
-    search:   the text that is searched for.
+    search:   the search for a text.
     seconds:  the time of the last event or moment, whichever is later.
     """
 
@@ -47,7 +47,7 @@ class Player:
         at: float = 0.0,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Begin at `at` seconds. `stopped` is asked during a search whether to give up."""
+        """Start at `at` seconds. A search polls `stopped`, and gives up once it returns True."""
         self.seekable = SeekableScreen(cast)
         self.timeline = timeline
         self.speed = speed
@@ -57,24 +57,24 @@ class Player:
         self.quit = False
         self.search = Search(cast, stopped)
         self.seconds = max(cast.seconds, timeline.seconds)
-        self._waited = 0.0  # seconds played since the last event, or since the time that was gone to
-        self._from = 0.0  # that time
+        self._waited = 0.0  # seconds played since the last event or jump
+        self._from = 0.0  # the time of that event or jump
         if at > 0:
             self.go(at)
 
     @property
     def position(self) -> float:
-        """Seconds of the recording."""
+        """The current time of the recording, in seconds."""
         return self._from + self._waited
 
     @property
     def ended(self) -> bool:
-        """True once all events were played."""
+        """True once all events have been played."""
         return self.seekable.upcoming is None
 
     @property
     def due(self) -> float | None:
-        """Seconds until the next event is due; None while nothing continues."""
+        """Seconds until the next event is due; None while paused, and at the end."""
         if self.paused or self.seekable.upcoming is None:
             return None
         return max(0.0, (self._gap(self.seekable.upcoming) - self._waited) / self.speed)

@@ -1,7 +1,7 @@
 """Searches what the screen of a recording showed.
 
-The screen is looked at as often as people can see it change; rows that scrolled off between two looks count,
-and a line that wraps is one line.  Upper and lower case are the same.
+The screen is sampled as often as people can see it change; rows that scrolled off between two samples count,
+and a wrapped line is one line. Case is ignored.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from relay.replay.seekable_screen import SeekableScreen
 from relay.terminal.screen import Row
 
 FRAME = 0.1
-"""Seconds of the recording between two looks: nobody reads what was there for less and did not scroll."""
+"""Seconds of the recording between two samples: nobody reads text shown for less time, unless it scrolls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One appearance of the text. time: seconds of the recording; line: the one that holds the text."""
+    """One appearance of the text. time: seconds of the recording; line: the one that contains the text."""
 
     time: float
     line: str
@@ -28,12 +28,12 @@ class Hit:
 class Search:
     """The search of a player: a text that is being typed, and where it was found.
 
-    typing: the text as far as it is typed, None while none is.
+    typing: the text typed so far, None while the user is not typing.
     found:  its appearances, in order.
     """
 
     def __init__(self, cast: Cast, stopped: Callable[[], bool]) -> None:
-        """`stopped` is asked during a search whether to give up."""
+        """A search polls `stopped`, and gives up once it returns True."""
         self.typing: str | None = None
         self.found: list[Hit] = []
         self._cast = cast
@@ -41,7 +41,7 @@ class Search:
         self._text = ""
 
     def type(self, key: str) -> str | None:
-        """Take a key; return the text once Enter has completed it."""
+        """Handle a key; return the text once Enter has completed it."""
         text = self.typing or ""
         if key == "enter":
             self.typing = None
@@ -55,7 +55,7 @@ class Search:
         return None
 
     def run(self, text: str) -> bool:
-        """Find `text`, "" for the one before; return False if the search was stopped."""
+        """Find `text`, "" for the previous one; return False if the search was stopped."""
         if not text or text == self._text:
             return True
         with SeekableScreen(self._cast) as seekable:
@@ -95,7 +95,7 @@ def hits(seekable: SeekableScreen, text: str, stopped: Callable[[], bool] = lamb
 
 
 def _matching(rows: list[Row], wanted: str) -> list[str]:
-    """Return the lines in `rows` that hold the text `wanted`, which is casefolded."""
+    """Return the lines in `rows` that contain the text `wanted`, which is casefolded."""
     lines = [""]
     for row in rows:
         lines[-1] += row.text

@@ -3,8 +3,8 @@
     Cast → step ──→ VirtualScreen    snapshots on the way: (place in the recording, bytes that redraw it)
            seek ──→ the nearest snapshot before that time, and from there event by event
 
-Seeking costs as much as the output up to that time, so snapshots are taken by bytes, not by seconds.  Nothing
-that the recording asks of a terminal is answered.
+The cost of a seek grows with the output up to that time, so snapshots are taken by bytes, not by seconds.
+Terminal queries in the recording are not answered.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MAX_COLUMNS, MAX_ROWS = 500, 300
 """The largest screen that is drawn; a recording may claim any size."""
 
 EVERY = 512 << 10
-"""Bytes of output between two snapshots, which a virtual screen takes in some ten milliseconds."""
+"""Bytes of output between two snapshots; a virtual screen processes them in some ten milliseconds."""
 
 KEPT = 32 << 20
-"""Bytes of snapshots that are kept; beyond that every second one is dropped."""
+"""Maximum bytes of snapshots kept; beyond that, every second one is dropped."""
 
 _SWITCH = re.compile(rb"\x1b\[\?(?:[0-9]+;)*(?:1049|1047|47)(?:;[0-9]+)*h")
 """DECSET of the alternate screen (xterm ctlseqs)."""
@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class SeekableScreen:
-    """The screen of a recording, which was fed all events up to `time` (seconds).
+    """The screen of a recording after all events up to `time` (seconds).
 
     recorded: (columns, rows) of the recorded terminal; the screen may be smaller.
     """

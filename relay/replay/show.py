@@ -1,6 +1,6 @@
 """Plays a recording on the user's terminal: the recorded screen, below it what happened, and a status line.
 
-keys ──→ Player ──→ frame(): rendered screen + panel of the time line + status ──→ Canvas.show
+keys ──→ Player ──→ frame(): rendered screen + timeline panel + status ──→ Canvas.show
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from relay.terminal.render import clip, render
 from relay.text import visible
 
 FRAME = 1 / 30
-"""Seconds between two frames, at least; and twice what the last one cost."""
+"""Minimum seconds between two frames; also at least twice what the last one took."""
 
 TICK = 0.5
-"""Seconds between two looks at the clock in the status line while nothing else changes."""
+"""Seconds between two updates of the clock in the status line while nothing else changes."""
 
 PANEL = 5
-"""Rows of the time line's panel, at most a third of the terminal."""
+"""Rows of the timeline panel, at most a third of the terminal."""
 
 _HINT = "space . +/- ←/→ [ ] / n N q"
 
@@ -44,7 +44,7 @@ def play(
 ) -> int:
     """Play until the user quits; return the exit code: 0, or 128 plus the signal that ended it.
 
-    events:       with the panel of the time line.
+    events:       show the timeline panel.
     source, sink: descriptors of one terminal.
 
     Raise ScreenUnavailable before the terminal is touched.
@@ -70,7 +70,7 @@ def play(
                         rows, _ = frame(player, title, *terminal.size, events=events)
                         terminal.show([*rows[:-1], " searching…"], None)
                         player.press(key)
-                        last = clock()  # what a search takes is not played afterwards
+                        last = clock()  # the time that a search took is not played
                     else:
                         player.press(key)
     finally:
@@ -109,7 +109,7 @@ def status(player: Player, title: str, columns: int, rows: int) -> str:
 
 
 def _panel(player: Player, rows: int, columns: int) -> list[str]:
-    """Return the rows with the last moments until now, the newest at the bottom."""
+    """Return the rows with the last moments up to now, the newest at the bottom."""
     if rows < 1:
         return []
     now = math.inf if player.ended else player.position  # a session's last entries come after its output

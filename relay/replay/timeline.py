@@ -1,7 +1,7 @@
-"""The time line of a recording: its markers, and the journal's entries of the session at their times.
+"""The timeline of a recording: its markers, and the session's journal entries at their times.
 
 The entries are in the `.events.jsonl` file next to the asciicast, each with `at`, seconds of the recording.
-Which fields of an entry are shown, and in which order, is data below; of other events, all are.
+A table below lists which fields of an event are shown, and in which order; of other events, all are.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from relay.storage import journal
 from relay.text import one_line
 
 MOST = 100_000
-"""Moments of a recording that are read."""
+"""Maximum number of moments read from a recording."""
 
 WIDTH = 500
-"""Characters of a moment's text."""
+"""Maximum length of a moment's text, in characters."""
 
 MARKER = "marker"
 """The kind of a moment that is a marker in the asciicast itself."""
@@ -45,12 +45,12 @@ _FIELDS = {
     "notice": ("text", "source"),
     "escalated": ("kind", "lines"),
 }
-"""By event: the fields that say most, which stand without their names. A hook's rules follow it."""
+"""For each event, the fields that say most, shown without their names. A hook's rules follow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One event on the time line. at: seconds of the recording; entry: the journal's, {} for a marker."""
+    """One event on the timeline. at: seconds of the recording; entry: the journal's, {} for a marker."""
 
     at: float
     kind: str
@@ -68,7 +68,7 @@ class Moment:
 
 
 class Timeline:
-    """Moments in the order of their times."""
+    """Moments in chronological order."""
 
     def __init__(self, moments: Sequence[Moment] = ()) -> None:
         self.moments = sorted(moments, key=lambda moment: moment.at)
@@ -103,7 +103,7 @@ def _moments(part: CastPart) -> Iterator[Moment]:
     yield from (Moment(each.time, MARKER, one_line(each.data, WIDTH), {}) for each in part.markers())
     try:
         with open(events_of(part.path), encoding="utf-8", errors="replace") as lines:
-            while line := lines.readline(MAX_LINE):  # no piece of a longer one is an entry
+            while line := lines.readline(MAX_LINE):  # a piece of a longer line is not an entry
                 entry = journal.parse(line)
                 at = None if entry is None else _seconds(entry.get("at"))
                 if entry is not None and at is not None:
@@ -134,7 +134,7 @@ def _text(entry: dict[str, Any]) -> str:
 
 
 def _rules(rules: object) -> list[str]:
-    """Return for each rule that ran its name, its exit code unless that is 0, and what it printed."""
+    """Return, for each rule that ran, its name, its exit code unless 0, and what it printed."""
     found = []
     for rule in rules if isinstance(rules, list) else []:
         if isinstance(rule, dict):

@@ -1,7 +1,7 @@
-"""A recording as text: each line that its program printed or drew once, however often it was redrawn.
+"""A recording as text: each line that its program printed or drew, once, however often it was redrawn.
 
-It is read as a session is, but without the profile of an agent: prompts and panels count, too.  Where output
-is missing, `[... 266 kB left out ...]` stands in its place.
+It is read like a session's output, but without an agent's profile: prompts and panels count, too.
+`[... 266 kB left out ...]` replaces missing output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BEGINNING = "[... beginning no longer kept ...]"
 
 
 def lines(cast: Cast) -> Iterator[str]:
-    """Yield the lines, oldest first, not yet safe to show; without a virtual screen, too, if less well."""
+    """Yield the lines, oldest first, not yet safe to show; less well without a virtual screen."""
     if cast.truncated:
         yield _BEGINNING
     reader = AutoReader(cast.header.columns, cast.header.rows)
@@ -36,7 +36,7 @@ def lines(cast: Cast) -> Iterator[str]:
 
 
 def screen(seekable: SeekableScreen) -> list[str]:
-    """Return the rows of the screen, without blank ones at its end, not yet safe to show."""
+    """Return the rows of the screen, without trailing blank ones, not yet safe to show."""
     texts = [row.text for row in seekable.screen.rows()]
     while texts and not texts[-1]:
         texts.pop()

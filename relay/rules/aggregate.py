@@ -1,6 +1,6 @@
 """The outcome of an event: the rules that ran, and their combined answers.
 
-Texts of several rules stand in firing order; of several errors or reasons each has its rule's name in front.
+Texts from several rules are in firing order; several errors or reasons each begin with their rule's name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from relay.rules.event import EVENTS, RuleEvent
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """An event and the rules that were selected for it, in firing order; `ran` is empty where none was."""
+    """An event and the rules that were selected for it, in firing order; `ran` is empty if none was."""
 
     event: RuleEvent
     ran: tuple[RuleRun, ...] = ()
 
     @property
     def matched_rule_count(self) -> int:
-        """The number of rules that were selected, whatever became of them."""
+        """The number of rules that were selected, whether or not they ran."""
         return len(self.ran)
 
     @property
@@ -37,11 +37,11 @@ class Fired:
 
     @property
     def going_on(self) -> list[HookResult]:
-        """The results that make the agent continue after a Stop; none if another one ends the turn."""
+        """The results that make the agent continue after a Stop; empty if another result ends the turn."""
         return [] if self.halts else [result for result in self.results if result.force_continue]
 
     def attached(self, kind: AttachmentType) -> list[tuple[str, str]]:
-        """Return the attachments of one type: each one's rule and content."""
+        """Return the attachments of one type as pairs (rule, content)."""
         every = [each for run in self.ran for each in run.attachments]
         return [(each.rule, each.content) for each in every if each.attachment_type == kind]
 
@@ -49,8 +49,8 @@ class Fired:
 def aggregate(fired: Fired) -> dict[str, Any]:
     """Return the combined answers of all rules, as `relay hooks test` and the journal show them.
 
-    blocking_error:      why it must not happen; None: no rule blocks it.
-    stop_reason:         why a rule ends the turn, whatever the others say; None: no rule ends it.
+    blocking_error:      why a rule blocks the event; None: none does.
+    stop_reason:         why a rule ends the turn, whatever the others say; None: none does.
     additional_contexts, system_message: texts for the agent, and for the user.
     suppress_output:     the contexts are not shown to the user.
     messages:            every attachment.
@@ -87,12 +87,12 @@ def aggregate(fired: Fired) -> dict[str, Any]:
 def outcome(fired: Fired) -> Literal["allow", "block"]:
     """Return the outcome of the event. A tool call that needs the user's approval counts as blocked.
 
-    relay.rules.turn_end.stop_outcome has that of a Stop with which the agent continues.
+    relay.rules.turn_end.stop_outcome returns that of a Stop after which the agent continues.
     """
     if fired.event.name not in EVENTS or not EVENTS[fired.event.name].decides:
         return "allow"
     if fired.event.name == "SessionStart":
-        return "allow"  # a session that has started has started
+        return "allow"  # a session that has started cannot be blocked
     blocked = decide(fired.results).refused or fired.attached("hook_blocking_error")
     return "block" if blocked else "allow"
 

@@ -1,10 +1,10 @@
-"""The answer of a rule: the meaning of its command's exit code and output at an event.
+"""A rule's answer: the meaning of its command's exit code and output at an event.
 
     CommandResult ──judge──→ RuleRun: attachments (the rule's words), HookResults (their effects)
 
-The words are Claude Code's (`decision`, `continue`, `hookSpecificOutput`, exit code 2, ...), attachments and
-verdict keys (docs/RULES.md); they mean the same in both shapes of rules.  What cannot be understood has no
-effect, and is the `problem` of the RuleRun, which names it; the rest of the answer holds.
+An answer uses Claude Code's words (`decision`, `continue`, `hookSpecificOutput`, exit code 2, ...),
+attachments and verdict keys (docs/RULES.md); they mean the same in both shapes of rules. Parts that cannot be
+understood have no effect, and the `problem` of the RuleRun names them; the rest of the answer counts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from relay.rules.rule import Rule
 from relay.text import one_line, parse_json
 
 BLOCKS = 2
-"""The exit code that blocks; any other but 0 is an error that blocks nothing."""
+"""The exit code that blocks; any other nonzero code is an error that blocks nothing."""
 
 STOPPED = "Hook prevented continuation"
-"""The reason of a rule that stops a turn and does not say why."""
+"""The reason if a rule stops a turn without saying why."""
 
 AttachmentType = Literal[
     "hook_additional_context", "hook_success", "hook_stopped_continuation", "hook_blocking_error"
@@ -35,9 +35,9 @@ _CONTENT = {
     "hook_blocking_error": ("blockingError", "error", "reason", "message", "text", "content"),
     "hook_stopped_continuation": ("stopReason", "reason", "message", "text", "content"),
 }
-"""For each type of attachment the verdict key that its content stands for, and its other names."""
+"""For each type of attachment, the verdict key that its content stands for, and that key's other names."""
 
-_JSON = re.compile(r"\{|\[\s*[{\]]")  # how an answer in JSON begins; `[12:00] ok` is text
+_JSON = re.compile(r"\{|\[\s*[{\]]")  # the start of a JSON answer; `[12:00] ok` is text
 _TEXT_IS_CONTEXT = frozenset({"UserPromptSubmit", "SessionStart"})
 _TAKES_CONTEXT = frozenset(
     {"UserPromptSubmit", "SessionStart", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop"}
@@ -49,7 +49,7 @@ _APPROVES = frozenset({"approve", "allow"})
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One part of the answer of a rule. rule: its name."""
+    """One part of a rule's answer. rule: the rule's name."""
 
     attachment_type: AttachmentType
     content: str = ""
@@ -60,10 +60,10 @@ class Attachment:
 class RuleRun:
     """One run of a rule, or the reason why there was none.
 
-    exit_code:   of its command; None of a prompt, and where it did not end by itself.
+    exit_code:   the command's; None for a prompt, or if the command did not end by itself.
     duration:    seconds.
     stdout, stderr: its output, up to command.KEEP bytes each.
-    problem:     why it had no effect, or not all that it should, in one sentence for its author; or "".
+    problem:     why it had no effect, or only part of it, in one sentence for the rule's author; or "".
     attachments, results: its answer, in both forms; `source` of a result is the rule's name.
     """
 
@@ -78,23 +78,23 @@ class RuleRun:
 
 
 def judge(rule: Rule, output: CommandResult) -> RuleRun:
-    """Return the answer that the command of `rule` gave with `output`."""
+    """Return the answer in `output`, from the command of `rule`."""
     answer = _Answer(rule)
     answer.read(output)
     return answer.run(output)
 
 
 def prompted(rule: Rule) -> RuleRun:
-    """Return the answer of a rule of the kind `prompt`: its text."""
+    """Return the answer of a `prompt` rule: its text."""
     answer = _Answer(rule)
     answer.context(rule.prompt)
     return answer.run()
 
 
 def unasked(rule: Rule, why: str) -> RuleRun:
-    """Return the answer of a rule that could not be asked at all.
+    """Return the answer for a rule that could not run at all.
 
-    It may guard a tool call, so that is denied; everything else continues.
+    It may guard a tool call, so a tool call is denied; everything else continues.
     """
     answer = _Answer(rule)
     answer.problems.append(why)
@@ -104,7 +104,7 @@ def unasked(rule: Rule, why: str) -> RuleRun:
 
 
 class _Answer:
-    """One rule's answer, as it is read."""
+    """One rule's answer while it is being read."""
 
     def __init__(self, rule: Rule) -> None:
         self.attachments: list[Attachment] = []
@@ -139,7 +139,7 @@ class _Answer:
                 reasons[0] or f"{self._rule.name} does not allow it (exit code 2), and gives no reason."
             )
         elif values == [] and output.cut and self._event == "PreToolUse":
-            # A reason that quotes a tool's input is as long as the agent has made that.
+            # A reason that quotes a tool's input is as long as the agent made that input.
             self.block(f"What {self._rule.name} says about it is too long to read.")
         for value in values or []:
             self._value(value, blocks=output.exit_code == BLOCKS)
@@ -155,7 +155,7 @@ class _Answer:
             self._attach("hook_success", text if values is None else "")
 
     def _values(self, text: str, *, cut: bool) -> list[dict[str, Any]] | None:
-        """Return the JSON objects in `text`; None where it is plain text."""
+        """Return the JSON objects in `text`; None if it is plain text."""
         if not _JSON.match(text):
             return None
         try:
@@ -171,7 +171,7 @@ class _Answer:
         return values
 
     def _value(self, value: Mapping[str, Any], *, blocks: bool) -> None:
-        """Take one object. blocks: the exit code has blocked already, and nothing here lets it through."""
+        """Read one object. blocks: the exit code has already blocked, and nothing here overrides that."""
         fields = _Fields(value, self.problems)
         self._quiet = self._quiet or fields.flag("suppressOutput") is True
         if "attachment_type" in value or "attachmentType" in value:
@@ -261,7 +261,7 @@ class _Answer:
         if changed is not None and decision != "deny":
             self._result(HookResult("modify", updated_input=changed))
 
-    # Each of these adds an attachment, and the results that follow from it at this event.
+    # Each method below adds an attachment, and the results that it has at this event.
 
     def context(self, text: str) -> None:
         """Give `text` to the agent's model; at a Stop the agent continues with it."""
@@ -283,7 +283,7 @@ class _Answer:
             self.block(reason)
 
     def block(self, reason: str, *, ends: bool = False) -> None:
-        """Refuse what happens. ends: the same answer ends the turn, which outranks continuing with it."""
+        """Refuse the action. ends: the same answer ends the turn, which outranks continuing it."""
         self._attach("hook_blocking_error", reason)
         if not self._decides:
             self._result(HookResult(user_message=reason, user_message_level="warning"))
@@ -329,9 +329,9 @@ _Kind = TypeVar("_Kind")
 
 
 class _Fields:
-    """The fields of one JSON object by their names in camel or snake case.
+    """The fields of one JSON object, by their names in camel or snake case.
 
-    A field of a wrong type counts as absent, and adds a problem.
+    A field of the wrong type counts as absent, and adds a problem.
     """
 
     def __init__(self, value: Mapping[str, Any], problems: list[str]) -> None:
@@ -359,7 +359,7 @@ class _Fields:
         return self._checked(key, dict, "an object")
 
     def texts(self, key: str) -> list[str]:
-        """Return the texts of a field that is a text or a list of them."""
+        """Return the strings in a field that is a string or a list of strings."""
         value = self.get(key)
         every = value if isinstance(value, list) else [] if value is None else [value]
         if not all(isinstance(each, str) for each in every):
@@ -380,7 +380,7 @@ class _Fields:
 
 
 def _spelled(kind: str, attachment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the verdict that an attachment means."""
+    """Return the verdict equivalent to an attachment."""
     content = attachment.get("content")
     verdict = {key: value for key, value in attachment.items() if key != "content"}
     key, *others = _CONTENT[kind]
@@ -400,7 +400,7 @@ def _spelled(kind: str, attachment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reason(value: Mapping[str, Any]) -> str:
-    """Return why an answer in JSON blocks; "" if it does not say."""
+    """Return why a JSON answer blocks; "" if it does not say."""
     if value.get("attachment_type") == "hook_blocking_error":
         value = _spelled("hook_blocking_error", value)
     fields, reasons = _Fields(value, []), []

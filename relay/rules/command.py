@@ -1,15 +1,15 @@
 """One run of a rule's command: its process, standard input, output, time limit and end.
 
                     ┌─ payload ──→ stdin
-    run ── sh -c ───┼─ stdout ───→ kept, at most KEEP; the rest is thrown away
-                    └─ stderr ───→ kept, at most KEEP; the rest is thrown away
+    run ── sh -c ───┼─ stdout ───→ kept, at most KEEP; the rest is discarded
+                    └─ stderr ───→ kept, at most KEEP; the rest is discarded
 
-The command leads its own session, so that it has no controlling terminal.  At its timeout, or when `run`
-is cancelled, it is killed with all that it has started.  What it leaves running when it ends by itself runs
-on, as in a shell.
+The command leads its own session, so it has no controlling terminal. At its timeout, or when `run` is
+cancelled, it is killed with everything that it has started. Processes that it leaves behind when it ends by
+itself keep running, as in a shell.
 
-The beginning of each stream is read as it arrives; after that the pipe is widened and emptied by a timer, so
-that a flood seldom asks for the interpreter's lock, which the thread that forwards the terminal needs.
+The beginning of each stream is read as it arrives; after that, the pipe is enlarged and drained by a timer,
+so that a flood seldom takes the GIL, which the thread that forwards the terminal needs.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from relay.rules import process_tree
 KEEP = 1 << 20
 """Bytes kept of each stream, from its beginning."""
 
-_GRACE = 0.25  # seconds for the end of a pipe after that of the command: a child may keep it open
-_FLOOD = 0.005  # seconds between two reads of a pipe whose contents are thrown away
-_CHUNK = 1 << 16  # bytes that a pipe holds (pipe(7))
-_WIDE = 1 << 20  # bytes that any user may have one hold (/proc/sys/fs/pipe-max-size)
-_PAUSE = 0.01  # seconds between two polls for the end of a process, where the system does not report it
+_GRACE = 0.25  # seconds to wait for EOF after the command has ended: a child may keep a pipe open
+_FLOOD = 0.005  # seconds between two reads of a pipe whose contents are discarded
+_CHUNK = 1 << 16  # capacity of a pipe in bytes (pipe(7))
+_WIDE = 1 << 20  # capacity in bytes that any user may set (/proc/sys/fs/pipe-max-size)
+_PAUSE = 0.01  # seconds between two polls for a process's end, if the system does not report it
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     """The result of one run of a command.
 
-    exit_code: 128 + N where signal N ended it, as in a shell; None where it did not end by itself.
+    exit_code: 128 + N if signal N ended it, as in a shell; None if it did not end by itself.
     stdout, stderr: their first KEEP bytes. cut: stdout was longer.
     duration:  seconds.
-    problem:   why it could not be started, or was killed; "" where it ended by itself.
+    problem:   why it could not be started, or was killed; "" if it ended by itself.
     """
 
     exit_code: int | None = None
@@ -68,8 +68,8 @@ async def run(
 ) -> CommandResult:
     """Run `command` with `payload` on its standard input for at most `timeout` seconds.
 
-    A string is run by a shell; else it is a program with its arguments.  A failure is the `problem` of
-    the result; only a cancellation is raised.
+    A shell runs a string; a sequence is a program with its arguments. A failure becomes the `problem` of the
+    result; only a cancellation is raised.
     """
     began = clock()
     mark = secrets.token_hex(16)
@@ -97,7 +97,7 @@ async def run(
             await asyncio.wait({out.over, err.over}, timeout=_GRACE)
     finally:
         if process.returncode is None:
-            try:  # on a thread, which continues where the caller is cancelled
+            try:  # in a thread, which continues if the caller is cancelled
                 await asyncio.to_thread(process_tree.kill, process, mark)
             except RuntimeError:  # no thread can be started
                 process_tree.kill(process, mark)
@@ -119,10 +119,10 @@ _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal
 def _start(
     argv: Sequence[str], streams: tuple[int, int, int], cwd: Path, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start the process: a millisecond in which no other Python thread runs, since it borrows our memory.
+    """Start the process. No other Python thread runs for a millisecond, since the child borrows our memory.
 
-    It ignores no signal that relay ignores: an ignored signal stays ignored through exec, a handled one does
-    not; tests that a rule runs may need it.
+    The child ignores none of the signals that relay ignores: exec keeps ignored signals ignored, but resets
+    handled ones. Tests that a rule runs may need these signals.
     """
     main = threading.current_thread() is threading.main_thread()
     ignored = [each for each in _IGNORED if main and signal.getsignal(each) is signal.SIG_IGN]
@@ -139,7 +139,7 @@ def _start(
 
 
 def _not_started(program: str, cwd: Path, error: Exception) -> CommandResult:
-    """Return why there is no process, with the exit code that a shell would have for it."""
+    """Return why there is no process, with the exit code that a shell would return."""
     match error:
         case FileNotFoundError() | NotADirectoryError() if not cwd.is_dir():
             return CommandResult(problem=f"Its directory {cwd} is gone.")
@@ -158,7 +158,7 @@ def _not_started(program: str, cwd: Path, error: Exception) -> CommandResult:
 async def _ended(process: subprocess.Popen[bytes]) -> None:
     try:
         fd = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not Linux, or one that forbids it
+    except (AttributeError, OSError):  # not Linux, or a system that forbids it
         while process.poll() is None:  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE)
         return
@@ -174,7 +174,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Reader:
-    """Reads a pipe to its end: `kept` is its beginning; `over` is done once nothing can write to it."""
+    """Reads a pipe until EOF: `kept` is the beginning; `over` is done once nothing can write to the pipe."""
 
     def __init__(self, fd: int) -> None:
         self.kept = bytearray()
@@ -206,7 +206,7 @@ class _Reader:
             self._empty()
 
     def _empty(self) -> None:
-        """Throw away what is in the pipe, and again a little later rather than at each byte."""
+        """Discard what is in the pipe; do so again a little later rather than at each byte."""
         self._timer = None
         data = self._take(_WIDE)
         self.cut = self.cut or bool(data)
@@ -214,7 +214,7 @@ class _Reader:
             self._timer = self._loop.call_later(_FLOOD, self._empty)
 
     def _take(self, size: int) -> bytes | None:
-        """Return at most `size` bytes, None where there are none now. Close the pipe at its end."""
+        """Return at most `size` bytes, None if there are none now. Close the pipe at EOF."""
         try:
             data = os.read(self._fd, size)
         except BlockingIOError:
@@ -255,8 +255,8 @@ class _Writer:
 
 
 def _widen(pipe: int) -> None:
-    """Let `pipe` hold more, so that a flood wakes the loop less often."""
+    """Enlarge `pipe`, so that a flood wakes the event loop less often."""
     try:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _WIDE)
     except (AttributeError, OSError):
-        pass  # not Linux, or the user's limit is reached: it takes longer, and works
+        pass  # not Linux, or the user's limit is reached: slower, but it works

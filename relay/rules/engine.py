@@ -1,12 +1,12 @@
 """The engine: runs the rules that were selected for an event, and collects their answers.
 
-    rules ─┬─ deciders    one after another: each sees a tool's input as those before it have changed it
-           ├─ observers   at once (events at which nothing can be decided)
+    rules ─┬─ deciders    one after another: each sees a tool's input as changed by the rules before it
+           ├─ observers   all at once (for events at which nothing can be decided)
            └─ background  started; nothing waits for them, and their answers have no effect
 
-A rule in front of one that changes a tool's input has not seen what the tool will get.  So it is asked again
-about that, and so is a rule that matches the changed input only; an earlier allowance does not count then, an
-earlier refusal does.
+When a rule changes a tool's input, the rules before it have not seen what the tool will get. So they are
+asked again, and so are rules that match only the changed input; an earlier allowance then no longer counts,
+but an earlier refusal does.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ DEADLINE = 85.0
 """Seconds for all rules of an event: the agent's hook waits for 90 (relay.agents.hook_client.ANSWER)."""
 
 AT_ONCE = 8
-"""Commands that run at the same time, of one event's observers or in the background."""
+"""Maximum number of commands that run at once, of one event's observers or in the background."""
 
 WAITING = 64
-"""Rules in the background that run or wait; one more is not started: they may come faster than they end."""
+"""Maximum number of background rules that run or wait; more are not started: events may outpace them."""
 
 Select = Callable[[RuleEvent], Sequence[Rule]]
 
@@ -43,12 +43,12 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """The engine of one session. Call its methods on the event loop's thread.
+    """The engine of one session. Call its methods in the event loop's thread.
 
     directory: the project's; commands run there unless the event names the agent's directory.
-    env:       the environment of the agent.
-    bus:       gets RuleEnded for each run in the background; None: such runs go unreported.
-    deadline:  seconds for all rules of an event together, those in the background apart.
+    env:       the agent's environment.
+    bus:       gets RuleEnded for each background run; None: such runs go unreported.
+    deadline:  seconds for all rules of an event together, except background rules.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Engine:
     async def run(self, rules: Sequence[Rule], event: RuleEvent, *, select: Select | None = None) -> Fired:
         """Run `rules`, in firing order. The failure of a rule is the `problem` of its RuleRun.
 
-        When cancelled, kill what was started.
+        When cancelled, kill the commands that were started.
 
-        select: returns the rules for an event (RuleBook.select); called on a thread with a tool's input that
-                a rule has changed.
+        select: returns the rules for an event (RuleBook.select); called in a thread after a rule has changed
+                a tool's input.
         """
         payloads = _Payloads(event)
         due = self._clock() + self._deadline
@@ -90,7 +90,7 @@ class Engine:
         return Fired(event, (*ran, *background))
 
     async def close(self) -> None:
-        """Kill the rules that still run in the background."""
+        """Kill the rules that are still running in the background."""
         tasks = list(self._background)
         for task in tasks:
             task.cancel()
@@ -162,9 +162,9 @@ class Engine:
         return answer.judge(rule, output)
 
     def _where(self, event: RuleEvent) -> Path:
-        """Return the agent's directory, or the project's where nothing can be run in that.
+        """Return the agent's directory, or the project's if nothing can run there.
 
-        An agent goes where it likes, and must not get around a rule by it.
+        An agent may go to any directory, and must not evade a rule that way.
         """
         cwd = event.data.get("cwd")
         if not isinstance(cwd, str):
@@ -208,14 +208,14 @@ class _Payloads:
 
 
 def _outdate(ran: list[RuleRun], places: range, actions: Set[Action]) -> None:
-    """Drop the answers of these rules to an input that is no longer the tool's."""
+    """Drop these rules' answers to a tool's input that has since changed."""
     for place in places:
         held = tuple(each for each in ran[place].results if each.action not in actions)
         ran[place] = replace(ran[place], results=held)
 
 
 def _merged(before: RuleRun, now: RuleRun) -> RuleRun:
-    """Return the run of a rule that was asked again: its earlier answers, and what is new in the later."""
+    """Merge two runs of a rule that was asked again: its earlier answers, plus what is new in the later."""
 
     def key(each: HookResult) -> tuple[object, ...]:
         return (each.action, each.reason, each.context_injection, each.user_message)

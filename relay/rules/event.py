@@ -1,10 +1,10 @@
-"""The events that rules are written for: their types, one event, and its payload for a rule's command.
+"""The events for rules: their types, one event, and its payload for a rule's command.
 
     NativeEvent ──from_native──→ RuleEvent ──payload──→ Claude Code's own fields          (a group)
                                                     └─→ {"event": ..., "data": {...}}     (a flat rule)
 
-Rules in Claude Code's shape were written for Claude Code, so they get its names of events, fields and tools
-whichever agent it is.  Flat rules see the agent's own names of its tools.
+Rules in Claude Code's shape were written for Claude Code, so they get its names for events, fields and tools
+with every agent. Flat rules get the agent's own tool names.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TOOL = ("tool_name", "tool_input", "tool_use_id")
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One event that rules may be written for.
+    """A type of event that rules may be written for.
 
-    name:    Claude Code's name of it; native is relay's.
-    own:     the fields that it has beside those of every event.
-    kinds:   the kinds of rules that it takes.
-    matched: the field that a string matcher is compared with; "" where the event has none, and every string
-             matcher holds (Claude Code's documentation of matchers).
-    decides: a rule's answer has effects; else the rule only observes.
+    name:    Claude Code's name for it; native is relay's.
+    own:     its fields besides those that every event has.
+    kinds:   the kinds of rules that it allows.
+    matched: the field that a string matcher is compared with; "" if the event has none, and every string
+             matcher matches (Claude Code's documentation of matchers).
+    decides: a rule's answer has effects; otherwise the rule only observes.
     """
 
     name: str
@@ -51,8 +51,8 @@ class EventType:
     def fields(self) -> tuple[str, ...]:
         """The fields that agents are known to send, or relay adds, the event's own first.
 
-        Known of Claude Code, Codex, Qwen Code and Gemini CLI (tests/agents/payloads). An agent may send more,
-        which are passed on.
+        Known for Claude Code, Codex, Qwen Code and Gemini CLI (tests/agents/payloads). Additional fields from
+        an agent are passed on.
         """
         return (*self.own, *_COMMON)
 
@@ -96,7 +96,7 @@ _TYPES = (
 )
 
 EVENTS: Mapping[str, EventType] = {each.name: each for each in _TYPES}
-"""Every event type by Claude Code's name of it. Types may be added; none is removed."""
+"""Every event type by Claude Code's name for it. Types may be added, but never removed."""
 
 _BY_NATIVE = {each.native: each for each in _TYPES}
 
@@ -104,10 +104,10 @@ _FLAT = frozenset({"Stop", "PreCompact"})
 """Events whose payload is flat for flat rules, too; flat rules get the others as {"event", "data"}."""
 
 _RENAMED = {"prompt_response": "last_assistant_message"}
-"""Gemini CLI's fields that Claude Code calls otherwise (tests/agents/payloads/gemini)."""
+"""Gemini CLI's fields that have another name in Claude Code (tests/agents/payloads/gemini)."""
 
 _NOTIFICATIONS = {"ToolPermission": "permission_prompt"}
-"""Gemini CLI's types of notifications, as Claude Code calls them."""
+"""Gemini CLI's notification types, and Claude Code's names for them."""
 
 _TYPED = frozenset(
     {
@@ -116,7 +116,7 @@ _TYPED = frozenset(
         *("agent_id", "agent_type"),
     }
 )
-"""Fields of which a NativeEvent keeps only a value of the right type: an object for tool_input, else text."""
+"""Fields that are dropped unless their value has the right type: an object for tool_input, else text."""
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Stop": {
@@ -127,17 +127,17 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "PreCompact": {"trigger": None, "custom_instructions": None, "compaction_type": None},
 }
-"""Fields that an event has whether the agent sends them or not."""
+"""Default values for the fields that an event has even if the agent does not send them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleEvent:
-    """One event as it happened.
+    """One event that has happened.
 
     name:  a key of EVENTS.
-    data:  Claude Code's fields of it, flat and in snake case, `hook_event_name`, `session_id` and `cwd` among
-           them. Tools have the agent's own names.
-    agent: the kind of agent, such as "claude" (relay.agents.hook_event); "" if it is not from its hooks.
+    data:  Claude Code's fields for it, flat and in snake case, including `hook_event_name`, `session_id` and
+           `cwd`. Tools have the agent's own names.
+    agent: the kind of agent, such as "claude" (relay.agents.hook_event); "" if not from its hooks.
     """
 
     name: str
@@ -146,7 +146,7 @@ class RuleEvent:
 
 
 def from_native(event: NativeEvent, **more: Any) -> RuleEvent | None:
-    """Return the agent's `event` as rules get it; None if no rule can be written for it.
+    """Return the agent's `event` in the form for rules; None if no rule can be written for it.
 
     more: fields that the agent does not know, such as turn_end_reason and at_max_iter of a Stop.
     """
@@ -166,7 +166,7 @@ def from_native(event: NativeEvent, **more: Any) -> RuleEvent | None:
 
 
 def derived(session: Identity, name: str, **data: Any) -> RuleEvent:
-    """Return an event in Claude Code's fields, for a session whose agent has no hook that reports it."""
+    """Return an event with Claude Code's fields, for a session whose agent has no hook that reports it."""
     common = {"session_id": session.id, "transcript_path": "", "cwd": str(session.directory)}
     return RuleEvent(name, {**common, "hook_event_name": name, **data})
 
@@ -176,7 +176,7 @@ def payload(shape: Shape, event: RuleEvent) -> bytes:
 
     Raise ValueError for a number that JSON does not have, RecursionError for data nested too deeply.
 
-    10 MB take 25 ms, in which no other Python thread runs: encode once for all rules of a shape.
+    10 MB take 25 ms, during which no other Python thread runs: encode once for all rules of a shape.
     """
     data: Mapping[str, Any]
     if shape == "flat":
@@ -185,5 +185,5 @@ def payload(shape: Shape, event: RuleEvent) -> bytes:
         data = {**event.data, "hook_event_name": event.name}
         if isinstance(tool := data.get("tool_name"), str):
             data["tool_name"] = claude_name(tool)
-    # What no encoder knows is written as text; a lone surrogate as an escape, which JSON allows.
+    # Values of unknown types become text; a lone surrogate becomes an escape, which JSON allows.
     return json.dumps(dict(data), default=str, allow_nan=False).encode() + b"\n"

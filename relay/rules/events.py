@@ -19,9 +19,9 @@ Results = tuple[HookResult, ...]
 class Consult(Question[Results]):
     """Run the rules for the event `rules`, then the handlers for the event `handlers`; either may be None.
 
-    Rules come first: handlers see a tool's input as a rule has changed it.  Handlers of what is about to
-    happen are not asked where rules have refused it.
-    ending: of a Stop: how the turn ends.
+    Rules run first, so handlers see a tool's input as changed by rules. Handlers are not asked about an
+    action that rules have refused.
+    ending: for a Stop, how the turn ends.
     """
 
     rules: RuleEvent | None = None

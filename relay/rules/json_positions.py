@@ -1,4 +1,4 @@
-"""JSON whose values know their line, so that a warning can name the place of a mistake."""
+"""JSON whose values know their line, so that a warning can say where a mistake is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
 
-_DEPTH = 100  # lists and objects within one another; no file written by hand has that many
+_DEPTH = 100  # levels of nested lists and objects; no hand-written file has that many
 
 _PLAIN = {
     "Expecting value": (
@@ -32,9 +32,9 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value, and the line (1-based) that it begins on; the items of a list or an object are nodes, too.
+    """A value, and the line (1-based) where it begins; the items of a list or an object are nodes, too.
 
-    repeated: keys that stand more than once in an object, where the last counts.
+    repeated: keys that appear more than once in an object; the last one counts.
     """
 
     value: Any
@@ -59,7 +59,7 @@ def parse(text: str) -> Node:
     return node
 
 
-# Python refuses to read very long integers; as a float such a one is infinite, and refused for that.
+# Python refuses to read very long integers; as a float, such a number is infinite, and refused for that.
 _DECODER = json.JSONDecoder(parse_int=lambda digits: (int if len(digits) < 400 else float)(digits))
 
 
@@ -95,7 +95,7 @@ class _Parser:
         return Node(members, line, tuple(repeated))
 
     def _items(self, end: str) -> Iterator[None]:
-        """Stop before each item in turn, and move behind `end`."""
+        """Yield before each item, then move past `end`."""
         self._at += 1
         if self.peek() == end:
             self._at += 1
@@ -121,7 +121,7 @@ class _Parser:
         return value
 
     def peek(self) -> str:
-        """Move to the next character that is no space, and return it; "" at the end."""
+        """Skip whitespace, and return the next character; "" at the end."""
         space = _SPACE.match(self._text, self._at)
         self._at = space.end() if space else self._at
         return self._text[self._at : self._at + 1]

@@ -1,11 +1,11 @@
-"""The matcher of a rule: it selects the events that the rule is for.
+"""The matcher of a rule, which selects the events that the rule is for.
 
     "Bash", "Edit|Write"                   exact names          ─┐ compared with the event's `matched` field
     "mcp__.*"                              unanchored regex     ─┘
-    {"tool_name": "Bash", "cwd": "/src/*"} every field fits: a glob, or a regex for all of it (`^...$`)
+    {"tool_name": "Bash", "cwd": "/src/*"} every field matches: a glob, or a regex for all of it (`^...$`)
 
-A tool is matched by every name that it has (relay.rules.tools).  Regexes come from the user's files, but the
-text they are matched with comes from agents: a match may take `PATIENCE`, without the interpreter's lock.
+A tool matches under each of its names (relay.rules.tools). Regexes come from the user's files, but the text
+to match comes from agents: a match may take `PATIENCE`, without the GIL.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from relay.rules.tools import aliases, in_other_case
 from relay.text import one_line
 
 PATIENCE = 0.1
-"""Seconds for one match of a regular expression; those that people mean to write take microseconds."""
+"""Maximum seconds for one match of a regular expression; intended ones take microseconds."""
 
 LONGEST = 1 << 20
-"""Characters of the longest text that is compared with a pattern."""
+"""Maximum length of a text to compare with a pattern, in characters."""
 
 _TOOL = "tool_name"
 _NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*\Z")  # Claude Code's documentation of matchers
@@ -37,16 +37,16 @@ class BadMatcher(ValueError):
 
 
 class Undecided(Exception):
-    """A text is too long, or takes too long, to say whether it matches; the message says which."""
+    """A text is too long to match, or matching takes too long; the message says which."""
 
 
 Test = Callable[[str], bool]
-"""Return True if a text fits; raise Undecided."""
+"""Returns True if a text matches; raises Undecided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an event that has to fit. path: its key, and the keys within it."""
+    """One field of an event that must match. path: its key, and the keys within it."""
 
     path: tuple[str, ...]
     test: Test
@@ -63,7 +63,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A compiled matcher: all of `fields` have to fit. `str()` gives the text in the file."""
+    """A compiled matcher: all of `fields` must match. `str()` returns the text in the file."""
 
     written: str
     fields: tuple[Field, ...]
@@ -81,9 +81,9 @@ EVERYTHING = Matcher("*", ())
 
 
 def matcher(value: object, event: EventType) -> Matcher:
-    """Return the matcher that a file writes as `value`. Raise BadMatcher.
+    """Return the matcher for `value` from a file. Raise BadMatcher if it is wrong.
 
-    A string matches everything where the event has no field to compare it with, as in Claude Code.
+    A string matches everything if the event has no field to compare it with, as in Claude Code.
     """
     match value:
         case None | "" | "*":
@@ -103,7 +103,7 @@ def matcher(value: object, event: EventType) -> Matcher:
 
 
 def doubts(value: object, event: EventType) -> list[str]:
-    """Return why the valid matcher `value` is probably a mistake: with it the rule is for no event."""
+    """Return why the valid matcher `value` is probably a mistake: the rule would match no event."""
     tools: list[object] = []
     found = []
     match value:
@@ -125,7 +125,7 @@ def doubts(value: object, event: EventType) -> list[str]:
 
 
 def _path(key: str, value: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the keys of `key`: `tool_input.command` is the command in the tool's input."""
+    """Return the keys in `key`: `tool_input.command` is the command in the tool's input."""
     path = tuple(key.split("."))
     if not all(path):
         raise BadMatcher(f"matcher has the key {_shown(key)}; write the name of a field, such as tool_name.")
@@ -147,7 +147,7 @@ def _split(text: str) -> list[str]:
 
 
 def _whole(key: str, value: object) -> Test:
-    """Return the test of a value in an object matcher: the whole text is equal, or fits the glob or regex."""
+    """Return the test of a value in an object matcher: equality, or a glob or regex for the whole text."""
     if isinstance(value, bool | int | float):
         return _text(value).__eq__
     if not isinstance(value, str):
@@ -166,14 +166,14 @@ def _whole(key: str, value: object) -> Test:
         raise BadMatcher(f"matcher has {_shown(value)} for {_TOOL}; to match one of several, write ^(A|B)$.")
     if "*" not in value and "?" not in value:
         return value.__eq__
-    # Of fnmatch's syntax `*` and `?` alone; its translation needs time in proportion to the text.
+    # Only `*` and `?` of fnmatch's syntax; its translation takes time linear in the text's length.
     pattern = re.compile(fnmatch.translate(value.replace("[", "[[]")))
     return lambda text: pattern.match(_bounded(text)) is not None
 
 
 def _searched(text: str, *, full: bool) -> Test:
-    """Return the test of a regular expression: of a whole text (`.` is a newline, too), or of a part."""
-    import regex  # 3 MB; most rules need none
+    """Return the test of a regular expression: on a whole text (`.` matches newlines), or on a part."""
+    import regex  # 3 MB; most rules do not need it
 
     try:
         pattern = regex.compile(text, regex.DOTALL if full else 0)
@@ -200,7 +200,7 @@ def _bounded(text: str) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a value of the payload as it is compared: text as it is, anything else as JSON."""
+    """Return a value of the payload as text to compare: strings unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

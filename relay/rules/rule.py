@@ -1,4 +1,4 @@
-"""One rule of a hooks.json file, the name it gets if it has none, and a mistake in such a file."""
+"""One rule of a hooks.json file, its default name, and a mistake in such a file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from relay.text import one_line
 Origin = Literal["user", "project", "named"]
 
 TIMEOUT = 60.0
-"""Seconds that a command may take where its rule does not say."""
+"""Default timeout of a rule's command, in seconds."""
 
 NAME_LENGTH = 60
-"""Characters of a rule's name; the rest is cut."""
+"""Maximum length of a rule's name, in characters; the rest is cut."""
 
 _INTERPRETER = re.compile(r"(?:python[\d.]*|node|ruby|perl|bash|sh|zsh|dash|deno|bun|php|osascript)\Z")
 _CODE = frozenset({"-c", "-lc", "-ec", "-e"})
@@ -29,14 +29,14 @@ _CODE = frozenset({"-c", "-lc", "-ec", "-e"})
 class Rule:
     """A rule. It keeps its `id` when it moves within its file.
 
-    name:       for people, and for the heading over what it injects: its `name`, else its script's, else the
+    name:       for people, and for the heading above injected text: its `name`, else its script's, else the
                 first word of its command.
-    shape:      "group" as Claude Code has it, "flat" without the list around the handlers; it decides which
+    shape:      "group" as in Claude Code, or "flat" without the list around the handlers; it decides which
                 payload the command gets.
-    command:    for a shell; with `args` a program that is run without one. "" of a prompt.
+    command:    for a shell; with `args`, a program that is run without one. "" for a prompt.
     prompt:     the text that a prompt injects.
     timeout:    seconds. background: nothing waits for it, and its answer has no effect.
-    path, line: its place. origin: the kind of that file.
+    path, line: where it is. origin: the kind of that file.
     """
 
     id: str
@@ -61,17 +61,17 @@ class Rule:
 
     @property
     def work(self) -> object:
-        """Its work: of rules with equal work one runs for an event."""
+        """Its work: of the rules with equal work, only one runs for an event."""
         return (self.shape, self.kind, self.command, self.args, self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleWarning:
-    """One mistake in a file of rules, and what to do; the rules around it are in force all the same.
+    """One mistake in a file of rules, and what to do about it; the other rules are still in force.
 
-    line:   1-based; 0 where it concerns the whole file.
-    event:  as it is written there; "" if it is in none.
-    unread: the file cannot be read as a whole, so that nothing is known of its rules.
+    line:   1-based; 0 if it concerns the whole file.
+    event:  as written there; "" if it is in none.
+    unread: the file as a whole cannot be read, so its rules are unknown.
     """
 
     path: Path
@@ -117,7 +117,7 @@ def _first_words(command: str) -> list[str]:
             if not word.strip(";&|()<>"):
                 break
             found.append(word)
-    except ValueError:  # a quote that is not closed; a shell will say so
+    except ValueError:  # an unclosed quote; the shell will report it
         return found or command.split()
     return found
 

@@ -4,8 +4,8 @@ CONFIG/hooks.json ─┐
 project's, trusted ├─ parse ─→ RuleBook.rules ─ select(event) ─→ the rules to run, in firing order
 --rules FILE       ─┘
 
-A session that reloads its files keeps the rules it has of a file that cannot be read as a whole, or is not
-trusted any more: a mistake in a file, or an agent that writes into it, must not remove its guards.
+A session that reloads its files keeps the rules it has from a file that cannot be read as a whole, or is no
+longer trusted: a mistake in the file, or an agent that writes to it, must not remove the guards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RuleBook:
-    """The rules of all files together, in firing order; `disabled` has the ids that are switched off."""
+    """The rules of all files together, in firing order; `disabled` has the ids of disabled rules."""
 
     rules: tuple[Rule, ...] = ()
     warnings: tuple[RuleWarning, ...] = ()
@@ -50,9 +50,9 @@ class RuleBook:
     ) -> RuleBook:
         """Return the rules for an agent in `directory`: the user's, the project's, those of files `named`.
 
-        The project's file counts only if it is trusted.  Mistakes are in `warnings`.
+        The project's file counts only if it is trusted. Mistakes are in `warnings`.
 
-        last: the rules in force so far; those of a file stay where that file cannot be taken now.
+        last: the rules in force so far; relay keeps those of a file that it cannot use now.
         """
         book = _Loading(home, last)
         own = home.config / FILE
@@ -75,7 +75,7 @@ class RuleBook:
         return book.done()
 
     def switched(self, home: Home) -> RuleBook:
-        """Return the same rules with those off that are disabled now; read no file of rules."""
+        """Return the same rules with `disabled` read again; read no rule file."""
         others = [warning for warning in self.warnings if warning.path != home.disabled_rules]
         ids, problem = _off(home)
         return replace(self, disabled=ids, warnings=(*others, *problem))
@@ -86,11 +86,11 @@ class RuleBook:
     def select(self, event: RuleEvent, tell: Callable[[str], None] = _log.warning) -> list[Rule]:
         """Return the rules to run for `event`, in firing order; identical ones once.
 
-        A rule in the background decides nothing, and so never replaces one that is waited for.
+        A background rule decides nothing, so it never replaces one that the event waits for.
 
-        A rule whose matcher cannot decide is among them, since a long text must not get around a guard; call
-        `tell` with a text about it, once for each rule.  Only such a match takes long: up to
-        relay.rules.matcher.PATIENCE for each name of a tool, without the interpreter's lock.
+        A rule whose matcher cannot decide is included, since a long text must not bypass a guard; call `tell`
+        with a text about it, once for each rule. Only such a match takes long: up to
+        relay.rules.matcher.PATIENCE for each name of a tool, without the GIL.
         """
         chosen: dict[object, Rule] = {}
         for rule in self.rules:
@@ -142,7 +142,7 @@ def find(directory: Path) -> Path | None:
 
 
 class _Loading:
-    """A book that is being loaded; `last` is the one before it."""
+    """A book being loaded; `last` is the previous one."""
 
     def __init__(self, home: Home, last: RuleBook | None = None) -> None:
         self._home = home
@@ -152,7 +152,7 @@ class _Loading:
         self._seen: list[Path] = []
 
     def add(self, path: Path, origin: Origin) -> None:
-        """Add the rules of `path`, unless it has been read, or is a project's and not trusted."""
+        """Add the rules of `path`, unless it has been read, or is an untrusted project's."""
         if any(_same(path, each) for each in self._seen):
             return
         self._seen.append(path)
@@ -180,7 +180,7 @@ class _Loading:
         return [], [RuleWarning(path, text)]
 
     def _kept(self, path: Path, origin: Origin) -> list[Rule]:
-        """Return the last rules in place of `path`; a project's may have been in a file farther up."""
+        """Return the last rules in place of those in `path`; a project's may come from a file further up."""
         if origin == "project":
             return [rule for rule in self._last if rule.origin == origin]
         return [rule for rule in self._last if rule.path == path]
@@ -202,9 +202,9 @@ _STAY = "This session keeps the rules that it loaded from the file before."
 
 
 def disabled(home: Home) -> frozenset[str]:
-    """Return the ids of the rules that the user has switched off, for all sessions of `home`.
+    """Return the ids of the rules that the user has disabled, for all sessions of `home`.
 
-    Raise HomeError if their file, `{"disabled": [ID, ...]}`, cannot be read: then every rule is on.
+    Raise HomeError if their file, `{"disabled": [ID, ...]}`, cannot be read: then no rule is disabled.
     """
     path = home.disabled_rules
     try:
@@ -221,7 +221,7 @@ def disabled(home: Home) -> frozenset[str]:
 
 
 def switch(home: Home, ids: Iterable[str], *, off: bool) -> None:
-    """Switch rules off or on. Raise HomeError."""
+    """Disable or enable rules. Raise HomeError if that fails."""
     chosen = frozenset(ids)
 
     def text() -> str:

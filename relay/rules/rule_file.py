@@ -5,7 +5,7 @@
         {"type": "command", "command": "...", "matcher": {"tool_name": "Bash"}}     a flat rule
     ]}}
 
-A rule with a mistake is left out, with a warning that names the line; the others are in force.
+A rule with a mistake is skipped, with a warning that names the line; the others are in force.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from relay.rules.rule import NAME_LENGTH, TIMEOUT, Origin, Rule, RuleWarning, de
 from relay.text import one_line
 
 LARGEST = 1 << 20
-"""Bytes of a file; any sensible set of rules is smaller."""
+"""Maximum size of a file in bytes; any sensible set of rules is smaller."""
 
 LONGEST_TIMEOUT = 86_400.0
-"""Seconds, a day: a larger number was meant as something else."""
+"""Maximum timeout in seconds, a day: a larger number was meant as something else."""
 
 _LONGEST_COMMAND = (128 << 10) - 1  # bytes of one argument on Linux (MAX_ARG_STRLEN of execve(2) without NUL)
-_SURE = 0.8  # similarity of two keys from which one is a slip for the other: "mather" for "matcher"
+_SURE = 0.8  # similarity from which one key counts as a typo of another: "mather" for "matcher"
 _CLAUDES = frozenset(
     {
         *("PermissionRequest", "PermissionDenied", "PostToolBatch", "SubagentStart", "SubagentStop"),
@@ -44,10 +44,10 @@ _CLAUDES = frozenset(
         *("TeammateIdle", "WorktreeCreate", "WorktreeRemove", "Elicitation", "ElicitationResult"),
     }
 )
-"""Claude Code's events that relay runs no rules for."""
+"""Claude Code events for which relay runs no rules."""
 
 _NOT_RUN = frozenset({"http", "agent", "mcp_tool"})
-_TOOL = ("tool", "tools", "tool_name", "tool_input")  # keys that only ever mean which tool a rule is for
+_TOOL = ("tool", "tools", "tool_name", "tool_input")  # keys that can only mean the tool that a rule is for
 
 _FIELDS = ("type", "command", "prompt", "matcher", "timeout", "args", "async", "name")
 
@@ -55,11 +55,11 @@ _REFUSED = {
     "if": "relay cannot check the condition of `if`. Write a matcher instead.",
     "shell": "sh runs commands, and `shell` cannot change that. Call the other shell in the command.",
 }
-"""Fields of Claude Code's that would change the meaning of a rule if they were ignored, and advice."""
+"""Claude Code fields that would change the meaning of a rule if they were ignored, and advice."""
 
 
 class _Skip(Exception):
-    """A rule is left out; the text says why, and what to do."""
+    """A rule is skipped; the text says why, and what to do."""
 
 
 def parse(path: Path, content: bytes, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
@@ -71,7 +71,7 @@ def parse(path: Path, content: bytes, origin: Origin) -> tuple[list[Rule], list[
 
 
 def _id(rule: Rule, seen: Counter[str]) -> str:
-    """Return the id of a rule, wherever it stands; the second of equal rules has a number, and so on."""
+    """Return the id of a rule, whatever its position; equal rules are numbered from the second on."""
     parts = [str(rule.path), rule.event, str(rule.matcher), rule.work]
     base = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
     seen[base] += 1
@@ -80,7 +80,7 @@ def _id(rule: Rule, seen: Counter[str]) -> str:
 
 @dataclass(slots=True)
 class _File:
-    """A file that is being read."""
+    """A file being read."""
 
     path: Path
     origin: Origin
@@ -230,7 +230,7 @@ class _Section:
         raise _Skip(f"rules of the type {given.value!r} are not for {self.event.name}. {allowed}")
 
     def _matched(self, entry: Node) -> Node | None:
-        """Return the matcher of a rule or a group, after warnings about it."""
+        """Return the matcher of a rule or a group, and warn about doubts in it."""
         matched = self._spelt(entry, "matcher")
         if matched is None:
             return None
@@ -244,7 +244,7 @@ class _Section:
         return matched
 
     def _spelt(self, node: Node, key: str) -> Node | None:
-        """Return the value of `key`, even of a misspelt one: without it the rule would guard nothing."""
+        """Return the value of `key`, even if misspelled: without it the rule would guard nothing."""
         value: Node | None = node.value.get(key)
         if value is None and (other := _misspelt(node, key, _SURE)):
             value = node.value[other]
@@ -252,7 +252,7 @@ class _Section:
         return value
 
     def _useless(self, node: Node, known: Iterable[str], *, used: Iterable[Node | None]) -> None:
-        """Warn about keys that have no effect and were meant to; not about those whose values are `used`."""
+        """Warn about keys that were meant to have an effect, but have none. Skip those with `used` values."""
         matched = self.event.matched
         for key, value in node.value.items():
             if key in known or any(value is each for each in used):
@@ -332,7 +332,7 @@ def _args(node: Node) -> tuple[str, ...] | None:
 
 
 def _check(key: str, text: str, *, argument: bool) -> None:
-    """Refuse a text that no program can be given."""
+    """Raise _Skip for text that cannot be passed to a program."""
     if argument and "\0" in text:
         raise _Skip(f"{key} contains a NUL character. Remove it.")
     try:
@@ -346,7 +346,7 @@ def _check(key: str, text: str, *, argument: bool) -> None:
 
 
 def _emptied(root: Node) -> bool:
-    """Return True if a file has no rules on purpose, and none in a wrong place."""
+    """Return True if a file has no rules on purpose, rather than rules in a wrong place."""
     if not isinstance(root.value, dict):
         return False
     hooks = root.value.get("hooks")
@@ -363,7 +363,7 @@ def _misspelt(node: Node, key: str, alike: float = 0.6) -> str | None:
 
 
 def _listed(node: Node) -> list[Node]:
-    """Return the items of a list; any other value is the only item of one."""
+    """Return the items of a list; treat any other value as a list of one."""
     return node.value if isinstance(node.value, list) else [node]
 
 

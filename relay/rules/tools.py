@@ -1,6 +1,6 @@
 """The names that agents have for the same tool: Claude Code's `Bash` is `run_shell_command` elsewhere.
 
-Names are those of Claude Code, Codex, Qwen Code and Gemini CLI; a tool that is in no row has one name only.
+Names are those of Claude Code, Codex, Qwen Code and Gemini CLI; a tool without a row has only one name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROWS: tuple[tuple[str, ...], ...] = (
     ("EnterPlanMode", "enter_plan_mode"),
     ("ExitPlanMode", "exit_plan_mode"),
 )
-"""One tool a row, Claude Code's name first. Codex's `apply_patch` both edits and writes files."""
+"""One tool per row, Claude Code's name first. Codex's `apply_patch` both edits and writes files."""
 
 _CLAUDES = frozenset({row[0] for row in _ROWS} | {"Task"})
 
@@ -43,10 +43,10 @@ def aliases(tool: str) -> tuple[str, ...]:
 
 
 def in_other_case(tool: str) -> str | None:
-    """Return the known name that differs from `tool` in case only: "Bash" for "bash"; else None."""
+    """Return the known name that differs from `tool` only in case: "Bash" for "bash"; else None."""
     return None if tool in _ALIASES else _SPELLINGS.get(tool.casefold())
 
 
 def claude_name(tool: str) -> str:
-    """Return Claude Code's name of the tool: "Bash" for "run_shell_command"; `tool` itself if unknown."""
+    """Return Claude Code's name for the tool: "Bash" for "run_shell_command"; `tool` itself if unknown."""
     return tool if tool in _CLAUDES else _CLAUDE_NAMES.get(tool, tool)

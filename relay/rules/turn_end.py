@@ -2,7 +2,7 @@
 
     Ending ─→ rules and handlers ─→ results ─→ decide_stop ─→ StopDecision
 
-The decision is the same wherever the end was seen: by the agent's own hook, or on its screen.
+The decision is the same whether the agent's own hook reported the end, or relay saw it on the screen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relay.rules.aggregate import Fired, aggregate, outcome
 from relay.rules.event import EVENTS
 from relay.state.turn import Turn
 
-GO_ON = "Go on."  # what the agent reads where a handler or a rule wants it to continue and gives no text
+GO_ON = "Go on."  # the agent's input if a handler or a rule wants it to continue without giving a text
 
 _CAPPED = (
     "a handler of agent_end, or a rule, wants the agent to continue, but it has already done so {most} times "
@@ -32,10 +32,10 @@ _RUNAWAY = (
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a turn, as far as the agent may continue with it.
+    """The end of a turn, with the facts that limit whether the agent may continue.
 
-    continuations: how often in a row it did; most: how often it may.
-    runaway:       messages that the agent sent in this turn are held by the runaway guard.
+    continuations: how often in a row it has continued; most: how often it may.
+    runaway:       the runaway guard holds messages that the agent sent in this turn.
     halted:        a rule or a handler has stopped this turn.
     """
 
@@ -46,7 +46,7 @@ class Ending:
 
     @classmethod
     def of(cls, turn: Turn, most: int) -> Ending:
-        """Return how `turn` ends now."""
+        """Return the ending of `turn` as of now."""
         return cls(turn.continuations, most, turn.runaway, bool(turn.halted))
 
     @classmethod
@@ -65,7 +65,7 @@ class Ending:
 
     @property
     def at_max_iter(self) -> bool:
-        """True if the next continuation would be the last, or one too many; the first never counts so."""
+        """True if the next continuation would be the last, or one too many; never true for the first."""
         return self.continuations >= max(self.most - 1, 1)
 
     @property
@@ -76,7 +76,7 @@ class Ending:
         return "max_iterations" if self.at_max_iter else "final_response"
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields that rules of Stop get of it."""
+        """Return the fields that it adds to the payload of Stop rules."""
         return {
             "stop_hook_active": self.continuations > 0,
             "turn_end_reason": self.turn_end_reason,
@@ -85,17 +85,17 @@ class Ending:
 
     @property
     def refusal(self) -> str:
-        """One line for the user where the agent is `capped`."""
+        """One line for the user if the agent is `capped`."""
         return _RUNAWAY if self.runaway else _CAPPED.format(most=self.most)
 
 
 @dataclass(frozen=True, slots=True)
 class StopDecision:
-    """The decision that the answers to a Stop add up to.
+    """The combined decision of the answers to a Stop.
 
-    outcome: "end": nothing is wanted; "halt": a turn that was stopped ends, for `reason`; "refuse": the agent
-             would continue, and is `capped`; "go_on".
-    texts:   for the agent to continue with; also set where it may not.
+    outcome: "end": nothing is requested; "halt": the turn was stopped and ends, for `reason`; "refuse": the
+             agent should continue, but is `capped`; "go_on".
+    texts:   those for the agent to continue with; also set if it may not.
     forced:  the name of the handler or rule that wants it to continue without giving a text; "" otherwise.
     """
 
@@ -110,7 +110,7 @@ class StopDecision:
 
 
 def decide_stop(results: Sequence[HookResult], ending: Ending) -> StopDecision:
-    """Return what `results`, the answers of rules and handlers to a Stop, come to."""
+    """Combine `results`, the answers of rules and handlers to a Stop, into a decision."""
     decision = decide(results)
     if decision.action == "halt":
         return StopDecision("halt", decision.reason)
@@ -151,7 +151,7 @@ def journal_fields(fired: Fired, ending: Ending | None) -> dict[str, Any]:
 
 
 def agent_end(turn: Turn, *, last: str = "", error: str | None = None) -> AgentEnd:
-    """Return the event of the end of `turn` for handlers. error: why it failed; None: it did not."""
+    """Return the handlers' event for the end of `turn`. error: why it failed; None: it did not."""
     return AgentEnd(
         messages=tuple(turn.messages),
         success=error is None,

@@ -1,6 +1,6 @@
-"""An agent's session process, as its shim starts it: `python -P relay/session/__main__.py ORDERS`.
+"""An agent's session process, started by its shim: `python -P relay/session/__main__.py ORDERS`.
 
-ORDERS is the descriptor of a socket to the shim, which says everything else.
+ORDERS is the descriptor of a socket to the shim, which sends everything else.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def run(orders: int, options: Options | None = None) -> int:
-    """Run a session; return the exit code of its process. options: those of a program."""
+    """Run a session; return its process's exit code. options: given by a program."""
     from relay.session.session import main
     from relay.session.started import Started
     from relay.shim.adoption import adopt_orphans
     from relay.terminal.shim_link import ShimLink
 
-    adopt_orphans()  # ours: they are not the agent's
+    adopt_orphans()  # our own orphans: they are not the agent's
     link = ShimLink(orders)
     return main(Started.of(link, options))
 

@@ -1,4 +1,4 @@
-"""Features of supervised sessions only: other sessions do not import them."""
+"""Features that only supervised sessions have and import."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _notebook(core: Core, section: str) -> Notebook:
 def _spawner(core: Core) -> object | None:
     if not core.supervision.spawns:
         return None
-    from relay.features.spawner import Spawner  # by few sessions only
+    from relay.features.spawner import Spawner  # few sessions need it
 
     home, fleet = core.started.home, Path(core.supervision.fleet)
     return Spawner(core.bus, core.tasks, core.journal, core.session, home, fleet)
@@ -131,4 +131,4 @@ ATTENDED: dict[str, Callable[[Core], object | None]] = {
         to=core.setup.settings.escalate_to,
     ),
 }
-"""The factories of these features by name. Their order is that of relay.session.features.FEATURES."""
+"""The factories of these features by name, in the order of relay.session.features.FEATURES."""

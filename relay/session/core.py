@@ -39,7 +39,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The parts made before the features."""
+    """The parts created before the features."""
 
     bus: EventBus
     tasks: Tasks
@@ -54,7 +54,7 @@ class Core:
 
     @property
     def supervision(self) -> Supervision:
-        """The policy by which the session supervises its agent."""
+        """The policy for supervising the agent."""
         policy = Supervision.from_json(self.started.options.supervision or {})
-        # A pipe or a file cannot be read a second time.
+        # A pipe or a file cannot be read twice.
         return replace(policy, restart="no") if self.started.piped else policy

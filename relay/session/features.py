@@ -1,7 +1,7 @@
 """The features of a session. To add one, write a module and add a line to FEATURES.
 
-The order counts if several features handle an event or answer a question: reading comes before deciding,
-rules before handlers, and what comes first in a reply before what follows.
+The order matters when several features handle an event or answer a question: reading precedes deciding, rules
+precede handlers, and the parts of a reply are in order.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from relay.supervision.succession import Succession
 
 Feature = object
 """Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
-is started with the session and cancelled at its end."""
+starts with the session and is cancelled at the session's end."""
 
 
 def _notices(core: Core) -> Notices:
@@ -145,7 +145,7 @@ def _rule_runner(core: Core) -> RuleRunner:
 
 
 def _record(core: Core) -> TranscriptReader | None:
-    """Return a reader of the agent's own record; None if it has none."""
+    """Return a reader of the agent's own transcript, or None if it has none."""
     kind = core.setup.profile.native.transcript
     if not (core.started.bridge and kind):
         return None
@@ -187,7 +187,7 @@ def _conversation(core: Core) -> ConversationTracker:
 
 def _onboarding(core: Core) -> Onboarding | None:
     if not core.setup.teaches or core.started.resumed:
-        return None  # an earlier session has taught it
+        return None  # an earlier session has taught the agent
     heeded = core.setup.heeds("relay")
     if not (heeded or core.started.record is not None or _record(core) is not None):
         return None
@@ -206,7 +206,7 @@ def _onboarding(core: Core) -> Onboarding | None:
 def _escalation(core: Core) -> Escalation | None:
     setup = core.setup
     if setup.profile.inject == "never" or setup.settings.on_prompt != "escalate":
-        return None  # a shell's questions come from the commands of the user who sits before it
+        return None  # a shell's questions come from the commands of the user at its terminal
     bell = Bell(core.started.shim, enabled=setup.knows_agent)
     to, name = setup.settings.escalate_to, core.session.name
     return Escalation(core.bus, core.tasks, core.journal, bell, name=name, to=to)
@@ -214,7 +214,7 @@ def _escalation(core: Core) -> Escalation | None:
 
 def _window_title(core: Core) -> WindowTitle | None:
     if not core.setup.knows_agent or core.setup.settings.title == "never":
-        return None  # the terminal of a plain program gets its output only
+        return None  # a plain program's terminal gets nothing but the program's output
     return WindowTitle(core.bus, core.started.shim, core.agent.terminal, name=core.session.name)
 
 
@@ -298,7 +298,7 @@ def _usage(core: Core) -> Feature | None:
     reader = UsageReader(
         kind,
         core.setup.prices,
-        began=time.time() - 1,  # the agent has started a moment before its session
+        began=time.time() - 1,  # the agent started a moment before its session
         named=named,
         followed=lambda fields: core.progress.note(usage.NOTE, **fields),
     )
@@ -315,7 +315,7 @@ def _usage(core: Core) -> Feature | None:
 
 
 def _attended(name: str) -> Callable[[Core], Feature | None]:
-    """Return the factory of a feature that only a supervised session has, and imports."""
+    """Return the factory of a feature that only a supervised session has and imports."""
 
     def make(core: Core) -> Feature | None:
         if not core.supervision.attends:
@@ -434,7 +434,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.agent.continuations,
         Policy(core.setup.settings.allow),
     ),
-    "holds": _attended("holds"),  # before those that note what is about to be given
+    "holds": _attended("holds"),  # before the features that record what is about to be delivered
     "account": _attended("account"),
     "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
     "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, core.agent.view),

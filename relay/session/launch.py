@@ -1,18 +1,18 @@
-"""Starting a session: from the parsed command line to a running agent, in as few steps as possible.
+"""Starts a session: from the parsed command line to a running agent, in as few steps as possible.
 
     relay wrap ──fork──→ shim ──fork──→ agent
         │                  └───fork, exec──→ session (asyncio, the broker's client, everything else)
         └─ the terminal client, waiting on a socket pair
 
-All mistakes in the command line are reported before the first fork. This module is on the path to the agent's
-first byte: it imports little.
+Command-line errors are reported before the first fork. This module is on the path to the agent's first byte:
+it imports little.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from _socket import socketpair  # `socket`, which wraps it, costs 2 ms
+from _socket import socketpair  # its wrapper `socket` costs 2 ms
 
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from relay.shim.shim import AgentOrder
 
 FIRST_WORDS = 0.03
-"""Seconds for the agent's first words before the session is started, whose start would delay them."""
+"""Seconds to leave the agent for its first output before starting the session, which would delay it."""
 
 LARGE_LOG = 8_000_000
-"""Bytes of session.log from which a session begins another one; the one before is kept as session.log.1."""
+"""Bytes of session.log above which a session starts a new one; the old one is kept as session.log.1."""
 
 BRIDGED = ("aider", "claude", "codex", "gemini", "opencode", "pi", "qwen")
-"""Words in the names of programs with hooks or their own record; only they wait for profiles to load."""
+"""Words in the names of programs with hooks or a transcript; only these wait for profiles to load."""
 
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
@@ -74,9 +74,9 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     mode = TerminalMode(0, 1)
     told = _told(options, env, home) if mode.interactive and not options.detached else []
     channel, theirs = socketpair()
-    # Until handlers are installed, a signal would leave a raw terminal, or an agent without one.
+    # Until handlers are installed, a signal would leave the terminal raw, or the agent without a terminal.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    # Change the modes before the agent can draw: its output must not pass a cooked terminal.
+    # Set raw mode before the agent can draw: its output must not pass through a cooked terminal.
     if not options.detached and mode.in_foreground():
         mode.lend()
     try:
@@ -94,7 +94,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
 
 
 def _told(options: Options, env: Mapping[str, str], home: Home) -> list[str]:
-    """Tell the user what is wrong with the configuration, before an agent draws over it; return it."""
+    """Print the notices about the configuration before an agent can draw over them; return them."""
     if not (options.profile or _may_be_known(options.command)):
         return []
     from relay.session.preflight import check
@@ -108,7 +108,7 @@ def _told(options: Options, env: Mapping[str, str], home: Home) -> list[str]:
 def _enter_worktree(options: Options, env: dict[str, str], home: Home, claimed: Claim) -> str:
     """Prepare the agent's worktree, and change into it; return the path of the agent's command.
 
-    env: gets another PWD, and loses what would lead git elsewhere. Raise WorktreeError if it cannot be done.
+    env: gets the new PWD, and loses variables that would point git elsewhere. Raise WorktreeError on failure.
     """
     from pathlib import Path
 
@@ -146,9 +146,9 @@ def _be_shim(
     channel: _socket.socket,
     told: list[str],
 ) -> None:
-    """Start the agent in the shim's process, then its session. Never return.
+    """Become the shim: start the agent, then its session. Never return.
 
-    told: what the user has been told about the configuration.
+    told: the notices about the configuration that the user has already seen.
     """
     pty = None
     try:
@@ -170,25 +170,25 @@ def _be_shim(
         _add_relay(env)
         plain, directory = env, _bridge_dir(home, claimed)
         command, env, bridge = bridged(options, env, home, directory, claimed.socket)
-        claimed.note(os.getpid())  # an ancestor of the agent, until the agent's own pid is known
+        claimed.note(os.getpid())  # the agent's ancestor, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
         piped = bool(pipes) or not (options.detached or mode.interactive)
         supervised = not piped and (options.supervision or {}).get("restart", "no") != "no"
         ours = (*FORWARDED, signal.SIGTTOU, signal.SIGTTIN)
         like: dict[str, Any] = {
-            # The modes of a background job's terminal belong to another program, mostly a shell.
+            # The modes of a background job's terminal belong to another program, usually a shell.
             "attributes": None if options.detached or not foreground else mode.saved,
-            # Nobody typed what comes from a pipe; and a terminal that does not show the agent's
-            # output echoes by itself.
+            # Input from a pipe is not typed; and a terminal that does not show the agent's output
+            # does its own echo.
             "echo": not piped,
             "defaults": [number for number in ours if signal.getsignal(number) != signal.SIG_IGN],
         }
         try:
-            # A file or a pipe gets the agent's output byte for byte.
+            # Files and pipes get the agent's output byte for byte.
             shown = options.detached or os.isatty(1)
             size = size or (COLUMNS, ROWS, 0, 0)
             pty = Pty.spawn(path, command, env, size=size, line_feeds_return=shown, pipes=pipes, **like)
-            adopt_orphans()  # this and the next take as long as the kernel needs to load the agent
+            adopt_orphans()  # this and the next line run while the kernel loads the agent
             memory = ring.make()
             pty.await_start(command[0])
         except RelayError as error:
@@ -201,8 +201,8 @@ def _be_shim(
             _tell_end(channel, str(error), error.exit_code)
             os._exit(error.exit_code)
         claimed.note(pty.pid)
-        # Ignore signals only now: the agent would have inherited that. This also discards what the caller's
-        # process group was sent before this process left it; the client passes it on.
+        # Ignore signals only now: the agent would have inherited it. This also discards signals that the
+        # caller's process group got before this process left the group; the client forwards them.
         for number in ours:
             signal.signal(number, signal.SIG_IGN)
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
@@ -265,7 +265,7 @@ def _be_shim(
         shim.loop.later(FIRST_WORDS, keep_session)
         shim.run()
         claimed.release()
-    except BaseException:  # noqa: BLE001 - a fault of ours; a forked process must not return
+    except BaseException:  # noqa: BLE001 - our own bug; a forked process must not return
         import traceback
 
         sys.stderr.write(traceback.format_exc())
@@ -279,7 +279,7 @@ def _be_shim(
 def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[str, int]) -> int:
     """Start a session process with the descriptors `fds`; return its pid. Raise OSError.
 
-    It runs the code on the disk, unless a program has given it handlers, which only a fork has.
+    It runs the code on disk, unless a program passed handlers, which only a fork inherits.
     """
     pid = os.fork()
     if pid:
@@ -311,7 +311,7 @@ def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[
 def _redirected(options: Options, mode: TerminalMode) -> list[int]:
     """Return which of the agent's descriptors 0, 1 and 2 are pipes, not its terminal.
 
-    A user who redirects standard error alone has an agent to type to, and loses nothing of its terminal.
+    If only standard error is redirected, the user still types to the agent, so it keeps its whole terminal.
     """
     if options.detached or options.terminal or (mode.interactive and not options.pipe):
         return []
@@ -319,21 +319,21 @@ def _redirected(options: Options, mode: TerminalMode) -> list[int]:
 
 
 def _terminal(pipes: list[int]) -> tuple[int, int]:
-    """Return the descriptors of the user's terminal, to read and to write, where others are `pipes`.
+    """Return the user's terminal as descriptors to read and to write, given that `pipes` are not terminals.
 
-    It is read if it is the agent's standard input: another program, such as a pager, may read it otherwise.
+    Read it only if it is the agent's standard input: otherwise another program, such as a pager, may read it.
     """
     shown = next((fd for fd in (1, 2, 0) if fd not in pipes), -1)
     if shown < 0:
         try:
             shown = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY)
         except OSError:
-            pass  # the user has none
+            pass  # the user has no terminal
     return -1 if 0 in pipes else 0, shown
 
 
 def _spawn_again(like: dict[str, Any], home: Home, claimed: Claim, order: AgentOrder, last: Pty) -> Pty:
-    """Start an agent in the place of the `last` one. Raise RelayError or OSError."""
+    """Start an agent in place of the `last` one. Raise RelayError or OSError."""
     try:
         path = resolve(order.argv[0], order.env)
         os.chdir(order.cwd)
@@ -350,7 +350,7 @@ def _spawn_again(like: dict[str, Any], home: Home, claimed: Claim, order: AgentO
 
 
 def _note_failure(home: Home, claimed: Claim, error: RelayError | OSError) -> None:
-    """Note in the agent's record that it could not be started again; its session has ended."""
+    """Note the failed restart in the agent's record; its session has ended."""
     import time
 
     from relay.supervision.records import Records
@@ -362,11 +362,11 @@ def _note_failure(home: Home, claimed: Claim, error: RelayError | OSError) -> No
             claimed.team, claimed.name, lambda record: record.enter(Phase.FAILED, time.time(), why)
         )
     except RelayError:
-        pass  # the disk is full, say; the user of the terminal is told anyway
+        pass  # for example, the disk is full; the terminal's user is told anyway
 
 
 def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], pid: int, operation: str) -> str | None:
-    """Return why the process `pid` may not ask the shim for `operation`, None if it may."""
+    """Return why the process `pid` may not ask the shim for `operation`, or None if it may."""
     from relay.control.caller import Lineage
     from relay.control.guard import refusal
 
@@ -380,7 +380,7 @@ def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], pid: int, ope
 
 def _add_relay(env: dict[str, str]) -> None:
     """Append the directory of the `relay` command to the agent's PATH if no `relay` is on it."""
-    folder = os.path.dirname(sys.executable)  # the commands of a virtual environment
+    folder = os.path.dirname(sys.executable)  # where a virtual environment has its commands
     try:
         resolve("relay", env)
     except RelayError:
@@ -391,10 +391,10 @@ def _add_relay(env: dict[str, str]) -> None:
 def bridged(
     options: Options, env: dict[str, str], home: Home, directory: str, socket: str
 ) -> tuple[list[str], dict[str, str], dict[str, Any]]:
-    """Return the command and environment with the bridge to the agent's own hooks or record; and about it.
+    """Return (command, environment, facts about the bridge) with a bridge to the agent's hooks or transcript.
 
-    directory: for the bridge's files; they are there if there is a bridge or a record.
-    A failure is logged and described by the note: the agent is started anyway.
+    directory: for the bridge's files, which exist if there is a bridge or a record.
+    Log a failure and describe it in the note: the agent starts anyway.
     """
     command = options.command
     about: dict[str, Any] = {"bridge": "", "bridge_note": "", "record": {}}
@@ -406,14 +406,14 @@ def bridged(
         from relay.agents import hook_setup
 
         done = hook_setup.bridge(options.profile, command, env, home, directory, socket)
-    except Exception as error:  # noqa: BLE001 - a fault of ours, logged, which the session tells
+    except Exception as error:  # noqa: BLE001 - our own bug; logged, and reported by the session
         import traceback
 
         try:
             with open(_open_log(home), "a", encoding="utf-8") as log:
                 traceback.print_exc(file=log)
         except OSError:
-            pass  # the note is shown to the user anyway
+            pass  # the note tells the user anyway
         return (
             command,
             env,
@@ -430,7 +430,7 @@ def _may_be_known(command: list[str]) -> bool:
 
 
 def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:
-    """Note for the agent's hooks that guards may be in force, until a session knows which are."""
+    """Tell the agent's hooks that guards may be in force, until a session knows which."""
     from relay.agents import hook_guards
     from relay.session.preflight import configured
 
@@ -442,30 +442,30 @@ def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:
     try:
         hook_guards.write(socket, name, hook_guards.GUARDED if guarded else ())
     except OSError:
-        pass  # the session says so, and hooks go by what was there
+        pass  # the session reports it, and hooks use what was there before
 
 
 def _open_log(home: Home) -> int:
-    """Return a descriptor of the sessions' log; begin another one if it is large. Raise OSError."""
+    """Return a descriptor of the sessions' log; start a new log if it is large. Raise OSError."""
     path = os.path.join(home.state_dir, "session.log")
     try:
         if os.stat(path).st_size > LARGE_LOG:
             os.replace(path, path + ".1")
     except FileNotFoundError:
-        pass  # it is the first
+        pass  # the first log
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def _bridge_dir(home: Home, claimed: Claim) -> str:
-    """Return the directory for the bridge's files. Not beside the sockets: agents distrust paths below /tmp.
+    """Return the directory for the bridge's files. Not next to the sockets: agents distrust paths below /tmp.
 
-    The next session of the name uses the same one, and so cleans up after one that was killed.
+    The next session with this name reuses the directory, and so cleans up after a killed one.
     """
     return os.path.join(home.state_dir, "native", f"{key(claimed.name)}@{key(claimed.team)}")
 
 
 def _fill_standard() -> None:
-    """Open those of descriptors 0, 1 and 2 that the caller closed, so that no other file gets the number."""
+    """Open those of descriptors 0, 1 and 2 that the caller closed, so no other file gets their numbers."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
@@ -476,7 +476,7 @@ def _fill_standard() -> None:
 def _close_others(keep: set[int]) -> None:
     """Close every inherited descriptor except `keep`."""
     try:
-        # With a limit of a million descriptors, closing them one by one is slow; this lists the open ones.
+        # With a limit of a million descriptors, closing each one is slow; this lists the open ones.
         opened = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
         opened = list(range(256))
@@ -484,7 +484,7 @@ def _close_others(keep: set[int]) -> None:
         try:
             os.close(fd)
         except OSError:
-            pass  # the descriptor of the listing itself
+            pass  # the listing's own descriptor
 
 
 def _leave_terminal(home: Home) -> None:

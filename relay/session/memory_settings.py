@@ -1,4 +1,4 @@
-"""The memory settings for a command in a folder: those that a session there would have."""
+"""The memory settings for a command in a folder: the same as a session there would have."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from relay.memory.config import MemoryConfig
 
 
 def load(home: Home, directory: Path, explicit: Path | None = None) -> tuple[MemoryConfig, list[str]]:
-    """Return the settings, and notices about files that do not count since they are not trusted.
+    """Return the settings, and notices about files ignored because they are not trusted.
 
-    A relay.config.py that is trusted is executed.  Raise ConfigError if a file has a mistake: what is saved
-    must not end up elsewhere.
-    explicit: the relay.config.py that --config names.
+    Execute a trusted relay.config.py.  Raise ConfigError if a file has a mistake: what is saved must not end
+    up elsewhere.
+    explicit: the relay.config.py given with --config.
     """
     notices = []
     choice = config_file.choose(home, directory, explicit)

@@ -1,4 +1,4 @@
-"""The options of a session, given to `relay wrap` or by a program."""
+"""The options of a session, from `relay wrap` or from a program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Options:
     """The options of a session. An empty string means that the option was not given.
 
-    pipe, terminal: whether redirected descriptors are pipes to the agent, or its terminal in spite of that;
+    pipe, terminal: whether redirected descriptors are pipes to the agent, or its terminal nevertheless;
                     neither: pipes if its standard input or output is redirected (launch._redirected).
     supervision:    a relay.supervision.policy.Supervision as JSON.
     """
@@ -58,5 +58,5 @@ class Options:
         return Options(**{**vars(self), "command": command})
 
     def public(self) -> dict[str, Any]:
-        """Return the options as JSON, without what only a program can give: `registry` and `memory`."""
+        """Return the options as JSON, without those that only a program can set: `registry` and `memory`."""
         return {name: value for name, value in vars(self).items() if name not in {"registry", "memory"}}

@@ -1,8 +1,8 @@
-"""Checks the configuration of an agent before it starts: `python -P preflight.py [RULES]...`.
+"""Checks an agent's configuration before the agent starts: `python -P preflight.py [CONFIG,[RULES]]` (JSON).
 
-An agent that draws the whole screen hides what its session says of the configuration, so `relay wrap` says it
-first. This runs in its own process, and prints the notices as a JSON list: the shim, a copy of the
-process of `relay wrap`, would keep what it loads. No configuration is executed.
+A full-screen agent hides what its session reports about the configuration, so `relay wrap` reports it first.
+The check runs in its own process, and prints the notices as a JSON list: the shim, a fork of `relay wrap`,
+would keep everything it loads. No configuration is executed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 FILES = ("relay.toml", "relay.config.py", "hooks.json")
 
 PATIENCE = 5.0
-"""Seconds after which the agent starts without what the check would have said; its session says it later."""
+"""Seconds after which the agent starts without the check's notices; its session reports them later."""
 
 
 def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[str]:
-    """Return what is wrong with the configuration for an agent in this directory; [] if there is none.
+    """Return the notices about the configuration for an agent in this directory; [] if there are none.
 
     config, rules: as in relay.session.options.
     """
@@ -42,7 +42,7 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
 
 
 def configured(home: Home, files: Sequence[str]) -> bool:
-    """Return True if one of these files of configuration exists for an agent in this directory."""
+    """Return True if one of these configuration files exists for an agent in this directory."""
     from relay.project import folders
 
     places = [home.config_dir, *folders(os.getcwd())]
@@ -50,7 +50,7 @@ def configured(home: Home, files: Sequence[str]) -> bool:
 
 
 def notices(config: str, rules: Sequence[str]) -> list[str]:
-    """Return the notices, in the words in which the agent's session would give them."""
+    """Return the notices, worded as the agent's session would."""
     from pathlib import Path
 
     from relay import settings

@@ -57,15 +57,15 @@ from relay.text import count
 T = TypeVar("T")
 
 AFTERTHOUGHT = 10.0
-"""Seconds after the user gets their shell back in which the agent's last words are still acted on."""
+"""Seconds after the user gets their shell back in which relay still acts on the agent's last words."""
 
 
 RETIREMENT = 2.0
-"""Seconds in which a session that is replaced ends what it has begun."""
+"""Seconds in which a replaced session finishes its work."""
 
 
 def main(started: Started) -> int:
-    """Run a session next to its agent; return the exit code of its process."""
+    """Run a session for its agent; return its process's exit code."""
 
     async def run() -> int:
         async with asyncio.TaskGroup() as group:
@@ -109,7 +109,7 @@ class Session:
 
     @handles(SessionBegan)
     def began(self, event: SessionBegan) -> None:
-        """Write the journal's first entry, before any feature does; the recording contains it, too."""
+        """Write the journal's first entry, before any feature does; it also goes into the recording."""
         setup = self._core.setup
         fields = {"agent": setup.profile.name, "pid": self._started.pty.pid, "cwd": str(setup.directory)}
         self._core.journal.write("session_resumed" if event.resumed else "session_start", **fields)
@@ -124,7 +124,7 @@ class Session:
         self._shown.set()
 
     async def run(self) -> int:
-        """Run until the agent has ended, or another session is to take over; return an exit code."""
+        """Run until the agent has ended or another session must take over; return an exit code."""
         self._bus.loop.add_signal_handler(signal.SIGTERM, self._shutdown.stop)
         self._bus.loop.add_signal_handler(signal.SIGUSR2, self._retire)
         self._started.shim.listen(
@@ -137,7 +137,7 @@ class Session:
                 tasks.spawn(run(), type(feature).__name__)
         self._bus.publish(SessionBegan(self._started.resumed))
         self._started.shim.ready()
-        if self._started.kept == "stop":  # an earlier session was to
+        if self._started.kept == "stop":  # an earlier session had this order
             self._shutdown.stop()
         elif self._started.kept:
             self._shutdown.restart(self._started.kept)
@@ -150,17 +150,17 @@ class Session:
         follower = next(iter(answers), Follower() if self._shutdown.again else None)
         await self._part(code, follower, acted)
         await self._bus.ask_all(SessionSettling())
-        over = follower is None or not self._started.shim.kept  # stopped after all
+        over = follower is None or not self._started.shim.kept  # the agent was stopped after all
         await self._bus.ask_all(SessionClosed(ended=over))
         tasks.cancel()
         if (self._started.bridge or self._started.record) and over:
             hook_setup.remove(self._started.bridge_dir)
-        self._started.shim.done()  # before it is forgotten what was acted on: no session follows
+        self._started.shim.done()  # no session follows; report this before removing the progress
         self._core.progress.close(remove=True)
         return 0
 
     async def _until_retired(self, waited: asyncio.Future[T]) -> T | None:
-        """Return the result of `waited`; cancel it and return None if this session is to make way first."""
+        """Return the result of `waited`; cancel it and return None if this session must make way first."""
         retiring: asyncio.Future[Any] = asyncio.ensure_future(self._retiring.wait())
         either: set[asyncio.Future[Any]] = {waited, retiring}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -175,13 +175,13 @@ class Session:
         self._retiring.set()
 
     def _orphaned(self) -> None:
-        """End the agent, whose shim was killed: its terminal is gone."""
+        """End the agent after its shim was killed: its terminal is gone."""
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
             self._started.pty.hang_up(number)
         os._exit(70)
 
     async def _make_way(self) -> int:
-        """End what has begun, and leave the agent and all that waits to the next session."""
+        """Finish the work begun, and leave the agent and everything waiting to the next session."""
         await self._bus.ask_all(SessionSettling())
         with suppress(TimeoutError):
             async with asyncio.timeout(RETIREMENT):
@@ -192,7 +192,7 @@ class Session:
         return 0
 
     async def _hear_out(self, code: int) -> asyncio.Task[None]:
-        """Act on the ended agent's last words, for a moment; return the task that continues doing so."""
+        """Act on the ended agent's last words for a moment; return the task that continues doing so."""
         # Wait for a slow terminal, as the agent itself would have; `relay stop` does not (ShimLink.finish).
         await self._shown.wait()
         work = self._act_on_last_words(asked=self._shutdown.asked)
@@ -205,7 +205,7 @@ class Session:
         return acted
 
     async def _part(self, code: int, follower: Follower | None, acted: asyncio.Task[None]) -> None:
-        """Leave the terminal to the agent that follows, if one does, or to the user's shell."""
+        """Leave the terminal to the next agent, if there is one, or to the user's shell."""
         if follower is not None:
             directory = self._core.session.directory
             again = self._started.again(directory, follower.command, resumes=follower.resumes)
@@ -217,7 +217,7 @@ class Session:
             self._bus.publish(Notify(text))
 
     async def _act_on_last_words(self, *, asked: bool) -> None:
-        """Do what the agent has said last, and tell its handlers. asked: it was asked to end."""
+        """Act on the agent's last words, and tell its handlers. asked: the agent was asked to end."""
         await self._bus.ask_all(LastWords())
         await self._core.tasks.idle()
         if not asked:
@@ -226,7 +226,7 @@ class Session:
 
 
 def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
-    """Return the parts that the features share."""
+    """Create the parts that the features share."""
     setup = Setup.load(started.options, started.home, Path.cwd())
     session = Identity(started.id, started.name, started.team, setup.directory)
     redactor = Redactor(known_in(started.env))
@@ -254,7 +254,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
 
 
 def _memory(setup: Setup, home: Home, session: Identity) -> MemoryStore | RelayError:
-    """Return the store of the agent's memories, or the error for which there is none."""
+    """Return the store of the agent's memories, or the error that prevents it."""
     if isinstance(setup.memory, RelayError):
         return setup.memory
     try:

@@ -24,15 +24,15 @@ from relay.session.options import Options
 from relay.settings import Settings
 
 RULE_NOTICES = 3
-"""Warnings about rule files that are shown at the start of a session."""
+"""Maximum number of warnings about rule files shown at the start of a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The configuration of a session, as read from files.
 
-    memory:   the settings of memory, or the mistake in them, with which nothing may be saved anywhere.
-    config:   the relay.config.py in use; None without one.
+    memory:   the memory settings, or the mistake in them, which prevents saving anything anywhere.
+    config:   the relay.config.py in use, or None.
     channels: the channels to join.
     notices:  what could not be used, and why, one line each.
     """
@@ -51,7 +51,7 @@ class Setup:
 
     @property
     def teaches(self) -> bool:
-        """True if the agent gets the onboarding text; a program that relay does not know never does."""
+        """True if the agent gets the onboarding text; an unknown program never does."""
         return self.settings.teach == "auto" and bool(self.profile.states or self.profile.native.hooks)
 
     @property
@@ -61,12 +61,12 @@ class Setup:
 
     @property
     def prefix(self) -> str:
-        """The character that begins this agent's directives: from its profile, or else from the settings."""
+        """The character that starts this agent's directives: from its profile, or else from the settings."""
         own = self.profile.prefix
         return own if own != PREFIX else self.settings.prefix
 
     def heeds(self, namespace: str) -> bool:
-        """Return True if directives of `namespace` are acted on that the terminal shows."""
+        """Return True if relay acts on directives of `namespace` that the terminal shows."""
         match self.settings.directives:
             case "all":
                 return True
@@ -76,7 +76,7 @@ class Setup:
 
     @classmethod
     def load(cls, options: Options, home: Home, directory: Path) -> Setup:
-        """Return the configuration; a file with a mistake is left out, and a notice says where it is."""
+        """Return the configuration; skip a file with a mistake, and add a notice that says where it is."""
         settings, untaken = settings_file.load(home, directory, Trust(home).covers_file)
         notices = [*untaken]
         named = options.profile

@@ -1,6 +1,6 @@
-"""Stopping an agent: politely, then by force.
+"""Stops an agent: politely, then by force.
 
-session_end handlers → closing prompts, each acted on → SIGTERM → SIGHUP → SIGKILL → what it left behind
+session_end handlers → closing prompts, each acted on → SIGTERM → SIGHUP → SIGKILL → leftover processes
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTLED = 0.5
 
 
 class Shutdown:
-    """Stops one agent. asked: stopping it was requested. again: and how to start it again then."""
+    """Stops one agent. asked: stopping was requested. again: how to start the agent again afterwards."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class Shutdown:
 
     @operation("stop")
     async def request(self, request: Request) -> Answer:
-        """Stop the agent. patience: the seconds that a healthy session needs for it at most."""
+        """Stop the agent. patience: the maximum seconds that a healthy session takes."""
         if not (request.fields.get("again") and self.asked and not self.again):
-            self.stop(by_user=True)  # else an earlier session was asked, and this one continues with it
+            self.stop(by_user=True)  # else an earlier session was asked, and this one continues the stop
         return {"ok": True, "patience": self._patience()}
 
     @operation("restart")
     async def request_again(self, request: Request) -> Answer:
         """Stop the agent, and start it again. now: kill it. resume: with its conversation.
 
-        patience: as in `request`, with the start.
+        patience: as in `request`, including the start.
         """
         if self._piped:
             raise UsageError("its input is a pipe or a file, which cannot be read twice.")
@@ -88,22 +88,22 @@ class Shutdown:
 
     @handles(EndAgent)
     def end(self, _: EndAgent) -> None:
-        """Stop the agent, for a reason of its supervision."""
+        """Stop the agent on behalf of its supervision."""
         if not self.asked:
             self.stop()
 
     @handles(RestartAgent)
     def start_again(self, event: RestartAgent) -> None:
-        """Restart the agent, for a reason of its supervision."""
+        """Restart the agent on behalf of its supervision."""
         if self._piped:
             self._bus.publish(Notify("it is not restarted: its input is a pipe or a file."))
         else:
             self.restart("resume" if event.resumes else "restart", by_user=False)
 
     def restart(self, again: Order, *, by_user: bool = True) -> None:
-        """Stop the agent, and have it started again under the same name, in the same terminal.
+        """Stop the agent, and start it again under the same name, in the same terminal.
 
-        by_user: the user has asked for it.
+        by_user: the user requested it.
         """
         if not self.asked:
             self.asked, self.again = True, again
@@ -112,7 +112,7 @@ class Shutdown:
             self._tasks.spawn(self._stop(), "stopping")
 
     def stop(self, *, by_user: bool = False) -> None:
-        """Stop the agent; kill it if this was requested before. by_user: the user has asked for it."""
+        """Stop the agent; kill it if a stop was already requested. by_user: the user requested it."""
         self.again = ""
         self._shim.keep(False, ordered="stop")
         self._bus.publish(StopRequested(by_user=by_user))
@@ -137,7 +137,7 @@ class Shutdown:
 
     async def _stop(self) -> None:
         if self._exited.is_set() and self._over.is_set():
-            return  # it is only to stay ended, or to start again
+            return  # the agent has ended; it only has to stay so, or to start again
         reason = "restart" if self.again else "stop"
         results = await self._bus.gather(Consult(handlers=events.SessionEnd(reason=reason)))
         with suppress(TimeoutError):
@@ -159,7 +159,7 @@ class Shutdown:
         self._shim.finish()
 
     async def _close_with(self, prompt: str, source: str) -> None:
-        """Give the agent a closing prompt, and wait until the agent has acted on it."""
+        """Give the agent a closing prompt, and wait until it has acted on the prompt."""
         id, typed = secrets.token_hex(8), asyncio.Event()
         self._closing[id] = typed
         self._bus.publish(Inject(Injection(id, prompt, source, "closing", time=time.time())))

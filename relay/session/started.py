@@ -21,23 +21,23 @@ class Started:
     """A started agent.
 
     env:         the agent's environment.
-    name, team:  its own. socket: where its sessions listen.
-    id:          the session's id, the same for all that follow one another beside this agent.
-    size:        (columns, rows) of the agent's terminal at first.
+    name, team:  the agent's. socket: where its sessions listen.
+    id:          the session's id, shared by all successive sessions of this agent.
+    size:        (columns, rows) of the agent's terminal initially.
     piped:       the agent's input comes from a pipe or a file that relay copies into its terminal.
     bridge:      the kind of agent whose own hooks were pointed at the session (relay.agents); "" for none.
     bridge_note: why there is no bridge, or what keeps it from working, for the user; "" if nothing is wrong.
-    record:      what the agent writes in this run; None: hooks are to tell that, or it is not known.
+    record:      the transcripts that the agent writes in this run; None: hooks report them, or unknown.
     bridge_dir:  the directory for the bridge's files, removed when the session ends.
-    unbridged:   the variables of `env` that the bridge has changed, as they were before; None: not there.
-    restarts:    the number of agents that were started here before this one.
-    run:         the id of the first of them: what was written to an agent without its own name is for
-                 these.
-    kept:        the order that an earlier session had begun to carry out: how another agent is to follow
-                 this one, or "stop"; "": none.
-    resumes:     this one continues with an earlier conversation.
-    command:     what runs, without the flags of the bridge: as in `options`, or what resumes a conversation.
-    told:        what the user was told about the configuration before the agent started.
+    unbridged:   the original values of the variables of `env` that the bridge changed; None: not set.
+    restarts:    the number of earlier agents in this run.
+    run:         the id of the run's first session: messages to an agent without its own name are for this
+                 run.
+    kept:        the order that an earlier session had started to carry out: how another agent follows this
+                 one, or "stop"; "": none.
+    resumes:     this agent continues an earlier conversation.
+    command:     what runs, without the bridge's flags: as in `options`, or what resumes a conversation.
+    told:        the notices about the configuration shown to the user before the agent started.
     """
 
     options: Options
@@ -64,7 +64,7 @@ class Started:
 
     @classmethod
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
-        """Return what `shim` says. options: those of a program, which has handlers of its own."""
+        """Return the agent as described by `shim`. options: given by a program, with its own handlers."""
         fields: dict[str, Any] = shim.hello.fields
         claim, (columns, rows) = fields["claim"], fields["size"]
         if options is None:
@@ -88,7 +88,7 @@ class Started:
             fields["unbridged"],
             fields["restarts"],
             fields["kept"],
-            fields.get("run") or fields["id"],  # a shim of an earlier relay says none
+            fields.get("run") or fields["id"],  # an older relay's shim sends no "run"
             bool(fields.get("resumes")),
             tuple(fields.get("command") or options.command),
             tuple(fields.get("told") or ()),
@@ -101,16 +101,16 @@ class Started:
 
     @property
     def resumed(self) -> bool:
-        """True if this session continues where an earlier one of the same agent stopped."""
+        """True if this session continues where an earlier session of the same agent stopped."""
         return self.shim.hello.resumed
 
     def again(
         self, directory: Path, command: tuple[str, ...] | None = None, *, resumes: bool = False
     ) -> dict[str, Any]:
-        """Return the order for another agent, with a session of another id.
+        """Return the order for another agent, with a new session id. Rewrite the bridge's files.
 
-        directory: the agent's. command: what runs; None: the same command. The bridge's files are written
-        again. resumes: it continues with a conversation.
+        directory: the agent's. command: what runs; None: the same command.
+        resumes: the agent continues a conversation.
         """
         id = os.urandom(8).hex()
         before = {**self.env, **self.unbridged, "RELAY_SESSION": id}

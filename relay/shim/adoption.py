@@ -1,8 +1,8 @@
 """Adoption of processes whose parents have ended (PR_SET_CHILD_SUBREAPER of prctl(2); Linux only).
 
-A descendant of the agent that outlives its parents becomes the shim's child, not that of init.  So whoever
-walks up its ancestors (relay.control.caller) still finds the agent: neither a double fork nor setsid(2) hides
-it.  It is waited for, and left alone.  Where there is no such call, as on macOS, it becomes a child of init.
+A descendant of the agent that outlives its parents becomes a child of the shim instead of init, so walking
+up its ancestors (relay.control.caller) still finds the agent, even after a double fork or setsid(2).  The
+shim reaps such orphans and otherwise leaves them alone.  Without this call, as on macOS, init adopts them.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
 def adopt_orphans() -> None:
-    """Make this process the next parent of its descendants whose own parents end from now on."""
+    """Make this process a subreaper: from now on, it adopts descendants whose parents exit."""
     if bool(sys.platform == "linux"):
         try:
-            # What `ctypes` itself calls; to import that takes 2 ms more, in which an agent could get away.
+            # These are what `ctypes` calls; importing it takes 2 ms more, in which an agent could escape.
             from _ctypes import call_function, dlopen, dlsym
 
             own = dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]
             call_function(dlsym(own, "prctl"), (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
         except (ImportError, OSError):
-            pass  # its own Python: an orphan is init's, and not known for the agent's
+            pass  # an unusual Python: init adopts orphans, and they are not recognized as the agent's
 
 
 def release_stopped(pid: int, number: int, agent: int) -> None:
-    """Do for the adopted child `pid`, which signal `number` stopped, what the kernel does for an orphan.
+    """Treat the adopted child `pid`, stopped by signal `number`, as the kernel treats an orphan.
 
-    agent: the agent's process group, which has us for its shell. We lead the terminal's session.
+    agent: the agent's process group; we act as its shell. We are the terminal's session leader.
 
-    No shell could continue an orphaned process group, so the kernel lets no key and no access from the
-    background stop it (POSIX.1-2017, 2.4.3, and 11.1.4: a read fails with EIO, which mostly ends a program).
-    But as a child of ours it does not count as orphaned.
+    No shell could continue an orphaned process group, so the kernel lets neither a key nor terminal access
+    from the background stop it (POSIX.1-2017, 2.4.3, and 11.1.4: a read fails with EIO, which ends most
+    programs). But as our child, `pid` does not count as orphaned.
     """
     try:
         group = os.getpgid(pid)
@@ -49,7 +49,7 @@ def release_stopped(pid: int, number: int, agent: int) -> None:
 
 
 def _has_shell(group: int) -> bool:
-    """Return True if a process of `group` has a parent, not us, in another group of our session."""
+    """Return True if a process of `group` has a parent, other than us, in another group of our session."""
     us = os.getpid()
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (found := _lineage(int(entry))) is not None and found[1] == group:
@@ -60,13 +60,13 @@ def _has_shell(group: int) -> bool:
 
 
 def _lineage(pid: int) -> tuple[int, int, int] | None:
-    """Return the parent, the process group and the session of `pid`, None if it has ended.
+    """Return the parent, process group and session of `pid`, or None if it has ended.
 
-    A zombie has ended: the kernel does not count it either.
+    A zombie counts as ended, as it does for the kernel.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            # pid (comm) state ppid pgrp session ...: comm may hold spaces and parentheses
+            # pid (comm) state ppid pgrp session ...: comm may contain spaces and parentheses
             state, parent, group, session = stat.read().rpartition(b")")[2].split()[:4]
     except (OSError, ValueError):
         return None

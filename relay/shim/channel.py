@@ -1,4 +1,4 @@
-"""A connection of the shim's: JSON lines each way over a Unix socket, with descriptors (SCM_RIGHTS)."""
+"""The shim's connections: JSON lines in both directions over a Unix socket, with descriptors (SCM_RIGHTS)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     OnLine = Callable[[dict[str, Any], list[int]], None]
 
 MAX_LINE = 1 << 20
-"""Bytes of one line, unless the channel says otherwise."""
+"""Bytes of one line, unless the channel sets its own limit."""
 
 MAX_UNSENT = 1 << 22
-"""Bytes kept for the other side, which is taken for gone if it reads nothing."""
+"""Bytes buffered for the peer; beyond that, the peer is considered gone."""
 
 _PIECE = 1 << 16
 _FDS = 8
@@ -27,9 +27,9 @@ _INT = 4
 
 
 class JsonChannel:
-    """One connection. `on_line` gets each line, and the descriptors that came with it, which it closes.
+    """One connection. `on_line` gets each line with its descriptors, and must close those.
 
-    on_line, on_gone: may be exchanged; `on_gone` is called once, unless `close` was.
+    on_line, on_gone: replaceable; `on_gone` is called once, unless `close` was called first.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class JsonChannel:
         loop.add(fd, select.POLLIN, self._ready)
 
     def send(self, **fields: Any) -> None:
-        """Send one line, as soon as the other side takes it."""
-        import json  # 5 ms: after the agent's first words
+        """Send one line, buffering what the peer does not read at once."""
+        import json  # 5 ms: not before the agent's first output
 
         if self.fd < 0:
             return
@@ -61,18 +61,18 @@ class JsonChannel:
         self._flush()
 
     def finish(self, **fields: Any) -> None:
-        """Send a last line, and close the connection once it has gone out."""
+        """Send a last line, and close the connection once it is flushed."""
         self.on_gone = _nothing
         self._last = True
         self.send(**fields)
 
     def drain(self) -> None:
-        """Take what the other side, which has ended, had still sent."""
+        """Read what the peer sent before it ended."""
         while self.fd >= 0 and self._receive():
             pass
 
     def close(self) -> None:
-        """Close the connection; nothing is called any more."""
+        """Close the connection; no callback follows."""
         if self.fd >= 0:
             self._loop.remove(self.fd)
             self._socket.close()
@@ -88,7 +88,7 @@ class JsonChannel:
             self._receive()
 
     def _receive(self) -> bool:
-        """Take what has come; return False if nothing has."""
+        """Read and handle what has arrived; return False if nothing has."""
         import json
 
         try:
@@ -102,7 +102,7 @@ class JsonChannel:
                 whole = memoryview(raw[: len(raw) - len(raw) % _INT]).cast("i")
                 self._fds += whole.tolist()
                 for fd in whole:
-                    os.set_inheritable(fd, False)  # no session that starts meanwhile keeps it
+                    os.set_inheritable(fd, False)  # a session that starts meanwhile must not inherit it
         if not data or len(self._fds) > _FDS:
             self._gone()
             return False

@@ -1,10 +1,10 @@
-"""The keys of relay's own in the user's input: Ctrl-] (or another prefix) and then a letter.
+"""relay's own keys in the user's input: Ctrl-] (or another prefix), then a letter.
 
-    d  detach      n, p  the next, the previous agent      ?  help      the prefix again: the prefix itself
+    d  detach      n, p  next, previous agent      ?  help      the prefix again: the prefix itself
 
-A terminal sends Ctrl-] as one byte, until the program has asked for more exact keys: by the kitty keyboard
-protocol (https://sw.kovidgoyal.net/kitty/keyboard-protocol/: CSI code;modifiers:event u) or by xterm's
-modifyOtherKeys (ctlseqs: CSI 27;modifiers;code ~).  Everything else passes unchanged.
+A terminal sends Ctrl-] as one byte unless the program has enabled more precise keys, with the kitty keyboard
+protocol (https://sw.kovidgoyal.net/kitty/keyboard-protocol/: CSI code;modifiers:event u) or xterm's
+modifyOtherKeys (ctlseqs: CSI 27;modifiers;code ~).  All other input passes through unchanged.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ ESCAPE_PATIENCE = 1.0
 """Seconds after which a lone prefix goes to the agent."""
 
 SPLIT_PATIENCE = 0.005
-"""Seconds after which a possible beginning of such a sequence goes to the agent: a terminal writes a key at
-once, and the Escape key must not lag."""
+"""Seconds after which a possible start of such a sequence goes to the agent: a terminal writes a key in one
+piece, and the Escape key must not lag."""
 
 DETACH, NEXT, PREVIOUS, HELP = "detach", "next", "previous", "help"
 
-# Modifiers are 1 + a sum: 1 is Shift, 4 is Ctrl, 64 and 128 are Caps Lock and Num Lock. The event 3 is a
-# key's release. A code may be followed by others, after colons: that of the key with Shift, and that on a US
-# keyboard.
+# Modifiers are 1 + a sum: 1 is Shift, 4 is Ctrl, 64 and 128 are Caps Lock and Num Lock. Event 3 is a key
+# release. Colons may append two more codes: the shifted key's, and the key's on a US keyboard.
 _PREFIX = rb"%b|\x1b\[%d(?::\d*)*;(?:5|69|133|197)(?::[12])?u|\x1b\[27;5;%d~"
 _LETTER = rb"[%c%c]|\x1b\[%d(?::\d*)*(?:;(?:1|2|65|66|129|130|193|194)?(?::[12])?)?u"
 _QUESTION = (
     rb"\?|\x1b\[\d+:63(?::\d*)?;(?:2|66|130|194)(?::[12])?u|\x1b\[(?:63|47;(?:2|66|130|194))(?::[12])?u"
 )
-_BETWEEN = re.compile(rb"\x1b\[\d+(?::\d*)*;\d*:3u")  # the release of ], of Ctrl
+_BETWEEN = re.compile(rb"\x1b\[\d+(?::\d*)*;\d*:3u")  # the release of ] or Ctrl
 _UNFINISHED = re.compile(rb"\x1b(?:\[[\d:;]{0,32})?\Z")
 
-# Answers to queries (DA, DSR, CPR, DECRPM, XTWINOPS, control strings), reports of focus and of the mouse.
+# Answers to queries (DA, DSR, CPR, DECRPM, XTWINOPS, control strings), focus and mouse reports.
 _REPORTS = re.compile(
     rb"(?:\x1b\[[?>=]?[\d;:]*\$?[cnRytIO]|\x1b\[<[\d;]*[Mm]|\x1b[\]PX^_][^\a\x1b]*(?:\a|\x1b\\))*"
 )
@@ -55,14 +54,14 @@ _COMMANDS = tuple(
 
 
 def split_reports(data: bytes) -> tuple[bytes, bytes]:
-    """Return (the reports that a terminal has sent by itself, the rest from what was typed on)."""
+    """Return (the terminal's own reports at the start of `data`, the rest, which starts with a typed key)."""
     reports = _REPORTS.match(data)
     end = 0 if reports is None else reports.end()
     return data[:end], data[end:]
 
 
 def help_text(name: str, prefix: str) -> bytes:
-    """Return what is shown for the help, on a screen that it clears. prefix: such as "C-]"."""
+    """Return the bytes that clear the screen and show the help. prefix: such as "C-]"."""
     key = f"Ctrl-{prefix[2:].upper()}"
     rows = (
         f"relay: {name}",
@@ -78,7 +77,7 @@ def help_text(name: str, prefix: str) -> bytes:
 
 
 class CommandKeys:
-    """Finds the keys in the user's input. patience: seconds until `flush` is due, None: nothing is kept."""
+    """Finds the keys in the user's input. patience: seconds until `flush` is due; None if nothing is kept."""
 
     def __init__(self, prefix: str) -> None:
         """`prefix` is "C-" and a letter, "]" or a backslash."""
@@ -88,7 +87,7 @@ class CommandKeys:
         self.patience: float | None = None
 
     def feed(self, data: bytes) -> tuple[bytes, str]:
-        """Return (input that goes to the agent now, the command or ""): what follows a command is dropped."""
+        """Return (input for the agent, the command or ""). Drop what follows a command."""
         data, self._kept, self.patience = self._kept + data, b"", None
         passed = bytearray()
         at = 0
@@ -105,7 +104,7 @@ class CommandKeys:
                 if pattern.match(data, second):
                     return bytes(passed), command
             passed += data[found.start() : second]
-            again = self._prefix.match(data, second)  # pressed twice, it is sent once
+            again = self._prefix.match(data, second)  # pressed twice, the prefix is sent once
             at = again.end() if again else second
         unfinished = _UNFINISHED.search(data, at) if ESC in data else None
         if unfinished is None:
@@ -113,7 +112,7 @@ class CommandKeys:
         return self._keep(passed + data[at : unfinished.start()], data, unfinished.start(), SPLIT_PATIENCE)
 
     def flush(self) -> bytes:
-        """Return the kept input, which has not become the keys."""
+        """Return the kept input, which turned out not to be a command."""
         kept, self._kept, self.patience = self._kept, b"", None
         return kept
 

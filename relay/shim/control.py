@@ -1,8 +1,8 @@
-"""The shim's own small socket, which answers without a session: status, attach, stop, reload.
+"""The shim's own control socket, which works without a session: status, attach, stop, reload.
 
-One request a connection: a JSON object in one line, and one in answer; an error is `{"error": MESSAGE,
-"type": CLASS}`.  `{"op": "attach"}` carries the descriptors of a terminal (SCM_RIGHTS) and turns the
-connection into a client's channel.
+One request per connection: a JSON object on one line, answered by another; an error is `{"error": MESSAGE,
+"type": CLASS}`.  `{"op": "attach"}` carries a terminal's descriptors (SCM_RIGHTS) and turns the connection
+into a client's channel.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     May = Callable[[int, str], str | None]
 
 BACKLOG = 128
-"""Connections that wait to be taken; to the session's socket, while there is none."""
+"""Pending connections per listening socket; the session's socket collects them while no session runs."""
 
 MAX_REQUEST = 1 << 16
-"""Bytes of one request: the attributes of a terminal take some hundred."""
+"""Bytes of one request: a terminal's attributes take a few hundred."""
 
 MOST = 32
-"""Connections at a time that are no client's. One more ends the oldest: a request takes a moment."""
+"""Concurrent connections other than clients'. One more closes the oldest: a request takes only a moment."""
 
 PAUSE = 0.5
-"""Seconds without looking for connections, where no descriptor is free for one."""
+"""Seconds to stop accepting connections after running out of descriptors."""
 
 STOPPING = 40.0
-"""Seconds that a stop takes at most."""
+"""Maximum seconds that a stop takes."""
 
 
 class ShimControl:
     """Listens next to `path`, the session's socket.
 
-    may: returns why a process may not do that, or None. stop: ends the agent for good; True: at once.
+    may: returns why a process may not do an operation, or None. stop: ends the agent for good; True: at once.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class ShimControl:
         self._may = may
         self._end = stop
         self._name = ""
-        self._open: dict[JsonChannel, None] = {}  # the oldest first
+        self._open: dict[JsonChannel, None] = {}  # oldest first
         self._listener = bind(path.removesuffix(".sock") + ".shim")
 
     def listen(self, name: str) -> None:
-        """Answer from now on. name: the agent's."""
+        """Start answering requests. name: the agent's."""
         self._name = name
         self._loop.add(self._listener.fileno(), select.POLLIN, lambda _: self._accept())
 
@@ -78,7 +78,7 @@ class ShimControl:
             fd, _ = self._listener._accept()  # type: ignore[attr-defined]
         except BlockingIOError:
             return
-        except OSError:  # no descriptor is free (accept(2)): who asks waits
+        except OSError:  # no descriptor is free (accept(2)): leave the caller waiting
             listener = self._listener.fileno()
             self._loop.watch(listener, 0)
             self._loop.later(PAUSE, lambda: self._loop.watch(listener, select.POLLIN))
@@ -115,7 +115,7 @@ class ShimControl:
             _close(fds)
 
     def _answer(self, channel: JsonChannel, **fields: Any) -> None:
-        """Answer, and close the connection: it is for one request."""
+        """Answer, and close the connection."""
         self._open.pop(channel, None)
         channel.on_line = lambda fields, fds: _close(fds)
         channel.finish(**fields)
@@ -155,7 +155,7 @@ class ShimControl:
             self._answer(channel, error=text, type="RelayError")
 
     def _stop(self, channel: JsonChannel, *, now: bool) -> None:
-        """Stop the agent; or kill it, and its session, which may hang."""
+        """Stop the agent; if `now`, kill it and its session, which may hang."""
         if now:
             self._session.finish()
         self._end(now)
@@ -178,7 +178,7 @@ def _close(fds: list[int]) -> None:
 
 
 def bind(path: str) -> _socket.socket:
-    """Return a listening socket (0600) at `path`, in place of a dead shim's: we hold the name."""
+    """Return a listening socket (0600) at `path`, replacing a dead shim's: we hold the name."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -1,11 +1,11 @@
 """Moves bytes between the user's terminal and the agent's, and copies them to the ring.
 
-    lent source ──read──→ to_child ──write──→ master (PTY)
-    lent sink   ←─write── to_sink  ←──read─── master
-                                      └─→ ring (records in the order in which things happened)
+    lent source ──read──→ input.queued ──write──→ master (PTY)
+    lent sink   ←─write── user.queued  ←──read─── master
+                                          └─→ ring (records in chronological order)
 
-It never waits for the reader of the ring.  It waits for the user's terminal as the agent itself would: while
-that takes no more, it leaves the PTY unread.
+The forwarder never waits for the ring's reader.  It does wait for the user's terminal, as the agent itself
+would: while the terminal takes no more output, the PTY stays unread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from relay.shim.ring import RingWriter
 
     class Listener(Protocol):
-        """Learns what happens at the terminals, at once."""
+        """Receives events at the terminals, synchronously."""
 
         def lost(self, what: str) -> None: ...
         def command(self, command: str) -> None: ...
@@ -43,27 +43,27 @@ if TYPE_CHECKING:
 
 READ_SIZE = 1 << 16
 SINK_LIMIT = 1 << 18
-"""Bytes kept for a slow terminal before the agent's output is left in the PTY; one more read comes on top."""
+"""Bytes buffered for a slow terminal before the agent's output stays in the PTY; one more read may follow."""
 CHILD_LIMIT = 1 << 16
-"""Bytes kept for an agent that does not read before the user's typing is left in their terminal."""
+"""Bytes buffered for an agent that does not read before the user's typing stays in their terminal."""
 
 CTRL_D = b"\x04"
 
 ECHO_PATIENCE = 0.002
-"""Seconds that the news of a key waits for its echo, which the reader that it wakes would delay."""
+"""Seconds to wait for a key's echo before waking the ring's reader, which would delay the echo."""
 
 PTY_PIECE = 4095
-"""Bytes that a read of a PTY gives where there are more (Linux, drivers/tty/n_tty.c: 4096, or one fewer)."""
+"""Bytes that a read of a PTY returns while more are available (Linux, drivers/tty/n_tty.c: 4096 or 4095)."""
 
 PTY_LIMIT = 1 << 17
-"""An upper bound of the bytes that a PTY holds (Linux: 64 KB)."""
+"""Upper bound of the bytes that a PTY buffers (Linux: 64 KB)."""
 
 _HIDDEN = bytes(byte if byte in b"\r\n" else ord("*") for byte in range(256))
-"""Keys typed while the terminal echoes nothing, as for a password: only their number leaves the shim."""
+"""Masks keys typed while echo is off, as for a password: only their number leaves the shim."""
 
 
 class AgentInput:
-    """The way to the agent's terminal. queued: what it has not taken; echoes: it is drawn; None: unknown."""
+    """The agent's input. queued: not yet written to its terminal; echoes: typing is drawn; None: unknown."""
 
     def __init__(self, fd: int, ring_: RingWriter) -> None:
         self.queued = bytearray()
@@ -72,7 +72,7 @@ class AgentInput:
         self._ring = ring_
 
     def write(self, data: bytes) -> None:
-        """Write `data` behind what waits."""
+        """Write `data` after what is queued."""
         if not self.queued:
             try:
                 data = data[os.write(self._fd, data) :]
@@ -82,7 +82,7 @@ class AgentInput:
         self.flush()
 
     def flush(self) -> None:
-        """Write what waits, as far as the terminal takes it."""
+        """Write as much of the queue as the terminal takes."""
         while self.queued:
             try:
                 taken = os.write(self._fd, self.queued)
@@ -96,13 +96,13 @@ class AgentInput:
 
 
 class _Draining:
-    """The steps to an end of the output.
+    """The steps to the end of the output.
 
-    finishing: the agent has ended, and the rest is forwarded.
-    lingering: the PTY is over, and a slow terminal still takes what was said last.
-    unsettled: bytes that may still be in the PTY from before `settle`.
+    finishing: the agent has ended, and the rest of its output is being forwarded.
+    lingering: the PTY is at its end, and a slow terminal is still taking the last output.
+    unsettled: bytes from before `settle` that may still be in the PTY.
     read:      something was read in this turn.
-    paused:    all of it is out, and another agent may follow.
+    paused:    all output has been forwarded, and another agent may follow.
     """
 
     def __init__(self, *, paused: bool = False) -> None:
@@ -112,13 +112,13 @@ class _Draining:
 
 
 class Forwarder:
-    """The agent's terminal, the lent one, and what waits between them.
+    """The agent's terminal, the attached one, and the buffers between them.
 
-    held:       the agent's output is left in the PTY.
-    background: the lent terminal belongs to another job of the user's shell.
-    input:      the way to the agent's terminal.
-    queries:    those in the agent's output.
-    user:       the lent terminal.
+    held:       the agent's output stays in the PTY.
+    background: another job of the user's shell owns the attached terminal.
+    input:      the agent's input.
+    queries:    finds queries in the agent's output.
+    user:       the attached terminal.
     """
 
     def __init__(self, loop: Loop, pty: Pty, ring_: RingWriter, listener: Listener) -> None:
@@ -127,12 +127,12 @@ class Forwarder:
         self._ring = ring_
         self._listener = listener
         self.user = UserTerminal(loop, self._lost)
-        self._lent: Lent | None = None  # that of which `loop` knows
+        self._lent: Lent | None = None  # the one registered in `loop`
         self.begin(pty)
 
     @property
     def lent_as(self) -> bytes:
-        """The data of ring.LENT, as of now."""
+        """The current data of a ring.LENT record."""
         return b"watched" if self.user.watched else b"lent" if self.user.lent else b""
 
     @property
@@ -142,16 +142,16 @@ class Forwarder:
 
     @property
     def paused(self) -> bool:
-        """True between two agents, while the user is served without one."""
+        """True between two agents, while the user's terminal stays attached."""
         return self._draining.paused
 
     @property
     def serves(self) -> bool:
-        """True while a terminal can be lent."""
+        """True while a terminal can be attached."""
         return self.paused or not self.over
 
     def begin(self, pty: Pty) -> None:
-        """Forward for this agent, the first one, or another one after the end of the last."""
+        """Start forwarding for this agent, the first one or the successor of one that has ended."""
         os.set_blocking(pty.master, False)
         self.pty = pty
         self.held = self._reserved = False
@@ -170,22 +170,22 @@ class Forwarder:
         self.reply(data)
 
     def reply(self, data: bytes) -> None:
-        """Queue the answer to a query of the agent's, which is neither typing nor echoed."""
+        """Queue the answer to a query from the agent; it counts as neither typed nor echoed."""
         if not self.over:
             self.input.write(data)
 
     def end_of_file(self) -> None:
-        """Type VEOF, or Ctrl-D for a program that edits lines itself, to end the agent's input."""
+        """End the agent's input: type VEOF, or Ctrl-D for a program that edits lines itself."""
         self.reply(end_of_file(self.pty.attributes()) or CTRL_D)
 
     def lend(self, terminal: Lent, greeting: bytes = b"") -> None:
-        """Serve this terminal from now on instead of another one; show `greeting`, a repaint, first."""
+        """Switch to this terminal; show `greeting`, a repaint, first."""
         self.held = False
         self.user.lend(terminal, greeting)
         self._note_lent()
 
     def withdraw(self, restore: bool = False) -> None:
-        """Stop using the lent terminal; `restore` its attributes."""
+        """Stop using the attached terminal; if `restore`, restore its attributes."""
         self.held = False
         if restore and self.user.lent is not None:
             self.user.lent.restore()
@@ -193,16 +193,16 @@ class Forwarder:
         self._note_lent()
 
     def reserve(self, reserved: bool) -> None:
-        """Leave the user's keys in their terminal, so that only `write` types, or read them again.
+        """Leave the user's keys in their terminal, so only `write` types; False: read them again.
 
-        As they are left there, RESERVED is put into the ring, behind all that was typed until then.
+        When this starts, put RESERVED into the ring, after everything typed so far.
         """
         self._reserved = reserved
         if reserved:
             self._ring.append(ring.RESERVED)
 
     def settle(self) -> None:
-        """Show what the agent has printed so far, then put SETTLED into the ring. For a stopped agent."""
+        """Show what the stopped agent has printed so far, then put SETTLED into the ring."""
         self._draining.unsettled = PTY_LIMIT
 
     def resize(self, columns: int, rows: int, width: int = 0, height: int = 0) -> None:
@@ -212,12 +212,12 @@ class Forwarder:
             set_size(self.pty.master, columns, rows, width, height)
 
     def finish(self) -> None:
-        """Forward the rest of an agent that has ended, put ENDED into the ring, and close its terminal."""
+        """Forward the rest of the ended agent's output, put ENDED into the ring, and close its terminal."""
         self._draining.finishing = True
         self.held = False
 
     def pause(self) -> None:
-        """Continue serving the user, whose keys are for us, although the agent's terminal is over."""
+        """Keep the user's terminal attached after the agent's is closed; the user's keys are now for us."""
         self.held = self._reserved = False
         self._draining = _Draining(paused=True)
         self._know(self.user.lent)
@@ -225,7 +225,7 @@ class Forwarder:
     # The loop.
 
     def turn(self) -> None:
-        """Wait for bytes or for anything else that the loop knows of, and move them."""
+        """Run one turn of the loop, and move the bytes that are ready."""
         user, lent = self.user, self.user.lent
         if lent is not self._lent:
             self._know(lent)
@@ -265,7 +265,7 @@ class Forwarder:
                 self._linger()
 
     def _know(self, lent: Lent | None) -> None:
-        """Have the loop call for the descriptors of the terminal that is lent now."""
+        """Register the descriptors of the attached terminal in the loop."""
         self._lent = lent
         if lent is not None and self.serves:
             for fd in {lent.source, lent.sink} - {-1}:
@@ -289,7 +289,7 @@ class Forwarder:
     def _on_master(self, mask: int) -> None:
         if mask & select.POLLOUT:
             self.input.flush()
-        # An order may have held it just now.
+        # A callback earlier in this turn may have set `held`.
         full = self.held or len(self.user.queued) >= SINK_LIMIT
         if mask & (select.POLLIN | GONE) and not full and not self._draining.lingering:
             self._draining.read = True
@@ -297,7 +297,7 @@ class Forwarder:
                 self._linger()
 
     def _linger(self) -> None:
-        """Show the rest to a slow terminal after the PTY is over, before it is closed."""
+        """Let a slow terminal take the rest of the output, then close the PTY, which is at its end."""
         self._draining.lingering = True
         self._loop.watch(self.pty.master, 0)
         if not self.user.queued:
@@ -316,10 +316,10 @@ class Forwarder:
         self._listener.ended()
 
     def _read_master(self) -> bool:
-        """Read the agent's output, at most some READ_SIZE bytes. Return False if its terminal is over.
+        """Read about READ_SIZE bytes of the agent's output at most. Return False if its terminal is closed.
 
-        A read gives one piece of the kernel's, however much there is. Each is shown at once, and all of them
-        make one record, which costs the session a third of what records of 4 KB cost it.
+        A read returns one kernel buffer, however much there is. Show each piece at once, and put them all
+        into one record, which costs the session a third of what records of 4 KB would.
         """
         words = self._ring.words
         words[ring.READING] = 1
@@ -330,7 +330,7 @@ class Forwarder:
                 piece = os.read(self.pty.master, READ_SIZE)
             except BlockingIOError:
                 break
-            except OSError:  # EIO on Linux: the last descriptor of the other side was closed
+            except OSError:  # EIO on Linux: the last slave descriptor was closed
                 piece = b""
             if not piece:
                 over = True
@@ -347,15 +347,15 @@ class Forwarder:
 
     def _show(self, data: bytes) -> None:
         for query in self.queries.feed(data):
-            # We answer that reports are taken here. The user's terminal sees the query as well, and its
-            # answer tells us what it takes.
+            # We answer that reports are supported here. The user's terminal sees the query as well, and its
+            # answer says whether the terminal supports them.
             if len(self.input.queued) < CHILD_LIMIT:
                 self.reply(query)
             self.user.keyboard.answers.expected = True
         self.user.output(data)
 
     def _record(self, data: bytes) -> None:
-        # The virtual screen stands for a terminal: without CRs its lines would not begin at the left.
+        # The virtual screen emulates a terminal: without CRs, its lines would not start at the left edge.
         self._ring.output(data if self.pty.line_feeds_return else data.replace(b"\n", b"\r\n"))
         if self.background:
             self._listener.drawn_in_background()
@@ -375,7 +375,7 @@ class Forwarder:
             return
         if not data and lent.source_is_terminal:
             self.user.lose("terminal")
-        elif not data:  # a pipe or a file, which has ended
+        elif not data:  # the end of a pipe or file
             self._loop.remove(lent.source)
             os.close(lent.source)
             lent.source = -1
@@ -387,10 +387,10 @@ class Forwarder:
             if command:
                 self._listener.command(command)
         else:
-            self.reply(data)  # not typed: there is no draft and no echo
+            self.reply(data)  # not typed, so no draft and no echo
 
     def _keys_timeout(self) -> float | None:
-        """Return the seconds until kept keys are due, None without any. Pass them on if they are due."""
+        """Return the seconds until kept keys are due, or None without any. Type them if they are due."""
         keyboard = self.user.keyboard
         if not keyboard.due or self._reserved:
             return None
@@ -401,7 +401,7 @@ class Forwarder:
         return None
 
     def _type(self, data: bytes) -> None:
-        """Pass bytes of the user's to the agent, and put them into the ring apart from ours."""
+        """Pass the user's keys to the agent, and record them in the ring separately from ours."""
         if data and self.paused:
             self._listener.typed_in_pause(data)
         elif data and not self.over:
@@ -411,7 +411,7 @@ class Forwarder:
             self._ring.append(ring.TYPED, data if echoes else data.translate(_HIDDEN), wake=False)
 
     def _note_echo(self) -> bool:
-        """Return False if the terminal draws nothing of what is typed; put a change of that into the ring."""
+        """Return False if the terminal does not draw what is typed; record a change of this in the ring."""
         canonical, echo, _ = flags(self.pty.attributes())
         echoes = echo or not canonical
         if echoes != self.input.echoes:

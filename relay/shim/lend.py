@@ -1,9 +1,9 @@
 """A terminal attached to a session: its descriptors, its output, the keys typed on it.
 
-The user's shell shares the open file description of its terminal with everything it started; O_NONBLOCK on it
-would hit them all.  So the terminal is opened again by name where that works (O_NOCTTY: it must not become
-our controlling terminal).  Where it does not, the lent descriptor is used as it is, and written to in pieces
-on which poll(2) promises not to block.
+The user's shell shares its terminal's open file description with everything it starts; setting O_NONBLOCK
+would affect them all.  So we reopen the terminal by name if possible (O_NOCTTY: it must not become our
+controlling terminal).  Otherwise we use the descriptor as it is, and write in pieces that poll(2) guarantees
+not to block.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from relay.shim.loop import Loop
 
 BLOCKING_PIECE = min(select.PIPE_BUF, 4096)
-"""Bytes that a descriptor reported writable takes without blocking (pipe(7): PIPE_BUF)."""
+"""Bytes that a descriptor takes without blocking when poll(2) reports it writable (pipe(7): PIPE_BUF)."""
 
 PREFIX, NO_PREFIX, ESC = "C-]", "none", b"\x1b"
-"""Ctrl-], the first key of a command (as in telnet); no such key; the start of its other forms."""
+"""Ctrl-], the first key of a command (as in telnet); no such key; the first byte of its other encodings."""
 
 
 def control_byte(key: str) -> bytes:
@@ -39,10 +39,10 @@ def control_byte(key: str) -> bytes:
 
 
 class Lent:
-    """Descriptors of our own for a lent terminal: `source` is read, `sink` written; either may be -1 (none).
+    """Our own descriptors for an attached terminal, to read (`source`) and write (`sink`); -1: none.
 
-    interactive: both are one terminal, which is in raw mode while it is lent.
-    saved:       its termios attributes from before, or None.
+    interactive: both are the same terminal, which is in raw mode while attached.
+    saved:       its termios attributes from before attaching, or None.
     blocks:      a write to `sink` may block.
     piece:       bytes of one write.
     """
@@ -54,26 +54,26 @@ class Lent:
         self.source, _ = _own(source)
         self.sink, anew = _own(sink)
         self.blocks = not anew
-        # A terminal that was hung up is none for isatty(3), and its end of file is no end of input.
+        # isatty(3) is false for a hung-up terminal, whose end of file is not the end of the input.
         self.source_is_terminal = self.source >= 0 and (interactive or os.isatty(self.source))
         self.sink_is_terminal = self.sink >= 0 and (interactive or os.isatty(self.sink))
         regular = self.sink >= 0 and stat.S_ISREG(os.fstat(self.sink).st_mode)
         self.piece = 1 << 16 if anew or regular else BLOCKING_PIECE
 
     def size(self) -> tuple[int, int, int, int] | None:
-        """Return (columns, rows, width, height) of the terminal that shows the output; None if none does."""
+        """Return (columns, rows, width, height) of the terminal that shows the output; None without one."""
         for fd in (self.sink, self.source):
             if fd >= 0 and (size := get_size(fd)):
                 return size
         return None
 
     def restore(self) -> None:
-        """Restore the attributes of the terminal, for an owner that died."""
+        """Restore the terminal's attributes on behalf of an owner that died."""
         if self.saved is not None and self.source_is_terminal:
             try:
                 termios.tcsetattr(self.source, termios.TCSANOW, self.saved)
             except termios.error:
-                pass  # it is gone
+                pass  # the terminal is gone
 
     def close(self) -> None:
         for fd in {self.source, self.sink} - {-1}:
@@ -82,10 +82,10 @@ class Lent:
 
 
 class Keyboard:
-    """The keys of one lent terminal: finds the commands of relay's own, and answers to our query.
+    """The keys of one attached terminal: finds relay's own commands, and answers to our query.
 
-    prefix: the key that begins a command, such as "C-]"; NO_PREFIX: none does.
-    due:    monotonic seconds at which kept keys go to the agent (`flush`); 0: there are none.
+    prefix: the key that starts a command, such as "C-]"; NO_PREFIX: no key does.
+    due:    monotonic time in seconds at which kept keys go to the agent (`flush`); 0: none are kept.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -93,10 +93,10 @@ class Keyboard:
         self.answers = AnswerFilter()
         self.due = 0.0
         self._byte = ESC if prefix == NO_PREFIX else control_byte(prefix)
-        self._commands: CommandKeys | None = None  # loaded with the first key that may be one of them
+        self._commands: CommandKeys | None = None  # loaded at the first key that may be one of them
 
     def feed(self, data: bytes) -> tuple[bytes, str]:
-        """Return (the keys that go to the agent now, the command that they gave, or "")."""
+        """Return (the keys for the agent, the command, or "")."""
         data = self.answers.feed(data)
         if self.answers.unfinished:
             self.due = time.monotonic() + SPLIT_PATIENCE
@@ -116,23 +116,23 @@ class Keyboard:
         return passed, command
 
     def flush(self) -> bytes:
-        """Return the kept keys, which have become nothing else."""
+        """Return the kept keys, which turned out to be neither an answer nor a command."""
         self.due = 0.0
         kept = self.answers.flush()
         return kept if self._commands is None else self._commands.feed(kept)[0] + self._commands.flush()
 
 
 class UserTerminal:
-    """The lent terminal, if there is one.
+    """The attached terminal, if there is one.
 
-    queued:     output that the terminal has not taken yet.
-    paused:     its input is left alone.
+    queued:     output not yet written to the terminal.
+    paused:     its input is not read.
     line_ended: called between two lines of the output.
-    any_key:    called with the next key, which goes nowhere else.
+    any_key:    called for the next key, which is then swallowed.
     """
 
     def __init__(self, loop: Loop, lost: Callable[[str], None]) -> None:
-        """`lost` is called when the terminal has gone, with what it was: "terminal" or "pipe"."""
+        """`lost` is called when the terminal is lost, with its kind: "terminal" or "pipe"."""
         self.lent: Lent | None = None
         self.queued = bytearray()
         self.paused = False
@@ -142,8 +142,8 @@ class UserTerminal:
         self._loop = loop
         self._lost = lost
         self._report: bytes | None = None  # the status that the terminal should show
-        self._asides: Asides | None = None  # loaded with the first
-        self._undo = b""  # takes back an aside
+        self._asides: Asides | None = None  # loaded at the first aside
+        self._undo = b""  # undoes an aside
         self._said = b"\n"  # the last piece of the agent's output, or a repaint
 
     @property
@@ -154,11 +154,11 @@ class UserTerminal:
 
     @property
     def at_line_start(self) -> bool:
-        """True if nothing stands on the line that the cursor is on."""
+        """True if the cursor is at the start of a new line."""
         return self._said.endswith(b"\n")
 
     def output(self, data: bytes) -> None:
-        """Show output of the agent."""
+        """Show the agent's output."""
         if self.line_ended is not None and (end := data.rfind(b"\n") + 1):
             self._output(data[:end])
             self.line_ended()
@@ -178,7 +178,7 @@ class UserTerminal:
         if lent is None or lent.sink < 0:
             return
         if lent.blocks:
-            self.queued += data  # poll(2) says when it takes a piece
+            self.queued += data  # poll(2) reports when the terminal takes a piece
             return
         if not self.queued:
             try:
@@ -189,7 +189,7 @@ class UserTerminal:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is queued; to a descriptor that may block, only the one piece that poll(2) promised."""
+        """Write what is queued; to a descriptor that may block, only the one piece that poll(2) allows."""
         lent = self.lent
         if lent is None or lent.sink < 0:
             self.queued.clear()
@@ -207,7 +207,7 @@ class UserTerminal:
                 return
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
-        if not self.watched or (undo and undo == self._undo):  # done already, perhaps for an earlier session
+        if not self.watched or (undo and undo == self._undo):  # shown already, perhaps by an earlier session
             return
         if undo is not None:
             self._undo = undo
@@ -237,13 +237,13 @@ class UserTerminal:
             self.aside(QUERY)
 
     def use_prefix(self, key: str) -> None:
-        """Have `key` begin a command from now on: as in Keyboard."""
+        """Make `key` the prefix of commands, as in Keyboard."""
         if key != self.keyboard.prefix:
             answers, self.keyboard = self.keyboard.answers, Keyboard(key)
             self.keyboard.answers = answers
 
     def keys(self, data: bytes) -> tuple[bytes, str]:
-        """Return (the keys that go to the agent now, the command that they gave, or "")."""
+        """Return (the keys for the agent, the command, or "")."""
         if self.any_key is not None:
             from relay.shim.command_keys import split_reports
 
@@ -257,7 +257,7 @@ class UserTerminal:
         return keys
 
     def lend(self, terminal: Lent, greeting: bytes) -> None:
-        """Serve `terminal` from now on; show `greeting` first."""
+        """Switch to `terminal`; show `greeting` first."""
         self._drop()
         self.lent = terminal
         self.paused = False
@@ -268,7 +268,7 @@ class UserTerminal:
             self._ask()
 
     def withdraw(self) -> None:
-        """Take back what was written beside the agent's output, and stop using the terminal."""
+        """Undo what was written in addition to the agent's output, and stop using the terminal."""
         if self._undo:
             self.show(self._undo)
         if self.keyboard.answers.answered and self._report is not None:
@@ -276,7 +276,7 @@ class UserTerminal:
         self._drop()
 
     def lose(self, what: str) -> None:
-        """Stop using a terminal that has gone."""
+        """Stop using a terminal that was lost."""
         self._drop()
         self._lost(what)
 
@@ -295,14 +295,14 @@ class UserTerminal:
 
 
 def _own(fd: int) -> tuple[int, bool]:
-    """Return (our own descriptor for `fd`, True if it has an open file description of its own)."""
+    """Return (our own descriptor for `fd`, True if it has its own open file description)."""
     if fd < 0:
         return -1, False
     if os.isatty(fd):
         try:
             name = os.ttyname(fd)
             if name == "/dev/tty":
-                return os.dup(fd), False  # by this name it is another one for us: the agent's
+                return os.dup(fd), False  # for us, this name is another terminal: the agent's
             anew = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             pass

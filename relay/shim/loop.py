@@ -18,7 +18,7 @@ GONE = select.POLLHUP | select.POLLERR
 
 
 class Timer:
-    """A call at a time; `cancel` prevents it."""
+    """A scheduled call; `cancel` prevents it."""
 
     __slots__ = ("call", "when")
 
@@ -31,7 +31,7 @@ class Timer:
 
 
 class Loop:
-    """Calls back when a descriptor is ready, or a time has come.
+    """Calls back when a descriptor is ready or a timer is due.
 
     masks: the events that poll(2) watches, by descriptor.
     """
@@ -43,12 +43,12 @@ class Loop:
         self._poll = select.poll()
 
     def add(self, fd: int, mask: int, ready: Ready) -> None:
-        """Call `ready` with the events of `fd`, of those in `mask`, POLLHUP and POLLERR."""
+        """Call `ready` with the events of `fd` that are in `mask`, or POLLHUP or POLLERR."""
         self._ready[fd] = ready
         self.watch(fd, mask)
 
     def watch(self, fd: int, mask: int) -> None:
-        """Watch `fd`, which was added, for `mask`; 0: not at all, for poll(2) reports hang-ups unasked."""
+        """Watch the added `fd` for `mask`; 0: not at all, because poll(2) always reports hang-ups."""
         if fd < 0 or self.masks.get(fd, 0) == mask:
             return
         if mask:
@@ -59,12 +59,12 @@ class Loop:
             del self.masks[fd]
 
     def remove(self, fd: int) -> None:
-        """Forget `fd`, before it is closed."""
+        """Forget `fd`. Call this before closing it."""
         self.watch(fd, 0)
         self._ready.pop(fd, None)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """Call `call` in `seconds`."""
+        """Schedule `call` in `seconds`."""
         timer = Timer(time.monotonic() + seconds, call)
         self._timers.append(timer)
         return timer
@@ -79,7 +79,7 @@ class Loop:
             timeout = self._until_timer(timeout)
         ready = self._poll.poll(timeout)
         for fd, mask in ready:
-            # An earlier one may have removed it, or stopped watching it.
+            # An earlier callback may have removed this descriptor, or stopped watching it.
             if fd in self.masks and (call := self._ready.get(fd)) is not None:
                 call(mask)
         if self._timers:

@@ -1,8 +1,7 @@
 """Notices for the user: shown where they disturb nothing, or kept until the terminal is free.
 
-A notice gets its own line, between two lines of a program that prints lines and reads lines.  It never
-stands on a row with a prompt or with something half typed, whose echo is output like any other, and never on
-a screen that the program draws.
+A notice gets its own line, between two lines of a program that prints and reads lines.  It never shares a row
+with a prompt or half-typed input (the echo is output, too), and never appears on a full-screen program.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ if TYPE_CHECKING:
     from relay.shim.forward import Forwarder
 
 MAX_PENDING = 20
-"""Notices kept while they would spoil the screen."""
+"""Maximum number of notices kept while they would garble the screen."""
 
 BELL = b"\a"
 """Rung for a notice that must wait; `relay explain` shows it."""
 
 
 def said(*texts: str) -> bytes:
-    """Return the lines in which relay says `texts` on a terminal."""
+    """Return `texts` as relay's lines for a terminal."""
     return "".join(f"relay: {text}\r\n" for text in texts).encode()
 
 
 class PendingNotices:
-    """The notices of one agent. pending: those that have not been shown, the newest MAX_PENDING of them."""
+    """The notices of one agent. pending: the newest MAX_PENDING that have not been shown."""
 
     def __init__(self, forwarder: Forwarder) -> None:
         self._lines = False
@@ -34,24 +33,24 @@ class PendingNotices:
         self.pending: list[str] = []
 
     def add(self, text: str) -> None:
-        """Show one line: at once, at the end of a line, or when the terminal is given back (`take`)."""
+        """Show one line: now, at the next end of a line, or when the terminal is given back (`take`)."""
         self.pending = [*self.pending, text][-MAX_PENDING:]
         self._show()
         if self.pending:
             self._forwarder.user.aside(BELL)
 
     def note(self, *, lines: bool) -> None:
-        """Note whether the agent only prints lines, as far as its session has read."""
+        """Record whether the agent has only printed lines in the output that its session has read."""
         self._lines = lines
         self._watch()
 
     def forget(self, text: str) -> None:
-        """Forget a notice that has not been shown."""
+        """Drop a notice that has not been shown."""
         self.pending = [each for each in self.pending if each != text]
         self._watch()
 
     def take(self) -> list[str]:
-        """Return what is pending, which is shown now."""
+        """Return the pending notices, which the caller shows."""
         taken, self.pending = self.pending, []
         self._watch()
         return taken
@@ -62,11 +61,11 @@ class PendingNotices:
         self._watch()
 
     def _watch(self) -> None:
-        """Have `_show` called at the ends of lines, while that may help."""
+        """Call `_show` at the end of each line while notices are pending."""
         self._forwarder.user.line_ended = self._show if self.pending and self._lines else None
 
     def _spoils_nothing(self) -> bool:
         forwarder, user = self._forwarder, self._forwarder.user
         if user.paused or forwarder.background or forwarder.held:
-            return False  # the terminal is the shell's now, or about to be painted
+            return False  # the shell owns the terminal now, or a repaint is due
         return self._lines and user.watched and user.at_line_start and flags(forwarder.pty.attributes())[0]

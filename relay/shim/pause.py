@@ -1,4 +1,4 @@
-"""The pause between two runs of an agent: its message to the user, and the keys."""
+"""The pause between two runs of an agent: the message to the user, and the keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from relay.shim.loop import Loop
 
 CHOICE_DELAY = 1.0
-"""Seconds in the pause until its keys are shown and count: what is typed before was meant for the agent,
-which ended meanwhile."""
+"""Seconds into the pause until its keys are shown and count: earlier typing was meant for the agent, which
+has just ended."""
 
 CHOICE = "press r to restart it now, q to quit, d to detach."
 
@@ -19,9 +19,9 @@ _REPORTS = r"(?s)\x1b(?:[\]P_^X].*?(?:\x07|\x1b\\|$)|\[M...|[\[O][0-?]*[ -/]*[@-
 
 
 class Pause:
-    """A pause after the agent `name`. offer: shows CHOICE, once its keys count.
+    """A pause after the agent `name`. offer: shows CHOICE once its keys count.
 
-    text: what the session says about it.
+    text: the session's message about it.
     """
 
     def __init__(self, loop: Loop, name: str, offer: Callable[[], None]) -> None:
@@ -33,19 +33,16 @@ class Pause:
 
     @property
     def lines(self) -> list[str]:
-        """The lines about it, for a terminal that shows none."""
+        """The lines to show on a terminal that shows none of them yet."""
         return [f"{self._name} {self.text}", *([CHOICE] if self._offered else [])]
 
     def choice(self, keys: bytes) -> str:
-        """Return what a user chooses who sees that the agent has ended: "r", "q", "d", or "" for nothing.
-
-        Ctrl-C quits, too.
-        """
+        """Return the user's choice after the agent's end: "r", "q" (or Ctrl-C), "d", or "" for none."""
         if not self._offered:
             return ""
-        import re  # between two agents there is time
+        import re  # there is time between two agents
 
-        # A terminal that answers a query of the agent's, or reports the mouse, chooses nothing.
+        # The terminal's answers to the agent's queries and mouse reports are not a choice.
         typed = re.sub(_REPORTS, "", keys.decode("latin-1")).lower().replace("\x03", "q")
         return next((key for key in typed if key in "rqd"), "")
 

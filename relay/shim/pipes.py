@@ -1,11 +1,11 @@
-"""Pipes in place of the agent's terminal, for those of its descriptors 0, 1 and 2 that the user redirected.
+"""Pipes instead of the agent's terminal, for those of its descriptors 0, 1 and 2 that the user redirected.
 
     user's 0 ──→ agent's 0
     agent's 1 ──→ user's 1, ring (OUTPUT)
     agent's 2 ──→ user's 2, ring (ERRORS)
 
-Byte for byte, each apart from the others.  The PTY stays the agent's controlling terminal: /dev/tty is there.
-As pipes of the kernel do, they make a writer wait for a slow reader, and one whose reader has gone ends.
+Each is forwarded separately, byte for byte.  The PTY stays the agent's controlling terminal: /dev/tty works.
+As with the kernel's pipes, a writer blocks on a slow reader, and ends once its reader has gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIECE = 1 << 16
 """Bytes of one read."""
 
 LIMIT = 1 << 16
-"""Bytes kept for a slow reader, beside those that the pipes hold."""
+"""Bytes buffered for a slow reader, in addition to the pipes' own buffers."""
 
 
 def make(descriptors: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
@@ -41,7 +41,7 @@ def make(descriptors: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
 
 
 class Flow:
-    """Moves bytes from `source` to `sink`, and closes both at the end; a sink of -1 takes everything.
+    """Moves bytes from `source` to `sink`, and closes both at the end; a sink of -1 discards everything.
 
     seen: called with what was read. ended: called at the end.
     """
@@ -61,13 +61,13 @@ class Flow:
             loop.add(sink, 0, lambda _: self._write())
 
     def finish(self) -> None:
-        """Move what the source holds now, and end: its writer has ended, though others may hold it open."""
+        """Drain the source, and end: its writer has ended, though other processes may hold it open."""
         self._finishing = True
         while not self.over and self._source >= 0 and len(self._queued) < LIMIT:
             self._read()
 
     def end(self) -> None:
-        """End now, and lose what was not taken."""
+        """End now, and discard what was not written."""
         self._queued.clear()
         self._close_source()
         self._settle()
@@ -90,12 +90,12 @@ class Flow:
         self._settle()
 
     def _write(self) -> None:
-        """Write one piece: poll(2) promises that this much does not block."""
+        """Write one piece: poll(2) guarantees that this much does not block."""
         try:
             del self._queued[: os.write(self._sink, self._queued[:BLOCKING_PIECE])]
         except BlockingIOError:
             return
-        except OSError:  # its reader has gone: so is the writer's
+        except OSError:  # the sink's reader has gone: let the writer lose its reader, too
             self.end()
             return
         if self._finishing and self._source >= 0:
@@ -103,7 +103,7 @@ class Flow:
         self._settle()
 
     def _settle(self) -> None:
-        """Watch what there is to wait for, or end."""
+        """Watch the descriptors that have work left, or end."""
         if self.over:
             return
         if self._source >= 0:
@@ -127,9 +127,9 @@ class Flow:
 class Pipes:
     """The pipes of one agent.
 
-    ours:    our ends of them, by the agent's descriptor, as of `make`.
-    users:   the user's descriptors for them; one that is missing belongs to nobody. Ours to close.
-    drained: called once the agent's output is out, after `finish`.
+    ours:    our ends of the pipes, by the agent's descriptor, from `make`.
+    users:   the user's descriptors for them, which we close; output without one is discarded.
+    drained: called after `finish`, once all of the agent's output is written.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Pipes:
         self._finishing = False
         self._input: Flow | None = None
         self._outputs: list[Flow] = []
-        # The virtual screen stands for a terminal: without CRs its lines would not begin at the left.
+        # The virtual screen emulates a terminal: without CRs, its lines would not start at the left edge.
         kinds = {
             1: lambda data: ring_.output(data.replace(b"\n", b"\r\n")),
             2: lambda data: ring_.append(ring.ERRORS, data),
@@ -154,12 +154,12 @@ class Pipes:
             if number:
                 self._outputs.append(Flow(loop, end, users_end, kinds[number], self._look))
             elif users_end < 0:
-                os.close(end)  # nobody writes
+                os.close(end)  # there is no input
             else:
                 self._input = Flow(loop, users_end, end, lambda _: None, lambda: None)
 
     def finish(self) -> None:
-        """Forward the rest of an agent that has ended."""
+        """Forward the rest of the ended agent's output."""
         if self._input is not None:
             self._input.end()
         self._finishing = True
@@ -168,7 +168,7 @@ class Pipes:
         self._look()
 
     def lose(self) -> None:
-        """Lose what the readers have not taken by now."""
+        """Discard what the readers have not taken yet."""
         for flow in self._outputs:
             flow.end()
 

@@ -1,8 +1,8 @@
 """The kernel's view of what a program waits for (Linux only).
 
-A process that sleeps in read(2) on its terminal has printed all it had to print. The kernel tells that within
-a microsecond; silence alone would take a quarter of a second. /proc/PID/task/TID/syscall shows the system
-call in which a thread sleeps, with its arguments (proc_pid_syscall(5)); a process may read its descendants'.
+A process that sleeps in read(2) on its terminal has printed everything it had to print. The kernel knows this
+within a microsecond; silence alone would take a quarter of a second. /proc/PID/task/TID/syscall shows the
+system call a thread sleeps in, with its arguments (proc_pid_syscall(5)); a process may read its descendants'.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import Enum
 from functools import lru_cache
 
 MAX_PROCESSES = 64
-"""Processes of the foreground group that are examined."""
+"""Maximum number of processes of the foreground group to examine."""
 
 # System call numbers (arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h).
 _CALLS = {
@@ -37,18 +37,18 @@ class Wait(Enum):
     """The kinds of waiting."""
 
     READ = "read"  # sleeps in a read of its terminal
-    POLL = "poll"  # sleeps in poll, select or epoll, perhaps for its terminal
+    POLL = "poll"  # sleeps in poll, select or epoll, possibly for its terminal
     BUSY = "busy"  # computes, or waits for something else
-    UNKNOWN = "unknown"  # the system does not say
+    UNKNOWN = "unknown"  # the system does not report it
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The wait of a foreground group.
 
-    nap:   with READ, the thread and the number of its voluntary context switches. An equal nap later is the
-           same sleep: nothing typed in between has been read.
-    alone: with READ, True if that is the process's only thread; another thread might still be printing.
+    nap:   for READ, the thread and its count of voluntary context switches. An equal nap later is the same
+           sleep: nothing typed in between has been read.
+    alone: for READ, True if the thread is the process's only one; another might still be printing.
     """
 
     wait: Wait
@@ -57,10 +57,10 @@ class Waiting:
 
 
 LONG_QUIET, SCREEN_QUIET = 2.0, 0.5
-"""Seconds without output after which a program counts as waiting for input: where the kernel does not say,
-and where it polls, as programs do that draw.
+"""Seconds without output after which a program counts as waiting for input: if the kernel does not report
+its wait, and if it polls, as full-screen programs do.
 
-Real agents are silent when idle, and animate at least every 0.6 s in a dialog and 0.1 s at work.
+Real agents are silent when idle, and animate at least every 0.6 s in a dialog and every 0.1 s at work.
 """
 
 _NEEDED = {Wait.READ: LONG_QUIET, Wait.POLL: SCREEN_QUIET, Wait.UNKNOWN: LONG_QUIET}
@@ -71,12 +71,12 @@ POLL = Waiting(Wait.POLL)
 
 
 def may_be_hidden() -> bool:
-    """Return True if the system tells what a process waits for, but perhaps only to its ancestors."""
+    """Return True if the system reports what a process waits for, but possibly only to its ancestors."""
     return _calls() is not None
 
 
 def waits_for_input(looked: Waiting, quiet: float) -> bool:
-    """Return True if a program that has been `quiet` for so many seconds seems to wait for input."""
+    """Return True if a program that has printed nothing for `quiet` seconds seems to wait for input."""
     if looked.wait is Wait.READ and looked.alone:
         return True
     return quiet >= _NEEDED.get(looked.wait, math.inf)
@@ -108,28 +108,28 @@ def look(group: int) -> Waiting:
                     known.add(child)
                     processes.append(child)
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+            continue  # the process has ended
         except OSError:
-            return UNKNOWN  # another user's, as under sudo
+            return UNKNOWN  # another user's process, as under sudo
     return best
 
 
 def _thread(pid: int, tid: int, terminal: int, calls: dict[str, set[int]]) -> Waiting:
     words = _read(f"/proc/{pid}/task/{tid}/syscall").split()
-    if len(words) < 2 or not words[0].isdigit():  # "running", or "-1 SP PC" when in no system call
+    if len(words) < 2 or not words[0].isdigit():  # "running", or "-1 SP PC" outside a system call
         return BUSY
     number, descriptor = int(words[0]), int(words[1], 16)
     if number in calls["read"] and _is_terminal(pid, descriptor, terminal):
         status = _read(f"/proc/{pid}/task/{tid}/status")
         switches = _SWITCHES.search(status)
         if not _SLEEPING.search(status):
-            return BUSY  # stopped in its read, as by Ctrl-Z
+            return BUSY  # stopped during its read, as by Ctrl-Z
         return Waiting(Wait.READ, (tid, int(switches[1]) if switches else 0))
     if number in calls["poll"]:
         return POLL
     if number in calls["epoll"]:
         targets = _TFD.findall(_read(f"/proc/{pid}/fdinfo/{descriptor}"))
-        # An epoll may watch another one; what that watches is not followed.
+        # An epoll may watch another epoll; we don't follow that one.
         if any(_is_terminal(pid, int(target), terminal) or _is_epoll(pid, int(target)) for target in targets):
             return POLL
     return BUSY
@@ -166,7 +166,7 @@ def _is_epoll(pid: int, descriptor: int) -> bool:
 
 
 def _children(pid: int, threads: list[int]) -> list[int]:
-    """Return the children of every thread of `pid`; none where the kernel lacks CONFIG_PROC_CHILDREN."""
+    """Return the children of every thread of `pid`; none if the kernel lacks CONFIG_PROC_CHILDREN."""
     found: list[int] = []
     for tid in threads:
         try:
@@ -177,7 +177,7 @@ def _children(pid: int, threads: list[int]) -> list[int]:
 
 
 def _read(path: str) -> str:
-    """Return what a file of /proc says. This is asked before each text that is typed: pathlib is too slow."""
+    """Return the content of a /proc file. Runs before each text is typed: pathlib is too slow."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         pieces = [os.read(descriptor, 1 << 16)]

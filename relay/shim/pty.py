@@ -1,10 +1,10 @@
 """The pseudo-terminal, and the agent started in it as the foreground job of our own session.
 
-The caller is a session leader (setsid) without a controlling terminal.  It takes the new terminal as its
-controlling one and starts the agent in its own process group, as a shell starts a foreground job.  So
+The caller is a session leader (setsid) without a controlling terminal.  It makes the new terminal its
+controlling terminal and starts the agent in its own process group, as a shell starts a foreground job.  So
 the agent's group has a parent in its session, and the kernel lets Ctrl-Z stop it.  A child that becomes a
-session leader instead (pty.fork, ptyprocess, script) is an orphaned group, whose SIGTSTP the kernel discards
-(POSIX.1-2017, 2.4.3).
+session leader instead (pty.fork, ptyprocess, script) is an orphaned process group, and the kernel discards
+its SIGTSTP (POSIX.1-2017, 2.4.3).
 
 This module is on the path to the agent's first byte: it imports little.
 """
@@ -58,10 +58,10 @@ class Pty:
     """A running agent: `pid` is also its process group, `master` our end of its terminal, -1 once closed.
 
     line_feeds_return: the terminal turns the agent's line feeds into CR LF, as terminals do by default.
-    leader:            the process that leads the terminal's session; by default this one.
-    size:              columns, rows, width and height in pixels, as they were set last.
-    slave:             the agent's end, held open where the agent itself need not do so; -1: it is not.
-    pipes:             our ends of the pipes that stand in place of the terminal, by the agent's descriptor.
+    leader:            the terminal's session leader; by default this process.
+    size:              columns, rows, width and height in pixels, as last set.
+    slave:             the agent's end, which we keep open when pipes replace the terminal; -1: closed.
+    pipes:             our ends of the pipes that replace the terminal, by the agent's descriptor.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Pty:
         self.master = master
         self.line_feeds_return = line_feeds_return
         self.leader = os.getpid() if leader is None else leader
-        self._report = -1  # says whether the program could be executed
+        self._report = -1  # a pipe; the child writes to it if it cannot execute the program
 
     @classmethod
     def spawn(
@@ -100,11 +100,11 @@ class Pty:
     ) -> Pty:
         """Start `path` with `argv` in a new terminal of `size` (columns, rows, width and height in pixels).
 
-        attributes: termios attributes of the user's terminal, to be copied to the new one.
+        attributes: termios attributes of the user's terminal, to copy to the new one.
         echo, line_feeds_return: False switches off ECHO and OPOST.
-        defaults: signals that we ignore, and that the agent shall not.
+        defaults: signals that we ignore but the agent must not.
         pipes: the agent's descriptors (0, 1, 2) that are pipes, not its terminal.
-        The kernel may still refuse to execute it, as `await_start` says.
+        The kernel may still refuse to execute `path`: call `await_start`.
         """
         master, slave = os.openpty()
         if attributes is not None:
@@ -140,7 +140,7 @@ class Pty:
     def await_start(self, command: str) -> None:
         """Wait until the kernel executes `command`, the program of `spawn`.
 
-        If it refuses, close the terminal, and raise CommandNotExecutable or another RelayError.
+        If the kernel refuses, close the terminal, and raise CommandNotExecutable or another RelayError.
         """
         with open(self._report, "rb") as stream:
             trouble = stream.read()
@@ -158,23 +158,23 @@ class Pty:
             raise RelayError(f"cannot start {command!a}: {os.strerror(code)}.")
 
     def close(self) -> None:
-        """Close our end, which hangs up the agent's terminal; its number may be reused at once."""
+        """Close our end, which hangs up the agent's terminal; the descriptor may be reused at once."""
         for fd in {self.master, self.slave} - {-1}:
             os.close(fd)
         self.master = self.slave = -1
 
     def return_line_feeds(self) -> None:
-        """Turn line feeds into CR LF from now on: a terminal is about to show what was redirected so far."""
+        """Start turning line feeds into CR LF: a terminal is about to show what was redirected so far."""
         if self.line_feeds_return:
             return
         self.line_feeds_return = True
         changed = self.attributes()
-        if changed is not None and flags(changed)[0]:  # in raw mode the program does so itself
+        if changed is not None and flags(changed)[0]:  # in raw mode, the program writes its own CRs
             changed[_OFLAG] |= termios.OPOST | termios.ONLCR
             termios.tcsetattr(self.master, termios.TCSANOW, changed)
 
     def signal(self, number: int, group: int = 0) -> None:
-        """Send signal `number` to `group`, by default the agent's process group, if it is still there."""
+        """Send signal `number` to `group`, by default the agent's process group, if it still exists."""
         try:
             os.killpg(group or self.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -189,19 +189,19 @@ class Pty:
     def groups(self) -> set[int]:
         """Return the living process groups of the agent's terminal session, which may outlive the agent.
 
-        A process that made its own session (setsid, as daemons do) is not among them.
+        Processes that created their own session (setsid, as daemons do) are not included.
         """
         groups: set[int] = set()
         try:
             entries = os.listdir("/proc")
         except OSError:
-            return {self.pid, self.foreground() or self.pid}  # no process list here; these two may be alive
+            return {self.pid, self.foreground() or self.pid}  # no /proc here; these two may be alive
         for entry in entries:
             if not entry.isdigit():
                 continue
             try:
                 with open(f"/proc/{entry}/stat", "rb") as stat:
-                    # pid (comm) state ppid pgrp session ...: comm may hold spaces and parentheses
+                    # pid (comm) state ppid pgrp session ...: comm may contain spaces and parentheses
                     state, _, group, session = stat.read().rpartition(b")")[2].split()[:4]
             except (OSError, ValueError):
                 continue
@@ -210,7 +210,7 @@ class Pty:
         return groups
 
     def output_pending(self) -> bool:
-        """Return True if output of the agent waits to be read."""
+        """Return True if there is unread output of the agent."""
         if self.master < 0:
             return False
         look = select.poll()
@@ -218,14 +218,14 @@ class Pty:
         return any(mask & select.POLLIN for _, mask in look.poll(0))
 
     def foreground(self) -> int:
-        """Return the terminal's foreground process group, 0 if there is none."""
+        """Return the terminal's foreground process group, or 0 if there is none."""
         try:
             return 0 if self.master < 0 else os.tcgetpgrp(self.master)
         except OSError:
             return 0
 
     def attributes(self) -> list[Any] | None:
-        """Return the termios attributes of the agent's terminal, None if it is gone."""
+        """Return the termios attributes of the agent's terminal, or None if it is gone."""
         if self.master < 0:
             return None
         try:
@@ -251,7 +251,7 @@ def end_of_file(attributes: list[Any] | None) -> bytes:
 
 
 def raw(attributes: list[Any]) -> list[Any]:
-    """Return a copy of `attributes` in raw mode, as cfmakeraw(3) makes it."""
+    """Return a copy of `attributes` in raw mode, as set by cfmakeraw(3)."""
     new = list(attributes)
     new[_CC] = list(attributes[_CC])
     off_input = (
@@ -285,7 +285,7 @@ def get_size(fd: int) -> tuple[int, int, int, int] | None:
 
 
 def set_size(fd: int, columns: int, rows: int, width: int = 0, height: int = 0) -> None:
-    """Set the size of a terminal. The kernel sends SIGWINCH to its foreground group if it changed."""
+    """Set the size of a terminal. If it changed, the kernel sends SIGWINCH to the foreground group."""
     packed = b"".join(value.to_bytes(2, sys.byteorder) for value in (rows, columns, width, height))
     try:
         fcntl.ioctl(fd, termios.TIOCSWINSZ, packed)
@@ -308,7 +308,7 @@ def _execute(
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.tcsetpgrp(slave, os.getpid())
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # relay blocks signals while it starts
-        # Python ignores these two, and ignored signals stay ignored across exec.
+        # Python ignores SIGPIPE and SIGXFSZ, and ignored signals stay ignored across exec.
         for number in (signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ, *defaults):
             signal.signal(number, signal.SIG_DFL)
         for number, fd in enumerate(standard):
@@ -318,7 +318,7 @@ def _execute(
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script that names no interpreter in its first line: execvp(3) and shells run it this way.
+            # A script without a shebang line: execvp(3) and shells run it this way.
             os.execve("/bin/sh", ["sh", path, *argv[1:]], env)
     except OSError as error:
         os.write(report, str(error.errno or errno.EIO).encode())

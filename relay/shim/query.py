@@ -1,10 +1,10 @@
-"""The query of OSC 7501, the Program Status Protocol: may a program report to this terminal what it does?
+"""The query of OSC 7501, the Program Status Protocol: does this terminal accept a program's status reports?
 
-    ESC ] 7501 ; ? ST        a terminal that takes reports answers with the same bytes (ST = ESC \\ or BEL)
+    ESC ] 7501 ; ? ST        a terminal that accepts reports echoes these bytes (ST = ESC \\ or BEL)
 
-A program sends it together with a query that every terminal answers, and the first answer decides.  So the
-shim finds it in the agent's output, and the answer in the input from the user's terminal.  The
-reports themselves are read by relay.terminal.status.
+A program sends the query together with one that every terminal answers, and the first answer decides.  So the
+shim finds the query in the agent's output, and the answer in the input from the user's terminal.
+relay.terminal.status reads the reports themselves.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 ESC = b"\x1b"
 QUERY = b"\x1b]7501;?\x1b\\"
 CLEAR = b"\x1b]7501;state=clear\x1b\\"
-"""The report that removes the root record and all below it."""
+"""The report that removes the root record and everything below it."""
 
 SPLIT_PATIENCE = 0.005
-"""Seconds after which the beginning of an answer counts as keys: a terminal writes an answer at once."""
+"""Seconds after which the start of an answer counts as keys: a terminal writes an answer in one piece."""
 
 _OPEN = QUERY[:-2]
 
 
 def sift(data: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """Return (`data` without queries, the queries, the beginning of another at the end of `data`)."""
+    """Return (`data` without queries, the queries, an incomplete query at the end of `data`)."""
     found: list[bytes] = []
     rest, at = bytearray(), 0
     while (start := data.find(_OPEN, at)) >= 0:
@@ -41,14 +41,14 @@ def sift(data: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 
 def _tail(data: bytes) -> int:
-    """Return how many bytes at the end of `data` may begin a query."""
+    """Return how many bytes at the end of `data` may start a query."""
     end = data[-len(_OPEN) :]
     start = end.rfind(ESC)
     return len(end) - start if start >= 0 and _OPEN.startswith(end[start:]) else 0
 
 
 class QueryFinder:
-    """Finds the queries in a stream that comes in pieces. sequences: there was an escape sequence in it."""
+    """Finds the queries in a stream that arrives in pieces. sequences: it contained an escape sequence."""
 
     def __init__(self) -> None:
         self.sequences = False
@@ -64,9 +64,9 @@ class QueryFinder:
 
 
 class AnswerFilter:
-    """Takes the answers out of the input from a terminal, and no key.
+    """Removes the answers, but no keys, from a terminal's input.
 
-    expected: something was asked; nothing is searched until this is set.
+    expected: a query was sent; until then, the filter passes everything.
     answered: this terminal has answered.
     """
 
@@ -77,11 +77,11 @@ class AnswerFilter:
 
     @property
     def unfinished(self) -> bool:
-        """Input is kept that may begin an answer: `flush` is due after SPLIT_PATIENCE."""
+        """True while input is kept that may start an answer: `flush` is due after SPLIT_PATIENCE."""
         return bool(self._kept)
 
     def feed(self, data: bytes) -> bytes:
-        """Return the part of the input that goes to the agent now."""
+        """Return the part of the input for the agent."""
         if not self.expected or not (self._kept or ESC in data):
             return data
         rest, found, self._kept = sift(self._kept + data)
@@ -89,6 +89,6 @@ class AnswerFilter:
         return rest
 
     def flush(self) -> bytes:
-        """Return the kept input, which has not become an answer."""
+        """Return the kept input, which turned out not to be an answer."""
         kept, self._kept = self._kept, b""
         return kept

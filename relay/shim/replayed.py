@@ -1,4 +1,4 @@
-"""Past output that is shown again asks the terminal nothing: the answers would be typed into the agent."""
+"""Removes queries from replayed output: the terminal's answers would be typed into the agent."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ _ASKING = re.compile(
 
 
 def harmless(data: bytes) -> bytes:
-    """Return `data` without queries, and without what would notify the user or set their clipboard again."""
+    """Return `data` without queries, notifications and clipboard writes."""
     return _ASKING.sub(b"", data)

@@ -3,8 +3,8 @@
     page of words │ record record record ... ↺                 the oldest records are overwritten
     record: position, nanoseconds, output offset, length, kind, CRC-32 │ data
 
-The writer never waits for a reader.  The reader may be killed and replaced at any moment; the ring keeps
-nothing of it but its progress.
+The writer never waits for a reader.  The reader may be killed and replaced at any moment; the ring keeps only
+its progress.
 
 This module is on the path to the agent's first byte: it imports little.
 """
@@ -27,15 +27,15 @@ RECORD = struct.Struct("=QQQIII")
 """position, monotonic nanoseconds, bytes of output before it, length and kind of the data, CRC-32."""
 
 SUMMED = struct.Struct("=QQQII")
-"""What the CRC covers beside the data."""
+"""What the CRC covers in addition to the data."""
 
 SIZE = 8 << 20
-"""Bytes of records. A filled mapping counts as memory of the session: 8 MB are some seconds of a flood."""
+"""Bytes of records. A filled mapping counts as the session's memory; 8 MB hold a few seconds of a flood."""
 
 FIRST_SIZE = 1 << 18
-"""Bytes of records that are reserved at first; to reserve all takes 2.5 ms."""
+"""Bytes of records reserved at first; reserving all takes 2.5 ms."""
 
-# Indices of the words (64 bits, native order) in the page. The reader writes those from READ on, and ARMED.
+# Indices of the words (64 bits, native order) in the page. The reader writes ARMED and those from READ on.
 (
     MAGIC_WORD,
     SIZE_WORD,
@@ -53,14 +53,14 @@ FIRST_SIZE = 1 << 18
     READY_SINCE,
 ) = range(14)
 """
-HEAD, TAIL: positions behind the newest and of the oldest record.
+HEAD, TAIL: positions after the newest record and of the oldest.
 ARMED:      the reader wants to be woken at the next record.
 READING:    output may be on its way from the terminal to the ring.
-ACCEPTED:   bytes of orders to write that were taken; QUEUED: bytes that the agent's terminal has not taken.
-READ:       the position up to which the reader has read, and READ_OFFSET that in the output.
-AT:         the position of the record that is being dealt with, and one; 0: none is.
-READY:      the generation of the session that is able to work; READY_SINCE: monotonic nanoseconds.
-WAITED:     twice the position where the program was last found to wait; odd if that was sure.
+ACCEPTED:   bytes taken from orders to write; QUEUED: bytes not yet written to the agent's terminal.
+READ:       the position up to which the reader has read; READ_OFFSET: the same in the agent's output.
+AT:         the position of the record being processed, plus one; 0: none.
+READY:      the generation of the session that is ready; READY_SINCE: monotonic nanoseconds.
+WAITED:     twice the position where the program was last found to wait; odd if this was certain.
 """
 
 (
@@ -84,18 +84,18 @@ WAITED:     twice the position where the program was last found to wait; odd if 
 """Kinds of records.
 
 OUTPUT bytes from the agent
-TYPED  bytes from the user       WRITTEN bytes by order; both precede the echo that they cause
-RESIZED columns and rows         LOST   "terminal" or "pipe": the lent terminal has gone
+TYPED  bytes from the user       WRITTEN bytes by order; both precede their echo
+RESIZED columns and rows         LOST   "terminal" or "pipe": the attached terminal has gone
 DETACH the user asked to detach, and waits for the terminal
-HELD   a terminal is about to be lent, and waits for a repaint; no output follows until then
-SETTLED the agent was stopped, and all its output up to then has been shown
-RESERVED `reserve` took effect; nothing of the user's follows until it ends
-INPUT_OVER the lent input, a pipe or a file, has ended
-LENT   what is lent from now on: "watched", a terminal; "lent", a pipe or a file; or nothing
-RESUMED the user has continued the agent, which was stopped
+HELD   a terminal waits for a repaint before it is attached; no output follows until then
+SETTLED the agent was stopped, and all of its output until then has been shown
+RESERVED `reserve` took effect; no input from the user follows until it ends
+INPUT_OVER the attached input, a pipe or a file, has ended
+LENT   what is attached from now on: "watched", a terminal; "lent", a pipe or a file; or nothing
+RESUMED the user has continued the stopped agent
 EXITED the agent's exit code     ENDED  no output follows
-ERRORS bytes from the agent's standard error, which is a pipe: they are not what it says
-ECHOES whether what is typed from now on will be drawn: "1" or nothing; at first it is
+ERRORS bytes from the agent's standard error, if that is a pipe: not part of what the agent says
+ECHOES whether the terminal draws what is typed from now on: "1" or nothing; initially it does
 """
 
 
@@ -105,7 +105,7 @@ if TYPE_CHECKING:
 
 
 def make() -> int:
-    """Return a descriptor of unnamed memory for a ring, reserved for the first records. Raise RelayError."""
+    """Return a descriptor of anonymous memory for a ring; reserve the first records. Raise RelayError."""
     with _Unlimited():
         if hasattr(os, "memfd_create"):
             fd = os.memfd_create("relay-ring", os.MFD_CLOEXEC)
@@ -120,9 +120,9 @@ def make() -> int:
 
 
 def reserve(fd: int, size: int = SIZE) -> None:
-    """Reserve the memory for `size` bytes of records. Raise RelayError if there is none.
+    """Reserve memory for `size` bytes of records. Raise RelayError if there is none.
 
-    Without it, a write into the mapping would end the shim with SIGBUS.
+    Otherwise, a write into the mapping could kill the shim with SIGBUS.
     """
     with _Unlimited():
         if hasattr(os, "posix_fallocate"):
@@ -130,7 +130,7 @@ def reserve(fd: int, size: int = SIZE) -> None:
 
 
 class _Unlimited:
-    """A block in which memory without a name has any size: `ulimit -f` counts for it, too."""
+    """Lifts `ulimit -f` for a block: the limit also applies to anonymous memory."""
 
     def __enter__(self) -> None:
         from resource import RLIMIT_FSIZE, getrlimit, setrlimit
@@ -149,12 +149,12 @@ class _Unlimited:
 
 
 class RingWriter:
-    """Appends records to the memory behind the descriptor `fd`, which must not be mapped by another writer.
+    """Appends records to the memory behind the descriptor `fd`; no other writer may map it.
 
-    wake:   called if the reader asked to be woken.
-    offset:      bytes of output so far.
-    last_output_at: when output was appended last, in monotonic seconds.
-    unannounced: there is a record of which the reader was not told.
+    wake:           called if the reader asked to be woken.
+    offset:         bytes of output so far.
+    last_output_at: monotonic time in seconds of the last output.
+    unannounced:    the reader was not woken for the newest record.
     """
 
     def __init__(self, fd: int, wake: Callable[[], None]) -> None:
@@ -172,11 +172,11 @@ class RingWriter:
         self.words[MAGIC_WORD] = MAGIC
 
     def output(self, data: bytes) -> None:
-        """Append output of the agent."""
+        """Append the agent's output."""
         self.append(OUTPUT, data)
 
     def append(self, kind: int, data: bytes = b"", *, wake: bool = True) -> None:
-        """Append a record of at most half the ring. wake: do not leave that to the next record."""
+        """Append a record of at most half the ring. wake: wake the reader now, not at the next record."""
         position, length, offset, now = self._head, len(data), self.offset, time.monotonic_ns()
         sum_ = zlib.crc32(data, zlib.crc32(SUMMED.pack(position, now, offset, length, kind)))
         head = position + RECORD.size + length
@@ -193,7 +193,7 @@ class RingWriter:
             self.unannounced = True
 
     def announce(self) -> None:
-        """Wake the reader, if it asked for that."""
+        """Wake the reader if it asked to be woken."""
         self.unannounced = False
         if self.words[ARMED]:
             self.words[ARMED] = 0
@@ -201,11 +201,11 @@ class RingWriter:
 
     @property
     def head(self) -> int:
-        """The position behind the newest record."""
+        """The position after the newest record."""
         return self._head
 
     def restart(self) -> None:
-        """Start again, for another agent; nobody may be reading."""
+        """Start again for another agent; there must be no reader."""
         for word in range(HEAD, WAITED + 1):
             self.words[word] = 0
         self._head = self._tail = self.offset = 0
@@ -213,19 +213,19 @@ class RingWriter:
         self.last_output_at = time.monotonic()
 
     def kind(self, position: int) -> int | None:
-        """Return the kind of the record at `position`, None if it is overwritten."""
+        """Return the kind of the record at `position`, or None if it was overwritten."""
         if position < self._tail:
             return None
         return int(RECORD.unpack(self._get(position, RECORD.size))[4])
 
     def after(self, position: int) -> int:
-        """Return the position behind the record at `position`."""
+        """Return the position after the record at `position`."""
         if position < self._tail:
             return self._tail
         return position + RECORD.size + int(RECORD.unpack(self._get(position, RECORD.size))[3])
 
     def output_since(self, start: int) -> bytes:
-        """Return the agent's output from its byte `start` on, or what of it is not overwritten, whole."""
+        """Return the agent's output from its byte `start` on, or `_whole` of the part not overwritten."""
         found = bytearray()
         at, first = self._tail, start
         while at < self._head:
@@ -237,13 +237,13 @@ class RingWriter:
         return bytes(found) if first == start else _whole(found)
 
     def last_output(self, most: int) -> bytes:
-        """Return the end of the agent's output, at most `most` bytes, whole."""
+        """Return the end of the agent's output, `_whole`, at most `most` bytes."""
         start = max(self.offset - most, 0)
         found = self.output_since(start)
         return _whole(found) if start and len(found) == most else found
 
     def _make_room(self, head: int) -> None:
-        """Give up the oldest records, so that those up to `head` fit."""
+        """Drop the oldest records until those up to `head` fit."""
         tail = self._tail
         while head - tail > self._size:
             _, _, _, length, _, _ = RECORD.unpack(self._get(tail, RECORD.size))
@@ -266,6 +266,6 @@ class RingWriter:
 
 
 def _whole(output: bytes | bytearray) -> bytes:
-    """Return output that was cut anywhere from its next line on, or its next escape sequence."""
+    """Return output that may start mid-line from its next line on, or else its next escape sequence."""
     line = output.find(b"\n")
     return bytes(output[line + 1 :] if line >= 0 else output[max(output.find(b"\x1b"), 0) :])

@@ -1,4 +1,4 @@
-"""The session's side of the ring: reads records in order, and notices what was overwritten before it came."""
+"""The session's side of the ring: reads records in order, and detects those it missed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from relay.shim.ring import (
 )
 
 _TRIES = 100
-"""Looks at a record that is not whole before it is left for later."""
+"""Attempts to read an incomplete record before leaving it for later."""
 
 
 class Record(NamedTuple):
     """One record.
 
-    time:     seconds, monotonic, at which the shim wrote it.
-    offset:   bytes of the agent's output up to its end, those that were lost included.
-    position: its place in the ring; `next` is that of the record behind it.
+    time:     monotonic time in seconds at which the shim wrote it.
+    offset:   bytes of the agent's output up to the record's end, including lost ones.
+    position: its position in the ring; `next` is the position of the next record.
     """
 
     kind: int
@@ -49,8 +49,8 @@ class Record(NamedTuple):
 class Joined(NamedTuple):
     """The ring as a reader found it.
 
-    resumes, offset: up to where an earlier reader had come, in the ring and in the agent's output.
-    head:            the position behind the newest record.
+    resumes, offset: how far an earlier reader got, in the ring and in the agent's output.
+    head:            the position after the newest record.
     """
 
     resumes: int
@@ -59,12 +59,12 @@ class Joined(NamedTuple):
 
 
 class RingReader:
-    """Reads the ring behind the descriptor `fd`. Raise RelayError for one of another version.
+    """Reads the ring behind the descriptor `fd`. Raise RelayError if its version differs.
 
-    words: those of the page, as in relay.shim.ring.
-    size:  bytes of records.
+    words:  the words of the page, as in relay.shim.ring.
+    size:   bytes of records.
     joined: the ring as this reader found it.
-    lost:  bytes of output that were overwritten before the last record that was read.
+    lost:   bytes of output overwritten just before the last record read.
     """
 
     def __init__(self, fd: int) -> None:
@@ -84,7 +84,7 @@ class RingReader:
         self.joined = Joined(self.words[READ], self.words[READ_OFFSET], self.words[HEAD])
 
     def read(self) -> Record | None:
-        """Return the next record, None if there is none yet; `lost` says what is missing before it."""
+        """Return the next record, or None if there is none yet; `lost` counts the bytes missing before it."""
         record = self._ahead.popleft() if self._ahead else self._take()
         if record is None:
             return None
@@ -93,9 +93,9 @@ class RingReader:
         return record
 
     def read_output(self, first: Record, most: int, joins: Callable[[Record], bool]) -> list[Record]:
-        """Return the records of output that follow `first`, with that some `most` bytes.
+        """Return the output records that follow `first`, about `most` bytes including `first`.
 
-        Nothing was lost between them, and each `joins` those before.
+        Stop at a gap, or at a record for which `joins` returns False.
         """
         found, last = [], first
         most -= len(first.data)
@@ -117,39 +117,39 @@ class RingReader:
 
     @property
     def head(self) -> int:
-        """The position behind the newest record."""
+        """The position after the newest record."""
         return self.words[HEAD]
 
     @property
     def done_up_to(self) -> int:
-        """The position up to which everything has been dealt with."""
+        """The position up to which everything has been processed."""
         return self.words[READ]
 
     def begin(self, record: Record) -> None:
-        """Note that `record` is about to be dealt with: it is to blame if that ends the session."""
+        """Mark `record` as being processed: it is to blame if the session dies now."""
         self.words[AT] = record.position + 1
 
     def done(self, record: Record) -> None:
-        """Note that everything up to `record` has been dealt with."""
+        """Mark everything up to `record` as processed."""
         self.words[AT] = 0
-        if record.next > self.words[READ]:  # else an earlier reader had come further
+        if record.next > self.words[READ]:  # else an earlier reader got further
             self.words[READ], self.words[READ_OFFSET] = record.next, record.offset
 
     @property
     def last_wait(self) -> tuple[int, bool]:
-        """The position at which the program was last found to wait, 0 if never, and True if that was sure."""
+        """The position where the program was last found to wait (0: never), and True if this was certain."""
         return self.words[WAITED] >> 1, bool(self.words[WAITED] & 1)
 
     def note_wait(self, position: int, sure: bool) -> None:
-        """Note that the program was found to wait at `position`, for a later reader of the same records."""
+        """Record, for a later reader, that the program was found to wait at `position`."""
         self.words[WAITED] = position << 1 | sure
 
     def arm(self) -> None:
-        """Ask to be woken at the next record. Look again afterwards: one may just have come."""
+        """Ask to be woken at the next record. Check `pending` afterwards: one may have just arrived."""
         self.words[ARMED] = 1
 
     def skip_to(self, position: int, offset: int) -> None:
-        """Continue at `position`, where the agent's output had `offset` bytes."""
+        """Continue at `position`, where the agent's output is at `offset` bytes."""
         self._ahead.clear()
         self._next, self._offset = position, offset
 
@@ -167,7 +167,7 @@ class RingReader:
         self._map.close()
 
     def _take(self) -> Record | None:
-        """Copy the next record. One that is overwritten meanwhile is not whole: continue with the oldest."""
+        """Copy the next record. If it is overwritten meanwhile, continue with the oldest."""
         for _ in range(_TRIES):
             position = max(self._next, self.words[TAIL])
             if position >= self.words[HEAD]:
@@ -179,7 +179,7 @@ class RingReader:
                     self._next = position + RECORD.size + length
                     offset = before + (length if kind == OUTPUT else 0)
                     return Record(kind, data, nanoseconds / 1e9, offset, position, self._next)
-            # Not all of it is visible to this processor yet, or it was overwritten: TAIL says which.
+            # Either this CPU does not see all of it yet, or it was overwritten: TAIL tells which.
         return None
 
     def _get(self, position: int, length: int) -> bytes:

@@ -1,7 +1,7 @@
-"""The session process of one agent, as its shim keeps it: starts it, obeys its orders, replaces it.
+"""The shim's side of an agent's session process: starts it, carries out its orders, replaces it.
 
-Everything that belongs to the agent is the shim's, so a session may be killed, crash, hang or be replaced at
-any moment.  The next one continues where it stopped, in the ring.
+The shim owns everything that belongs to the agent, so a session may be killed, crash, hang or be replaced at
+any moment.  The next one resumes in the ring where the last one stopped.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
     Launch = Callable[[dict[str, int]], int]
 
 TRIES = 3
-"""Deaths before a session is ready, or at the same place of the ring, after which no other one is started."""
+"""Deaths before a session is ready, or at the same record of the ring, after which we stop restarting it."""
 
 SKIPPED_AFTER = 2
-"""Deaths at one place of the ring after which it is skipped."""
+"""Deaths at one record of the ring after which that record is skipped."""
 
 SKIPPED = (ring.OUTPUT, ring.TYPED, ring.WRITTEN, ring.RESIZED)
-"""Kinds of records that may be skipped; without the others a session would never learn of an end."""
+"""Kinds of records that may be skipped; without the other kinds, a session would never learn of an end."""
 
 STEADY = 5.0
-"""Seconds that a session has to work to count as one that was killed, not as one that cannot live."""
+"""Seconds after which the death of a ready session counts as a kill, not as a failure to run."""
 
 SHORT_LIVED = 16
-"""Sessions in a row that were not steady, after which the next come with a pause; four more are tried."""
+"""Short-lived sessions in a row after which restarts back off; four more are tried."""
 
 PAUSE = 0.2
-"""Seconds until the next start after a session that never became ready; they double."""
+"""Seconds until the restart after a session that never became ready; doubled each time."""
 
 RETIREMENT = 3.0
-"""Seconds in which a session that is to be replaced ends what it has begun."""
+"""Seconds that a session gets to finish its work before it is replaced."""
 
 MAX_ORDER = 1 << 26
 """Bytes of one order: a repaint of a large screen."""
 
 
 class Launcher:
-    """The way to start a session.
+    """The means to start a session.
 
     start:   starts one with these descriptors, by name, and returns its pid.
-    hello:   what each one is told first.
-    started: called with the pid of each.
-    failed:  called with the reason when no other one is started.
-    first:   the generation of the first session beside this agent.
+    hello:   the first message to each session.
+    started: called with the pid of each session.
+    failed:  called with the reason when we stop restarting sessions.
+    first:   the generation of this agent's first session.
     """
 
     def __init__(
@@ -75,24 +75,23 @@ class Launcher:
 
 
 class _Deaths:
-    """The deaths of the sessions of one agent: which count towards giving up.
+    """Counts the deaths of one agent's sessions towards giving up.
 
-    skip: the position before which nothing is read; 0: none.
+    skip: the position at which the next session starts reading; 0: no skip.
     """
 
     def __init__(self) -> None:
         self.skip = 0
         self._early = self._same = self._short = 0
-        self._place = -1  # of the last one
+        self._place = -1  # where the last one died
 
     def forgive(self) -> None:
         self._early = self._same = self._short = 0
 
     def count(self, ready: bool, ring_: RingWriter) -> None:
-        """Count one more. ready: the session had been able to work.
+        """Count one more. ready: the session had become ready.
 
-        One that dies with no record in its hands, once it is able to work, was killed: it counts only among
-        many that were short-lived.
+        A ready session that dies while processing no record was killed: it counts only towards SHORT_LIVED.
         """
         worked = time.monotonic() - ring_.words[ring.READY_SINCE] / 1e9 if ready else 0.0
         self._short = self._short + 1 if worked < STEADY else 0
@@ -105,7 +104,7 @@ class _Deaths:
 
     @property
     def too_many(self) -> int:
-        """The number of deaths that are too many to start another session; 0 if they are not."""
+        """The number of deaths if they are too many to start another session, otherwise 0."""
         if self._early >= TRIES or self._same > TRIES:
             return TRIES
         return self._short if self._short >= SHORT_LIVED + 4 else 0
@@ -118,9 +117,9 @@ class _Deaths:
 
 
 class _Replacement:
-    """The replacement of a session by order.
+    """The ordered replacement of a session.
 
-    begun: the session that runs is to end. kill: when it has not; start: of the next one.
+    begun: the running session was told to end. kill: timer that kills it; start: timer that starts the next.
     """
 
     def __init__(self) -> None:
@@ -138,9 +137,9 @@ class _Replacement:
 class SessionProcess:
     """Starts and replaces the session of one agent.
 
-    pid:    of the one that runs, 0 if none does.
-    ended:  None; or, when no session follows: "" if the work is done, else why they failed.
-    orders: what a session may order, by name.
+    pid:    of the running session; 0 if there is none.
+    ended:  None; or, when no session follows: "" if the work is done, else why the sessions failed.
+    orders: the orders that a session may give, by name.
     """
 
     def __init__(
@@ -180,16 +179,16 @@ class SessionProcess:
 
     @property
     def ready(self) -> bool:
-        """True if the session that runs is able to work."""
+        """True if the running session is ready."""
         return self.pid != 0 and self._ring.words[ring.READY] == self.generation
 
     @property
     def failed(self) -> str:
-        """The reason why no session is started any more; "" if that is not so."""
+        """The reason why we stopped restarting sessions; "" if we have not."""
         return self.ended or ""
 
     def start(self) -> None:
-        """Start a session, unless one runs."""
+        """Start a session unless one is running."""
         if self.pid:
             return
         ours, theirs = _socket.socketpair()
@@ -218,7 +217,7 @@ class SessionProcess:
         self._launcher.started(self.pid)
 
     def renew(self, hello: dict[str, Any]) -> None:
-        """Start a session next to another agent: the last one's are done. hello: describes it."""
+        """Start a session for the next agent; the last agent's are done. hello: describes the next agent."""
         self._launcher.hello.update(hello)
         self._launcher.first = self.generation + 1
         self._deaths = _Deaths()
@@ -227,11 +226,11 @@ class SessionProcess:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The first words of a session."""
+        """The first message to a session."""
         return self._launcher.hello
 
     def reap(self, status: int) -> None:
-        """Note that the session has ended; start another one, unless it had said that its work is done."""
+        """Handle the session's end; start another one unless it had reported its work as done."""
         ready = self.ready
         if self._channel is not None:
             self._channel.drain()  # its last orders
@@ -261,7 +260,7 @@ class SessionProcess:
             self.start()
 
     def give_up(self, why: str) -> None:
-        """Start no session any more; the agent continues without."""
+        """Stop restarting sessions; the agent continues without one."""
         self.ended = why
         listener = self._fds.pop("listener", -1)
         if listener >= 0:
@@ -269,11 +268,11 @@ class SessionProcess:
         self._launcher.failed(why)
 
     def listen_at(self, listener: int) -> None:
-        """Have the next session take its connections from `listener`: `give_up` has closed the last one."""
+        """Let the next session accept connections on `listener`: `give_up` has closed the last listener."""
         self._fds["listener"] = listener
 
     def replace(self) -> None:
-        """End the session, and start another one; start one if there is none."""
+        """End the session, if there is one, and start another."""
         self._replacement.cancel()
         self.ended = None
         self._deaths.forgive()
@@ -300,7 +299,7 @@ class SessionProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def _hung_up(self) -> None:
-        """The session has closed its end, and so can give no order any more."""
+        """Handle that the session closed its end, so it can give no more orders."""
         self._channel = None
         self._terminals.session_gone()
 
@@ -315,7 +314,7 @@ class SessionProcess:
                     self._channel.send(id=id, answer=answer)
             elif (order := self.orders.get(str(fields.pop("do", "")))) is not None:
                 order(**fields)
-        except (TypeError, ValueError):  # fields of another version: logged, and the agent lives on
+        except (TypeError, ValueError):  # another version's fields: log, and keep the agent running
             import traceback
 
             traceback.print_exc()
@@ -329,7 +328,7 @@ class SessionProcess:
 
 
 def _look(group: int) -> list[object]:
-    """Answer what a process group waits for (process_wait.Waiting), where only an ancestor may know."""
+    """Return what a process group waits for (process_wait.Waiting): the kernel may tell only an ancestor."""
     from relay.shim.process_wait import look
 
     looked = look(group)

@@ -1,4 +1,4 @@
-"""The shim's main part: one loop that forwards, reaps, and keeps a session next to the agent.
+"""The shim's core: one loop that forwards, reaps, and keeps a session running.
 
 client ⇄ TerminalServer ⇄ Forwarder ⇄ PTY ⇄ agent
                               │ ring
@@ -34,29 +34,29 @@ FAREWELL = 2.0
 """Seconds by which the agent's last directives and session_end handlers may delay the user's shell."""
 
 DECISION = 5.0
-"""Seconds that a session gets to have another agent started, where it has said that it will."""
+"""Seconds that a session gets to order the next agent after announcing that one follows."""
 
 FIRST_SESSION = 30.0
-"""Seconds that whoever starts a detached agent waits for its session."""
+"""Seconds that the starter of a detached agent waits for the agent's session."""
 
 LEFTOVER, LEFTOVER_LOOKS = 1.0, 50
-"""Seconds until processes that the agent left behind are killed, and the number of checks in that time."""
+"""Seconds until we kill the processes that the agent left behind, and the number of checks in that time."""
 
 LAST_STEPS = 30.0
 """Seconds that a session gets after its agent's end."""
 
 KILLS = 0.5
-"""Seconds between SIGTERM, SIGHUP and SIGKILL where no session stops the agent."""
+"""Seconds between SIGTERM, SIGHUP and SIGKILL when no session stops the agent."""
 
 
 class _End:
     """The steps to the shim's end.
 
     code:    the agent's exit code, None while it runs. shown: all of its output is out.
-    goodbye: its terminal has been given back. swept: no process of it is left. over: nothing is left to do.
-    kept:    the session decides if another agent follows. next: that one.
+    goodbye: the terminal was given back. swept: the agent has no processes left. over: nothing left to do.
+    kept:    the session decides whether another agent follows. next: that agent.
     supervised: the session decides after each agent.
-    pipes:   those that stand in place of its terminal, if any do.
+    pipes:   the pipes that replace the agent's terminal, if any.
     """
 
     def __init__(self, *, supervised: bool) -> None:
@@ -65,14 +65,14 @@ class _End:
         self.supervised = self.kept = supervised
         self.next: AgentOrder | None = None
         self.pipes: Pipes | None = None
-        self.looks = 0  # for processes that are left
-        self.timer: Timer | None = None  # until the terminal is given back without the session
+        self.looks = 0  # checks for processes left behind
+        self.timer: Timer | None = None  # gives the terminal back if the session does not
 
 
 class AgentOrder:
     """An order to start another agent, in its own new terminal, for the same users.
 
-    argv, env, cwd: as of execve(2). hello: what its sessions learn about it first.
+    argv, env, cwd: as for execve(2). hello: the first message to its sessions.
     pipes:          its descriptors (0, 1, 2) that are pipes, not its terminal; their output goes to the ring.
     """
 
@@ -87,13 +87,13 @@ class AgentOrder:
 
 
 class Shim:
-    """Owns the terminal of one agent until its end, and then that of the next, if another one is ordered.
+    """Owns the terminal of one agent until its end, then the next agent's, if another one is ordered.
 
     memory:   for the ring (ring.make).
-    spawn:    starts another agent, as ordered, in a terminal like that of the last one.
-    channel:  to the first client. detached: it goes as soon as a session runs.
+    spawn:    starts another agent, as ordered, in a terminal like the last one.
+    channel:  to the first client. detached: that client leaves as soon as a session runs.
     started:  called with the pid of each session.
-    supervised: its session decides, at each end of an agent, if another one follows.
+    supervised: the session decides, each time an agent ends, whether another one follows.
     """
 
     def __init__(
@@ -130,19 +130,19 @@ class Shim:
         self.loop.add(signals.read, select.POLLIN, lambda _: self._on_signals(signals.take()))
 
     def begin(self, lent: Lent, *, foreground: bool) -> None:
-        """Serve the terminal of the first client."""
+        """Attach the terminal of the first client."""
         self.terminals.begin(lent, foreground=foreground)
 
     def pipe(self, users: dict[int, int]) -> None:
-        """Forward the pipes of the agent to and from these descriptors of the user's (Pipes.users)."""
+        """Forward between the agent's pipes and these descriptors of the user's (Pipes.users)."""
         from relay.shim.pipes import Pipes
 
         self._end.pipes = Pipes(self.loop, self._ring, self._pty.pipes, users, self._drained)
 
     def keep_session(self, launch: Launch, hello: dict[str, Any], path: str, may: May) -> None:
-        """Start a session for the agent, and keep one running. The first client was not disturbed until now.
+        """Start a session for the agent, and keep one running. Until now, the first client heard nothing.
 
-        path: of its control socket. may: as in ShimControl.
+        path: of the session's control socket. may: as in ShimControl.
         """
         from relay.shim.control import ShimControl, bind
         from relay.shim.session_process import Launcher, SessionProcess
@@ -174,12 +174,12 @@ class Shim:
 
     @property
     def session_pid(self) -> int:
-        """The process id of the session, 0 while none runs."""
+        """The process id of the session, or 0 while none is running."""
         return 0 if self._session is None else self._session.pid
 
     def run(self) -> None:
-        """Run until the agent, its session and what they left behind have ended."""
-        # The agent may have ended before there was a handler for SIGCHLD; its last words come first.
+        """Run until the agent, its session and the processes they left behind have ended."""
+        # The agent may have ended before we handled SIGCHLD. Forward its last output first.
         self.loop.later(0, self._reap)
         while not self._end.over:
             if self.terminals.forwarder.over and not self.terminals.forwarder.paused:
@@ -211,7 +211,7 @@ class Shim:
             elif session is not None and pid == session.pid and not os.WIFSTOPPED(status):
                 session.reap(status)
                 if self._end.timer is not None and self._end.kept:
-                    self._await_decision()  # the next one has not had its time
+                    self._await_decision()  # give the next session its full time
                 self._look_for_end()
             elif os.WIFSTOPPED(status):
                 release_stopped(pid, os.WSTOPSIG(status), self._pty.pid)
@@ -227,17 +227,17 @@ class Shim:
             self._end.pipes.finish()
 
     def _drained(self) -> None:
-        """Forward the rest in the terminal of the agent, which has ended; its pipes are over."""
+        """Forward what is left in the ended agent's terminal; its pipes are drained."""
         self.terminals.forwarder.finish()
-        if self.terminals.forwarder.over:  # its terminal was over before it ended
+        if self.terminals.forwarder.over:  # the terminal was closed before the agent ended
             self._output_ended()
 
     def _output_ended(self) -> None:
-        """Give the session a moment for the agent's last words, now that all output is out."""
+        """Give the session a moment for the agent's last output, now that all of it is out."""
         end = self._end
         end.shown = True
         if end.code is None:
-            # Its terminal is over, as it closed it or lost it; it may live on.
+            # The agent has closed or lost its terminal, but may still be running.
             self.loop.later(FAREWELL, lambda: self._close_terminal(end))
             return
         session = self._session
@@ -249,7 +249,7 @@ class Shim:
             self._await_goodbye(FAREWELL)
 
     def _await_decision(self) -> None:
-        """Give the session its time to decide; one that still starts knows best what to undo and tell."""
+        """Give the session time to decide; one that is still starting knows best what to undo and report."""
         session = self._session
         self._await_goodbye(DECISION if session is not None and session.ready else FIRST_SESSION)
 
@@ -260,9 +260,9 @@ class Shim:
         end.timer = self.loop.later(patience, lambda: self._goodbye(end=end))
 
     def _close_terminal(self, end: _End) -> None:
-        """Kill a session that hangs with the agent's terminal open: the agent would never read its end.
+        """Kill a session that hangs with the agent's terminal open: the agent would never see the hang-up.
 
-        end: of that agent; a session beside another one, which may be starting, is left alone.
+        end: that agent's; leave another agent's session alone, which may be starting.
         """
         session = self._session
         if end is not self._end or end.code is not None or session is None:
@@ -271,9 +271,9 @@ class Shim:
             session.kill()
 
     def _goodbye(self, *, answered: bool = False, end: _End | None = None) -> None:
-        """Give the user's shell back, unless another agent follows, and leave no process behind.
+        """Return the user to their shell, unless another agent follows, and leave no process behind.
 
-        answered: as in TerminalServer.goodbye. end: of the agent in question; None: of the one that runs.
+        answered: as in TerminalServer.goodbye. end: of the agent in question; None: of the current one.
         """
         if self._end.goodbye or self._end.code is None or end not in {None, self._end}:
             return
@@ -290,7 +290,7 @@ class Shim:
         self.loop.later(LAST_STEPS, lambda: self._end_session(over))
 
     def _sweep(self) -> None:
-        """Kill the processes in the agent's terminal that a hang-up did not end within LEFTOVER."""
+        """Kill the processes in the agent's terminal that survive the hang-up for LEFTOVER."""
         left = self._pty.groups()
         if left and self._end.looks < LEFTOVER_LOOKS:
             self._end.looks += 1
@@ -314,10 +314,10 @@ class Shim:
         if self._end.swept and idle and not self._end.over and not self._start_another():
             self._end.over = True
             if self._end.code is not None:
-                self.terminals.goodbye(self._end.code, answered=False)  # if it waited for another one
+                self.terminals.goodbye(self._end.code, answered=False)  # if the client waited for the next
 
     def _start_another(self) -> bool:
-        """Start the agent that follows. Return False if none does."""
+        """Start the next agent. Return False if there is none."""
         order, self._end.next = self._end.next, None
         session = self._session
         if order is None or session is None or session.failed or self.terminals.deserted:
@@ -351,7 +351,7 @@ class Shim:
         self.terminals.notices.add(text)
 
     def _stop(self, now: bool) -> None:
-        """Stop the agent, and start no other one. now: kill it."""
+        """Stop the agent without starting another. now: kill it."""
         if not now:
             self._stop_gently()
             return
@@ -359,7 +359,7 @@ class Shim:
         self._pty.hang_up(signal.SIGKILL)
 
     def _stop_gently(self) -> None:
-        """Stop the agent as the session would, or without one, as init would."""
+        """Stop the agent through its session, or without one, with signals as init does."""
         self._keep(False, "stop")
         if self._session is not None and self._session.ready:
             os.kill(self._session.pid, signal.SIGTERM)
@@ -375,21 +375,21 @@ class Shim:
     # Orders of the session.
 
     def _session_started(self, text: str) -> None:
-        """Let the client go that started a detached agent; one that has ended already says that itself."""
+        """Release the client that started a detached agent; an agent that has ended does so itself."""
         if self._end.code is None:
             self._let_go(text)
 
     def _let_go(self, text: str, code: int | None = None) -> None:
-        """Let the client go that started a detached agent. code: the agent's, which has ended."""
+        """Release the client that started a detached agent. code: the exit code if the agent has ended."""
         if self._first is not None:
             event: dict[str, Any] = {"event": "detached"} if code is None else {"event": "exit", "code": code}
             self._first.finish(**event, reset="", notices=[text])
             self._first = None
 
     def _keep(self, kept: bool, ordered: str = "") -> None:
-        """Wait, after the agent's end, for the session to say which agent follows; or do not.
+        """Set whether to wait, after the agent's end, for the session to order the next agent.
 
-        ordered: what the next session has to continue with: how another agent is to follow, or "stop".
+        ordered: what the next session must continue: how another agent follows, or "stop".
         """
         self._end.kept = kept
         if self._session is not None:
@@ -398,11 +398,11 @@ class Shim:
             self._end.next = None
 
     def _pause(self, text: str) -> None:
-        """Wait, now that the agent has ended, for as long as its session needs; show `text` meanwhile."""
+        """Wait as long as the session needs after the agent's end; show `text` meanwhile."""
         end = self._end
         if end.code is None or not end.shown or end.goodbye:
             return
-        if not end.kept:  # it was stopped while this session was starting, and could not be told
+        if not end.kept:  # the agent was stopped before this session was ready to be told
             if self._session is not None:
                 os.kill(self._session.pid, signal.SIGTERM)
             return
@@ -410,7 +410,7 @@ class Shim:
             end.timer.cancel()
             end.timer = None
         self._let_go(f"{self._name} {text}")
-        if self.terminals.deserted:  # it was lost as the agent ended
+        if self.terminals.deserted:  # the owner's terminal was lost as the agent ended
             self._stop_gently()
             return
         self.terminals.pause(text)
@@ -424,12 +424,12 @@ class Shim:
         pipes: Sequence[int] = (),
         **_: object,
     ) -> None:
-        """Start this agent once the last one, its session and what they left behind have ended."""
+        """Start this agent once the last one, its session, and the processes they left behind have ended."""
         if self._end.kept and not self._end.goodbye:
             self._end.next = AgentOrder(argv, env, cwd, hello, pipes)
 
     def _finish(self) -> None:
-        """Lose what the user's terminal, and the readers of pipes, have not taken by now."""
+        """Discard what the user's terminal and the pipes' readers have not taken yet."""
         if self._end.pipes is not None:
             self._end.pipes.lose()
         if not self.terminals.forwarder.over:
@@ -438,7 +438,7 @@ class Shim:
 
 
 class _Wake:
-    """A pipe that wakes whoever polls `read`, once for many writes."""
+    """A pipe that wakes the poller of `read`, once for many writes."""
 
     def __init__(self) -> None:
         self.read, self.write = os.pipe()
@@ -449,7 +449,7 @@ class _Wake:
         try:
             os.write(self.write, b"x")
         except OSError:
-            pass  # full: who polls is about to wake
+            pass  # full: the poller is about to wake
 
     def take(self) -> bytes:
         """Return what was written."""
@@ -460,4 +460,4 @@ class _Wake:
 
 
 def _woken(number: int, frame: object) -> None:
-    """Do nothing: the wake-up descriptor says it."""
+    """Do nothing: the wake-up descriptor reports the signal."""

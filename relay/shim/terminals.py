@@ -1,10 +1,10 @@
-"""The users' terminals: serves the attached client, with a session or without.
+"""The users' terminals: serves the attached client, with or without a session.
 
 A client is the process that `relay wrap` or `relay attach` leaves in the user's foreground
-(relay.terminal.client has the protocol).  One is served at a time; a new one takes over.
+(relay.terminal.client has the protocol).  The server serves one at a time; a new one takes over.
 
-The session draws: it is asked for a repaint, and for what puts the terminal right for the shell, and gets a
-moment for it.  Without an answer it continues with what it has: the last output, and a reset of all modes.
+The session draws: the server asks it for a repaint, and for what restores the terminal for the shell, and
+gives it a moment.  Without an answer, the server uses what it has: the last output, and a reset of all modes.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ LEASE = 0.3
 """Seconds that bytes wait for the session."""
 
 PARTING = 1.0
-"""Seconds that a user who detaches waits for the session."""
+"""Seconds that a detaching user waits for the session."""
 
 HANG_UP = 1.0
-"""Seconds for an agent's last words after its terminal has gone."""
+"""Seconds for an agent's last output after its terminal has gone."""
 
 END_LOOK, MAX_END_LOOK = 0.01, 0.5
-"""Seconds between two checks whether the agent waits for more input after the end of it: first, at most."""
+"""Seconds between two checks whether the agent waits for more input after its end: initially, at most."""
 
 RAW_ENDS = 3
-"""Times that a program that reads single keys gets a Ctrl-D, which may mean something else to it."""
+"""Maximum number of Ctrl-Ds for a program that reads single keys; to it, Ctrl-D may mean something else."""
 
 REPLAYED = 1 << 16
-"""Bytes of the last output that are shown where no session can repaint the screen."""
+"""Bytes of the last output to show when no session can repaint the screen."""
 
 KEYS = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP})
-"""Signals that keys of a terminal send to its foreground job."""
+"""Signals that a terminal's keys send to its foreground job."""
 
 ENDING = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 """Signals with which a user ends a job."""
 
 HELP_LASTS = 10.0
-"""Seconds for which the help is shown: the agent's output waits meanwhile."""
+"""Seconds to show the help; the agent's output waits meanwhile."""
 
 _CLEAR = b"\x1b[2J\x1b[H"
 
 
 class _Parting:
-    """What puts the user's terminal right for their shell, as the session said last.
+    """What restores the user's terminal for their shell, as last reported by the session.
 
     reset:  undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
-    offset: bytes of output up to which that holds.
+    offset: bytes of output up to which both are valid.
     """
 
     def __init__(self, reset: str = "", below: str = "", offset: int = -1) -> None:
@@ -75,12 +75,12 @@ class _Parting:
 
 
 class SessionSide:
-    """The session next to the agent, as far as the terminals need it.
+    """The part of the agent's session that the terminals need.
 
-    answers:  returns True while it may answer.
+    answers:  returns True while the session may answer.
     chosen:   called with the key that the user presses between two agents: r (restart) or q (quit).
     deserted: called when the owner's terminal is lost between two agents.
-    pause:    the pause between two agents; None while there is none.
+    pause:    the current pause between two agents, or None.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class SessionSide:
 class TerminalClient:
     """A connected client. `owner`: it started the agent, so losing its terminal ends the agent.
 
-    lost: it has lost its terminal. switch: where it goes when it is dismissed: "next", "previous" or "".
+    lost: its terminal is lost. switch: where the client goes when dismissed: "next", "previous" or "".
     """
 
     def __init__(self, channel: JsonChannel, *, owner: bool) -> None:
@@ -104,11 +104,11 @@ class TerminalClient:
 
 
 class TerminalServer:
-    """Serves one client at a time, and ends the agent if the terminal of its owner goes away.
+    """Serves one client at a time, and ends the agent if its owner's terminal goes away.
 
-    forwarder: between the lent terminal and the agent's.
-    session:   the session next to the agent.
-    ended:     called when the agent's terminal is over.
+    forwarder: between the attached terminal and the agent's.
+    session:   the agent's session.
+    ended:     called when the agent's terminal is closed.
     """
 
     def __init__(
@@ -129,18 +129,18 @@ class TerminalServer:
 
     @property
     def attached(self) -> bool:
-        """True while a client has lent its terminal."""
+        """True while a client is attached."""
         return self._client is not None
 
     @property
     def deserted(self) -> bool:
-        """True once the terminal is lost whose loss ends the agent."""
+        """True once the owner's terminal is lost, which ends the agent."""
         return self._client is not None and self._client.owner and self._client.lost
 
     # Clients.
 
     def adopt(self, client: TerminalClient) -> None:
-        """Serve `client`. Its terminal is lent already, or will be soon."""
+        """Serve `client`. Its terminal is attached already, or will be soon."""
         self._client = client
         self.forwarder.background = False
         client.channel.on_line = lambda fields, fds: self._asked(client, fields, fds)
@@ -153,15 +153,15 @@ class TerminalServer:
         self._tell("modes", reset=self._parting.reset)
 
     def begin(self, lent: Lent, *, foreground: bool) -> None:
-        """Serve the terminal of the client that started the agent."""
+        """Attach the terminal of the client that started the agent."""
         self.forwarder.lend(lent)
         self.forwarder.user.paused = not foreground
         self._fit()
 
     def take_over(self, client: TerminalClient, lent: Lent) -> bool:
-        """Serve another terminal instead of the current one, and repaint it.
+        """Switch to another terminal, and repaint it.
 
-        Close `lent` and return False if the agent has no terminal any more.
+        Close `lent` and return False if the agent no longer has a terminal.
         """
         if self._client is not None:
             text = (
@@ -178,7 +178,7 @@ class TerminalServer:
         self._hold(lent)
         self.adopt(client)
         self.introduce()  # the agent gets the new terminal's size before the screen is held for the repaint
-        if self._client is client:  # else it has died already
+        if self._client is client:  # else the client has already died
             self._ask_repaint()
         return True
 
@@ -191,7 +191,7 @@ class TerminalServer:
         )
 
     def _ask_repaint(self) -> None:
-        """Leave the agent's output in the PTY until the session has drawn what there is so far."""
+        """Leave the agent's output in the PTY until the session has repainted the screen."""
         assert self._repaints.waiting is not None
         self.forwarder.held = True
         id = self._repaints.waiting.id
@@ -201,7 +201,7 @@ class TerminalServer:
         self._repaints.waiting.timer = self._loop.later(wait, lambda: self.repaint(id, None))
 
     def repaint(self, id: int, drawn: bytes | None) -> None:
-        """Show the terminal that waits what the session has `drawn`; None: the session did not answer."""
+        """Show what the session has `drawn` on the waiting terminal; None: the session did not answer."""
         waiting = self._repaints.waiting
         if waiting is None or waiting.id != id:
             if drawn and waiting is None and id == self._repaints.count:
@@ -233,23 +233,23 @@ class TerminalServer:
             waiting.then()
 
     def _show_late(self, drawn: bytes) -> None:
-        """Show a repaint that came too late, and after it the output that has followed."""
+        """Show a repaint that came too late, then the output since it was requested."""
         from relay.shim.replayed import harmless
 
         self._repaints.count += 1  # shown once
         if self._ring.offset - self._repaints.offset > REPLAYED:
-            return  # a flood has drawn over it, and the ring may not hold all of that
+            return  # a flood has drawn over the repaint, and the ring may not hold all of the flood
         self.forwarder.user.show(drawn + harmless(self._ring.output_since(self._repaints.offset)))
 
     # What happens at the terminals (forward.Listener).
 
     def drawn_in_background(self) -> None:
-        """Stop an agent that draws as a background job: without relay, changing the modes would."""
+        """Stop an agent that draws as a background job: without relay, setting modes would stop it."""
         if not flags(self.forwarder.pty.attributes())[0]:
             self.forwarder.pty.signal(signal.SIGTTOU)
 
     def lost(self, what: str) -> None:
-        """End the agent, as without relay, if the lost terminal is its owner's; otherwise let it run on."""
+        """End the agent, as without relay, if its owner's terminal is lost; otherwise keep it running."""
         owner = self._client
         if owner is not None:
             owner.lost = True
@@ -263,16 +263,16 @@ class TerminalServer:
             self.forwarder.pty.hang_up(signal.SIGHUP)
 
             def finish() -> None:
-                if self._client is None or self._client is owner:  # else another one has attached
+                if self._client is None or self._client is owner:  # else another client has attached
                     self.forwarder.finish()
 
-            # A program that ignores SIGHUP reads an end of file, as without relay.
+            # A program that ignores SIGHUP then reads an end of file, as without relay.
             self._loop.later(HANG_UP, finish)
 
     def command(self, command: str) -> None:
-        """Do what the user's keys say (relay.shim.command_keys).
+        """Carry out the command of the user's keys (relay.shim.command_keys).
 
-        The client is dismissed once the session has said where its shell continues; the agent runs on.
+        Dismiss the client once the session has reported how to restore its terminal; the agent keeps running.
         """
         from relay.shim.command_keys import DETACH, HELP
 
@@ -281,13 +281,13 @@ class TerminalServer:
         if command == HELP:
             self._help()
             return
-        self.forwarder.user.paused = True  # what is typed now is for the shell, or another agent
+        self.forwarder.user.paused = True  # from now on, keys are for the shell or another agent
         self._client.switch = "" if command == DETACH else command
         self._ring.append(ring.DETACH)
         self._dismissing = self._loop.later(PARTING if self.session.answers() else 0.0, self._dismiss_now)
 
     def _help(self) -> None:
-        """Show which keys there are, until one is pressed; the agent's output waits meanwhile."""
+        """Show the available keys until one is pressed; the agent's output waits meanwhile."""
         from relay.shim.command_keys import help_text
 
         user = self.forwarder.user
@@ -308,11 +308,11 @@ class TerminalServer:
         timer = self._loop.later(HELP_LASTS, close)
 
     def settled(self) -> None:
-        """Stop the user's job now that everything the agent wrote before is on the screen."""
+        """Stop the user's job, now that everything the stopped agent wrote is on the screen."""
         self._tell("stopped")
 
     def typed_in_pause(self, keys: bytes) -> None:
-        """Do what the user of a terminal has chosen who sees that the agent has ended."""
+        """Carry out the user's choice after the agent's end."""
         choice = self.session.pause.choice(keys) if self.session.pause is not None else ""
         if choice == "d":
             self.command("detach")
@@ -326,9 +326,9 @@ class TerminalServer:
         self._ended()
 
     def _end_input(self, delay: float, raw_ends: int) -> None:
-        """Give the agent an end of file whenever it waits for more input than was piped in.
+        """Send the agent an end of file whenever it waits for more input than was piped in.
 
-        Not earlier: a program that switches to raw mode would read it as another character.
+        Not earlier: a program that switches to raw mode would read it as an ordinary character.
         """
 
         def look() -> None:
@@ -349,7 +349,7 @@ class TerminalServer:
         self._loop.later(delay, look)
 
     def stopped(self) -> None:
-        """Stop the user's job with the agent; without a client nobody could continue it, so let it run."""
+        """Stop the user's job along with the agent; without a client to resume the agent, continue it."""
         if self._client is None:
             self.forwarder.pty.signal(signal.SIGCONT)
         else:
@@ -357,16 +357,16 @@ class TerminalServer:
             self.forwarder.settle()
 
     def goodbye(self, code: int, *, answered: bool) -> None:
-        """Give the terminal back, with the agent's exit code. answered: `parting` has just been told."""
+        """Give the terminal back, with the agent's exit code. answered: `parting` has just been called."""
         self._end_pause()
         parting = self._parting if answered else self._last_parting()
         below = (
             parting.below if self.notices.pending else ""
-        )  # alone, the agent leaves the cursor where it likes
+        )  # without notices, the cursor stays where the agent left it
         self._leave("exit", _Parting(parting.reset, below), code=code)
 
     def wait_for_another(self, *, answered: bool) -> None:
-        """Undo what the agent, which has ended, has set in its terminal: another one follows it there.
+        """Undo the modes that the ended agent has set: another one follows in the same terminal.
 
         answered: as in `goodbye`.
         """
@@ -374,7 +374,7 @@ class TerminalServer:
         self._say_between(f"restarting {self._name}.", answered=answered)
 
     def pause(self, text: str) -> None:
-        """Serve the user between two agents, and show `text`, which says what follows."""
+        """Keep the user's terminal attached between two agents, and show `text`, which says what follows."""
         if self.session.pause is None:
             self.session.pause = Pause(self._loop, self._name, self._offer)
         self.session.pause.text = text
@@ -391,7 +391,7 @@ class TerminalServer:
             self.session.pause = None
 
     def _say_between(self, *texts: str, answered: bool) -> None:
-        """Undo what the agent, which has ended, has set in its terminal; show `texts` below what it drew."""
+        """Undo the modes that the ended agent has set; show `texts` below what it drew."""
         parting = self._parting if answered else self._last_parting()
         if self.forwarder.user.watched:
             put_right = f"{parting.reset}{parting.below}".encode()
@@ -399,10 +399,10 @@ class TerminalServer:
         self.parting("", "", -1, False)
 
     def renew(self, pty: Pty) -> None:
-        """Serve the terminal of another agent, to the same client."""
+        """Connect the same client to another agent's terminal."""
         self.forwarder.begin(pty)
         self._ring.append(ring.LENT, self.forwarder.lent_as)
-        # Its user's shell has the terminal while the client is stopped.
+        # While the client is stopped, the user's shell owns the terminal.
         self.forwarder.background = self.forwarder.background or self.forwarder.user.paused
         self._tell("agent", group=pty.pid)
         self._fit()
@@ -410,9 +410,9 @@ class TerminalServer:
     # Orders of the session.
 
     def parting(self, reset: str, below: str, offset: int, lines: bool) -> None:
-        """Note what puts the user's terminal right for their shell: as in _Parting.
+        """Record what restores the user's terminal for their shell, as in _Parting.
 
-        lines: the agent only prints lines, as far as its session has read.
+        lines: the agent has only printed lines in the output that its session has read.
         """
         self.notices.note(lines=lines)
         if reset != self._parting.reset:
@@ -420,25 +420,25 @@ class TerminalServer:
         self._parting = _Parting(reset, below, offset)
 
     def dismiss(self) -> None:
-        """Dismiss the client that asked for it: `parting` has just been told."""
+        """Dismiss the client that asked to detach; the session has just called `parting`."""
         if self._dismissing is not None:
             self._dismiss_now(self._parting)
 
     def reserve(self, reserved: bool) -> None:
-        """Leave the user's keys in their terminal; for LEASE, unless this is repeated."""
+        """Leave the user's keys in their terminal for LEASE, or longer if renewed."""
         if self._reserved is not None:
             self._reserved.cancel()
         self.forwarder.reserve(reserved)
         self._reserved = self._loop.later(LEASE, lambda: self.forwarder.reserve(False)) if reserved else None
 
     def prolong(self) -> None:
-        """Let `reserve` last for another LEASE."""
+        """Renew `reserve` for another LEASE."""
         if self._reserved is not None and self._reserved.call is not None:
             self._reserved.cancel()
             self._reserved = self._loop.later(LEASE, lambda: self.forwarder.reserve(False))
 
     def session_gone(self) -> None:
-        """Wait for no answer any more: the session has ended."""
+        """Stop waiting for answers: the session has ended."""
         if self._reserved is not None:
             self.reserve(False)
         if self._repaints.waiting is not None:
@@ -449,7 +449,7 @@ class TerminalServer:
     # Requests of the client.
 
     def _asked(self, client: TerminalClient, fields: dict[str, Any], fds: list[int]) -> None:
-        for fd in fds:  # nobody asked for them
+        for fd in fds:  # unrequested
             os.close(fd)
         if client is not self._client:
             return
@@ -474,7 +474,7 @@ class TerminalServer:
                 self._resume(foreground)
 
     def _resume(self, foreground: bool) -> None:
-        """Continue the agent, once its screen is drawn again: it may have been stopped without warning."""
+        """Continue the agent once its screen is repainted: it may have been stopped without warning."""
         self.forwarder.background = not foreground
         self._fit()  # first: the user types for a screen of this size
         self.forwarder.user.paused = not foreground
@@ -496,7 +496,7 @@ class TerminalServer:
             self._client.channel.send(event=event, **fields)
 
     def _last_parting(self) -> _Parting:
-        """Return what the session told last if it still holds, or else what undoes any mode."""
+        """Return what the session last reported if it is still valid, or else what resets every mode."""
         if self._parting.offset == self._ring.offset:
             return self._parting
         if not self.forwarder.queries.sequences:
@@ -531,7 +531,7 @@ class TerminalServer:
                 waiting.then()
 
     def _gone(self, client: TerminalClient) -> None:
-        """Restore the terminal of a client that was killed; the agent runs on without a terminal."""
+        """Restore the terminal of a client that was killed; the agent keeps running without a terminal."""
         if client is self._client:
             self._client = None
             self.forwarder.user.show(self._last_parting().reset.encode())
@@ -539,9 +539,9 @@ class TerminalServer:
 
 
 class _Repaint:
-    """A repaint that the session was asked for. lent: the terminal that waits for it; None: the current one.
+    """A repaint requested from the session. lent: the terminal that waits for it; None: the current one.
 
-    then: called afterwards. covered: the terminal shows something else than the agent's screen.
+    then: called afterwards. covered: the terminal shows something other than the agent's screen.
     """
 
     def __init__(self, id: int, lent: Lent | None, then: Callable[[], None] | None, *, covered: bool) -> None:
@@ -557,9 +557,9 @@ class _Repaint:
 
 
 class _Repaints:
-    """The repaints that the session was asked for.
+    """The repaints requested from the session.
 
-    waiting: the one that is waited for. count: of all. offset: bytes of output before the last one.
+    waiting: the pending one. count: of all. offset: bytes of output before the last one.
     """
 
     def __init__(self) -> None:

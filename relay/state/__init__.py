@@ -1,1 +1,1 @@
-"""The state of the agent, derived from its screen, its hooks and its status reports."""
+"""The agent's state, derived from its screen, its hooks and its status reports."""

@@ -1,4 +1,4 @@
-"""The agent's terminal, as features read it and write to it."""
+"""The agent's terminal, which features read and write."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from relay.terminal.shim_link import ShimLink
 from relay.terminal.tty_state import TtyState, tty_state
 
 SCROLLBACK_LINES, SCROLLBACK_BYTES = 2000, 1 << 19
-"""What of the output is kept for the history of a terminal that attaches, at most."""
+"""Maximum output kept for the scrollback of a terminal that attaches."""
 
-_NO_TEXT = re.compile(  # all control sequences and characters but colours (SGR), tabs and line ends
+_NO_TEXT = re.compile(  # all control sequences and characters except colours (SGR), tabs and line ends
     rb"\x1b\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\a\x1b]*(?:\a|\x1b\\)?|\x1b(?!\[)[ -/]*[0-~]?"
     rb"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
 )
@@ -30,10 +30,10 @@ def _printable(line: bytes) -> bytes:
 class AgentTerminal:
     """The PTY of one agent and its virtual screen.
 
-    Every method returns at once. Call them on the event loop's thread only.
+    Every method returns at once. Call them only from the event loop's thread.
 
-    replaying: what is read now was dealt with by an earlier session; it only brings this one up to date.
-    position:  in the ring, of what is read now. read_from: of what was read first.
+    replaying: an earlier session has processed the current record, which only brings this one up to date.
+    position:  of the current record in the ring. read_from: of the first record read.
     """
 
     def __init__(self, shim: ShimLink, reader: AutoReader) -> None:
@@ -45,17 +45,17 @@ class AgentTerminal:
         self.replaying = shim.ring.joined.resumes > 0
         self.position = self.read_from = -1
         self._printed = bytearray()  # the end of the output, while the program printed lines
-        self._draws = False  # it does so no more
+        self._draws = False  # it no longer prints lines
         self._answer()
 
     def note_output(self, offset: int, now: float) -> Place:
-        """Note output that came at `now` (seconds, monotonic); return the place where it ends."""
+        """Record output that arrived at `now` (monotonic seconds); return the place where it ends."""
         self._last_output = now
         self._offset = offset
         return self.place
 
     def remember(self, data: bytes) -> None:
-        """Keep output, which has been read, of a program that prints lines, for the history of `drawn`."""
+        """Keep the output of a program that prints lines, once read, for the scrollback of `drawn`."""
         if self._reader.kind == "lines":
             self._printed += data[-SCROLLBACK_BYTES:]
             if len(self._printed) > 2 * SCROLLBACK_BYTES:
@@ -63,20 +63,20 @@ class AgentTerminal:
         elif not self._draws:
             self._draws = True
             self._printed += data[: max(leaves_line(data), 0)]
-            rows = self.size[1]  # these the screen keeps
+            rows = self.size[1]  # the screen keeps these
             self._printed = bytearray(b"\n".join(self._printed.split(b"\n")[:-rows]))
 
     def drawn(self, *, history: bool) -> bytes:
-        """Return bytes that draw the screen in its current form; what the agent writes next fits to them.
+        """Return bytes that draw the current screen, such that the agent's next output continues from it.
 
-        history: first put the last lines into the terminal's own history.
+        history: first put the last lines into the terminal's own scrollback.
         """
         if self.screen is None:
             return b""
         return (self._scrollback() if history else b"") + self.screen.repaint() + self._reader.held
 
     def _scrollback(self) -> bytes:
-        """Return text and colours only: nothing in it asks, or sets a mode."""
+        """Return the last lines as text and colours only, without queries or modes."""
         screen = self.screen
         if screen is None:
             return b""
@@ -85,17 +85,17 @@ class AgentTerminal:
             return b"\n".join(map(_printable, printed[-SCROLLBACK_LINES - screen.height :]))
         lines = (_printable(line).rstrip(b"\r") for line in printed)
         rows = [*lines, *(row.encode() for row in screen.history)][-SCROLLBACK_LINES:]
-        # Before the alternate screen they stay in sight: they are what it covers, as far as is known.
+        # Before the alternate screen, keep the rows visible: as far as we know, they are what it covers.
         below = 1 if screen.alternate else screen.height
         return b"\r\n".join([*rows, *[b""] * below]) if rows else b""
 
     def note_lent(self, *, lent: bool, watched: bool) -> None:
-        """Note that a terminal was lent or taken back: it, or else the virtual screen, answers queries."""
+        """Record whether a terminal is attached: it answers queries; without one, the virtual screen does."""
         self._shim.state.lent, self._shim.state.watched = lent, watched
         self._answer()
 
     def note_position(self, position: int) -> None:
-        """Note the position in the ring of what is read next."""
+        """Record the ring position of the next record to read."""
         self.position = position
         if self.read_from < 0:
             self.read_from = position
@@ -113,15 +113,15 @@ class AgentTerminal:
         self._shim.write(data)
 
     def reserve(self) -> None:
-        """Hold back what the user types from now on, until `release`; KeysHeldBack says that it is done."""
+        """Hold back the user's keys until `release`; KeysHeldBack reports when this takes effect."""
         self._shim.reserve(True)
 
     def release(self) -> None:
-        """Pass on what the user types, and what they have typed since `reserve`."""
+        """Pass on the user's keys again, including those typed since `reserve`."""
         self._shim.reserve(False)
 
     def unwritten(self) -> int:
-        """Return the number of queued bytes that the agent's terminal has not taken yet."""
+        """Return the number of queued bytes not yet written to the agent's terminal."""
         return self._shim.unwritten
 
     def tty(self) -> TtyState:
@@ -129,7 +129,7 @@ class AgentTerminal:
         return tty_state(self._pty)
 
     def output_pending(self) -> bool:
-        """Return True if the agent has written something that the screen does not show yet.
+        """Return True if the agent has written output that the screen does not show yet.
 
         Such output is still in the kernel, or on its way from the shim to the event loop.
         """
@@ -145,7 +145,7 @@ class AgentTerminal:
 
     @property
     def screen(self) -> VirtualScreen | None:
-        """The virtual screen; None where its library is not available."""
+        """The virtual screen, or None if its library is not available."""
         return self._reader.screen
 
     def bracketed_paste(self) -> bool:
@@ -157,11 +157,11 @@ class AgentTerminal:
         return self.screen is not None and self.screen.alternate
 
     def prints_lines(self) -> bool:
-        """Return True if the program only prints lines, as far as it has been read."""
+        """Return True if the program has only printed lines in the output read so far."""
         return self._reader.kind == "lines" and self.screen is not None and not self.screen.alternate
 
     def unfinished(self) -> str:
-        """Return the text of the line that the cursor is on."""
+        """Return the text of the cursor's line."""
         return self._reader.unfinished()
 
     def screen_text(self) -> list[str]:
@@ -169,7 +169,7 @@ class AgentTerminal:
         return [] if self.screen is None else [row.text for row in self.screen.rows()]
 
     def cursor(self) -> tuple[int, int] | None:
-        """Return the place (x, y) of the cursor, zero-based; None without a virtual screen."""
+        """Return the cursor's position (x, y), zero-based; None without a virtual screen."""
         return None if self.screen is None else self.screen.cursor
 
     def title(self) -> str:
@@ -177,13 +177,13 @@ class AgentTerminal:
         return "" if self.screen is None else self.screen.title
 
     def repaint(self) -> bytes | None:
-        """Return bytes that draw the screen in its current form; None in the middle of an escape sequence."""
+        """Return bytes that draw the current screen; None in the middle of an escape sequence."""
         if self.screen is None:
             return b""
         return self.screen.repaint() if self.screen.ground else None
 
     def last_output(self) -> float:
-        """Return the time of the last output, or of the start if there was none (seconds, monotonic)."""
+        """Return the monotonic time in seconds of the last output, or of the start if there was none."""
         return self._last_output
 
     @property
@@ -192,12 +192,12 @@ class AgentTerminal:
         return Place(TERMINAL, self._offset)
 
     def output_offset(self) -> int:
-        """Return the number of bytes that the agent has written so far, lost ones included."""
+        """Return the number of bytes that the agent has written so far, including lost ones."""
         return self._offset
 
     def waits_for_input(self, *, sure: bool = False) -> bool:
-        """Return True if the agent seems to wait for input. sure: if the kernel says so, not silence."""
-        # Ask the kernel first: what the program wrote before it slept is either read by then or pending.
+        """Return True if the agent seems to wait for input. sure: trust only the kernel, not silence."""
+        # Ask the kernel first: what the program wrote before it slept is then either read or pending.
         looked = self.looks(self._pty.foreground())
         waits = waits_for_input(looked, 0.0 if sure else time.monotonic() - self._last_output)
         return waits and not self.output_pending()
@@ -207,5 +207,5 @@ class AgentTerminal:
         return self._shim.look(group)
 
     def reads_input(self) -> bool:
-        """Return True if the kernel says that the foreground program sleeps in a read of the terminal."""
+        """Return True if the kernel reports that the foreground program sleeps in a read of the terminal."""
         return self.looks(self._pty.foreground()).wait is Wait.READ

@@ -1,6 +1,6 @@
-"""Continuations: turns that continue after the agent had ended them.
+"""Continuations: turns that relay makes the agent continue after it had ended them.
 
-A hook's reply that was printed is not necessarily read: only the agent's next step proves that it was.
+A printed hook reply has not necessarily been read: only the agent's next step proves it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from relay.storage.journal import Journal, preview
 from relay.terminal.events import Notify
 
 PROOF = 5.0
-"""Seconds after which an agent that still waits at its prompt has not read that it should continue."""
+"""Seconds after which an agent still waiting at its prompt cannot have read the reply."""
 
 
 class Continuations:
@@ -31,22 +31,22 @@ class Continuations:
         self._unproved: Settle | None = None
 
     def refuse(self, text: str, why: str) -> None:
-        """Record that the agent may not continue with `text`; show the user `why`, once in a row."""
+        """Record that the agent may not continue with `text`; show the user `why`, once per series."""
         if not self._refused:
             self._refused = True
             self._journal.write("continuation_capped", most=self.most, text=preview(text))
             self._bus.publish(Notify(why))
 
     def by_prompt(self, text: str) -> None:
-        """Record that the turn has ended, and that `text` follows as a prompt."""
+        """Record that the turn has ended and `text` follows as a prompt."""
         self._refused = False
         self._turn.will_go_on(text)
 
     def by_reply(self, text: str, settle: Settle) -> Settle:
         """Record that the reply to a hook makes the agent continue with `text`.
 
-        Return the function to call with the fate of the reply. It calls `settle` once it is known whether
-        the agent read the reply.
+        Return the function to call with the fate of the reply. It calls `settle` once we know whether the
+        agent read the reply.
         """
         self._refused = False
         self._turn.go_on(text)
@@ -63,7 +63,7 @@ class Continuations:
         return printed
 
     def proved(self, read: bool) -> None:
-        """Settle the last reply: the agent has read it, or, if not `read`, nothing will ever prove that."""
+        """Settle the last reply: the agent has read it or, if not `read`, we will never know."""
         settle, self._unproved = self._unproved, None
         if settle is not None:
             settle(Fate.PRINTED if read else Fate.UNKNOWN)

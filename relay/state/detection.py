@@ -1,4 +1,4 @@
-"""Detection: the state that an agent's screen and title show, by the profile's rules and the input."""
+"""Detection: the state shown by an agent's screen and title, from the profile's rules and the input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relay.agents.profile import Profile, PromptKind, StateName, StateRule
 from relay.state.input_box import find_input
 
 SHOWN = 8
-"""Deciding lines that are kept to show to the user: the longest list of options seen in a dialog has five."""
+"""Decisive lines kept to show to the user; the longest list of options seen in a dialog has five."""
 
 
 _INPUT: tuple[tuple[StateName, str], ...] = (("draft", "text in the input"), ("ready", "empty input"))
@@ -20,7 +20,7 @@ _INPUT: tuple[tuple[StateName, str], ...] = (("draft", "text in the input"), ("r
 class ScreenSnapshot:
     """The screen at one moment: the visible rows from the top, without trailing blanks, and the title.
 
-    cursor: (x, y), zero-based; None if it is not known.
+    cursor: (x, y), zero-based; None if unknown.
     """
 
     rows: tuple[str, ...]
@@ -41,9 +41,9 @@ class Detection:
 def detect(
     screen: ScreenSnapshot, profile: Profile, states: Container[str] | None = None
 ) -> Detection | None:
-    """Return the verdict of the first rule that holds, or else of the input; None without both.
+    """Return the verdict of the first rule that holds, or else of the input; None without either.
 
-    states: the only ones to look for.
+    states: look only for these.
     """
     drawn = [row for row in screen.rows if row.strip()]
     title = [screen.title] if screen.title.strip() else []
@@ -62,7 +62,7 @@ def detect(
 
 
 def _holds(rule: StateRule, region: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the rows that make `rule` hold, from the top; None if it does not hold."""
+    """Return the rows that make `rule` hold, from the top, or None if it does not hold."""
     if not region:
         return None
     rows = range(len(region))
@@ -75,5 +75,5 @@ def _holds(rule: StateRule, region: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _row(patterns: Sequence[re.Pattern[str]], region: Sequence[str], among: range) -> int | None:
-    """Return the lowest of the rows `among` that one of `patterns` matches: new text is at the bottom."""
+    """Return the lowest row `among` these that matches one of `patterns`: new text is at the bottom."""
     return next((y for y in reversed(among) if any(each.search(region[y]) for each in patterns)), None)

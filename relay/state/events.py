@@ -10,19 +10,19 @@ from relay.state.readiness import Verdict
 
 @dataclass(frozen=True, slots=True)
 class EvidenceChanged(Event):
-    """The agent's hooks or its status reports say something new about its state."""
+    """The agent's hooks or status reports have new evidence of its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateJudged(Event):
-    """The agent's state was judged; it may be the same as before."""
+    """The agent's state was judged; it may be unchanged."""
 
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class StateChanged(Event):
-    """The agent is in another state, or asks something else. verdict: None if it stopped or ended."""
+    """The agent's state has changed, or its prompt. verdict: None if it stopped or ended."""
 
     before: str
     after: str
@@ -30,7 +30,7 @@ class StateChanged(Event):
 
     @property
     def kind(self) -> str:
-        """The kind of prompt that the agent shows, a value of PromptKind; "" for none or an unknown one."""
+        """The kind of prompt that the agent shows, a value of PromptKind; "" if none or unknown."""
         return "" if self.verdict is None or self.verdict.kind is None else str(self.verdict.kind)
 
 
@@ -48,19 +48,19 @@ class TurnBegan(Event):
 
 @dataclass(frozen=True, slots=True)
 class TurnOver(Event):
-    """A turn of the agent is over, and its state has settled. well: no error has ended it."""
+    """A turn of the agent is over, and its state has settled. well: it did not end with an error."""
 
     well: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TurnDrawn(Event):
-    """The screen shows the end of a turn that no hook has reported."""
+    """The screen shows the end of a turn, not reported by any hook."""
 
 
 @dataclass(frozen=True, slots=True)
 class HooksAlive(Event):
-    """The agent's own hooks have started to report, or have reported nothing for a whole turn."""
+    """The agent's hooks have started to report, or have reported nothing for a whole turn."""
 
     alive: bool
 

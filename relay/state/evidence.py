@@ -1,4 +1,4 @@
-"""Evidence of an agent's state from other sources than its screen."""
+"""Evidence of an agent's state from sources other than its screen."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Evidence:
     """The latest evidence of one source.
 
     source: the agent's own hooks, or its status reports (OSC 7501).
-    kind:   the kind of prompt, with prompting; None if it is not known.
-    detail: the tool that it asks about, or the error that it met: untrusted text to show to the user.
-    age:    seconds since the source said so.
+    kind:   the kind of prompt if prompting; None if unknown.
+    detail: the tool it asks about, or the error that occurred: untrusted text to show to the user.
+    age:    seconds since the source reported the state.
     """
 
     source: Literal["hooks", "status"]
@@ -38,7 +38,7 @@ class Evidence:
 
 
 def reported(record: StatusRecord | None, now: float) -> Evidence | None:
-    """Return the evidence in a status report (OSC 7501); None if it holds none. `now`: as `record.time`."""
+    """Return the evidence in a status report (OSC 7501), or None. `now`: as `record.time`."""
     if record is None or record.state not in _REPORTED:
         return None
     state = _REPORTED[record.state]

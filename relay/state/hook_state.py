@@ -3,8 +3,8 @@
     prompt_submit → working ─ tool_pre, tool_post ─→ working ─ stop → ready | stop_failure → failed
                         └ ExitPlanMode, AskUserQuestion, permission → prompting, until that tool has ended
 
-A report is a lease: Esc fires no hook, and after an approval none fires until the tool has ended.
-relay.state.readiness says how long a report outweighs what the screen shows.
+A report is a lease: Esc fires no hook, and after an approval, none fires until the tool has ended.
+relay.state.readiness defines how long a report outweighs the screen.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NOTIFICATION = "notification"  # the key of a dialog that only a notification r
 
 
 class HookState:
-    """The state that the agent's hooks report. Times are those of `clock`, in seconds.
+    """The state that the agent's hooks report. Times are in seconds, on `clock`.
 
-    alive: hooks report in this run. Before the first report, and after a whole turn without one, it is False,
-           and the screen alone counts.
+    alive: hooks report in this run. False before the first report and after a whole turn without one; then
+           only the screen counts.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -38,7 +38,7 @@ class HookState:
         self._since = clock()
 
     def revive(self) -> bool:
-        """Record a report; return True if the hooks were not alive before."""
+        """Record a report; return True if the hooks were not alive before it."""
         self._last = self._clock()
         before, self.alive = self.alive, True
         return not before
@@ -60,16 +60,16 @@ class HookState:
         return Evidence("hooks", self._state, None, self._detail, now - self._since)
 
     def works(self) -> None:
-        """Record that the agent works on its turn."""
+        """Record that the agent is working on its turn."""
         self._set("working")
 
     def stands(self, error: str | None = None) -> None:
-        """Record that the turn has ended; with an `error`, because the model failed."""
+        """Record that the turn has ended; with an `error` if the model failed."""
         self._asking.clear()
         self._set("ready" if error is None else "failed", error or "")
 
     def begins(self) -> None:
-        """Record that a turn begins or continues: the agent asks nothing any more."""
+        """Record that a turn begins or continues: the agent no longer asks anything."""
         self._asking.clear()
         self.works()
 
@@ -81,7 +81,7 @@ class HookState:
     def asks(self, event: NativeEvent, kind: PromptKind) -> None:
         """Record that the tool call of `event` waits for the user."""
         key = _key(event)
-        if key not in self._asking or kind is not PromptKind.PERMISSION:  # else an earlier event said more
+        if key not in self._asking or kind is not PromptKind.PERMISSION:  # else an earlier event knew more
             self._ask(key, kind, event.tool_name)
 
     def notified(self, kind: PromptKind, message: str) -> None:
@@ -94,7 +94,7 @@ class HookState:
         self._asking.pop(_key(event), None)
 
     def answered(self, event: NativeEvent) -> None:
-        """Record that the tool call of `event` has ended, and any question about it."""
+        """Record that the tool call of `event` and any question about it have ended."""
         self._asking.pop(_key(event), None)
         self._asking.pop(_NOTIFICATION, None)
 
@@ -106,14 +106,14 @@ class HookState:
 
 
 class ToolPermissions:
-    """The tool calls that are allowed, or reserved for the user to decide, until they are made."""
+    """Tool calls that are allowed, or reserved for the user's decision, until they are made."""
 
     def __init__(self) -> None:
         self._allowed: set[str] = set()
         self._reserved: set[str] = set()
 
     def allow(self, event: NativeEvent) -> None:
-        """Allow the tool call of `event`: the user is not asked."""
+        """Allow the tool call of `event` without asking the user."""
         self._allowed.add(_call(event))
 
     def allows(self, event: NativeEvent) -> bool:
@@ -121,7 +121,7 @@ class ToolPermissions:
         return _call(event) in self._allowed
 
     def reserve(self, event: NativeEvent) -> None:
-        """Reserve the tool call of `event` for the user to decide."""
+        """Reserve the tool call of `event` for the user's decision."""
         self._reserved.add(_call(event))
 
     def reserves(self, event: NativeEvent) -> bool:
@@ -129,7 +129,7 @@ class ToolPermissions:
         return _call(event) in self._reserved
 
     def forget(self, event: NativeEvent) -> None:
-        """Forget what was decided about an equal call: it does not hold for a new one."""
+        """Forget the decision on an equal call: it does not apply to a new one."""
         self._allowed.discard(_call(event))
         self._reserved.discard(_call(event))
 
@@ -147,7 +147,7 @@ def _call(event: NativeEvent) -> str:
 
 
 def _key(event: NativeEvent) -> str:
-    """Identify a tool call by its input: a request for permission does not give its id."""
+    """Identify a tool call by its input: a permission request does not include the call's id."""
     if prompt_kind(event.tool_name) is not None:
-        return event.tool_name  # one at a time; afterwards its input holds the user's answers, too
+        return event.tool_name  # one at a time; afterwards, its input includes the user's answers
     return f"{event.tool_name} {json.dumps(event.tool_input, sort_keys=True, default=str)}"

@@ -17,15 +17,15 @@ from relay.agents.profile import InputStyle
 from relay.state.signs import is_listed
 
 FOOTER = 10
-"""Rows below an input without the cursor, blank ones not counted: a list of keys has up to eight."""
+"""Non-blank rows allowed below an input that does not contain the cursor: a list of keys has up to eight."""
 
 BARE_FOOTER = 4
-"""FOOTER for an input without a frame, which is otherwise hard to tell from what was typed earlier."""
+"""FOOTER for an input without a frame, which is otherwise hard to distinguish from earlier typing."""
 
 HEIGHT = 80
-"""Rows that an input may have: those of the largest text that agents show whole."""
+"""Maximum rows of an input: those of the longest text that agents show in full."""
 
-_RULE = re.compile(r"\s{0,4}([─━═╌┄▁▔▄▀_=-])\1+(?: \S.{0,80}? \1+|\1{6,})\s*\Z")  # with a label, perhaps
+_RULE = re.compile(r"\s{0,4}([─━═╌┄▁▔▄▀_=-])\1+(?: \S.{0,80}? \1+|\1{6,})\s*\Z")  # optionally with a label
 _TOP = re.compile(r"\s{0,8}[╭┌╔┏+][─━═-]{6}")
 _BOTTOM = re.compile(r"\s{0,8}[╰└╚┗+][─━═-]{6}")
 _SIDES = re.compile(r"\s{0,8}[│┃║|](?P<inner>.*?)[│┃║|]?\s*\Z")
@@ -39,9 +39,9 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class InputBox:
-    """An input in the rows `top` to `bottom`, frame included. text: what it holds; "" if it holds nothing.
+    """An input in the rows `top` to `bottom`, including its frame. text: its content; "" if empty.
 
-    lines: the rows that show it, stripped.
+    lines: its rows, stripped.
     """
 
     top: int
@@ -55,9 +55,9 @@ def find_input(
 ) -> InputBox | None:
     """Return the lowest input on the screen, if there is one.
 
-    cursor: (x, y), zero-based, if it is known. Before a text it shows that the text is a placeholder: behind
-    what was typed it stands at the end. Without it, a placeholder is known by its words. A frame around it is
-    the input's, whatever stands below: after resizes, that may be what was drawn before.
+    cursor: (x, y), zero-based, if known. A cursor before a text marks it as a placeholder; after typing, the
+    cursor is at the end. Without a cursor, a placeholder is recognized by its words. The frame around the
+    cursor is the input's, whatever is below it: after resizes, that may be remnants of earlier drawing.
     """
     below = 0
     for y in range(len(rows) - 1, max(len(rows) - 1 - HEIGHT, -1), -1):
@@ -78,7 +78,7 @@ def find_input(
 
 
 def _framed(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[str], int] | None:
-    """Return the top row, the texts and their column of the input whose frame ends in row `y`."""
+    """Return (top row, texts, their column) of the input whose frame ends in row `y`."""
     if _RULE.match(rows[y]):
         edge, sides = _RULE, False
     elif _BOTTOM.match(rows[y]):
@@ -101,17 +101,17 @@ def _framed(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[s
 
 
 def _entry(top: int, texts: list[str], offset: int, style: InputStyle) -> tuple[int, list[str], int] | None:
-    """Return the input with these rows inside its frame; None if they are something else."""
+    """Return the input with these rows inside its frame, or None if the rows are not an input."""
     head = _glyph(texts[0], style)
     if head is None:
         return None
     if style.glyphs and any(text.strip() and not text.startswith(" ") for text in texts[1:]):
-        return None  # further rows stand below the text, not below the mark
+        return None  # an input aligns further rows with the text, not with the mark
     return top, [texts[0][head:], *texts[1:]], offset + head
 
 
 def _bare(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[str], int] | None:
-    """Return the input without a frame whose first row is `y`; only that row's text counts."""
+    """Return the frameless input whose first row is `y`; only that row's text counts."""
     head = _glyph(rows[y], style, 1) if style.glyphs else None
     if head is None:
         return None
@@ -126,9 +126,9 @@ def _bare(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[str
 
 
 def _glyph(row: str, style: InputStyle, most: int = 2) -> int | None:
-    """Return the column of the text behind the prompt mark; None without one, or before an option.
+    """Return the column of the text after the prompt mark; None without a mark, or before an option.
 
-    most: blanks that may stand before the mark.
+    most: maximum number of blanks before the mark.
     """
     if not style.glyphs:
         return len(row) - len(row.lstrip())

@@ -22,10 +22,10 @@ MAX_LINES = 20
 """Rows above the first option that may belong to the question."""
 
 GAP = 6
-"""Rows between two options: descriptions, a rule."""
+"""Maximum distance in rows between two options, which may have descriptions or a rule between them."""
 
 LINE_ROWS = 6
-"""Rows shown of a question that is a line, the prompt's own row included."""
+"""Rows to show of a one-line question, including the prompt's own row."""
 
 _BOX = re.compile(r"^\s*[│┃║]|[│┃║█▐▕]\s*$")  # or a scroll bar, which comes and goes
 _EDGE = re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
@@ -33,17 +33,17 @@ _ORNAMENT = re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block element
 _BESIDE = re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
 _FREE = re.compile(r"^(type something|enter a custom value|tell claude what to change)\b", re.IGNORECASE)
-_INPUT = ">"  # qwen draws this there once the mark is at it
+_INPUT = ">"  # qwen draws this instead once the option is selected
 _CHECKBOX = re.compile(r"^(\[.?\]|[☐☒☑])")
 _KEYED = re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
-_SHOWN_KEY = re.compile(r"\((?P<key>[A-Za-z]|esc)\)$")  # behind an option of a menu
+_SHOWN_KEY = re.compile(r"\((?P<key>[A-Za-z]|esc)\)$")  # after an option of a menu
 _SLASHED = re.compile(r"[\[(](?P<keys>[A-Za-z]+(?:/[A-Za-z]+)+)[\])]")  # [Y/n], (yes/no)
 _WORDS = {"y": "yes", "n": "no", "a": "all", "q": "quit"}
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A possible answer. key: the text to type for it at a line prompt; "" in a menu."""
+    """A possible answer. key: the text to type at a line prompt; "" in a menu."""
 
     number: int
     text: str
@@ -54,9 +54,9 @@ class Option:
 class ScreenQuestion:
     """A question on the screen.
 
-    lines:    the rows that ask, without the options.
+    lines:    the rows of the question, without the options.
     options:  the possible answers, by number.
-    selected: the number of the option that a menu's mark points at; 0 if the question is a line.
+    selected: the number of the option that a menu's mark points at; 0 for a one-line question.
     """
 
     lines: tuple[str, ...]
@@ -65,21 +65,21 @@ class ScreenQuestion:
 
     @property
     def token(self) -> str:
-        """A digest of the question; it does not depend on the selected option."""
+        """A digest of the question, independent of the selected option."""
         options = (_INPUT if _is_input(each.text) else each.text for each in self.options)
         said = "\0".join((*self.lines, *options))
         return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:8]
 
     @property
     def free(self) -> Option | None:
-        """The option that takes free text; None if none does."""
+        """The option that takes free text, or None."""
         return next((each for each in self.options if _is_input(each.text)), None)
 
     def choose(self, choice: str) -> Option:
-        """Return the option that `choice` names, without regard to case.
+        """Return the option that `choice` names, ignoring case.
 
-        By its number, its whole text, the key that is shown for it ("y" for "Yes, proceed (y)"), or else by
-        the beginning of its text. Raise UsageError if none or several match, or for a check box.
+        Match its number, its whole text, the key shown for it ("y" for "Yes, proceed (y)"), or else the
+        start of its text. Raise UsageError if none or several match, or for a check box.
         """
         wanted = choice.strip().casefold()
         if wanted.isdigit():
@@ -102,7 +102,7 @@ class ScreenQuestion:
 
 
 def _shown_key(option: Option) -> str:
-    """Return the key that the dialog shows for `option`, in lower case; "" if it shows none."""
+    """Return the key that the dialog shows for `option`, in lower case, or ""."""
     shown = _SHOWN_KEY.search(option.text)
     return (option.key or (shown["key"] if shown else "")).casefold()
 
@@ -112,7 +112,7 @@ _NAMES: tuple[Callable[[Option, str], bool], ...] = (
     lambda option, wanted: _shown_key(option) == wanted,
     lambda option, wanted: option.text.casefold().startswith(wanted),
 )
-"""The ways to name an option, the most exact first: a less exact one counts only if none is named before."""
+"""The ways to name an option, most exact first: a less exact one counts only if no more exact one matches."""
 
 
 def _listed(options: Sequence[Option], last: str = ", ") -> str:
@@ -125,7 +125,7 @@ def _is_input(text: str) -> bool:
 
 
 def find(rows: Sequence[str], unfinished: str) -> ScreenQuestion:
-    """Return the menu on the screen; without one, the cursor's line, `unfinished`, and the rows above it."""
+    """Return the menu on the screen, or else the question on the cursor's line, `unfinished`, and above."""
     return _menu(rows) or _line(rows, unfinished)
 
 
@@ -135,7 +135,7 @@ def on(terminal: AgentTerminal) -> ScreenQuestion:
 
 
 def drawn(terminal: AgentTerminal) -> tuple[str, ...]:
-    """Return the rows of the question on `terminal`, options included; () if it shows no known options."""
+    """Return the rows of the question on `terminal`, including options; () without known options."""
     asked = on(terminal)
     options = tuple(f"{each.number}. {each.text}" for each in asked.options)
     return asked.lines + options if options else ()
@@ -169,7 +169,7 @@ def _menu(rows: Sequence[str]) -> ScreenQuestion | None:
 def _wrapped(plain: Sequence[str], y: int, column: int) -> list[str]:
     """Return the rest of the option in row `y`: the rows below that continue it, at the `column` of its text.
 
-    A row continues it only if its first word had no room in the row above; otherwise it is a description.
+    A row continues the option only if its first word did not fit the row above; else it is a description.
     """
     width = max(len(row) for row in plain)
     found: list[str] = []
@@ -194,7 +194,7 @@ def _option(
 
 
 def _above(rows: Sequence[str], plain: Sequence[str], first: int) -> tuple[str, ...]:
-    """Return the rows that ask, above row `first`: up to the dialog's edge, or to a gap of three rows."""
+    """Return the rows of the question above row `first`: up to the dialog's edge or a gap of three rows."""
     found: list[str] = []
     for y in range(first - 1, max(first - 1 - MAX_LINES, -1), -1):
         if _EDGE.match(rows[y]) or not any(row.strip() for row in plain[max(y - 2, 0) : y + 1]):
@@ -214,7 +214,7 @@ def _line(rows: Sequence[str], unfinished: str) -> ScreenQuestion:
 
 
 def _unboxed(row: str) -> str:
-    """Return `row` without the left and right sides of the boxes around it, and the scroll bar beside it."""
+    """Return `row` without the sides of the boxes around it and the scroll bar beside it."""
     while (bare := _BOX.sub("", row)) != row:
         row = bare
     return row.rstrip()

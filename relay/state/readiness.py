@@ -1,8 +1,8 @@
 """Readiness: is it safe to type into the agent now? Judged from its terminal, by rules that are data.
 
 ready       the program waits for typed text
-working     it computes or prints, has not read earlier input, or has an unsubmitted draft in its input
-prompting   it asks for a decision or a secret; typed text would answer that
+working     it computes or prints, has not read earlier input, or has unsent text in its input
+prompting   it asks for a decision or a secret; typed text would answer it
 failed      it reports an error; nothing is typed for a while
 unsafe      typed text would be executed, or would reach another program
 
@@ -15,8 +15,8 @@ The first source that knows the state decides:
     the screen                            the profile's state rules, and silence
     the rules for any program             if the profile has no state rules
 
-A wrong *ready* is the worst error: it types into a dialog. So if a profile has a rule for ready, that rule
-has to hold, whatever the other sources say.
+A wrong *ready* is the worst error: relay would type into a dialog. So if a profile has a rule for ready, that
+rule must hold, whatever the other sources say.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from relay.terminal.tty_state import TtyState
 from relay.text import one_line
 
 QUIET = 0.25
-"""Seconds without output after which a line program counts as waiting if the kernel does not say."""
+"""Seconds without output after which a line program counts as waiting if the kernel does not report it."""
 
 PROMPT_LEASE = 2.0
 """Seconds for which *prompting* from hooks holds without a dialog on the screen: the agent draws one within
-milliseconds, and after an answer no hook fires until the tool has ended."""
+milliseconds, and after an answer, no hook fires until the tool has ended."""
 
 WORK_LEASE = 3.0
 """Seconds of silence with the input on the screen after which *working* from hooks no longer holds: Esc fires
-no Stop, and an agent at work animates."""
+no Stop, and a working agent animates."""
 
 REPORT_LEASE = 30.0
-"""WORK_LEASE for status reports: the process that reported may have been killed."""
+"""WORK_LEASE for status reports: the reporting process may have been killed."""
 
 FAILURE = 60.0
-"""Seconds for which nothing is typed into an agent that failed."""
+"""Seconds for which nothing is typed into a failed agent."""
 
 CHOICE_ROWS = 3
-"""Rows at the bottom that may hold a choice of a line program: what is above has been answered."""
+"""Rows at the bottom that may hold a line program's choice: those above have been answered."""
 
 
 QUOTED = "dialog above the input"
-"""The rule that holds typing back: a dialog, or its quotation, stands above what the agent has said last."""
+"""The rule that defers typing because of a dialog, or a quoted one, above the agent's last words."""
 
 _SIGNS = {"prompting": "it shows a dialog", "working": "its screen shows that it is working"}
 
@@ -77,11 +77,11 @@ class Readiness(StrEnum):
 class Verdict:
     """A state, and the reason for it in words.
 
-    wait:  seconds until time alone may change it; None if only new evidence can.
-    kind:  with prompting, the kind of prompt.
+    wait:  seconds until time alone may change the state; None if only new evidence can.
+    kind:  the kind of prompt if prompting.
     rule:  the name of the state rule that decided; "" if none did.
     lines: the rows that matched that rule.
-    draft: with working: the agent is idle, but an unsubmitted text is in its input.
+    draft: if working: the agent is idle, but there is unsent text in its input.
     """
 
     state: Readiness
@@ -98,15 +98,15 @@ class TerminalSnapshot:
     """The agent's terminal at one moment.
 
     wait:       the kind of wait that the kernel reports; read before everything else.
-    same:       True if the program has slept since before the last text was typed.
+    same:       True if the program has been asleep since before the last text was typed.
     quiet:      seconds since the program's last output or the last typing, whichever is later.
-    unfinished: the line of the cursor, without what relay has typed.
+    unfinished: the cursor's line, without what relay has typed.
     rows:       the visible rows, without what relay has typed.
-    nap:        the sleep in which the program reads its terminal (process_wait.Waiting); None if it does not.
-    drawn:      every visible row.
+    nap:        the sleep in which the program reads its terminal (process_wait.Waiting), or None.
+    drawn:      all visible rows.
     title:      the title that the program has set (OSC 0, OSC 2).
-    cursor:     (x, y), zero-based; None if it is not known.
-    evidence:   the latest evidence from its hooks and its status reports.
+    cursor:     (x, y), zero-based; None if unknown.
+    evidence:   the latest evidence from its hooks and status reports.
     """
 
     tty: TtyState
@@ -141,9 +141,9 @@ def judge(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
 
 
 def danger(terminal: TerminalSnapshot, profile: Profile, before: Iterable[str] = ()) -> Verdict | None:
-    """Return the verdict that forbids typing however quiet the program is; None if nothing does.
+    """Return the verdict that forbids typing however quiet the program is, or None.
 
-    before: the rows that were drawn when the typing began: they are no signs of a dialog.
+    before: the rows drawn before the typing began, which are not signs of a dialog.
     """
     shown = _shown(terminal, profile)
     if shown is not None and shown.state == "draft":
@@ -153,9 +153,9 @@ def danger(terminal: TerminalSnapshot, profile: Profile, before: Iterable[str] =
 
 
 def _shown(terminal: TerminalSnapshot, profile: Profile) -> Detection | None:
-    """Return what the screen shows; an empty input does not count below a sign of a dialog or of work."""
+    """Return what the screen shows; an empty input below a sign of a dialog or of work does not count."""
     if terminal.tty.canonical and not profile.states:
-        return None  # a line program: what it printed is a conversation
+        return None  # a line program: its output is a conversation
     shown = detect(_screen(terminal), profile)
     if shown is not None and shown.state != "ready":
         return shown
@@ -169,7 +169,7 @@ def _screen(terminal: TerminalSnapshot) -> ScreenSnapshot:
 def _sign(
     terminal: TerminalSnapshot, profile: Profile, shown: Detection | None, before: Iterable[str] = ()
 ) -> Detection | None:
-    """Return the sign of a dialog or of work beside the input, or on a screen that shows none."""
+    """Return the sign of a dialog or of work around the input, or on a screen without an input."""
     screen, style = _screen(terminal), profile.input or InputStyle()
     box = None if profile.input is None or shown is None else find_input(screen.rows, style, screen.cursor)
     others = set(terminal.rows)
@@ -194,7 +194,7 @@ def _sign(
 
 
 def _since(rows: Iterable[str], before: Iterable[str]) -> list[str]:
-    """Return `rows` without those of `before`, each as often as it was there, from the top."""
+    """Return `rows` minus those of `before` as multisets, removed from the top."""
     old, found = Counter(before), list[str]()
     for row in rows:
         if old[row] > 0:
@@ -205,12 +205,12 @@ def _since(rows: Iterable[str], before: Iterable[str]) -> list[str]:
 
 
 def _echo(row: str, profile: Profile) -> bool:
-    """Return True if `row` shows what was typed, or what a tool printed."""
+    """Return True if `row` shows typed text or a tool's output."""
     return any(rule.search(row) for rule in profile.echo.lines)
 
 
 def _turn_over(terminal: TerminalSnapshot) -> bool:
-    """Return True if the agent's own record says that its turn is over: it may have quoted a dialog."""
+    """Return True if the agent's own evidence says that its turn is over: it may have quoted a dialog."""
     return any(evidence.state == "ready" for evidence in terminal.evidence)
 
 
@@ -253,7 +253,7 @@ def _prompting(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict |
         if evidence.source == "hooks" and evidence.age >= PROMPT_LEASE and _moved_on(terminal, shown):
             continue
         if evidence.source == "status" and evidence.kind is PromptKind.OTHER and _failed(terminal, shown):
-            continue  # claude 2.1.330 calls it blocked that the API has refused its key
+            continue  # claude 2.1.330 reports "blocked" when the API has refused its key
         what = evidence.kind or PromptKind.OTHER
         detail = f": {one_line(evidence.detail, 60)}" if evidence.detail else ""
         left = PROMPT_LEASE - evidence.age
@@ -267,7 +267,7 @@ def _prompting(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict |
 
 
 def _failed(terminal: TerminalSnapshot, shown: Detection | None) -> bool:
-    """Return True if the agent's hooks say that its turn has failed, and its input is there again."""
+    """Return True if the agent's hooks say that its turn has failed, and the screen shows its input again."""
     at_input = shown is not None and shown.state in {"ready", "failed"}
     return at_input and any(one.source == "hooks" and one.state == "failed" for one in terminal.evidence)
 
@@ -278,7 +278,7 @@ def _moved_on(terminal: TerminalSnapshot, shown: Detection | None) -> bool:
 
 
 def _reported(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | None:
-    """Return what hooks and reports say, unless that is *ready*: the screen has to agree to it."""
+    """Return what hooks and reports say, except *ready*, which the screen must confirm."""
     state = "" if shown is None else shown.state
     for evidence in sorted(terminal.evidence, key=lambda one: one.source):  # hooks before status
         if evidence.state == "working":
@@ -295,7 +295,7 @@ def _reported(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | 
 
 
 def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict | None:
-    """Return what the profile's state rules say; None if the rules for any program decide."""
+    """Return what the profile's state rules say, or None if the rules for any program decide."""
     if shown is not None and shown.state == "working":
         what = "there seems to be a dialog above its input" if shown.rule == QUOTED else _SIGNS["working"]
         return _by(shown, Readiness.WORKING, what)
@@ -303,7 +303,7 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
         return replace(_by(shown, Readiness.WORKING, "there is unsent text in its input"), draft=True)
     if shown is not None and shown.state == "failed":
         went_well = any(one.source == "hooks" and one.state == "ready" for one in terminal.evidence)
-        if terminal.quiet < FAILURE and not went_well:  # else the error is of an earlier turn
+        if terminal.quiet < FAILURE and not went_well:  # else the error belongs to an earlier turn
             return replace(_by(shown, Readiness.FAILED, "it shows an error"), wait=FAILURE - terminal.quiet)
         screen, error = _screen(terminal), set(shown.lines)
         shown = detect(screen, profile, ("ready",))
@@ -354,7 +354,7 @@ def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Ver
     if not ordinary and (rule := _match((*profile.decisions, *profile.questions), line)):
         return _question(f"{_show(line)} looks like a question (rule {rule})")
     if terminal.tty.canonical:
-        # Older lines have been answered, and other questions are part of the conversation.
+        # Earlier lines have been answered, and other questions are part of the conversation.
         drawn = [row for row in terminal.rows if row.strip()]
         for row in drawn[-CHOICE_ROWS if line.strip() else -1 :]:
             if rule := _match(profile.decisions, row):
@@ -363,7 +363,7 @@ def _asking(terminal: TerminalSnapshot, profile: Profile, ordinary: bool) -> Ver
 
 
 def _by(shown: Detection, state: Readiness, what: str) -> Verdict:
-    # A line of words says more than a border.
+    # A line with words says more than a border.
     line = next((line for line in shown.lines[::-1] if any(map(str.isalnum, line))), shown.lines[0])
     reason = f"{what}: {_show(line)} (rule {shown.rule!r})"
     return Verdict(state, reason, kind=shown.kind, rule=shown.rule, lines=shown.lines)
@@ -374,7 +374,7 @@ def _source(evidence: Evidence) -> str:
 
 
 def _match(rules: Iterable[re.Pattern[str]], text: str) -> str | None:
-    """Return the pattern of the first rule that matches in `text`; None if none does."""
+    """Return the pattern of the first rule that matches in `text`, or None."""
     return next((rule.pattern for rule in rules if rule.search(text)), None) if text.strip() else None
 
 

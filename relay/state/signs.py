@@ -1,7 +1,7 @@
-"""Signs on any agent's screen that it has a question or is working.
+"""Signs on any agent's screen that it asks something or is working.
 
-A sign holds *ready* back: typed text would answer the dialog, or would disturb the work. It may be an old
-one, or a quotation; only the agent's own record can tell.
+A sign prevents *ready*: typed text would answer the dialog or disturb the work. The sign may be old, or a
+quotation; only the agent's own evidence can tell.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 ROWS = 25
-"""Rows above the input, or at the bottom, that count; blank ones are not counted."""
+"""Non-blank rows above the input, or at the bottom, that count."""
 
 NEAR = 2
 """Rows of words below a sign of a dialog that may belong to it: descriptions, a footer."""
 
 WIDTH = 400
-"""Characters of a row that are read."""
+"""Characters to read of each row."""
 
 _SCROLLBAR = re.compile(r"\s{2,}[█│┃▐▕░▒]\Z")
 _FRAME = re.compile(r"\A\s*[│┃║|]\s?|\s*[│┃║|]\Z")
@@ -36,7 +36,7 @@ _SPINNER = re.compile(
     r"|\s{0,2}[·✢✳✶✻✽*+] \S[^(]*(?:…|\.\.\.)(?:\s*\(.*)?\Z"
     r"|\s{0,4}[•●] (?:Working|Thinking)\b.*\(\d+[hms]"
 )
-_SPOKEN = re.compile(r"\s{0,3}[●⏺•✦◆■]")  # what begins an answer in the agents that relay knows
+_SPOKEN = re.compile(r"\s{0,3}[●⏺•✦◆■]")  # starts an answer in the agents that relay knows
 _FINISHED = re.compile(r"\s{0,2}[✢✳✶✻✽] \S+ for \d")
 
 _KEYS = re.compile(
@@ -67,10 +67,10 @@ _SECRET = re.compile(r"(?i)\b(?:pass(?:word|phrase|code)|pin|otp|token)\b.{0,80}
 _OPTION = re.compile(
     r"(?P<lead>\s*(?P<mark>[❯›▶►◉➤→▸»>●•]?)\s{0,3})(?P<number>\d{1,2})[.)]\s+(?P<text>\S.*)\Z"
 )
-_CERTAIN = "❯›▶►◉➤▸»"  # the others may be a bullet, or a quotation: an option has to stand beside it
+_CERTAIN = "❯›▶►◉➤▸»"  # other marks may be bullets or quotations: they need another option nearby
 _ANSWER = re.compile(r"(?i)(?:yes|no|allow|approve|accept|reject|deny|cancel)\b")
 _CHOICE = re.compile(r"(?P<lead>\s*(?:[❯›▶►➤→▸»]\s?[◯◉○●◻◼☐☑]?|[◯◉○●◻◼☐☑⊙✔]|\[[ x*]\])\s+)\S")
-_PROMPT = re.compile(r"\? \S|◆  \S")  # of inquirer and those like it, of clack
+_PROMPT = re.compile(r"\? \S|◆  \S")  # of inquirer and similar libraries; of clack
 _MENU = re.compile(r"(?i)\W*(?:please )?(?:select|choose|pick|which|enter|what would you|menu)\b.*[:?]\s*\Z")
 _MARK = re.compile(r"\s*[>❯›»→]\s*\Z")
 _ASKS = re.compile(r"\s*[?◆◇] |.*[?:…›]\s*\Z")
@@ -88,9 +88,9 @@ _SIGNS = (
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One row that speaks of a dialog or of work.
+    """One row that indicates a dialog or work.
 
-    name: of the rule, for `relay explain`; lines: the rows, stripped; last: no words stand below it.
+    name: of the rule, for `relay explain`; lines: the rows, stripped; last: there are no words below it.
     """
 
     state: Literal["prompting", "working"]
@@ -103,11 +103,11 @@ class _Row(NamedTuple):
     """What one row shows by itself. plain: its text, without a scroll bar and the sides of boxes."""
 
     plain: str
-    sign: str  # the name of a sign of a dialog, "" if it is none
+    sign: str  # the name of a sign of a dialog, or ""
     option: re.Match[str] | None
     choice: re.Match[str] | None
     work: str  # the name of a sign of work
-    spoken: bool  # the agent has said something, or has finished, where its work was shown above
+    spoken: bool  # the agent has spoken or finished, so signs of work above are old
 
 
 def find_sign(
@@ -115,9 +115,9 @@ def find_sign(
 ) -> Sign | None:
     """Return the lowest sign of a dialog among the last ROWS of `rows`, or else one of work.
 
-    bullets: marks that begin what this agent says, and never point at an option.
-    loose:   nothing is known of the program: a list without numbers counts, too.
-    idle:    its title says that it is idle: what looks like work is old.
+    bullets: marks that start what this agent says, and never point at an option.
+    loose:   the program is unknown: a list without numbers counts, too.
+    idle:    its title says that it is idle: signs of work are old.
     """
     last = [_read(row) for row in rows if row][-ROWS:]
     for y in range(len(last) - 1, -1, -1):
@@ -129,13 +129,13 @@ def find_sign(
         if row.work and not _is_key_of_list(last, y):
             return Sign("working", row.work, (row.plain.strip(),))
         if row.spoken:
-            return None  # what is above it has ended
+            return None  # any work above this row has ended
     return None
 
 
 @lru_cache(maxsize=4096)
 def _read(row: str) -> _Row:
-    """Return what `row` shows; most rows of a screen are those of the look before."""
+    """Return what `row` shows; cached, because most rows stay the same between two looks."""
     plain = _SCROLLBAR.sub("", row[:WIDTH])
     working = "spinner" if _SPINNER.match(plain) else "key that interrupts" if _WORK.search(plain) else ""
     spoken = bool(_FINISHED.match(plain) or (_SPOKEN.match(plain) and not working))
@@ -148,7 +148,7 @@ def _read(row: str) -> _Row:
 
 
 def _is_key_of_list(rows: Sequence[_Row], y: int) -> bool:
-    """Return True if row `y` begins five rows of nothing but keys: what an agent lists as it starts."""
+    """Return True if row `y` starts five rows of keys only, as an agent lists them at startup."""
     listed = rows[y : y + 5]
     return len(listed) == 5 and all(_KEY.match(row.plain) for row in listed)
 
@@ -160,7 +160,7 @@ def _is_said(row: _Row, bullets: str) -> bool:
 
 
 def _dialog(rows: Sequence[_Row], y: int, bullets: str, loose: bool) -> str:
-    """Return the name of the sign of a dialog in row `y`; "" if there is none."""
+    """Return the name of the sign of a dialog in row `y`, or ""."""
     if rows[y].sign:
         return rows[y].sign
     if _numbered(rows, y, bullets):
@@ -171,7 +171,7 @@ def _dialog(rows: Sequence[_Row], y: int, bullets: str, loose: bool) -> str:
 
 
 def _numbered(rows: Sequence[_Row], y: int, bullets: str) -> bool:
-    """Return True if a mark points at the numbered option in row `y`, or if it is one of yes and no."""
+    """Return True if a mark points at the numbered option in row `y`, or if it is a yes or no option."""
     option = rows[y].option
     if option is None:
         return False
@@ -207,7 +207,7 @@ def is_listed(rows: Sequence[str], y: int) -> bool:
 
 
 def is_menu(rows: Sequence[str]) -> bool:
-    """Return True if the last of `rows` is a bare prompt mark right below a numbered list to choose from."""
+    """Return True if the last of `rows` is a bare prompt mark directly below a numbered list of choices."""
     last = [row for row in rows if row.strip()][-ROWS:]
     if not last or not _MARK.match(last[-1]):
         return False

@@ -5,8 +5,8 @@
                any ⇄ stopped                              Ctrl-Z, and fg
                any → exited                               the agent has ended
 
-Nothing announces that a program falls quiet, so the state is judged whenever output has just stopped,
-whenever the agent's hooks or status reports say something, and on request.
+No event announces that a program has fallen quiet, so relay judges the state when output has just stopped,
+when the agent's hooks or status reports have new evidence, and on request.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     STOPPED: frozenset({READY, WORKING, PROMPTING, UNSAFE, EXITED}),
     EXITED: frozenset(),
 }
-"""The states that may follow each one. An agent starts once, fails only after work, and ends for good; a
+"""The possible next states of each state. An agent starts once, fails only after work, and ends for good; a
 prompt may follow a prompt of another kind."""
 
 
 def path(before: str, after: str) -> tuple[str, ...]:
-    """Return the states to enter on the way from `before` to `after`, `after` included.
+    """Return the states to enter on the way from `before` to `after`, including `after`.
 
-    The state is sampled: an agent may work and fail between two looks. Then it enters *working* first.
+    The state is sampled: an agent may work and fail between two looks. It then enters *working* first.
     """
     if after in TRANSITIONS[before]:
         return (after,)
@@ -53,9 +53,8 @@ class AgentState:
     """The state of one agent.
 
     name:    the state at the last look.
-    since:   when it was entered, in seconds since the epoch.
+    since:   when the agent entered it, in seconds since the epoch.
     verdict: the verdict at the last look; None if the agent's process was stopped or had ended.
-    ended:   the agent's process has ended.
     """
 
     def __init__(self, view: AgentView, bus: EventBus, *, clock: Callable[[], float] = time.time) -> None:
@@ -74,7 +73,7 @@ class AgentState:
         self.look()
 
     def resume(self) -> None:
-        """Record that the agent's process runs; the next look judges it again."""
+        """Record that the agent's process runs again; the next look judges it."""
         self._suspended = False
 
     def end(self) -> None:
@@ -98,14 +97,14 @@ class AgentState:
 
     @property
     def prompt(self) -> PromptKind | None:
-        """The kind of prompt that the agent showed at the last look; None if it showed none."""
+        """The kind of prompt that the agent showed at the last look, or None."""
         if self.verdict is None or self.verdict.state is not Readiness.PROMPTING:
             return None
         return self.verdict.kind or PromptKind.OTHER
 
     @property
     def reason(self) -> str:
-        """The reason for the state at the last look, in words for the user."""
+        """The reason for the state at the last look, to show to the user."""
         if self._ended:
             return "it has ended; relay is still acting on its last output"
         if self._suspended:

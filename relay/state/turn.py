@@ -1,6 +1,6 @@
 """The current turn of one agent: its messages, its continuations, and its tool permissions.
 
-The agent's own hooks keep this record (`take`); where they do not report, its screen does
+The agent's own hooks keep this record (`take`); if they do not report, its screen does
 (relay.features.turn_tracker).
 """
 
@@ -24,24 +24,24 @@ _SHARED = TOOL_EVENTS | {NativeName.NOTIFICATION}
 """Events that also count for the agent's turn when a subagent causes them."""
 
 _COMPARED = 200
-"""Characters by which the text of a continuation is recognised."""
+"""Characters of a continuation's text that identify it."""
 
 _NOTIFIED = {"permission_prompt": PromptKind.PERMISSION, "ToolPermission": PromptKind.PERMISSION}
 """Notification types that report an open dialog (Claude Code and Qwen; Gemini)."""
 
 
 class Turn:
-    """The turn of one agent. Times are those of `clock`, in seconds.
+    """The turn of one agent. Times are in seconds, on `clock`.
 
     hooks:         the agent's state as its hooks report it.
     tools:         the permissions for tool calls in this turn.
-    active:        the hooks have reported a prompt, and not the end of its turn.
+    active:        the hooks have reported a prompt, but not the end of its turn.
     began:         the time of that prompt; 0.0 before the first.
     messages:      the texts of the turn in order: {"role": "user" or "assistant", "content": TEXT}.
-    continuations: the number of times in a row that relay has made the agent continue after its turn.
-    runaway:       messages that the agent sent in it are held. Reset by the next prompt.
-    halted:        why a rule or a handler stopped the turn: no tool may be called; "" if none did. Reset by
-                   the next prompt.
+    continuations: how many times in a row relay has made the agent continue after its turn.
+    runaway:       the messages that the agent sends in this turn are held. Reset by the next prompt.
+    halted:        why a rule or a handler stopped the turn, so the agent may call no tools; "" if none did.
+                   Reset by the next prompt.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -62,16 +62,16 @@ class Turn:
         return self._clock() - self.began if self.began else None
 
     def take(self, event: NativeEvent) -> bool:
-        """Record the event of a hook; return True if a new turn begins with it, not a continuation.
+        """Record a hook's event; return True if it begins a new turn, not a continuation.
 
-        `stop` records nothing yet, since the agent may be made to continue: call `end` or `go_on`.
+        `stop` records nothing yet because relay may make the agent continue: call `end` or `go_on`.
         """
         if event.agent_id and event.name not in _SHARED:
-            return False  # a subagent's turn is a part of this one
+            return False  # a subagent's turn is part of this one
         match event.name:
             case NativeName.PROMPT_SUBMIT if event.prompt:
                 return self._prompt(event.prompt)
-            case NativeName.PROMPT_SUBMIT:  # Qwen reports each tool's result so
+            case NativeName.PROMPT_SUBMIT:  # Qwen reports each tool's result this way
                 self._work()
             case NativeName.TOOL_PRE:
                 self.tools.forget(event)
@@ -79,7 +79,7 @@ class Turn:
             case NativeName.PERMISSION if self.tools.allows(event):
                 self._work()
             case NativeName.PERMISSION:
-                # Tools that ask the user anyway need a permission, too; it is the same dialog.
+                # Tools that ask the user anyway also need a permission, in the same dialog.
                 self._ask_or_work(event, prompt_kind(event.tool_name) or PromptKind.PERMISSION)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
                 self.tools.forget(event)
@@ -96,18 +96,18 @@ class Turn:
         return False
 
     def allow(self, event: NativeEvent) -> None:
-        """Allow the tool call of `event`: the user is not asked."""
+        """Allow the tool call of `event` without asking the user."""
         self.tools.allow(event)
         self.hooks.allowed(event)
 
     def say(self, text: str) -> None:
-        """Record a text that the agent said."""
+        """Record a text from the agent."""
         self._note("assistant", text)
 
     def end(self, error: str | None = None) -> None:
-        """Record the end of the turn; with an `error`, because the model failed."""
+        """Record the end of the turn; with an `error` if the model failed."""
         self.active = False
-        self._continued = ""  # it was read; the user may submit the same words later
+        self._continued = ""  # the agent has read it; the user may submit the same words later
         self.hooks.stands(error)
 
     def go_on(self, text: str) -> None:
@@ -124,11 +124,11 @@ class Turn:
         self._continued = text.strip().rpartition("\n")[2].strip()[-_COMPARED:]
 
     def halt(self, reason: str) -> None:
-        """Stop the turn for `reason`: no tool may be called until the next prompt."""
+        """Stop the turn for `reason`: the agent may call no tools until the next prompt."""
         self.halted = reason
 
     def hold(self) -> None:
-        """Record that messages the agent sent in this turn are held."""
+        """Record that the messages that the agent sends in this turn are held."""
         self.runaway = True
 
     def begin_anew(self) -> None:
@@ -143,7 +143,7 @@ class Turn:
         if begins:
             self.began = self._clock()
             self.messages.clear()
-        if self._continued and self._continued in prompt:  # some agents submit the text of a continuation
+        if self._continued and self._continued in prompt:  # some agents submit a continuation's text
             self._continued = ""
             begins = False
         else:

@@ -1,4 +1,4 @@
-"""The number of an agent's turns, each counted once, over all of its sessions."""
+"""The number of an agent's turns, each counted once, across all of its sessions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ NOTE = "turn"
 
 
 class TurnCount:
-    """Counts the turns that TurnBegan reports, except those it repeats.
+    """Counts the turns that TurnBegan reports, ignoring repeats.
 
-    That is where the screen has shown a turn before the agent's hooks begin to report, and where another
-    session reads the ring again.
+    TurnBegan repeats a turn when the screen showed it before the agent's hooks started to report, and when
+    another session rereads the ring.
 
-    turns: begun so far.
+    turns: the number begun so far.
     """
 
     def __init__(self, turn: Turn, progress: Progress) -> None:
@@ -23,29 +23,29 @@ class TurnCount:
         self._progress = progress
         self.turns = 0
         self._in_turn = self._told_again = False
-        # Places in the ring: of the last keys, and of those before the last turn that was counted.
+        # Ring positions of the last keys, and of the keys before the last counted turn.
         self._keys_at = self._counted_to = -1
 
     def resume(self) -> None:
-        """Continue with the count of the sessions before this one."""
+        """Continue with the count of the earlier sessions."""
         places = [int(note["at"]) for note in self._progress.notes if note["note"] == NOTE]
         self.turns, self._counted_to = len(places), max(places, default=-1)
 
     def keys(self, position: int) -> None:
-        """Take the place in the ring at which something was typed."""
+        """Record the ring position of typed keys."""
         self._keys_at = position
 
     def state(self, before: str, after: str) -> None:
-        """Take a change of the agent's state."""
+        """Record a change of the agent's state."""
         if before == Readiness.WORKING and after in {Readiness.READY, Readiness.FAILED}:
             self._in_turn = False
 
     def hooks(self, *, alive: bool) -> None:
-        """Take that the agent's hooks report from now on, or do no longer."""
+        """Record that the agent's hooks have started or stopped reporting."""
         self._told_again = alive and self._in_turn
 
     def begin(self) -> None:
-        """Count a turn that begins, unless it was counted."""
+        """Count a turn that begins, unless it was already counted."""
         again, self._told_again, self._in_turn = self._told_again, False, True
         if again or (not self._turn.hooks.alive and self._keys_at <= self._counted_to):
             return

@@ -1,4 +1,4 @@
-"""The view of the agent's terminal: a snapshot that tells the program's output from what relay has typed."""
+"""The view of the agent's terminal: a snapshot that separates the program's output from relay's typing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from relay.terminal.status import StatusRecords
 INPUT_BORDER = " \t│┃|║▏▕>❯›»"
 """Characters that input boxes draw around a text."""
 
-_ENDS = 64  # marks remembered: more than a screen has rows
+_ENDS = 64  # marks to remember: more than a screen has rows
 
 
 class KnownEvidence:
-    """The evidence of an agent's state from other sources than its screen. clock: in seconds."""
+    """The evidence of an agent's state from sources other than its screen. clock: in seconds."""
 
     def __init__(self, hooks: HookState, status: StatusRecords, clock: Callable[[], float]) -> None:
         self._hooks = hooks
@@ -31,16 +31,16 @@ class KnownEvidence:
         self._clock = clock
 
     def current(self) -> tuple[Evidence, ...]:
-        """Return the latest evidence of each source; that of hooks only while they are alive."""
+        """Return the latest evidence of each source, but the hooks' only while they are alive."""
         hooks = self._hooks.evidence() if self._hooks.alive else None
         found = (hooks, reported(self._status.root(), self._clock()))
         return tuple(each for each in found if each is not None)
 
 
 class AgentView:
-    """Judges whether the agent may be typed into. The typist reports to it what is typed.
+    """Judges whether relay may type into the agent. The typist reports what it types.
 
-    held: the verdict that forbids all typing here, for the reason `never`; None if there is no such reason.
+    held: the verdict that forbids all typing, for the reason `never`; None without a reason.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AgentView:
         self._ends: deque[str] = deque(maxlen=_ENDS)  # the closing marks of the last texts typed
         self._nap: tuple[int, int] | None = None  # the program's sleep when the last text was typed
         self._typed = time.monotonic()  # the time of the last typing
-        self._seen: tuple[object, tuple[str, ...]] = (None, ())  # the last screen, and its rows by others
+        self._seen: tuple[object, tuple[str, ...]] = (None, ())  # the last screen, and its `_others`
 
     @property
     def verdict(self) -> Verdict:
@@ -67,7 +67,7 @@ class AgentView:
         return self.held or judge(self.look(), self.profile)
 
     def given(self, end: str) -> None:
-        """Record that a text that ends with the mark `end` is given to the agent."""
+        """Record that the agent is given a text that ends with the mark `end`."""
         self._ends.append(end)
 
     def gave(self, text: str) -> bool:
@@ -97,8 +97,8 @@ class AgentView:
         """Return a snapshot of the terminal now."""
         port = self._terminal
         tty = port.tty()
-        # Ask the kernel first: then everything that the program printed before it slept is either
-        # analysed or pending. Skip that if the program prints or is not in the foreground.
+        # Ask the kernel first: what the program printed before it slept is then either analysed or
+        # pending. Skip this if the program prints or is not in the foreground.
         looked = process_wait.UNKNOWN
         if tty.foreground == tty.agent_group and self.profile.inject != "never" and not port.output_pending():
             looked = port.looks(tty.foreground)
@@ -127,23 +127,23 @@ class AgentView:
         return self.profile.says_ready
 
     def state(self) -> str | None:
-        """Return the state that the profile's rules detect on the screen now; None if no rule holds."""
+        """Return the state that the profile's rules detect on the screen now, or None if no rule holds."""
         port = self._terminal
         screen = ScreenSnapshot(tuple(port.screen_text()), port.title(), port.cursor())
         return found.state if (found := detect(screen, self.profile)) else None
 
     def _rows(self, drawn: list[str]) -> tuple[str, ...]:
-        """Return `_others(drawn)`; the screen is often as it was at the last look."""
+        """Return `_others(drawn)`, cached because the screen often stays the same between looks."""
         screen = (drawn, self._text, tuple(self._ends))
         if screen != self._seen[0]:
             self._seen = screen, tuple(self._others(drawn))
         return self._seen[1]
 
     def _others(self, rows: list[str]) -> list[str]:
-        """Return `rows` without those that show what relay typed, which may read like a question.
+        """Return `rows` without those that show relay's typing, which may read like a question.
 
-        While a text is being typed, that is every row of it; later, the rows from its first mark to its last,
-        or that row alone: the text of a peer must not hide a dialog that reads the same.
+        While relay types a text, drop every row of it; later, the rows from its first mark to its last, or
+        only the last one: a peer's text must not hide a dialog that reads the same.
         """
         text, ends = self._text, tuple(self._ends)
         if not text and not ends:

@@ -1,4 +1,4 @@
-"""Private files (0600), written whole or not at all: a new file next to the old one takes its place."""
+"""Private files (0600), written completely or not at all: a new file next to the old one replaces it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from relay.storage.locks import locked
 
 
 def make_private(path: Path) -> None:
-    """Make the file, empty and 0600, if it does not exist. Raise OSError.
+    """Create the file, empty and 0600, if it does not exist. Raise OSError.
 
-    It is never opened under its name: to close it would end all locks that this process, SQLite for one, has
-    on it (fcntl(2), "advisory record locking").
+    Never open it by its name: closing it would release all locks that this process holds on it, such as
+    SQLite's (fcntl(2), "advisory record locking").
     """
     path = path.resolve()
     if path.exists():
@@ -27,14 +27,14 @@ def make_private(path: Path) -> None:
     new = _unguessable(path)
     os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     try:
-        with contextlib.suppress(FileExistsError):  # someone was faster
+        with contextlib.suppress(FileExistsError):  # another process was faster
             os.link(new, path)
     finally:
         new.unlink()
 
 
 def _unguessable(path: Path) -> Path:
-    """Return a name beside `path` that nobody can guess and occupy where others may write, too."""
+    """Return a name beside `path` that nobody can guess and occupy, even where others may write."""
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
 
 
@@ -48,7 +48,7 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:
 
 
 def write_private(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write `text` to `path`, 0600; make its directory (0700) if it is missing. Raise OSError.
+    """Write `text` to `path`, 0600; create its directory (0700) if it is missing. Raise OSError.
 
     replace: if False, raise FileExistsError if the file exists.
     """
@@ -69,7 +69,7 @@ def write_private(path: Path, text: str, *, replace: bool = True) -> None:
 def rewrite(path: Path, text: Callable[[], str]) -> None:
     """Write the result of `text`, which may read the file, to `path`. Raise HomeError if that fails.
 
-    Only one process at a time is in this function for the same file.
+    Only one process at a time rewrites the same file.
     """
     private_directory(path.parent)
     with locked(path.with_suffix(".lock")):

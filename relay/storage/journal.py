@@ -1,8 +1,8 @@
 """The journal: the events of the sessions of a home, one JSON object per line.
 
 Every entry has `time` (seconds since the epoch), `event`, `session` and `name`; the rest depends on the
-event.  When the file exceeds MAX_BYTES it becomes `events.jsonl.1`, and so on for as many generations as are
-kept.  Secrets are taken out of every entry before it is written (relay.redaction).
+event.  When the file exceeds MAX_BYTES, it is rotated to `events.jsonl.1`, and so on for as many generations
+as are kept.  Secrets are redacted in every entry before it is written (relay.redaction).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from relay.storage.locks import wait_lock
 
 MAX_BYTES = 10 * 1024 * 1024
 PREVIEW = 500
-"""Characters of a longer text that an entry shows."""
+"""Maximum characters of a text that an entry shows."""
 
 MAX_TEXT = 256 * 1024
-"""Characters of one string of an entry; the middle of a longer one is left out."""
+"""Maximum characters of one string of an entry; the middle of a longer one is left out."""
 
 FOLLOW_LOOK = 0.1
-"""Seconds between two looks at the end of a journal that is followed."""
+"""Seconds between two checks of a followed journal for new entries."""
 
 MARGIN = 4096
-"""Characters beyond the shown ones in which a secret may begin or end."""
+"""Characters beyond the shown ones that are searched for the rest of a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class WritingFailed(Event):
 class Journal:
     """Appends entries. A full disk is reported once, and never stops the session.
 
-    bus:         gets EntryWritten for each entry if `publishes`, and WritingFailed once each time.
-    generations: full files that are kept beside the one that is written.
+    bus:         gets EntryWritten for each entry if `publishes`, and WritingFailed once per outage.
+    generations: full files that are kept beside the current one.
     redactor:    finds the secrets (default: by their formats only).
     """
 
@@ -74,14 +74,14 @@ class Journal:
         entry = {"time": time.time(), "event": event, "session": self.session, "name": self.name, **fields}
         text = json.dumps(entry, ensure_ascii=False, default=str)
         if len(text) > MAX_TEXT or (self.redactor.suspects(text) and self._suspects_texts(entry)):
-            given: dict[str, Any] = json.loads(text)  # whose own names are relay's
+            given: dict[str, Any] = json.loads(text)  # its top-level keys are relay's own
             entry = {key: _clean(each, self.redactor, key) for key, each in given.items()}
             text = json.dumps(entry, ensure_ascii=False)
         line = text.encode("utf-8", "backslashreplace") + b"\n"
         try:
             fd = self._open()
             try:
-                # A single write to a file opened for appending: entries of several sessions do not mix.
+                # A single write to a file opened for appending, so entries of several sessions do not mix.
                 written = os.write(fd, line)
                 if written < len(line):
                     _take_back(fd, written)
@@ -127,9 +127,9 @@ class Journal:
 
 
 def _take_back(fd: int, size: int) -> None:
-    """Make a blank line of the `size` bytes that were just appended: part of an entry, on a full disk.
+    """Blank the `size` bytes that were just appended: part of an entry, on a full disk.
 
-    What is overwritten needs no room.  It is not cut off: another session may have appended its entry since.
+    Overwriting needs no space.  Do not truncate the file: another session may have appended an entry since.
     """
     end = os.lseek(fd, 0, os.SEEK_CUR)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_APPEND)  # pwrite(2) would append
@@ -137,7 +137,7 @@ def _take_back(fd: int, size: int) -> None:
 
 
 def _clean(value: Any, redactor: Redactor, name: str = "") -> Any:
-    """Return `value`, of JSON, without secrets. name: its key, which may reveal a secret."""
+    """Return the JSON `value` without secrets. name: its key, which may reveal a secret."""
     match value:
         case str():
             shown = value if len(value) <= MAX_TEXT else _shortened(value, MAX_TEXT, redactor)
@@ -157,7 +157,7 @@ def _clean(value: Any, redactor: Redactor, name: str = "") -> Any:
 def preview(text: str) -> str:
     """Return `text`, without its middle if it is longer than PREVIEW characters.
 
-    Secrets are taken out before the cut, since half a secret cannot be recognised.
+    Secrets are redacted before the cut, since half a secret cannot be recognised.
     """
     return text if len(text) <= PREVIEW else _shortened(text, PREVIEW, Redactor())
 
@@ -188,7 +188,7 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
 def follow(path: Path, over: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any] | None]:
     """Yield the entries of `read`, and later ones as they are written, across rotations, until `over`.
 
-    None is yielded whenever there are no more for now, and FOLLOW_LOOK seconds are waited then.
+    Whenever there are no more for now, yield None, then wait FOLLOW_LOOK seconds.
     """
     yield from read_file(rotated(path))
     while True:
@@ -219,7 +219,7 @@ def follow(path: Path, over: Callable[[], bool] = lambda: False) -> Iterator[dic
 
 
 def rotated(path: Path, number: int = 1) -> Path:
-    """Return the path of the entries before those of `path`; `number` counts backwards."""
+    """Return the path of the rotated file with entries before those of `path`; `number` counts backwards."""
     return path.with_suffix(f".jsonl.{number}")
 
 

@@ -1,6 +1,6 @@
-"""Advisory file locks between processes (flock(2)): held by a descriptor, gone when its last holder dies.
+"""Advisory file locks between processes (flock(2)): held by a descriptor, released when its last holder dies.
 
-On the path to the agent's first byte, so that neither pathlib nor contextlib (10 ms) is imported here.
+On the path to the agent's first byte, so this module imports neither pathlib nor contextlib (10 ms).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
-_POLL = 0.005  # seconds between two tries of a lock that someone else holds
+_POLL = 0.005  # seconds between two attempts to take a lock that is held
 
 
 def open_lock(path: StrPath) -> int:

@@ -2,16 +2,16 @@
 
     {"place": "terminal:512", "digest": "9f...", "queue": "@relay"}     acting on a directive begins
     {"done": "terminal:512", "outcome": "failed"}                       it has ended
-    {"count": "missed", "number": 4096}                                 what later sessions do not see again
+    {"count": "missed", "number": 4096}                                 what later sessions will not see again
     {"note": "transcript", ...}                                         what the next session must know
 
-Once it is LARGE, what nobody reads again is left out of it (`compact`): a new file takes its place.  There an
-entry with a place may have "done": true.
+Once the file is LARGE, a new one replaces it, without what nobody reads again (`compact`).  There, an entry
+with a place may have "done": true.
 
-Beside it, in ID.kept, is a JSON object that replaces the one before: what matters if the session ends now.
+Beside it, ID.kept holds a JSON object that replaces the previous one: what matters if the session ends now.
 
 A killed process loses nothing that it has written.  The file is not synced: a machine that dies takes the
-agent with it, and nobody continues.
+agent with it, and no session continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from relay.place import Place
 from relay.storage.files import write_private
 
 LARGE = 1 << 18
-"""Bytes of the file from which what nobody reads again is left out; next at twice what is left then."""
+"""Bytes of the file above which it is compacted; the next time at twice the compacted size."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,8 @@ _log = logging.getLogger(__name__)
 class Begun:
     """A directive on which an earlier session has begun to act.
 
-    done: it has also ended that. repeats: if it has not, nothing has come of it, and it is acted on again.
+    done: that session also finished. repeats: if it did not, the directive had no effect, and is acted on
+    again.
     """
 
     digest: str
@@ -51,16 +52,16 @@ class Begun:
 class Progress:
     """The progress of one agent's sessions.
 
-    earlier: what earlier sessions began, by place; the reader takes out what it recognizes.
+    earlier: what earlier sessions began, by place; the reader removes what it recognizes.
     notes:   their notes, oldest first.
     counts:  their directives by step (heard, begun, failed, unknown), and what they counted with `count`.
-    kept:    what was kept last; {} if nothing was, or it is not whole.
+    kept:    what was last kept; {} if nothing was, or it is incomplete.
     """
 
     def __init__(self, path: Path, *, resumed: bool) -> None:
         self._path = path
         self._fd = -1
-        self._last = -1  # of the file of what is kept
+        self._last = -1  # the descriptor of ID.kept
         self._size, self._large = 0, LARGE
         self.kept: dict[str, Any] = {}
         self.earlier: dict[str, Begun] = {}
@@ -71,11 +72,11 @@ class Progress:
             self._read_kept()
         else:
             with suppress(OSError):  # as for every write here
-                path.unlink(missing_ok=True)  # an earlier agent's of the name, whose last session was killed
+                path.unlink(missing_ok=True)  # an earlier agent's of this name, whose last session was killed
                 self._kept.unlink(missing_ok=True)
 
     def begin(self, place: Place, digest: str, queue: str, *, again: str | None = None) -> None:
-        """Note that acting on a directive begins; again: an earlier session had begun at that place."""
+        """Note that acting on a directive begins. again: the place where an earlier session began it."""
         entry = {"place": str(place), "digest": digest, "queue": queue}
         self._write(entry if again is None else {**entry, "again": again})
 
@@ -85,9 +86,10 @@ class Progress:
         self._write(entry if outcome is None else {**entry, "outcome": outcome})
 
     def recognize(self, place: Place, digest: str) -> tuple[str, Begun] | None:
-        """Take out the directive that an earlier session began at `place`; return it with its place then.
+        """Remove the directive that an earlier session began at `place`; return it with its place then.
 
-        Where the time of a look at the screen has moved that, it is found by its text. None: none began it.
+        If the screen was read at another time, its place may differ: find it by its text. None: no session
+        began it.
         """
         key = str(place)
         if key not in self.earlier or self.earlier[key].digest != digest:
@@ -96,13 +98,13 @@ class Progress:
         return (key, self.earlier.pop(key)) if key else None
 
     def count(self, what: str, number: int) -> None:
-        """Count what later sessions do not see again."""
+        """Count what later sessions will not see again."""
         self._write({"count": what, "number": number})
 
     def forget(self, last: Place, *, but_last: bool = False) -> None:
-        """Forget what was begun in the source of `last` at places up to that: it is not read again.
+        """Forget what was begun in the source of `last`, up to that place: it is not read again.
 
-        but_last: except at `last`, where a form was open that may be read again.
+        but_last: except at `last`, where an open form may be read again.
         """
         for place in list(self.earlier):
             source, _, at = place.rpartition(":")
@@ -118,9 +120,9 @@ class Progress:
         return self._size > self._large
 
     def compact(self, last: Place, *, but_last: bool, offset: int, position: int) -> None:
-        """Leave out of the file what no session reads again, and only count it.
+        """Rewrite the file without what no session reads again, and only count that.
 
-        That is what `forget` would forget and began before `offset`, and waits before `position` of the ring.
+        Omit what `forget` would forget and began before `offset`, and waits before `position` of the ring.
         A process that is killed meanwhile leaves the old file or the new one.
         """
         whole = Progress(self._path, resumed=True)
@@ -164,15 +166,15 @@ class Progress:
             os.pwrite(self._last, data, 0)
             os.ftruncate(self._last, len(data))
         except OSError as error:
-            _log.warning("cannot record what is being typed: %s", error)  # it is uncertain, then
+            _log.warning("cannot record what is being typed: %s", error)  # then it counts as uncertain
 
     def close(self, *, remove: bool) -> None:
-        """Close the files, and `remove` them when no session follows."""
+        """Close the files. remove: delete them, because no session follows."""
         for fd in {self._fd, self._last} - {-1}:
             os.close(fd)
         self._fd = self._last = -1
         if remove:
-            for path in self._path.parent.glob(f"{self._path.stem}*"):  # with what a killed session left
+            for path in self._path.parent.glob(f"{self._path.stem}*"):  # including what a killed session left
                 path.unlink(missing_ok=True)
 
     @property
@@ -183,7 +185,7 @@ class Progress:
         try:
             kept = json.loads(self._kept.read_bytes())
         except (OSError, ValueError):
-            return  # nothing was kept, or it was cut off by a kill
+            return  # nothing was kept, or a kill cut it off
         if isinstance(kept, dict):
             self.kept = kept
 
@@ -218,7 +220,7 @@ class Progress:
                 self._size = os.fstat(self._fd).st_size
             self._size += os.write(self._fd, b"\n" + json.dumps(entry).encode())
         except OSError as error:
-            _log.warning("cannot record started work: %s", error)  # only a second fault would miss it
+            _log.warning("cannot record started work: %s", error)  # it matters only after a second fault
 
     def _open(self, path: Path, flags: int) -> int:
         path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -2,9 +2,9 @@
 
     run, call ─→ queue ─→ thread: BEGIN, the jobs that have piled up, COMMIT ─→ their results
 
-WAL with synchronous=NORMAL: what was committed survives the kill of every process.  A power failure may take
-the last commits with it, never the file's integrity (https://sqlite.org/pragma.html#pragma_synchronous); the
-price of FULL would be a disk flush for each commit.
+WAL with synchronous=NORMAL: commits survive the kill of every process.  A power failure may undo the last
+commits, but never corrupts the file (https://sqlite.org/pragma.html#pragma_synchronous); FULL would cost a
+disk flush for each commit.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import asyncio
 
 MAX_BATCH = 256
-"""Jobs that one transaction of a Writer commits, at most."""
+"""Maximum jobs that a Writer commits in one transaction."""
 
-_POLL = 0.005  # seconds between two tries to switch a file to WAL
+_POLL = 0.005  # seconds between two attempts to switch a file to WAL
 
 End = tuple[Any, BaseException | None]
 """The value and the error of a job; one of them is None."""
@@ -51,8 +51,8 @@ class Schema:
 
     version: PRAGMA user_version of a database with these tables; 0 is an empty file.
     tables:  statements that fill an empty database.
-    indexes: statements that make the indexes, which a migration drops and makes again.
-    steps:   statements that turn the tables of a version into those of the next one, by version.
+    indexes: statements that create the indexes, which a migration drops and recreates.
+    steps:   statements that migrate the tables of a version to those of the next one, by version.
     """
 
     version: int
@@ -61,7 +61,7 @@ class Schema:
     steps: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def install(self, db: sqlite3.Connection) -> None:
-        """Make the tables in an empty database or bring older ones up to date, within a transaction."""
+        """Create the tables in an empty database, or migrate older ones, within a transaction."""
         found = user_version(db)
         if found == 0:
             statements = [*self.tables, *self.indexes]
@@ -76,7 +76,7 @@ class Schema:
 
 
 class WrongVersion(Exception):
-    """A database has the tables of a later relay. found: their version."""
+    """A database has the tables of a newer relay. found: their version."""
 
     def __init__(self, found: int) -> None:
         super().__init__(f"tables of version {found}")
@@ -92,12 +92,12 @@ class Database:
 
     schema: ClassVar[Schema]
     busy_seconds: ClassVar[float]
-    """Seconds for which another process's lock is waited for."""
+    """Seconds to wait for another process's lock."""
     crowded: ClassVar[bool] = False
-    """Many processes write the file: they take turns."""
+    """True if many processes write the file, so they take turns."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file at `path`; make it (0600), or bring its tables up to date, if needed."""
+        """Open the file at `path`; create it (0600), or migrate its tables, if needed."""
         _refuse_event_loop()
         self.path = path
         self._file: tuple[int, int] | None = None
@@ -127,7 +127,7 @@ class Database:
 
     @staticmethod
     def make_file(path: Path) -> None:
-        """Make the file 0600 before SQLite makes it with the umask; its companions get the same mode."""
+        """Create the file 0600 before SQLite creates it with the umask; its companions get the same mode."""
         with contextlib.suppress(OSError):  # SQLite's error says more
             make_private(path)
 
@@ -155,15 +155,15 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection to a block that changes nothing."""
+        """Yield the connection to a block that changes nothing."""
         _refuse_event_loop()
         with self._explained():
             yield self._connection
 
     def transaction(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
-        """Commit all that the block changes, or nothing if it raises.
+        """Commit all changes of the block, or none if it raises.
 
-        Within another one it is a part of that: if it raises, the whole is rolled back.
+        Within another transaction, the block is a part of it: if it raises, the whole is rolled back.
         """
         _refuse_event_loop()
         return _Transaction(self)
@@ -184,7 +184,7 @@ class Database:
             raise self.explain(self.path, error) from error
 
     def write(self, statement: str, *values: object) -> int:
-        """Commit what one statement changes; return the number of rows that it changed."""
+        """Commit the changes of one statement; return the number of rows that it changed."""
         with self.transaction() as db:
             return db.execute(statement, values).rowcount
 
@@ -196,10 +196,10 @@ class Database:
     def commit_together(self, jobs: Iterable[Callable[[Any], Any]]) -> list[End]:
         """Run `jobs`, commit all changes at once, and return their ends in the same order.
 
-        Each is asked for when those before it have run, so that one may come while these wait for a lock.
-        The changes of a job that raises are rolled back without effect on the others.  If the whole cannot be
-        committed (the disk is full), each job is run once more, in its own transaction: it must be safe
-        to run twice.
+        Take each job only when those before it have run, so more may arrive while these wait for a lock.
+        The changes of a job that raises are rolled back without effect on the others.  If the transaction
+        cannot be committed (the disk is full), each job is run once more, in its own transaction: it must be
+        safe to run twice.
         """
         batch = _Batch()
         coming, run = iter(jobs), list[Callable[[Any], Any]]()
@@ -209,19 +209,19 @@ class Database:
             if len(run) > 1:
                 ends = []
                 for job in run:
-                    batch = _Batch(refusal=batch.refusal)  # a lock that stays is waited for once
+                    batch = _Batch(refusal=batch.refusal)  # wait only once for a lock that stays
                     ends += self._attempt([job], batch, [])[0]
         return ends
 
     @property
     def stuck(self) -> bool:
-        """True between two calls if a transaction could not even be rolled back: open the file again."""
+        """True between two calls if a transaction could not even be rolled back: reopen the file."""
         return self._connection.in_transaction
 
     def _attempt(
         self, jobs: Iterable[Callable[[Any], Any]], batch: _Batch, run: list[Callable[[Any], Any]]
     ) -> tuple[list[End], bool]:
-        """Return the ends of `jobs`, and False if all were rolled back. run: gets those that have run."""
+        """Return the ends of `jobs`, and False if all were rolled back. run: collects jobs that have run."""
         self._batch = batch
         ends: list[End] = []
         try:
@@ -266,11 +266,11 @@ class Database:
             raise RuntimeError("a part of this transaction has failed, and so has the whole")
 
     def _join(self, batch: _Batch) -> bool:
-        """Begin the transaction of `batch`, if this is its first change, else the savepoint of the job.
+        """Begin the transaction of `batch` if this is its first change, otherwise the job's savepoint.
 
         Return True if this is the first change of the job.
         """
-        if batch.refusal is not None:  # it was waited for once
+        if batch.refusal is not None:  # do not wait for the lock again
             raise batch.refusal
         if batch.begun and not self._connection.in_transaction:
             raise sqlite3.OperationalError(_LOST)
@@ -291,7 +291,7 @@ class Database:
         return True
 
     def _undo_job(self, batch: _Batch) -> None:
-        """Roll back what the running job has changed; of the first one that is the whole transaction."""
+        """Roll back the running job's changes; for the first job, that is the whole transaction."""
         if batch.saved:
             self._connection.execute("ROLLBACK TO job")
         else:
@@ -304,7 +304,7 @@ class Database:
         if self._turns is not None:
             self._turns.take(self.busy_seconds)
         try:
-            # IMMEDIATE: wait for other writers now, before anything is read that could get out of date.
+            # IMMEDIATE: wait for other writers now, before reading anything that could become stale.
             self._connection.execute("BEGIN IMMEDIATE")
         except BaseException:
             self._leave()
@@ -318,19 +318,19 @@ class Database:
         db = self._connection
         self._use_wal()
         db.execute("PRAGMA synchronous = NORMAL")
-        if user_version(db) < self.schema.version:  # else nothing is written, and no lock is waited for
+        if user_version(db) < self.schema.version:  # otherwise write nothing, and wait for no lock
             with self.transaction():
-                if user_version(db) < self.schema.version:  # nobody was faster
+                if user_version(db) < self.schema.version:  # no other process was faster
                     self.schema.install(db)
         if (found := user_version(db)) != self.schema.version:
             raise WrongVersion(found)
 
     def _use_wal(self) -> None:
-        """Write ahead, so that readers and the writer do not wait for each other (sqlite.org/wal.html)."""
-        with contextlib.suppress(sqlite3.OperationalError):  # it is being switched right now
+        """Use write-ahead logging, so readers and writer do not block each other (sqlite.org/wal.html)."""
+        with contextlib.suppress(sqlite3.OperationalError):  # another process is switching it
             if self._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
                 return
-        if self._turns is not None:  # of many that look while one switches, none may ever come to it
+        if self._turns is not None:  # of many that look meanwhile, none might ever get to switch
             self._turns.take(self.busy_seconds)
         try:
             self._switch_to_wal()
@@ -344,7 +344,7 @@ class Database:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError as error:
-                # The one lock for which SQLite does not wait: another process makes the same switch.
+                # The one lock for which SQLite does not wait: another process is making the same switch.
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(_POLL)
@@ -372,7 +372,7 @@ class _Transaction:
         try:
             self._batch = database._batch
             if self._batch is not None and database._join(self._batch):
-                self._kind = "job"  # which has changed nothing before
+                self._kind = "job"  # this is its first change
             elif db.in_transaction:
                 self._kind = "part"
             else:
@@ -420,7 +420,7 @@ class _Batch:
     """The state of jobs that are committed together.
 
     begun:   the transaction was begun.
-    joined:  the running job has changed something. saved: after a savepoint, as others had before it.
+    joined:  the running job has changed something. saved: after a savepoint, because earlier jobs had, too.
     refusal: why the transaction could not be begun.
     """
 
@@ -431,24 +431,24 @@ class _Batch:
 
 
 class Writer(Generic[D]):
-    """A thread that owns a database, runs jobs in their order of arrival, and commits waiting jobs together.
+    """A thread that owns a database, runs jobs in order of arrival, and commits waiting jobs together.
 
-    A job is a plain function of the database, whose changes are all committed or none.  Its caller gets its
-    result, or its exception, after the commit.  A job runs even if its caller is cancelled; it may run twice
-    (`Database.commit_together`).
+    A job is a plain function of the database; either all of its changes are committed, or none.  The caller
+    gets its result, or its exception, after the commit.  A job runs even if its caller is cancelled; it may
+    run twice (`Database.commit_together`).
     """
 
     def __init__(self, database: type[D], path: Path, *, reopen: bool = False) -> None:
         """The first job opens the file. If that fails, it raises the error, and the next job tries again.
 
-        reopen: open the file at `path` again if the first one was moved away.
+        reopen: open the file at `path` again if the open one was moved away.
         """
         self._kind = database
         self._path = path
         self._reopen = reopen
-        self._database: D | None = None  # of the thread alone
+        self._database: D | None = None  # used only by the thread
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        # What each loop is to be told, in one call: it is woken up once. Of the thread alone.
+        # The ends for each loop, reported in one call, which wakes it once. Used only by the thread.
         self._ends: dict[asyncio.AbstractEventLoop, list[_Told]] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -460,7 +460,7 @@ class Writer(Generic[D]):
 
         then: called on the loop with the result, even if the caller was cancelled meanwhile.
         """
-        import asyncio  # only those who run a loop have paid for it
+        import asyncio  # a caller that runs a loop has already imported it
 
         loop = asyncio.get_running_loop()
         _loops.add(loop)
@@ -502,7 +502,7 @@ class Writer(Generic[D]):
         self._thread.join()
 
     def _hand_over(self, job: _Job) -> None:
-        with self._lock:  # so that no job follows the end
+        with self._lock:  # so that no job follows the end marker
             if not self._closed:
                 self._jobs.put(job)
                 return
@@ -517,7 +517,7 @@ class Writer(Generic[D]):
             try:
                 ends = self._opened().commit_together(jobs)
             except BaseException as error:  # noqa: BLE001 (raised where the jobs came from)
-                list(jobs)  # all that wait have the same end
+                list(jobs)  # take all waiting jobs: they have the same end
                 ends = [(None, error)] * len(taken)
             for (_, done), end in zip(taken, ends, strict=True):
                 done(*end)
@@ -530,11 +530,11 @@ class Writer(Generic[D]):
             self._database.close()
 
     def _waiting(self, taken: list[_Job]) -> Iterator[Callable[[Any], Any]]:
-        """Give the job that was `taken`, and then what waits; append that there."""
+        """Yield the job that was `taken`, then the waiting ones; append these to `taken`."""
         yield taken[0][0]
         while len(taken) < MAX_BATCH and not self._jobs.empty():
             job = self._jobs.get()
-            if job is None:  # the end, which comes last
+            if job is None:  # the end marker, which stays last
                 self._jobs.put(None)
                 return
             taken.append(job)
@@ -561,7 +561,7 @@ def user_version(db: sqlite3.Connection) -> int:
     return int(found)
 
 
-_loops: WeakSet[Any] = WeakSet()  # event loops that await jobs, and must never wait for one
+_loops: WeakSet[Any] = WeakSet()  # event loops that await jobs, and must never block on one
 
 
 def _running_loop() -> Any:

@@ -1,9 +1,9 @@
 """Turns: processes that write the same SQLite file queue in order of arrival.
 
-SQLite itself has whoever finds the file locked sleep and try again, up to a tenth of a second later: among
-dozens of writers some come too late every time.  An flock(2) on a file next to it queues them in the kernel,
-and wakes the next one at once.  It is a courtesy only: SQLite's own lock decides, and who has waited long
-enough for a turn continues without one.
+In SQLite itself, a writer that finds the file locked sleeps and tries again, up to a tenth of a second later:
+among dozens of writers, some come too late every time.  An flock(2) on a file next to it queues them in the
+kernel, and wakes the next one at once.  Turns are only a courtesy: SQLite's own lock decides, and a writer
+that has waited long enough for its turn continues without one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Turns:
     """The queue at `path`, for one thread."""
 
     def __init__(self, path: str) -> None:
-        """Make the file if there is none; where that cannot be, there are no turns."""
+        """Create the file if there is none; if that fails, there are no turns."""
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
@@ -29,7 +29,7 @@ class Turns:
         self._mine = False
 
     def take(self, seconds: float) -> None:
-        """Wait for one's turn, at most so long."""
+        """Wait for our turn, at most `seconds`."""
         if self._file == -1:
             return
         if self._waiter is None or not self._waiter.waits:
@@ -41,13 +41,13 @@ class Turns:
         self._mine = self._waiter.wait(seconds)
 
     def leave(self) -> None:
-        """Let the next one continue. May be called without a turn."""
+        """Let the next writer continue. May be called without a turn."""
         if self._mine:
             self._mine = False
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Leave for good."""
+        """Leave the queue for good."""
         if self._file != -1:
             file, self._file = self._file, -1
             if self._waiter is None:
@@ -57,19 +57,19 @@ class Turns:
 
 
 class _Waiter:
-    """A thread that blocks for the lock, since flock(2) knows no time limit. It is made when first needed."""
+    """A thread that blocks for the lock, since flock(2) has no timeout. Started when first needed."""
 
     def __init__(self, file: int) -> None:
         self._file = file
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._state = threading.Condition()
         self._wanted = self._closed = False
-        self.waits = False  # it still blocks, also for one who has continued without a turn
+        self.waits = False  # it still blocks, even if its caller has continued without a turn
         self._has = False
         threading.Thread(target=self._work, name="relay-turns", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Return True once the lock is had, False after so long."""
+        """Return True once the lock is held, False after `seconds`."""
         with self._state:
             self._wanted = True
             if not self.waits:
@@ -81,7 +81,7 @@ class _Waiter:
             return had
 
     def close(self) -> None:
-        """End the thread, as soon as it can; it closes the file."""
+        """End the thread as soon as possible; it closes the file."""
         with self._state:
             self._closed = True
         self._asked.put(False)

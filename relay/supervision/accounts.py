@@ -1,9 +1,9 @@
-"""Held accounts: their limit is reached, or nobody is logged in. One file per account.
+"""Held accounts, which have reached a limit or are not logged in. One file per account.
 
     state/accounts/NAME.json
 
-Whichever agent notices it writes the file; all agents of the account on this machine read it before they are
-nudged, given their first prompt, or started again.
+The agent that notices writes the file; all agents of the account on this machine read it before a nudge,
+their first prompt, and a restart.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from relay.storage.files import write_private
 from relay.storage.locks import locked
 from relay.supervision.restart import words
 
-_LONGEST = 120  # bytes of a name that is its file's; what is added leaves it below NAME_MAX (255)
+_LONGEST = 120  # bytes of the account's name in the file name; hash and suffix keep it below NAME_MAX (255)
 
 
 @dataclass(frozen=True, slots=True)
 class AccountHold:
     """The reason why an account is held.
 
-    cls:    the class of the failure (relay.supervision.restart.words). reason: what the agent says of it.
+    cls:    the class of the failure (relay.supervision.restart.words). reason: the agent's own words.
     by:     the agent that noticed it. at: when, in seconds since the epoch.
-    until:  when it ends by itself, in seconds since the epoch; None: once a turn ends well, or the user ends
-            it.
+    until:  when it expires, in seconds since the epoch; None: when a turn succeeds, or the user releases it.
     """
 
     account: str
@@ -65,15 +64,15 @@ class Accounts:
         return found if found is not None and found.active(self._clock()) else None
 
     def all(self) -> list[AccountHold]:
-        """Return the holds that are in force, by account."""
+        """Return the active holds, sorted by account."""
         found = [hold for path in self._folder.glob("*.json") if (hold := _read(path)) is not None]
         now = self._clock()
         return sorted((hold for hold in found if hold.active(now)), key=lambda hold: hold.account)
 
     def hold(self, new: AccountHold) -> bool:
-        """Hold an account; return False if it is held already, at least as long.
+        """Hold an account; return False if it is already held for at least as long.
 
-        Raise HomeError if that cannot be written.
+        Raise HomeError if the file cannot be written.
         """
         path = self._path(new.account)
         private_directory(path.parent)
@@ -90,9 +89,9 @@ class Accounts:
         return True
 
     def release(self, account: str, *, since: float | None = None) -> AccountHold | None:
-        """End the hold of an account, and return it; None if it is not held.
+        """Remove the hold of an account, and return it; None if the account is not held.
 
-        since: leave a hold that is newer (seconds since the epoch). Raise HomeError if that fails.
+        since: keep a hold that is newer (seconds since the epoch). Raise HomeError if the removal fails.
         """
         path = self._path(account)
         if (held := self.get(account)) is None:

@@ -2,11 +2,11 @@
 
     idle, prompt, error ─→ the policy's action ─→ its attempts ─→ `then`, once ─→ nothing more
 
-Real progress resets the counts: a prompt of the user's own, or a message that began a turn. A nudge and the
-output of a gate are never progress, so an agent that only answers nudges comes to its `then`. A turn that
-ends well resets the counts of errors: their cause is gone.
+Real progress resets the counts: a prompt from the user, or a message that started a turn. Nudges and gate
+output are never progress, so an agent that only answers nudges reaches its `then`. A successful turn resets
+the error counts: the cause is gone.
 
-Everything that counts is an argument, so the decision is a pure function.
+Every input is an argument, so the decision is a pure function.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from relay.supervision.policy import Action, ActionName, Supervision
 from relay.supervision.restart import JITTER, LIMIT_TRIES, LIMIT_WAIT, LIMIT_WAIT_MAX, RESET_MARGIN
 
 REPEATED = frozenset({"nudge", "gate", "run", "wait", "restart", "resume"})
-"""Actions that are tried again if the incident comes again. Any other one is done once."""
+"""Actions that are repeated if the incident recurs. All others are done once."""
 
 ACCOUNT = frozenset({"unauthorized", "billing"})
-"""Classes of errors that hold the whole account, not only the agent that has met with them."""
+"""Classes of errors that hold the whole account, not only the agent that encountered them."""
 
 NONE = Action("none")
 
@@ -36,7 +36,7 @@ ERRORS: Mapping[str, Action] = {
     "billing": Action("hold"),
     "context_full": Action("escalate"),
 }
-"""The default actions for errors, by class; those of other classes have none."""
+"""The default actions for errors, by class; other classes have none."""
 
 IDLE_TEXT = "You have been idle. If your task is not done, continue it. If you cannot, say what you need."
 GO_ON_TEXT = "Your last turn ended with an error ({}) that may be over. Continue where you stopped."
@@ -44,9 +44,9 @@ GO_ON_TEXT = "Your last turn ended with an error ({}) that may be over. Continue
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """The tries to answer one kind of incident since there was real progress.
+    """The tries for one kind of incident since the last real progress.
 
-    count: their number. at: the time of the last one, in seconds since the epoch. over: none follows.
+    count: their number. at: the time of the last one, in seconds since the epoch. over: no more will follow.
     """
 
     count: int = 0
@@ -54,7 +54,7 @@ class Tries:
     over: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of which Tries(**object) is this."""
+        """Return a JSON object; Tries(**object) restores it."""
         return asdict(self)
 
 
@@ -62,9 +62,9 @@ class Tries:
 class ActionStep:
     """The action that follows an incident.
 
-    at:     when, in seconds since the epoch. number, most: of the tries; 0 for an action that is done once.
+    at:     when, in seconds since the epoch. number, most: which try of how many; 0 for an action done once.
     text:   the text that a nudge types; "": the default. run: the command of a gate or of `run`.
-    tries:  to be remembered.
+    tries:  the tries including this one, to remember.
     """
 
     action: ActionName
@@ -96,7 +96,7 @@ def chosen(policy: Supervision, incident: Incident) -> Action:
 def decide(
     policy: Supervision, incident: Incident, tries: Tries, now: float, chance: Callable[[], float]
 ) -> ActionStep | None:
-    """Return what is done about an incident; None: nothing, or nothing more.
+    """Return the next step for an incident; None: nothing, or nothing more.
 
     tries: the earlier ones of its kind. now: seconds since the epoch. chance: returns a number from 0 to 1.
     """

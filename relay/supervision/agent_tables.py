@@ -48,7 +48,7 @@ ACTIONS: Mapping[str, tuple[ActionName, ...]] = {
         "none",
     ),
 }
-"""The actions that may answer each event."""
+"""The actions allowed for each event."""
 
 _LAST: tuple[ActionName, ...] = ("escalate", "done", "fail", "hold", "stop", "none")
 _WITH_COMMAND: tuple[ActionName, ...] = ("gate", "run")
@@ -59,7 +59,7 @@ _ERROR_CLASS = ValueKind(_CLASSES.form, lambda value, spot: value and _CLASSES.r
 
 
 def keys_of(kind: type, keys: Mapping[str, tuple[ValueKind, str]]) -> dict[str, TableKey]:
-    """Return the keys of a table that is read into the dataclass `kind`, which has their defaults."""
+    """Return the keys of a table that is read into the dataclass `kind`, which defines their defaults."""
     found = {}
     for each in fields(kind):
         if each.name in keys:
@@ -70,8 +70,8 @@ def keys_of(kind: type, keys: Mapping[str, tuple[ValueKind, str]]) -> dict[str, 
 
 
 def as_toml(value: object) -> str:
-    """Return the default of a field as a fleet file has it."""
-    if value is None:  # of on_idle and on_prompt
+    """Return the default of a field as written in a fleet file."""
+    if value is None:  # on_idle and on_prompt
         return '"auto"'
     if isinstance(value, float):
         return f"{value:g}"
@@ -94,11 +94,11 @@ def _action_keys(event: str) -> dict[str, TableKey]:
 
 ACTION_KEYS = _action_keys("on_error")
 _NAMED = replace(ACTION_KEYS["action"].kind, form="the name of an action")
-ACTION_KEYS["action"] = replace(ACTION_KEYS["action"], kind=_NAMED)  # each event has its own
+ACTION_KEYS["action"] = replace(ACTION_KEYS["action"], kind=_NAMED)  # each event has its own actions
 
 
 def action(event: str) -> ValueKind:
-    """Return the kind of answers to `event`: the name of an action, or a table."""
+    """Return the kind of actions for `event`: the name of an action, or a table."""
     keys = _action_keys(event)
     named = event != "on_error"
 
@@ -174,7 +174,7 @@ SCHEDULE = ValueKind("a table", _schedule)
 
 
 def _template(*filled_in: str) -> Callable[[str], None]:
-    """Return a function that raises ValueError for a text with fields other than these."""
+    """Return a function that raises ValueError for text with fields other than these."""
     fields_shown = ", ".join(f"{{{name}}}" for name in filled_in)
 
     def check(text: str) -> None:
@@ -226,7 +226,7 @@ WORKTREE_KEYS = keys_of(
 
 
 def _worktree(value: Any, spot: Spot) -> dict[str, Any] | None:
-    """Return the keys that are given, None for false: those of [defaults] are added later."""
+    """Return the given keys, None for false; those of [defaults] are added later."""
     return None if value is False else table(value, spot, WORKTREE_KEYS)
 
 

@@ -15,10 +15,10 @@ from relay.supervision.values import TEXT, Invalid, Spot, ValueKind, are_words, 
 from relay.text import one_line
 
 LARGEST = 1 << 20
-"""Bytes of a file that is read: a fleet file, a task, an environment."""
+"""Maximum size in bytes of a file to read: a fleet file, a task, an environment."""
 
 LONGEST_TASK = 32 << 10
-"""Bytes of a task: as JSON it is given on as one argument of a program, of at most 128 KB on Linux."""
+"""Maximum size of a task in bytes: as JSON, it becomes one program argument, at most 128 KB on Linux."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -45,13 +45,13 @@ COMMAND = ValueKind("a string, split into words as sh does, or a list of strings
 
 
 def _path(value: Any, spot: Spot, what: str, right: Callable[[Path], bool]) -> Path:
-    """Return the path of a `what`, which exists and is `right`."""
+    """Return the path of an existing `what`. Raise Invalid if it is missing, or not `right`."""
     path = spot.beside(TEXT.read(value, spot))
     try:
         if right(path):
             return path
         wrong = f"is not a {what}" if path.exists() else "does not exist"
-    except OSError as error:  # too long; within a folder that is closed to the user
+    except OSError as error:  # too long, or in a folder that the user may not enter
         wrong = f"cannot be used: {error.strerror}"
     raise Invalid(f"{spot.name}: {one_line(str(path), 200)} {wrong}. Name an existing {what}.")
 
@@ -72,7 +72,7 @@ TASK_FILE = ValueKind("a text file", lambda value, spot: _task(_text(FILE.read(v
 
 
 def _text(path: Path) -> str:
-    """Return the content of a text file. Raise ConfigError, about that file."""
+    """Return the content of a text file. Raise ConfigError, which names that file, if it cannot be read."""
     try:
         with open(open_regular(path), "rb") as stream:
             content = stream.read(LARGEST + 1)
@@ -102,7 +102,7 @@ def _environment(value: Any, spot: Spot) -> dict[str, str]:
         here = spot.at(name)
         if wrong := _variable(name):
             here.wrong(f"{spot.name}: {wrong}")
-        elif not isinstance(text, str) or "\0" in text:  # which is not shown: it may be secret
+        elif not isinstance(text, str) or "\0" in text:  # not shown: it may be secret
             here.wrong(f"{here.name} must be a string. Put it in quotes.")
         else:
             found[name] = text
@@ -113,7 +113,7 @@ ENVIRONMENT = ValueKind("a table of strings", _environment)
 
 
 def _env_file(value: Any, spot: Spot) -> dict[str, str]:
-    """Return the variables in a file of lines `NAME=VALUE`; blank ones and those with # are passed over."""
+    """Return the variables in a file of lines `NAME=VALUE`; skip blank lines and # comments."""
     path = FILE.read(value, spot)
     found = {}
     for number, line in enumerate(_text(path).split("\n"), start=1):

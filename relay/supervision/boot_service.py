@@ -1,6 +1,6 @@
 """Starting a fleet after a reboot: the service manager's configuration and status.
 
-systemd.py, launchd.py and crontab.py write it down, each in the manager's own format.
+systemd.py, launchd.py and crontab.py write the configuration in each manager's own format.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ KEPT = (
     "LC_CTYPE",
     "COLORTERM",
 )
-"""Variables of the installing shell that the service has, too, if they are set: they say where programs,
-relay's files and the agents' own are, and how agents draw. None of them holds a secret."""
+"""Variables that the service copies from the installing shell, if set: they locate programs, relay's files
+and the agents' own, and decide how agents draw. None of them holds a secret."""
 
-_TERM = "xterm-256color"  # of agents that no terminal is attached to
+_TERM = "xterm-256color"  # for agents without an attached terminal
 
 
 @dataclass(frozen=True, slots=True)
 class BootService:
     """The command that starts one fleet after a reboot.
 
-    name:        of the service, without the manager's prefix and suffix.
-    team:        of the fleet. fleet: the absolute path of its file.
-    command:     what is run. environment: all that it needs of its environment.
+    name:        the service's, without the manager's prefix and suffix.
+    team:        the fleet's. fleet: the absolute path of its file.
+    command:     argv. environment: all the variables that it needs.
     """
 
     name: str
@@ -53,7 +53,7 @@ class BootService:
 class InstalledService:
     """A service that relay has installed.
 
-    path: of the manager's file. fleet: of the fleet file. program: the Python that runs relay.
+    path: that of the manager's file. fleet: that of the fleet file. program: the Python that runs relay.
     """
 
     name: str
@@ -65,10 +65,10 @@ class InstalledService:
 def installed_in(
     folder: Path, prefix: str, suffix: str, read: Callable[[bytes], tuple[str, str] | None]
 ) -> list[InstalledService]:
-    """Return the services in a manager's folder, by name.
+    """Return the services in a manager's folder, sorted by name.
 
-    read: returns the fleet file and the program in the content of a file; if relay has not written it, None,
-    or it raises ValueError.
+    read: returns the fleet file and the program from a file's content; returns None or raises ValueError if
+    relay did not write the file.
     """
     found = []
     for path in sorted(folder.glob(f"{prefix}*{suffix}")):
@@ -86,9 +86,9 @@ def installed_in(
 class ServiceState:
     """The state of a service, as its manager reports it.
 
-    enabled: it runs after the next reboot; None: not known.
-    last:    how its last run ended, in words. failed: not well.
-    at:      when it ended, in the manager's words; "": not known.
+    enabled: it runs after the next reboot; None: unknown.
+    last:    how its last run ended, in words. failed: that run failed.
+    at:      when that run ended, in the manager's words; "": unknown.
     """
 
     enabled: bool | None
@@ -104,37 +104,37 @@ class ServiceManager(Protocol):
         """Raise ServiceError if there is no such manager here."""
 
     def path(self, name: str) -> Path:
-        """Return the path of the file of the service `name`."""
+        """Return the path of the manager's file for the service `name`."""
 
     def installed(self) -> list[InstalledService]:
-        """Return the services that relay has installed, by name."""
+        """Return the services that relay has installed, sorted by name."""
 
     def install(self, service: BootService) -> None:
-        """Write the service and enable it, in place of one of its name.
+        """Write and enable the service, replacing one of the same name.
 
         Raise ServiceError if that fails; nothing has changed then.
         """
 
     def remove(self, service: InstalledService) -> None:
-        """Disable the service and delete its file; no agent is touched. Raise ServiceError."""
+        """Disable the service and delete its file; agents keep running. Raise ServiceError if that fails."""
 
     def state(self, service: InstalledService) -> ServiceState:
-        """Return what the manager says of the service."""
+        """Return the state that the manager reports for the service."""
 
     def log(self, service: InstalledService) -> str:
-        """Return the command that shows what the service has printed."""
+        """Return the command that shows the service's output."""
 
     def lingering(self) -> bool | None:
-        """Return True if services run without a login; None: not known, or there is no such thing."""
+        """Return True if services run without a login; None: unknown, or the manager has no such setting."""
 
     def when(self) -> str:
         """Return sentences for the user: when the services run, and how to have them run earlier."""
 
 
 def boot_service(name: str, team: str, fleet: Path, env: Mapping[str, str]) -> BootService:
-    """Return the service for the fleet file `fleet`. env: of the installing shell.
+    """Return the service for the fleet file `fleet`. env: the installing shell's.
 
-    Raise ServiceError for what no service file can hold: control characters, and text that is not UTF-8.
+    Raise ServiceError for text that no service file can hold: control characters, or not UTF-8.
     """
     kept = {variable: env[variable] for variable in KEPT if env.get(variable)}
     term = env.get("TERM", "")
@@ -151,10 +151,9 @@ def boot_service(name: str, team: str, fleet: Path, env: Mapping[str, str]) -> B
 
 
 def choose_name(manager: ServiceManager, team: str, fleet: Path) -> str:
-    """Return the name of the service for `fleet`: that of its team, unless another file has it.
+    """Return the service name for `fleet`: its team's, with a digest of the path if that name is taken.
 
-    The name is the one that it has if it is installed. Raise ServiceError if a file that relay has not
-    written has the name.
+    An installed service keeps its name. Raise ServiceError if both names are taken.
     """
     installed = manager.installed()
     if (own := find(installed, fleet)) is not None:
@@ -169,7 +168,7 @@ def choose_name(manager: ServiceManager, team: str, fleet: Path) -> str:
 
 
 def find(installed: Collection[InstalledService], fleet: Path) -> InstalledService | None:
-    """Return the service of the fleet file `fleet`; None if it has none."""
+    """Return the installed service of the fleet file `fleet`; None if it has none."""
     return next((each for each in installed if each.fleet == fleet), None)
 
 

@@ -7,9 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 
 
 def ordered(depends_on: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the keys of `depends_on` so that each comes after those it depends on, otherwise as they were.
+    """Return the keys of `depends_on`, each after those it depends on, otherwise in their given order.
 
-    Raise ValueError, whose text is `a → b → a`, if some wait for one another.
+    Raise ValueError with the text `a → b → a` if there is a cycle.
     """
     place = {name: number for number, name in enumerate(depends_on)}
     sorter = TopologicalSorter(depends_on)
@@ -26,7 +26,7 @@ def ordered(depends_on: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def needed(names: Collection[str], depends_on: Mapping[str, Collection[str]]) -> set[str]:
-    """Return `names` and all that these depend on, however indirectly."""
+    """Return `names` and everything they depend on, directly or indirectly."""
     found: set[str] = set()
     left = list(names)
     while left:

@@ -1,4 +1,4 @@
-"""The fleet agents that start by themselves: on a schedule, or when a place becomes free."""
+"""The fleet agents that start automatically: on a schedule, or once there is room."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from relay.supervision.states import ENDED, Phase
 
 
 def due(fleet: Fleet, records: Mapping[str, AgentRecord], running: Collection[str], now: float) -> list[str]:
-    """Return their names, in the order of the file.
+    """Return the names of the agents to start now, in the order of the file.
 
-    records, running: by relay.names.key; those of the fleet's team. now: seconds since the epoch.
+    records, running: by relay.names.key, of the fleet's team only. now: seconds since the epoch.
     """
     here = sum(key(name) in running for name in fleet.agents)
     here += sum(
@@ -34,7 +34,7 @@ def due(fleet: Fleet, records: Mapping[str, AgentRecord], running: Collection[st
 
 
 def enqueue(record: AgentRecord, agent: FleetAgent, now: float, *, scheduled: bool) -> AgentRecord:
-    """Return the record of an agent that is wanted, and waits for its schedule, or else for room.
+    """Return the record of a wanted agent that waits for its schedule or, if not `scheduled`, for room.
 
     now: seconds since the epoch.
     """

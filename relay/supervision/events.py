@@ -36,7 +36,7 @@ class Incident(Event):
 
     cls:      the class of an error; "" for other incidents.
     reset_at: when a limit ends, in seconds since the epoch; None if that is not known.
-    detail:   what the agent says of it; "" if nothing.
+    detail:   the agent's own words; "": none.
     """
 
     name: IncidentName
@@ -87,7 +87,7 @@ class RestartAgent(Event):
 class RunCommand(Event):
     """Run `command` with /bin/sh beside the agent.
 
-    gates: if it exits with 0 the agent is done; otherwise what it prints is the agent's next prompt.
+    gates: if it exits with 0, the agent is done; otherwise its output is the agent's next prompt.
     """
 
     command: str

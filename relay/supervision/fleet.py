@@ -15,7 +15,7 @@ from relay.supervision.schedule import Schedule
 from relay.supervision.worktree_spec import WorktreeSpec
 
 Condition = Literal["started", "ready", "idle", "done", "exited_ok"]
-"""What another agent must have come to before one that depends on it is started."""
+"""The condition that an agent must meet before one that depends on it is started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +24,18 @@ class FleetAgent:
 
     command:    argv, not yet looked up in PATH.
     task:       the first prompt of a new conversation; "": none.
-    cwd:        absolute; a folder when the file was read; a worktree is made of its repository.
+    cwd:        absolute; it existed when the file was read; a worktree is created from its repository.
     env:        added to the environment; the files of env_file are in it.
     channels:   without their `#`.
     rules:      absolute paths of hooks.json files, as `relay wrap --rules` takes them.
-    depends_on: the names of agents of the fleet, as these are spelt there.
+    depends_on: the names of agents of the fleet, spelled as there.
     """
 
     name: str
     command: tuple[str, ...]
     cwd: Path
     task: str = ""
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # it has keys and tokens
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # has keys and tokens
     channels: tuple[str, ...] = ()
     rules: tuple[Path, ...] = ()
     autostart: bool = True
@@ -45,9 +45,9 @@ class FleetAgent:
     worktree: WorktreeSpec | None = None
 
     def of(self, path: Path) -> FleetAgent:
-        """Return the agent with its file, and a digest of its definition, noted in its supervision.
+        """Return the agent with its file and a digest of its definition recorded in its supervision.
 
-        Another digest tells that a running agent is not as the file has it.
+        A different digest shows that a running agent no longer matches the file.
         """
         supervision = replace(self.supervision, fleet=str(path), digest="")
         text = json.dumps(asdict(replace(self, supervision=supervision)), default=str, sort_keys=True)
@@ -62,7 +62,7 @@ class Fleet:
     max_running:    agents that may run at once; 0: any number.
     start_interval: seconds between two starts.
     spawn:          its agents may start others.
-    digest:         the SHA-256 of the file's content, as relay.hooks.trust has it.
+    digest:         the SHA-256 of the file's content, as in relay.hooks.trust.
     """
 
     path: Path
@@ -74,5 +74,5 @@ class Fleet:
     spawn: bool = False
 
     def find(self, name: str) -> FleetAgent | None:
-        """Return the agent called `name`, in whatever case."""
+        """Return the agent called `name`, ignoring case."""
         return next((agent for agent in self.agents.values() if names.same(agent.name, name)), None)

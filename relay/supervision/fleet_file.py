@@ -3,8 +3,8 @@
     find ──→ read ──→ trusted? ──→ parse ──→ Fleet
                          └─ no: ConfigError; nothing is started
 
-Exactly the bytes that were hashed are parsed. The files that it names (tasks, environments, rules) are not
-covered by trust. Settings in the same file are checked here too, and used by relay.settings.
+relay parses exactly the bytes that it hashed. Trust does not cover the files named there (tasks,
+environments, rules). Settings in the same file are checked here too, and used by relay.settings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from relay.supervision.worktree_spec import WorktreeSpec
 from relay.toml_lines import TomlLines
 
 _DIRECT = ("task", "env", "channels", "rules", "autostart", "depends_on", "schedule")
-"""The keys that FleetAgent has as they are."""
+"""The keys that FleetAgent takes unchanged."""
 
 
 def find(home: Home, directory: Path) -> Path | None:
@@ -46,8 +46,8 @@ def find(home: Home, directory: Path) -> Path | None:
 def load(home: Home, directory: Path, named: Path | None = None) -> Fleet:
     """Return the fleet for `directory`, or the one in the file `named`.
 
-    The user's own file needs no trust; any other does, `named` included. Raise ConfigError if there is none,
-    if it is not trusted as it is, or has no agents, and ConfigMistakes for all that is wrong in it.
+    The user's own file needs no trust; any other does, `named` included. Raise ConfigError if there is no
+    file, its current content is not trusted, or it has no agents; ConfigMistakes for all that is wrong in it.
     """
     own = home.config / FILE
     path = named.absolute() if named is not None else find(home, directory)
@@ -83,7 +83,7 @@ def read(path: Path) -> bytes:
 def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     """Return the fleet in `content`, the bytes of the file at `path`, which may have no agents.
 
-    team: where the file names none; "": the name of its folder.
+    team: the default if the file names none; "": the name of its folder.
     Raise ConfigError if it is not TOML, ConfigMistakes for everything else that is wrong, settings included.
     """
     path = path.absolute()
@@ -128,7 +128,7 @@ def _check_settings(top: Spot, values: Mapping[str, Any]) -> None:
 
 
 def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the keys of each agent, with those of [defaults]."""
+    """Return the keys of each agent, merged with those of [defaults]."""
     tables, usual = values.get("agents", {}), values.get("defaults", {})
     if not isinstance(tables, dict):
         top.at("agents").wrong("agents must be tables, such as [agents.Lead].")
@@ -173,7 +173,7 @@ def _check_names(spots: Mapping[str, Spot]) -> None:
 
 
 def _given(value: object, spot: Spot, agents: Mapping[str, Spot]) -> dict[str, Any]:
-    """Return the keys in the table of an agent, or of [defaults]; the files that they name are read in."""
+    """Return the keys in an agent's table, or in [defaults], with the files that they name read in."""
     given = table(value, spot, schema.AGENT_KEYS, schema.elsewhere)
     if "task_file" in given:
         if "task" in given:
@@ -190,7 +190,7 @@ def _given(value: object, spot: Spot, agents: Mapping[str, Spot]) -> dict[str, A
 
 
 def _known(depends_on: Mapping[str, Any], spot: Spot, agents: Mapping[str, Spot]) -> dict[str, Any]:
-    """Return `depends_on` with the names as the agents' own tables spell them."""
+    """Return `depends_on` with names spelled as in the agents' own tables."""
     spelt = {names.key(name): name for name in agents}
     found = {}
     for name, condition in depends_on.items():
@@ -205,9 +205,9 @@ def _known(depends_on: Mapping[str, Any], spot: Spot, agents: Mapping[str, Spot]
 
 
 def _merged(name: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of the agent `name`: its own, and those of [defaults] that it does not have."""
+    """Return the keys of the agent `name`: its own, plus those of [defaults] that it lacks."""
     merged = {**defaults, **given}
-    for key in ("env", "worktree"):  # an agent has some of their keys, [defaults] others
+    for key in ("env", "worktree"):  # merged key by key
         if defaults.get(key) and given.get(key) is not None:
             merged[key] = {**defaults[key], **given[key]}
     if "depends_on" in defaults and "depends_on" not in given:
@@ -234,6 +234,6 @@ def _agent(name: str, given: Mapping[str, Any], path: Path, *, spawns: bool) -> 
 
 
 def _team(folder: str) -> str:
-    """Return the name of a team that resembles that of `folder`."""
+    """Return a valid team name derived from `folder`."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder).lstrip("-_.")[: names.MAX_NAME].rstrip("-.")
     return name or names.DEFAULT_TEAM

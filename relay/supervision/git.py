@@ -1,4 +1,4 @@
-"""A git repository, through the `git` command: what relay asks it, and its errors for the user."""
+"""A git repository, accessed through the `git` command, with errors worded for the user."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _ABOUT = ("--git-common-dir", "--is-inside-work-tree", "--is-bare-repository")
 class Checkout:
     """An entry of `git worktree list`.
 
-    path:     as git has it. branch: "" if the HEAD is detached.
+    path:     as git spells it. branch: "" if HEAD is detached.
     bare:     it is the repository itself, without files.
     locked:   the reason; None if it is not locked.
-    prunable: git finds no files of it there.
+    prunable: git does not find its files there.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The `git` command in one directory. locks: descriptors that git keeps open as long as it runs."""
+    """The `git` command in one directory. locks: descriptors that git inherits and keeps open."""
 
     directory: Path
     env: Mapping[str, str]
@@ -93,9 +93,9 @@ class Git:
 class Repository:
     """A repository, seen from a directory in it.
 
-    common: its directory of metadata, the same for all worktrees.
-    main:   its main worktree; of a bare repository itself.
-    top:    the top of the worktree that the directory is in; None outside of all.
+    common: its metadata directory, shared by all worktrees.
+    main:   its main worktree; for a bare repository, the repository itself.
+    top:    the top of the worktree around the directory; None outside any worktree.
     """
 
     git: Git
@@ -121,7 +121,7 @@ class Repository:
         folder = Path(common)
         if folder.name == ".git" and bare == "false":
             return cls(git, folder, folder.parent, top)
-        # A bare repository; or a submodule, or another one whose metadata is elsewhere.
+        # A bare repository, or one whose metadata is elsewhere, such as a submodule.
         main = folder
         if top is not None and git.run("rev-parse", "--path-format=absolute", "--git-dir") == common:
             main = top
@@ -146,10 +146,10 @@ class Repository:
         return next((each for each in self.checkouts() if os.path.realpath(each.path) == real), None)
 
     def drop_half_made(self, path: Path) -> None:
-        """Remove what a killed `git worktree add` has left at `path`, if git cannot read it.
+        """Remove what a killed `git worktree add` left at `path`, if git cannot read it.
 
-        `git worktree list` fails until then (2.39).  Nothing was checked out: metadata come first.
-        Call it with the lock held that keeps others from adding.
+        Until then, `git worktree list` fails (2.39). Nothing was checked out: git writes the metadata first.
+        Call while holding the lock that keeps others from adding worktrees.
         """
         for folder in (self.common / "worktrees").glob("*"):
             try:
@@ -162,15 +162,15 @@ class Repository:
                     (folder / name).unlink(missing_ok=True)
                 folder.rmdir()
             except OSError:
-                continue  # git says what is wrong
+                continue  # git will report the problem
 
     def unlock(self, branch: str) -> None:
-        """Remove the lock on `branch` that a killed `git worktree add` has left, if there is one.
+        """Remove the lock on `branch` that a killed `git worktree add` left, if there is one.
 
-        No commit can be made on the branch until then, nor can it be removed.  Call it with the lock held
-        that keeps others from adding.
+        Until then, nobody can commit to the branch or delete it. Call while holding the lock that keeps
+        others from adding worktrees.
         """
-        with contextlib.suppress(OSError):  # git says what is wrong; a reftable has no such file
+        with contextlib.suppress(OSError):  # git will report the problem; a reftable has no such file
             (self.common / "refs" / "heads" / f"{branch}.lock").unlink()
 
     def branches(self) -> list[str]:
@@ -179,7 +179,7 @@ class Repository:
 
 
 def checkouts(listed: str) -> list[Checkout]:
-    """Return the entries that `git worktree list --porcelain` has printed."""
+    """Return the entries in the output of `git worktree list --porcelain`."""
     return [_checkout(part.split("\n")) for part in listed.split("\n\n") if part.strip()]
 
 

@@ -1,8 +1,8 @@
-"""launchd: an agent of the user's for each fleet that is started after a reboot (launchd.plist(5)).
+"""launchd: a user agent for each fleet to start after a reboot (launchd.plist(5)).
 
     ~/Library/LaunchAgents/relay.NAME.plist
 
-launchd loads what is in that folder as the user logs in, and runs it then.
+launchd loads and runs the jobs in that folder when the user logs in.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from relay.supervision.boot_service import BootService, InstalledService, Servic
 PREFIX, SUFFIX = "relay.", ".plist"
 
 _BOOT = ["-P", "-m", "relay", "up", "--boot", "-f"]
-_PATIENCE = 60  # seconds for an answer of launchctl
+_PATIENCE = 60  # seconds to wait for launchctl
 
 
 def job(service: BootService, log: Path) -> dict[str, Any]:
-    """Return the keys of the property list that runs `service`. log: the file for what it prints.
+    """Return the keys of the property list that runs `service`. log: the file for its output.
 
     AbandonProcessGroup: the agents outlive the command that starts them.
     """
@@ -46,7 +46,7 @@ def job(service: BootService, log: Path) -> dict[str, Any]:
 
 
 def _own(content: bytes) -> tuple[str, str] | None:
-    """Return the fleet file and the program in a property list of relay's; None for another one."""
+    """Return the fleet file and the program in relay's own property list; None for any other."""
     try:
         program, *options, fleet = plistlib.loads(content)["ProgramArguments"]
     except (ValueError, KeyError, TypeError, ExpatError):
@@ -55,7 +55,7 @@ def _own(content: bytes) -> tuple[str, str] | None:
 
 
 class LaunchdUser:
-    """The user's own launchd. env: the environment in which launchctl is found and run."""
+    """The user's launchd. env: the environment for finding and running launchctl."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
@@ -63,18 +63,18 @@ class LaunchdUser:
         self._folder = self._library / "LaunchAgents"
 
     def check(self) -> None:
-        """Return: where this is used, there is a launchd."""
+        """Do nothing: this class is used only where there is a launchd."""
 
     def path(self, name: str) -> Path:
         """Return the path of the property list of the service `name`."""
         return self._folder / f"{PREFIX}{name}{SUFFIX}"
 
     def installed(self) -> list[InstalledService]:
-        """Return the services that relay has installed, by name."""
+        """Return the services that relay has installed, sorted by name."""
         return installed_in(self._folder, PREFIX, SUFFIX, _own)
 
     def install(self, service: BootService) -> None:
-        """Write the property list, in place of one of its name.
+        """Write the property list, replacing one of the same name.
 
         Raise ServiceError if that fails; nothing has changed then.
         """
@@ -87,7 +87,7 @@ class LaunchdUser:
             ) from None
 
     def remove(self, service: InstalledService) -> None:
-        """Unload the job, if it is loaded, and delete its file; no agent is touched. Raise ServiceError."""
+        """Unload a loaded job and delete its file; agents keep running. Raise ServiceError if that fails."""
         self._run("bootout", f"gui/{os.getuid()}/{PREFIX}{service.name}")
         try:
             service.path.unlink(missing_ok=True)
@@ -97,23 +97,23 @@ class LaunchdUser:
             ) from None
 
     def state(self, service: InstalledService) -> ServiceState:
-        """Return what launchd says of the job. One that is not loaded yet counts as enabled."""
+        """Return the state that launchd reports for the job. A job not loaded yet counts as enabled."""
         label = f"{PREFIX}{service.name}"
         disabled = self._run("print-disabled", f"gui/{os.getuid()}")
         enabled = not re.search(rf'"{re.escape(label)}" => (?:disabled|true)', disabled)
         exited = re.search(r'"LastExitStatus" = (\d+);', self._run("list", label))
         if exited is None:
             return ServiceState(enabled, "has not run since you logged in")
-        status = int(exited[1])  # as wait(2) has it
+        status = int(exited[1])  # as wait(2) returns it
         code = os.waitstatus_to_exitcode(status)
         return ServiceState(enabled, f"failed: exited with {code}" if code else "succeeded", failed=code != 0)
 
     def log(self, service: InstalledService) -> str:
-        """Return the command that shows what the job has printed."""
+        """Return the command that shows the job's output."""
         return shlex.join(["cat", str(self._log(service.name))])
 
     def lingering(self) -> None:
-        """Return None: launchd runs nothing of a user's before they log in."""
+        """Return None: launchd runs none of the user's jobs before they log in."""
 
     def when(self) -> str:
         """Return a sentence for the user: when the jobs run."""
@@ -123,7 +123,7 @@ class LaunchdUser:
         return self._library / "Logs" / f"relay-{name}.log"
 
     def _run(self, *arguments: str) -> str:
-        """Return what launchctl prints; "" if it fails."""
+        """Run launchctl and return its output; "" if it fails."""
         found = shutil.which("launchctl", path=self._env.get("PATH"))
         try:
             done = subprocess.run(

@@ -2,8 +2,8 @@
 
     state/supervision/TEAM/NAME.SECTION.json
 
-It is removed when the agent has ended for good. What is left after a machine went down counts for agents of a
-fleet, which come back by themselves, and for no other.
+The file is removed when the agent has ended for good. Notes left when a machine went down count only for
+agents of a fleet, which restart automatically.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 class Notebook:
     """The notes of one feature of one agent. Only one session at a time writes them.
 
-    run: the run of `relay wrap` whose notes count; "": those of any.
+    run: the run of `relay wrap` whose notes count; "": any run.
     """
 
     def __init__(self, home: Home, team: str, name: str, section: str, *, run: str) -> None:
@@ -43,7 +43,7 @@ class Notebook:
         return values
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Replace the notes. One that cannot be written is logged: the agent continues without."""
+        """Replace the notes. If writing fails, log that; the agent continues without them."""
         notes = {"run": self._run, **values}
         if notes == self._last:
             return

@@ -1,6 +1,6 @@
 """The steps that start a fleet: one per requested agent, in order of dependencies.
 
-Nothing here starts anything. Planning again, after something has changed, gives the next steps.
+This module starts nothing. Plan again after a change to get the next steps.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ StepKind = Literal["start", "running", "changed", "stopped", "scheduled", "wait"
 class Standing:
     """The facts about one agent on which a plan depends.
 
-    running: it is supervised, in whatever state; one that waits to be restarted, or is held, counts as well.
-    changed: it runs, but was started from another definition than that in the file.
+    running: it is supervised, in any state; an agent that is held, or waits for a restart, counts as well.
+    changed: it is running, but was started from a definition other than the file's.
     tried:   this `relay up` has started it.
-    stopped: the user has stopped it, or it is left as it ended. Only naming it starts it again.
-    reached: the conditions that hold now: started, ready and idle of its present life, done and exited_ok of
-             how its last one has ended.
+    stopped: the user stopped it, or it ended and is left that way. It starts again only if named.
+    reached: the conditions that hold now: started, ready and idle refer to its current run, done and
+             exited_ok to the end of its last one.
     """
 
     running: bool = False
@@ -41,12 +41,12 @@ class PlanStep:
     """The step for one agent.
 
     start:     start it now.
-    running:   leave it: it runs as the file has it.
-    changed:   leave it: it runs, but not as the file has it; a restart would apply the changes.
+    running:   leave it: it is running as defined in the file.
+    changed:   leave it: it is running, but not as defined in the file; a restart would apply the changes.
     stopped:   leave it: the user has stopped it.
     scheduled: leave it: its schedule starts it.
-    wait:      start it once the agents in `waits_for` have come to these conditions.
-    full:      start it once fewer than max_running run.
+    wait:      start it once the agents in `waits_for` meet these conditions.
+    full:      start it once fewer than max_running agents are running.
     """
 
     agent: str
@@ -57,12 +57,12 @@ class PlanStep:
 def plan(
     fleet: Fleet, standings: Mapping[str, Standing], wanted: Sequence[str] = (), *, others: int = 0
 ) -> list[PlanStep]:
-    """Return a step for each agent that is `wanted`, and each that these depend on and have to wait for.
+    """Return a step for each `wanted` agent, and for each agent that these have to wait for.
 
-    Each comes after those that it depends on. `wanted` is empty for all agents with autostart.
+    Dependencies come first. An empty `wanted` means all agents with autostart.
 
     standings: by name; an agent without one has never run.
-    others:    the number of agents that run and are not in the file any more; they count towards max_running.
+    others:    the number of running agents that are no longer in the file; they count towards max_running.
 
     Raise UsageError for a name that is not in the fleet.
     """
@@ -72,7 +72,7 @@ def plan(
     known = {name: standings.get(name, Standing()) for name in fleet.agents}
     kinds = {name: _kind(fleet, name, known[name], explicit=name in named) for name in fleet.agents}
     reached = {
-        # Those that wait for one that starts again wait for the end of this life.
+        # An agent about to start again has reached nothing: its dependents wait for the new run.
         name: standing.reached
         if name not in chosen or kinds[name] != "start" or standing.tried
         else frozenset()
@@ -99,7 +99,7 @@ def plan(
 
 
 def stop_order(fleet: Fleet, wanted: Collection[str] = ()) -> list[str]:
-    """Return the agents that are `wanted`, all for none, so that each comes before those that it depends on.
+    """Return the `wanted` agents (all if empty), each before those that it depends on.
 
     Raise UsageError for a name that is not in the fleet.
     """
@@ -109,7 +109,7 @@ def stop_order(fleet: Fleet, wanted: Collection[str] = ()) -> list[str]:
 
 
 def _kind(fleet: Fleet, name: str, standing: Standing, *, explicit: bool) -> StepKind:
-    """Return the step of an agent, dependencies and max_running apart."""
+    """Return the step of an agent, ignoring dependencies and max_running."""
     if standing.running:
         return "changed" if standing.changed else "running"
     if explicit:

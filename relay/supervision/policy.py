@@ -19,9 +19,9 @@ ActionName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The answer to an event.
+    """The action for an event.
 
-    match:    the class of error that this action answers (`on_error` only); "": any.
+    match:    the class of error that this action is for (`on_error` only); "": any.
     text:     the text that a nudge types.
     run:      the command of `run` and `gate`, for /bin/sh. If a gate exits with 0, the agent is
               done; otherwise the gate's output is the agent's next prompt.
@@ -44,18 +44,17 @@ class Supervision:
     success_exit_codes: exit codes that are not failures.
     max_restarts:       restarts within restart_window before the agent counts as failed.
     backoff:            the wait before the first restart; doubled each time up to backoff_max, with jitter.
-    stable_after:       an agent that has run for this long, and finished a turn, starts the count again.
+    stable_after:       running this long and finishing a turn resets the restart count.
     start_timeout:      the time to the first *ready*; a dialog stops the clock.
     account:            agents of one account share its limits and logins.
     idle_grace:         how long an agent with a task may be idle before on_idle.
-    max_unattended_turns: turns between two inputs of the user, after which the agent is held.
+    max_unattended_turns: turns without user input, after which the agent is held.
     max_cost:           US dollars. max_tokens: tokens of all kinds. max_runtime: seconds.
     prompt: the first prompt of a new conversation; "": none.
-    fresh:  the command that begins a new conversation, where this run begins with an earlier one; (): it does
-            not.
-    fleet, digest: the fleet file that the agent is from, and a digest of its table there; "": none.
-    spawns: it may start other agents; the file is asked again each time.
-    parent: the agent that has started it; "": the user has. model: the agent of the file that it is like.
+    fresh:  the command that starts a new conversation, if this run resumes an earlier one; (): it does not.
+    fleet, digest: the fleet file that defines the agent, and a digest of its table there; "": none.
+    spawns: it may start other agents; the file is checked again each time.
+    parent: the agent that started it; "": the user did. model: the agent of the file that it is a copy of.
     on_idle, on_prompt: None is the default: docs/FLEET.md, "What happens when".
     """
 
@@ -87,7 +86,7 @@ class Supervision:
 
     @property
     def attends(self) -> bool:
-        """True if the session is to do more for its agent than for any other one."""
+        """True if the session has more to do for this agent than for any other."""
         return replace(self, fresh=()) != Supervision()
 
     def to_json(self) -> dict[str, Any]:
@@ -96,7 +95,7 @@ class Supervision:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Supervision:
-        """Return what `to_json` has written; keys of another version are left out."""
+        """Return the policy from an object made by `to_json`; ignore keys of another version."""
         known = {each.name for each in fields(cls)}
         given = {name: value for name, value in values.items() if name in known}
         for name in ("on_idle", "on_prompt"):

@@ -2,8 +2,8 @@
 
     state/agents/TEAM/NAME.json
 
-Its session writes it, and so do the commands that start and stop agents: each change is made under a lock, to
-the whole of the file. It holds no environment, which may contain secrets.
+The agent's session writes the file, and so do the commands that start and stop agents; each change rewrites
+the whole file under a lock. The environment is left out, because it may contain secrets.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ Wanted = Literal["up", "down"]
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """One agent, as it was last.
+    """The last known state of one agent.
 
     agent:       the name of its profile.
-    command:     what runs. options: the other options of its session (relay.session.options), as JSON.
-    fleet:       the fleet file that it is from; "": none. digest: of its table there.
-    wanted, by:  is it to run, and which command said so last: wrap, up, down, stop.
-    phase:       its state. reason: how it came to it. at: since when, in seconds since the epoch.
-    exit_code:   of its last end; None: it has not ended yet.
-    restarts:    the agents before this one under the same shim.
-    next_try:    when it is started again, in seconds since the epoch; None: it is not.
-    note:        what follows, in words; "" if nothing does.
-    scheduled:   since when its schedule counts: its last start, or when `relay up` saw it first.
-    history:     what the next decision about a restart goes by.
-    supervised:  it is restarted by itself.
-    task_given:  its first prompt was given to it.
+    command:     its argv. options: the other options of its session (relay.session.options), as JSON.
+    fleet:       the fleet file that defines it; "": none. digest: that of its table there.
+    wanted, by:  whether it should run, and the command that last said so: wrap, up, down, stop.
+    phase:       its state. reason: why it is in that state. at: since when, in seconds since the epoch.
+    exit_code:   its last one; None: it has not ended yet.
+    restarts:    how many agents ran before this one under the same shim.
+    next_try:    when it will be restarted, in seconds since the epoch; None: it will not be.
+    note:        what happens next, in words; "": nothing.
+    scheduled:   when its schedule starts to count: at its last start, or when `relay up` first saw it.
+    history:     the basis of the next restart decision.
+    supervised:  it is restarted automatically.
+    task_given:  it has received its first prompt.
     session:     the id of its session.
-    conversation: of its own, with which it can be resumed; {}: none is known.
-    parent:      the agent that has started it; "": the user has. reported: that was told how it ended.
+    conversation: the agent's own, from which it can be resumed; None: none is known.
+    parent:      the agent that started it; "": the user did. reported: the parent was told how it ended.
     """
 
     name: str
@@ -73,7 +73,7 @@ class AgentRecord:
     reported: bool = False
 
     def enter(self, phase: Phase, now: float, reason: str = "", **more: Any) -> AgentRecord:
-        """Return the record in another state. now: in seconds since the epoch."""
+        """Return the record in the state `phase`. now: seconds since the epoch."""
         return replace(self, phase=phase, reason=reason, at=now, **more)
 
 
@@ -97,15 +97,15 @@ class Records:
         return [record for path in found if (record := _read(path)) is not None]
 
     def change(self, team: str, name: str, change: Callable[[AgentRecord], AgentRecord]) -> AgentRecord:
-        """Replace an agent's record by what `change` makes of it, or of a new one. Return the new record.
+        """Apply `change` to an agent's record, or to a new one. Return the changed record.
 
-        Raise HomeError if it cannot be written. No other process changes it meanwhile.
+        Raise HomeError if it cannot be written. No other process changes the record meanwhile.
         """
         path = self.path(team, name)
         made: list[AgentRecord] = []
 
         def text() -> str:
-            # In ASCII: a command or a path may hold bytes that are no UTF-8, as surrogates.
+            # ASCII: a command or a path may contain surrogates, for bytes that are not UTF-8.
             made.append(change(_read(path) or AgentRecord(name, team)))
             return json.dumps(asdict(made[0]), indent=1) + "\n"
 

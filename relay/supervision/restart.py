@@ -1,7 +1,7 @@
 """The decision about an ended agent: whether and when to restart it, or why not.
 
-Everything that counts is an argument, so the decision is a pure function: of the policy, the end, and what is
-remembered of earlier ends.
+Every input is an argument, so the decision is a pure function of the policy, the exit, and the history of
+earlier exits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from relay.supervision.policy import Supervision
 from relay.supervision.states import PAUSED, Phase
 
 RESET_MARGIN = (60.0, 360.0)
-"""Seconds from the reset of a limit until an agent continues: not all agents of an account start at once."""
+"""Least and most seconds from a limit's reset until an agent continues, so that an account's agents do not
+all start at once."""
 
 LIMIT_WAIT, LIMIT_WAIT_MAX, LIMIT_TRIES = 30.0, 900.0, 6
-"""Seconds before the first try where a limit's reset is unknown, and before a later one at most (each waits
-twice as long as the one before); the number of tries."""
+"""If a limit's reset is unknown: seconds before the first try, the longest wait before a later one (each wait
+is twice the previous one), and the number of tries."""
 
 JITTER = 0.2
-"""The part of a pause by which it is longer at random: agents that failed together do not start together."""
+"""The largest random fraction added to a pause, so that agents that failed together do not start together."""
 
 LIMITS = frozenset({"rate_limited", "overloaded", "network"})
 """Classes of failures that pass with time."""
@@ -37,9 +38,9 @@ class AgentExit:
     ran:      seconds that it ran. worked: it has finished a turn.
     by_user:  the user asked for it: `relay stop`, `relay down`, or q in the terminal.
     expected: the user has just typed Ctrl-C, Ctrl-D or a command that ends the agent.
-    failure:  the class of the failure that it ended on; "": none is known.
+    failure:  the class of the failure that it ended with; "": none is known.
     reset_at: when a limit ends, in seconds since the epoch; None: unknown.
-    why:      what is said of it instead of its code; "": its code says enough.
+    why:      the text to show instead of its code; "": its code says enough.
     """
 
     code: int
@@ -54,9 +55,9 @@ class AgentExit:
 
 @dataclass(frozen=True, slots=True)
 class RestartHistory:
-    """Earlier ends of an agent that count for the next decision.
+    """Earlier exits of an agent that count in the next decision.
 
-    restarts: the times of restarts after failures, in seconds since the epoch. waits: waits in a row for a
+    restarts: the times of restarts after failures, in seconds since the epoch. waits: consecutive waits for a
     limit whose reset is unknown.
     """
 
@@ -68,11 +69,11 @@ class RestartHistory:
 class RestartDecision:
     """The decision about an agent that has ended.
 
-    phase:   its state from now on. In one of PAUSED, its session waits to start it again.
+    phase:   its new state. In one of PAUSED, its session waits to restart it.
     reason:  in words for the user: "exited with 1".
-    at:      when it is started again, in seconds since the epoch; None: when the user says so, or never.
-    note:    what follows, for the user: "restarting in 5 s (2 of 3)"; "" if nothing does.
-    history: to be remembered.
+    at:      when it will be restarted, in seconds since the epoch; None: when the user says so, or never.
+    note:    what happens next, for the user: "restarting in 5 s (2 of 3)"; "": nothing.
+    history: the history for the next decision.
     """
 
     phase: Phase
@@ -83,14 +84,14 @@ class RestartDecision:
 
     @property
     def pauses(self) -> bool:
-        """True if the agent's session waits to start it again."""
+        """True if the agent's session waits to restart it."""
         return self.phase in PAUSED
 
 
 def decide(
     policy: Supervision, ended: AgentExit, history: RestartHistory, now: float, chance: Callable[[], float]
 ) -> RestartDecision:
-    """Return what follows the end of an agent.
+    """Decide what follows the end of an agent.
 
     now: seconds since the epoch. chance: returns a number from 0 to 1.
     """

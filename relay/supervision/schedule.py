@@ -14,7 +14,7 @@ from cronsim import CronSim, CronSimError
 Overlap = Literal["skip"]
 
 MISSED = 300.0
-"""Seconds after which a start that nobody was there for is missed."""
+"""Seconds after which a start that did not happen counts as missed."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(?:[0-9]{1,9}[smhd])+")
@@ -27,8 +27,8 @@ class Schedule:
     every:    seconds from one start to the next; 0: not set.
     cron:     five fields, as crontab(5) has them; "": not set.
     timezone: the IANA name of the zone of `cron`; "": the system's.
-    overlap:  skip: a start that is due while the agent still runs is left out.
-    catch_up: True: a start that was missed, as while the machine was off, is made up for, once.
+    overlap:  skip: a start that is due while the agent is still running is skipped.
+    catch_up: True: a missed start, as while the machine was off, is made up for, once.
     """
 
     every: float = 0.0
@@ -40,8 +40,8 @@ class Schedule:
     def next_after(self, moment: float) -> float:
         """Return the first start after `moment`, in seconds since the epoch; infinity for none in 50 years.
 
-        With `every`, `moment` is the last start. What is due in an hour that a change of the clock skips or
-        repeats is due once, as in Debian's cron.
+        With `every`, `moment` is the last start. A start in an hour that a clock change skips or repeats is
+        due once, as in Debian's cron.
         """
         if self.every:
             return moment + self.every
@@ -52,8 +52,8 @@ class Schedule:
     def due(self, since: float, now: float) -> bool:
         """Return True if a start is due at `now`, in seconds since the epoch.
 
-        since: of the last start, or of the schedule's beginning. A start that was due more than MISSED ago
-        is made up for with `catch_up` only.
+        since: the time of the last start, or of the schedule's beginning. A start that was due more than
+        MISSED ago is made up for only with `catch_up`.
         """
         if self.every:
             late = (now - since) % self.every if now - since >= self.every else math.inf
@@ -88,7 +88,7 @@ def zone_of(name: str) -> tzinfo:
     """Return the time zone of an IANA name, "" for the system's. Raise ValueError, with advice."""
     if not name:
         return _SystemZone()
-    from zoneinfo import ZoneInfo  # only where a zone is named
+    from zoneinfo import ZoneInfo  # only needed for a named zone
 
     try:
         return ZoneInfo(name)
@@ -97,7 +97,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 class _SystemZone(tzinfo):
-    """The zone of the system's clock with its changes, which `datetime.astimezone` fixes at one offset."""
+    """The system's time zone with its clock changes; `datetime.astimezone` would fix a single offset."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()

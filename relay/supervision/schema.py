@@ -115,7 +115,7 @@ _AFTER = {
 }
 
 RESTART: Restart = "on-failure"
-"""The default of `restart` in a fleet file; an agent that `relay wrap` starts is not started again."""
+"""The default of `restart` in a fleet file; `relay wrap` does not restart agents by default."""
 
 AGENT_KEYS = {
     **_BEFORE,
@@ -128,7 +128,7 @@ SETTINGS = {each.name for each in fields(Settings)}
 
 
 def elsewhere(name: str) -> str:
-    """Return where a key that is at the wrong place of a fleet file belongs, as a sentence, or ""."""
+    """Return a sentence that says where a misplaced key of a fleet file belongs, or ""."""
     if name in FLEET_KEYS:
         return "It belongs below [fleet]."
     if name in AGENT_KEYS:

@@ -1,7 +1,7 @@
 """Whether an agent may start another one, and as what: the fleet file decides, not the agent.
 
-An agent chooses a name, a task, and which agent of the file the new one is like. Everything else is the
-file's: the command with all of its options, the environment, the rules, the bounds.
+The spawner chooses a name, a task, and which agent of the file to copy. Everything else comes from the file:
+the command with all of its options, the environment, the rules, the limits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from relay.supervision.records import AgentRecord
 from relay.text import count, listed, one_line
 
 MOST, WINDOW = 20, 3600.0
-"""Agents that one agent may start within so many seconds: a loop of starts and releases ends there."""
+"""How many agents one agent may start within WINDOW seconds: this stops a loop of starts and releases."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """The words of an agent: the new agent's name, whose command it runs, and its first prompt ("": none)."""
+    """A spawner's words: the new agent's name, the agent or program to run, the first prompt ("": none)."""
 
     name: str
     command: str
@@ -33,10 +33,10 @@ class SpawnRequest:
 class SpawnFacts:
     """The state of the fleet on which the decision depends.
 
-    spawner: the record of the agent that asks. record: the one of the name it asks for; None: there is none.
-    taken:   an agent that runs has this name.
-    running: the agents of the fleet that run, in whatever state.
-    recent:  the agents that the spawner has started within WINDOW.
+    spawner: the spawner's record. record: that of the requested name; None: there is none.
+    taken:   a running agent has this name.
+    running: the number of running agents of the fleet, in any state.
+    recent:  the number of agents that the spawner has started within WINDOW.
     """
 
     spawner: AgentRecord
@@ -119,7 +119,7 @@ def _check_task(task: str) -> None:
 
 
 def _model(fleet: Fleet, command: str) -> FleetAgent:
-    """Return the agent of the file that `command` means: by its name, else by the program that it runs."""
+    """Return the agent of the file that `command` means: by its name, or else by its program."""
     if (named := fleet.find(command)) is not None:
         return named
     matches = [agent for agent in fleet.agents.values() if command in _program_names(agent)]
@@ -139,7 +139,7 @@ def _model(fleet: Fleet, command: str) -> FleetAgent:
 
 
 def _likeness(agent: FleetAgent) -> FleetAgent:
-    """Return `agent` with only what a new one takes over: not its place, its task, nor when it starts."""
+    """Return what a new agent inherits from `agent`: not its name, folder, task, or when it starts."""
     supervision = replace(agent.supervision, prompt="", digest="")
     return replace(
         agent,

@@ -1,4 +1,4 @@
-"""Starts an agent in the background, in its own process, with `relay wrap -d`.
+"""Starts an agent in the background, in a new process, with `relay wrap -d`.
 
 A new process, not a fork of this one: the shim is a copy of it for the agent's whole life, and stays small.
 """
@@ -20,14 +20,14 @@ _PREFIX = "relay: "
 
 @dataclass(frozen=True, slots=True)
 class StartOutcome:
-    """The outcome of a start. code: 0, or the exit code of `relay wrap`. text: what it said, one line."""
+    """The outcome of a start. code: 0, or the exit code of `relay wrap`. text: its messages, on one line."""
 
     code: int
     text: str
 
     @property
     def ok(self) -> bool:
-        """True if the agent runs."""
+        """True if the agent is running."""
         return self.code == 0
 
 
@@ -35,7 +35,7 @@ class StartOutcome:
 class StartOrder:
     """An agent to start.
 
-    env: added to the environment of this process. options: more options of `relay wrap`.
+    env: added to this process's environment. options: further options for `relay wrap`.
     """
 
     name: str
@@ -48,7 +48,7 @@ class StartOrder:
 
 
 def start(order: StartOrder) -> StartOutcome:
-    """Start the agent, and return once it can be written to, or has ended."""
+    """Start the agent, and return once it can receive messages, or has ended."""
     words = [sys.executable, "-P", "-m", "relay", "wrap", "-d", "-n", order.name, "-t", order.team]
     words += ["--supervision", json.dumps(order.supervision.to_json()), *order.options, "--", *order.command]
     try:

@@ -1,4 +1,4 @@
-"""The states of a supervised agent, from off to off again, and which may follow which.
+"""The states of a supervised agent, and the transitions between them.
 
 off → queued → preparing → starting → up → stopping → off
                                ↓      ↓
@@ -11,26 +11,26 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """A state of a supervised agent. What a running agent does is its state in `relay ps` (relay.state)."""
+    """A state of a supervised agent. relay.state says what a running agent is doing, as `relay ps` shows."""
 
-    OFF = "off"  # it does not run, and is not to
-    QUEUED = "queued"  # it waits for another agent, or for room under max_running
+    OFF = "off"  # not running, and not supposed to
+    QUEUED = "queued"  # waiting for another agent, or for room under max_running
     PREPARING = "preparing"  # its worktree is being set up
-    STARTING = "starting"  # it has not been ready yet
+    STARTING = "starting"  # not ready yet
     UP = "up"
-    STOPPING = "stopping"  # it was asked to end
-    BACKOFF = "backoff"  # it has failed, and is restarted after a pause
-    WAITING = "waiting"  # a limit of its account holds until a known time
-    HELD = "held"  # only the user, or a cause that is gone, lets it continue
-    DONE = "done"  # it has ended as it should
-    FAILED = "failed"  # it has ended, and is not restarted
+    STOPPING = "stopping"  # asked to end
+    BACKOFF = "backoff"  # failed; will be restarted after a pause
+    WAITING = "waiting"  # waiting until a known time for a limit, or a failure that passes with time
+    HELD = "held"  # waiting for the user, or for the cause to go away
+    DONE = "done"  # ended as intended
+    FAILED = "failed"  # ended, and will not be restarted
 
 
 PAUSED = frozenset({Phase.BACKOFF, Phase.WAITING, Phase.HELD})
-"""The states of an agent that has ended, and whose session waits to start it again."""
+"""The states of an agent that has ended, while its session waits to restart it."""
 
 ENDED = frozenset({Phase.OFF, Phase.DONE, Phase.FAILED})
-"""The states of an agent that has ended, and its session with it."""
+"""The states of an agent that has ended together with its session."""
 
 _STARTS = frozenset({Phase.QUEUED, Phase.PREPARING, Phase.STARTING, Phase.OFF})
 _EXITS = frozenset({Phase.BACKOFF, Phase.WAITING, Phase.HELD, Phase.DONE, Phase.FAILED, Phase.OFF})
@@ -48,11 +48,11 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.DONE: _STARTS,
     Phase.FAILED: _STARTS,
 }
-"""The states that may follow each one."""
+"""The states that may follow each state."""
 
 
 def check(before: Phase, after: Phase) -> Phase:
-    """Return `after`. Raise ValueError if it may not follow `before`; the same state may always stay."""
+    """Return `after`. Raise ValueError if it may not follow `before`; staying is always allowed."""
     if after is not before and after not in TRANSITIONS[before]:
         raise ValueError(f"an agent that is {before} cannot become {after}")
     return after

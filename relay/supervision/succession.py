@@ -1,4 +1,4 @@
-"""The successor of an ended agent: with its conversation, if known and allowed."""
+"""The successor of an ended agent, which resumes its conversation if known and allowed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from relay.supervision.policy import Resume
 
 
 class Succession:
-    """Makes the command lines of the agents that follow one.
+    """Makes the command lines of an agent's successors.
 
-    command: the one that started the first. fresh: the one that begins a new conversation, if `command` does
-             not. env, directory: the agents'.
+    command: the one that started the first agent. fresh: the one that starts a new conversation, if `command`
+             does not. env, directory: the agents'.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Succession:
 
     @property
     def required(self) -> bool:
-        """True if no agent may follow without the conversation of the last one."""
+        """True if a successor must resume the last agent's conversation."""
         return self._resume == "require"
 
     def missing(self, command: tuple[str, ...] | None) -> str:
-        """Return the program of `command` (None: of the same command) if it is not there now, else "".
+        """Return the program of `command` (None: of the first one) if it is missing now, else "".
 
-        An update may replace it at this moment.
+        An update may be replacing it at this moment.
         """
         program = (command or self.fresh or self._command)[0]
         path = str(self._directory / program) if "/" in program else program
@@ -54,7 +54,7 @@ class Succession:
     async def resumed(
         self, conversation: Conversation | None, *, asked: bool = False
     ) -> tuple[str, ...] | None:
-        """Return the command line that continues with `conversation`; None if the next agent starts again.
+        """Return the command line that resumes `conversation`; None if the next agent starts a new one.
 
         asked: the user wants it, whatever the policy says.
         """

@@ -1,9 +1,9 @@
-"""systemd: a user unit for each fleet that is started after a reboot (systemd.service(5), systemd.exec(5)).
+"""systemd: a user unit for each fleet to start after a reboot (systemd.service(5), systemd.exec(5)).
 
     ~/.config/systemd/user/relay-NAME.service      [X-Relay] Fleet= has the path of its fleet file
 
-The unit starts the agents, and is then active without its own process. Stopping it ends no agent:
-systemd stops every unit at a shutdown, too, and a fleet that was ended then would stay down after the reboot.
+The unit starts the agents, then stays active without a process. Stopping the unit ends no agent: systemd also
+stops every unit at shutdown, and a fleet that ended this way would stay down after the reboot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX, SUFFIX = "relay-", ".service"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./=:@,+-]+")
 _TARGET = "default.target"
-_PATIENCE = 60  # seconds for an answer of systemctl
+_PATIENCE = 60  # seconds to wait for systemctl
 _LINGER = Path("/var/lib/systemd/linger")  # a file for each user that lingers (systemd-logind)
 _LAST = ("UnitFileState", "ActiveState", "Result", "ExecMainStatus", "ExecMainExitTimestamp")
 
@@ -61,7 +61,7 @@ def unit_text(service: BootService) -> str:
     variables = [f"{name}={value}" for name, value in service.environment.items()]
     command = service.command
     if not _PLAIN.fullmatch(command[0]):
-        # systemd allows no quotes in the path of a program, but in the arguments of one.
+        # systemd allows quotes in a program's arguments, but not in its path.
         command = ("/usr/bin/env", *command)
     return _UNIT.format(
         team=service.team,
@@ -77,7 +77,7 @@ def unit_text(service: BootService) -> str:
 def quoted(text: str) -> str:
     """Return `text` as one word of a unit file: quoted (systemd.syntax(7)), `%` doubled (systemd.unit(5)).
 
-    In a command line `$` has to be doubled, too. `text` has no control characters.
+    In a command line, `$` must be doubled, too. `text` has no control characters.
     """
     text = text.replace("%", "%%")
     if _PLAIN.fullmatch(text.replace("%", "")):
@@ -86,21 +86,21 @@ def quoted(text: str) -> str:
 
 
 def _directory(path: Path) -> str:
-    """Return `path` for WorkingDirectory=, which is not unquoted."""
+    """Return `path` for WorkingDirectory=, which systemd does not unquote."""
     text = str(path).replace("%", "%%")
-    # Blanks at a line's end are stripped, and a backslash continues it; systemd removes the slash.
+    # systemd strips trailing blanks, and continues a line after a backslash; it removes the final slash.
     return f"{text}/" if text.endswith("\\") or text[-1:].isspace() else text
 
 
 def _own(content: bytes) -> tuple[str, str]:
-    """Return the fleet file and the program in a unit of relay's. Raise ValueError for another unit."""
+    """Return the fleet file and the program in relay's own unit. Raise ValueError for any other unit."""
     own = content.decode().partition("\n[X-Relay]\n")[2]
     fleet, program = (str(json.loads(line.partition("=")[2])) for line in own.splitlines()[:2])
     return fleet, program
 
 
 class SystemdUser:
-    """The user's own instance of systemd. env: the environment in which its programs are found and run."""
+    """The user's systemd instance. env: the environment for finding and running its programs."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = {**env, "LC_ALL": "C.UTF-8"}
@@ -116,11 +116,11 @@ class SystemdUser:
         return self._folder / f"{PREFIX}{name}{SUFFIX}"
 
     def installed(self) -> list[InstalledService]:
-        """Return the services that relay has installed, by name; units that others have written are none."""
+        """Return the services that relay has installed, sorted by name; skip units that it did not write."""
         return installed_in(self._folder, PREFIX, SUFFIX, _own)
 
     def install(self, service: BootService) -> None:
-        """Write the unit and enable it, in place of one of its name.
+        """Write and enable the unit, replacing one of the same name.
 
         Raise ServiceError if that fails; nothing has changed then.
         """
@@ -139,12 +139,12 @@ class SystemdUser:
             raise
 
     def remove(self, service: InstalledService) -> None:
-        """Disable and unload the unit, and delete it; no agent is touched. Raise ServiceError."""
+        """Disable, unload and delete the unit; agents keep running. Raise ServiceError if that fails."""
         unit = service.path.name
         self._run("disable", unit)
-        self._run("stop", unit)  # KillMode=process: that ends no agent
+        self._run("stop", unit)  # ends no agent (KillMode=process)
         try:
-            (self._folder / f"{_TARGET}.wants" / unit).unlink(missing_ok=True)  # if no manager has answered
+            (self._folder / f"{_TARGET}.wants" / unit).unlink(missing_ok=True)  # in case no manager answered
             service.path.unlink(missing_ok=True)
         except OSError as error:
             raise ServiceError(
@@ -154,7 +154,7 @@ class SystemdUser:
         self._run("reset-failed", unit)
 
     def state(self, service: InstalledService) -> ServiceState:
-        """Return what systemd says of the unit."""
+        """Return the state that systemd reports for the unit."""
         done = self._run("show", service.path.name, f"--property={','.join(_LAST)}")
         if done is None or done.returncode:
             return ServiceState(None, f"not known: {_said(done)}")
@@ -170,7 +170,7 @@ class SystemdUser:
         return ServiceState(enabled == "enabled", f"failed: {why}", failed=True, at=at)
 
     def lingering(self) -> bool | None:
-        """Return True if the user's units run from boot on, without a login; None: not known."""
+        """Return True if the user's units run from boot, without a login; None: unknown."""
         done = self._run("show-user", str(os.getuid()), "--property=Linger", "--value", program="loginctl")
         if done is not None and done.stdout.strip() in {"yes", "no"}:
             return done.stdout.strip() == "yes"
@@ -179,7 +179,7 @@ class SystemdUser:
         return False
 
     def log(self, service: InstalledService) -> str:
-        """Return the command that shows what the unit has printed."""
+        """Return the command that shows the unit's output."""
         return f"journalctl --user -u {service.path.name}"
 
     def when(self) -> str:
@@ -205,7 +205,7 @@ class SystemdUser:
             raise ServiceError(f"`systemctl --user {arguments[0]}` failed: {_said(done)}.")
 
     def _run(self, *arguments: str, program: str = "systemctl") -> subprocess.CompletedProcess[str] | None:
-        """Return the outcome of a program of systemd; None if there is none, or it hangs."""
+        """Run one of systemd's programs and return the result; None if it is missing, or hangs."""
         found = shutil.which(program, path=self._env.get("PATH"))
         if found is None:
             return None

@@ -1,6 +1,6 @@
 """The types of values in a fleet file, and how to read its tables.
 
-A kind checks a value and returns it as the program has it. Mistakes are collected, each with its line.
+A kind checks a value and converts it. Mistakes are collected, each with its line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Invalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A key of the file at `path`, an absolute one; `mistakes` are those of the whole file so far."""
+    """A key in the file at the absolute `path`; `mistakes` has those of the whole file so far."""
 
     path: Path
     lines: TomlLines
@@ -32,7 +32,7 @@ class Spot:
     mistakes: list[ConfigError] = field(default_factory=list)
 
     def at(self, *keys: str | int) -> Spot:
-        """Return the key `keys`, within this one."""
+        """Return the spot of the key `keys` within this one."""
         return Spot(self.path, self.lines, (*self.keys, *keys), self.mistakes)
 
     def wrong(self, message: str) -> None:
@@ -40,7 +40,7 @@ class Spot:
         self.mistakes.append(ConfigError(message, self.path, self.lines.of(self.keys)))
 
     def beside(self, path: str) -> Path:
-        """Return `path` as an absolute one: it is relative to the file's folder."""
+        """Return `path`, which is relative to the file's folder, as an absolute path."""
         try:
             return (self.path.parent / Path(path).expanduser()).absolute()
         except RuntimeError:
@@ -67,7 +67,7 @@ class ValueKind:
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """A key of a table: its kind, its default as TOML has it ("": there is none), and its help."""
+    """A key of a table: its kind, its default in TOML ("": there is none), and its help."""
 
     kind: ValueKind
     default: str
@@ -82,7 +82,7 @@ def table(
 ) -> dict[str, Any]:
     """Return the valid values in the table at `spot`, and add its mistakes to those of the spot.
 
-    elsewhere: returns where a key that does not belong here does belong, as a sentence, or "".
+    elsewhere: returns a sentence that says where a misplaced key belongs, or "".
     """
     if not isinstance(value, dict):
         spot.wrong(f"{spot.name} must be a table, not {shown(value)}.")
@@ -115,7 +115,7 @@ def shown(value: object) -> str:
 def plain(
     kind: type | tuple[type, ...], form: str, valid: Callable[[Any], bool] = lambda value: True
 ) -> ValueKind:
-    """Return the kind of values of this type for which `valid` is true; true and false are no numbers."""
+    """Return the kind of values of this type for which `valid` is true; true and false are not numbers."""
 
     def read(value: Any, spot: Spot) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool) or not valid(value):
@@ -126,7 +126,7 @@ def plain(
 
 
 def are_words(items: list[Any]) -> bool:
-    """Return True if all items are strings that can be given to a program."""
+    """Return True if all items are strings that can be program arguments."""
     return all(isinstance(each, str) and "\0" not in each for each in items)
 
 
@@ -185,7 +185,7 @@ def checked(check: Callable[[str], object], form: str) -> ValueKind:
 
 
 def several(kind: ValueKind, form: str, *, alone: bool = False) -> ValueKind:
-    """Return the kind of lists of what `kind` reads, as tuples. alone: one without a list does, too."""
+    """Return the kind of lists whose items `kind` reads, as tuples. alone: accept a single item, too."""
 
     def read(value: Any, spot: Spot) -> tuple[Any, ...]:
         if alone and not isinstance(value, list):

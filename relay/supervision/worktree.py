@@ -3,8 +3,8 @@
     prepare:   claim ─→ git worktree add ─→ copy, link ─→ setup ─→ Worktree
     clean_up:  is there work in it? ─→ git worktree remove
 
-A worktree is prepared once, and kept: the next start of its agent finds it as the agent left it.  What a
-kill has interrupted is done again.  No work is ever deleted.
+A worktree is prepared once and kept: the next start of its agent finds it as the agent left it. Steps that a
+kill interrupted are repeated. Work is never deleted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
 __all__ = ["CleanedUp", "Cleanup", "Worktree", "WorktreeSpec", "clean_up", "prepare"]
 
 PATIENCE = 600.0
-"""Seconds that git's work for other agents is waited for: a checkout may be large."""
+"""Seconds to wait while git works for other agents: a checkout may be large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
     """A worktree that is ready for its agent.
 
-    branch: what is checked out; "" if the agent has detached its HEAD. created: by this call.
+    branch: what is checked out; "" if the agent has detached its HEAD. created: this call created it.
     """
 
     path: Path
@@ -56,14 +56,14 @@ def prepare(
 ) -> Worktree:
     """Prepare the worktree of `agent`, in the repository to which `directory` belongs, and return it.
 
-    Blocks for as long as git and the setup need.  Call it before the agent starts, and while its name is
-    claimed if it is not `lasting`, so that no other agent takes the worktree meanwhile.
+    Block until git and the setup are done. Call before the agent starts; without `lasting`, call while the
+    agent's name is claimed, or another agent could take the worktree meanwhile.
 
     env:       for git and the setup (default: os.environ).
-    lasting:   the worktree remains the agent's when that has ended. False: as soon as the agent has ended,
-               another may take it; and it may itself take one whose agent does not run.
-    progress:  called with each step and each line of the setup's output, on the thread of the caller.
-    cancelled: looked at while the setup runs.
+    lasting:   the agent keeps the worktree after it has ended. False: another agent may then take it over,
+               and this one may take over the worktree of an agent that is not running.
+    progress:  called with each step and each line of the setup's output, in the caller's thread.
+    cancelled: polled while the setup runs.
 
     Raise SetupFailed if a command of the setup failed, and WorktreeError, with advice, for anything else.
     """
@@ -89,10 +89,10 @@ def clean_up(
     directory: Path,
     env: Mapping[str, str] | None = None,
 ) -> CleanedUp:
-    """Remove the worktree of `agent`, which has ended, if `spec.cleanup` says so and no work is in it.
+    """Remove the worktree of `agent`, which has ended, if `spec.cleanup` says so and it contains no work.
 
-    That is: nothing changed, added or unfinished, and every commit is in `spec.base`.  Ignored files are not
-    work, unless they were copied there and are changed.  Raise WorktreeError if git fails.
+    Work is anything changed, added or unfinished, and commits that are not in `spec.base`. Ignored files are
+    not work, unless they were copied there and have changed. Raise WorktreeError if git fails.
     """
     site = Site.of(spec, agent, team, home, directory, env, lambda line: None)
     with (
@@ -104,7 +104,7 @@ def clean_up(
 
 @contextlib.contextmanager
 def _locked(path: Path, seconds: float, what: str) -> Iterator[int]:
-    """Hold a lock for a block; give its descriptor. Raise WorktreeError if it is not free in `seconds`."""
+    """Hold a lock for a block; yield its descriptor. Raise WorktreeError if not free within `seconds`."""
     descriptor = open_lock(path)
     try:
         if not wait_lock(descriptor, seconds):

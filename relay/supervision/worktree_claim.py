@@ -1,11 +1,11 @@
 """An agent's claim on its worktree, stored in the repository, where every relay home sees it.
 
-    GIT_COMMON_DIR/relay/ID.json    whose it is, and how far it was prepared
+    GIT_COMMON_DIR/relay/ID.json    its owner, and how far it has been prepared
     GIT_COMMON_DIR/relay/ID.lock    held while it is prepared or removed
     GIT_COMMON_DIR/relay/lock       held while git changes the list of worktrees
 
-A claim is *live* while the lock of its agent's name is held, from an agent's start to its end.  A file rather
-than its own lock, as an agent's worktree stays its own between two of its lives.
+A claim is *live* while its agent's name lock is held: from the agent's start to its end. The claim is a file,
+not another lock, because an agent keeps its worktree between two runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relay.home import Home
 from relay.storage.files import write_private
 from relay.storage.locks import is_held
 
-_LOOK = 0.05  # seconds between two looks whether an agent has ended
+_LOOK = 0.05  # seconds between two checks whether an agent has ended
 
 Stage = Literal["adding", "filling", "ready"]
 
@@ -43,7 +43,7 @@ class WorktreeOwner:
         return cls(team, agent, home.agent_lock(team, agent))
 
     def has_ended(self, within: float) -> bool:
-        """Return True if the agent does not run. Wait `within` seconds for its session, if only that does."""
+        """Return True if the agent is not running. If only its session is, wait `within` seconds for it."""
         deadline = time.monotonic() + within
         while is_held(self.lock):
             if time.monotonic() >= deadline or self._has_process():
@@ -52,7 +52,7 @@ class WorktreeOwner:
         return True
 
     def _has_process(self) -> bool:
-        """Return True if the agent's own process, which its shim names in the lock, runs."""
+        """Return True if the agent's own process is running; its shim writes the pid to the lock."""
         try:
             with open(self.lock, "rb") as file:
                 os.kill(int(file.read(64).split()[0]), 0)
@@ -61,7 +61,7 @@ class WorktreeOwner:
         return True
 
     def same(self, other: WorktreeOwner) -> bool:
-        """Return True if both are one agent of one home."""
+        """Return True if both are the same agent of the same home."""
         return (
             names.same(self.agent, other.agent)
             and names.same(self.team, other.team)
@@ -71,13 +71,13 @@ class WorktreeOwner:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeClaim:
-    """A worktree, and whose it is.
+    """A worktree and its owner.
 
-    lasting:   it remains the agent's when that has ended; otherwise the next agent may take it.
+    lasting:   the agent keeps it after it has ended; otherwise the next agent may take it.
     stage:     adding: git may have been interrupted. filling: copies, links or setup may have been.
     contents:  a digest of what was to be copied, linked and run.
-    made:      relay has made the branch.
-    setup_pid, setup_start: the process that runs the setup, and when it started (relay.supervision.process).
+    made:      relay created the branch.
+    setup_pid, setup_start: the setup's process, and when it started (relay.supervision.worktree_setup).
     """
 
     path: str
@@ -106,7 +106,7 @@ class Claims:
 
     @property
     def lock(self) -> Path:
-        """The lock for changes of git's list of worktrees."""
+        """The lock for changes to git's list of worktrees."""
         return self._folder / "lock"
 
     def lock_of(self, path: Path) -> Path:
@@ -118,11 +118,11 @@ class Claims:
         return _read(self._file(path, "json"))
 
     def all(self) -> list[WorktreeClaim]:
-        """Return all claims, in no order."""
+        """Return all claims, in no particular order."""
         return [claim for path in self._folder.glob("*.json") if (claim := _read(path)) is not None]
 
     def note(self, claim: WorktreeClaim) -> WorktreeClaim:
-        """Record `claim` in place of an earlier one, and return it. Raise WorktreeError if that fails."""
+        """Record `claim`, replacing an earlier one, and return it. Raise WorktreeError if that fails."""
         path = self._file(Path(claim.path), "json")
         try:
             write_private(path, json.dumps(asdict(claim), indent=1) + "\n")
@@ -135,7 +135,7 @@ class Claims:
         self._file(path, "json").unlink(missing_ok=True)
 
     def _file(self, path: Path, suffix: str) -> Path:
-        # Without case: of two paths that differ in nothing else, many file systems make one.
+        # Ignore case: on many file systems, paths that differ only in case are the same.
         id = hashlib.sha256(names.key(str(path)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         return self._folder / f"{id}.{suffix}"
 
@@ -149,4 +149,4 @@ def _read(path: Path) -> WorktreeClaim | None:
         known = {name: value for name, value in given.items() if name in _FIELDS}
         return WorktreeClaim(**{**known, "owner": WorktreeOwner(**known["owner"])})
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None  # it is missing, or damaged
+        return None  # missing or damaged

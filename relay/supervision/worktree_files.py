@@ -15,9 +15,9 @@ from relay.errors import WorktreeError
 def fill(
     source: Path, worktree: Path, copy: Sequence[str], link: Sequence[str], progress: Callable[[str], None]
 ) -> None:
-    """Copy and link the files that `copy` and `link` name from `source`; what is there already is kept.
+    """Copy and link the files that `copy` and `link` name from `source`; keep those that exist already.
 
-    Raise WorktreeError for a path that leads out of one of the two, or to nothing.
+    Raise WorktreeError for a path that leads out of either worktree, or does not exist.
     """
     for name in copy:
         _place(source, worktree, name, "copy", _copied, progress)
@@ -32,7 +32,7 @@ def is_ours(source: Path, worktree: Path, name: str) -> bool:
 
 
 def changed(source: Path, worktree: Path, copy: Sequence[str]) -> list[str]:
-    """Return those of the copied paths that are not the same in both any more."""
+    """Return the copied paths that now differ between the two."""
     return [name for name in copy if not _equal(source / name, worktree / name)]
 
 
@@ -86,7 +86,7 @@ def _place(
 
 
 def _inside(path: Path, folder: Path) -> bool:
-    """Return True if `path`, with all links followed, is in `folder`."""
+    """Return True if `path`, with all links resolved, is in `folder`."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
@@ -95,7 +95,7 @@ def _linked(old: Path, new: Path) -> None:
 
 
 def _copied(old: Path, new: Path) -> None:
-    """Copy a file or a folder, whole or not at all. Links in a folder stay links."""
+    """Copy a file or a folder atomically. Links in a folder stay links."""
     part = new.with_name(f".{new.name}.{secrets.token_hex(4)}.part")
     try:
         if old.is_dir():
@@ -119,7 +119,7 @@ def _equal(one: Path, other: Path) -> bool:
         return all(_equal(one / name, other / name) for name in names)
     if one.is_file() and other.is_file():
         return filecmp.cmp(one, other, shallow=False)
-    return not (other.exists() or other.is_symlink())  # what the agent has removed is no work of its
+    return not (other.exists() or other.is_symlink())  # a file that the agent has removed is not work
 
 
 def _reason(error: OSError | shutil.Error) -> str:

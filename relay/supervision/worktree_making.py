@@ -17,13 +17,13 @@ from relay.supervision.worktree_claim import Stage, WorktreeClaim
 from relay.supervision.worktree_site import Site, same
 
 ENDING = 15.0
-"""Seconds that another agent's session is waited for, which still acts on the last words of its agent."""
+"""Seconds to wait for another agent's session that is still acting on its agent's last output."""
 
 
 def make(site: Site, lasting: bool) -> tuple[WorktreeClaim, bool]:
-    """Have the worktree, with the agent's claim on it; return the claim, and True if it was made now."""
+    """Find or create the worktree and claim it; return the claim, and True if the worktree is new."""
     for each in site.claims.all():
-        if each.stage == "adding":  # it was interrupted, as the lock is ours
+        if each.stage == "adding":  # interrupted, since we hold the lock
             site.repository.drop_half_made(Path(each.path))
     claim, found = _own(site, lasting), site.repository.checkout(site.path)
     if claim is not None and claim.stage == "adding":
@@ -55,7 +55,7 @@ def make(site: Site, lasting: bool) -> tuple[WorktreeClaim, bool]:
 
 
 def _own(site: Site, lasting: bool) -> WorktreeClaim | None:
-    """Return the claim on the worktree, None if there is none. Raise WorktreeError if it is refused."""
+    """Return the claim on the worktree, None if there is none. Raise WorktreeError if it is taken."""
     claim = site.claims.read(site.path)
     if claim is None or claim.owner.same(site.owner):
         return claim
@@ -77,7 +77,7 @@ def _own(site: Site, lasting: bool) -> WorktreeClaim | None:
 
 
 def _add(site: Site, claim: WorktreeClaim | None, lasting: bool) -> WorktreeClaim:
-    """Make the worktree, and the branch if there is none."""
+    """Create the worktree, and the branch if it is missing."""
     if os.path.lexists(site.path) and not (site.path.is_dir() and not any(site.path.iterdir())):
         raise WorktreeError(
             f"{site.path} exists, but is not a worktree of {site.repository.main}. "
@@ -107,7 +107,7 @@ def _add(site: Site, claim: WorktreeClaim | None, lasting: bool) -> WorktreeClai
 
 
 def _branch_exists(site: Site) -> bool:
-    """Return True if there is the branch. Raise WorktreeError for a name that no branch can have."""
+    """Return True if the branch exists. Raise WorktreeError for a name that no branch can have."""
     if site.branch.startswith("-") or not site.git.succeeds("check-ref-format", f"refs/heads/{site.branch}"):
         raise WorktreeError(
             f"no branch can be called {site.branch!a} (`git help check-ref-format`). Choose another name."
@@ -139,14 +139,14 @@ def _check_free(site: Site) -> None:
 
 
 def _recover(site: Site, found: Checkout, branch: str) -> Checkout | None:
-    """Finish what an interrupted `git worktree add` has begun; None: it is undone. No agent was there."""
+    """Finish an interrupted `git worktree add`, or undo it and return None. No agent has run there."""
     site.progress(f"continuing the interrupted creation of {site.path}")
     there = Git(site.path, site.git.env, site.git.locks)
     if found.locked is not None:
         site.git.run("worktree", "unlock", str(found.path))
     if (site.path / ".git").is_file() and there.succeeds("rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
         for lock in Path(there.run("rev-parse", "--absolute-git-dir")).glob("*.lock"):
-            lock.unlink(missing_ok=True)  # of a git that does not run any more: ours is the lock
+            lock.unlink(missing_ok=True)  # left by a git that has ended, since we hold the lock
         there.run("checkout", "--force", branch)
         return site.repository.checkout(site.path)
     try:
@@ -162,7 +162,7 @@ def _recover(site: Site, found: Checkout, branch: str) -> Checkout | None:
 
 
 def _forget(site: Site, found: Checkout, claim: WorktreeClaim | None) -> None:
-    """Have git forget a worktree whose files someone has removed."""
+    """Make git forget a worktree whose files someone has removed."""
     if claim is None:
         raise WorktreeError(
             f"the files of the worktree {found.path} are gone, but git still lists it. Restore them, or make "
@@ -178,7 +178,7 @@ def _forget(site: Site, found: Checkout, claim: WorktreeClaim | None) -> None:
 
 
 def fill(site: Site, claim: WorktreeClaim, cancelled: Callable[[], bool]) -> None:
-    """Copy, link and set up, unless that was done before."""
+    """Copy, link and set up, unless that is already done."""
     spec = site.spec
     contents = hashlib.sha256(json.dumps([spec.copy, spec.link, spec.setup]).encode()).hexdigest()[:16]
     if claim.stage == "ready" and claim.contents == contents:

@@ -12,14 +12,14 @@ from relay.supervision.worktree_site import Site
 from relay.text import count, listed
 
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply")
-"""What git keeps in a worktree's metadata while a merge, a rebase, ... waits to be continued."""
+"""What git keeps in a worktree's metadata while a merge, a rebase, ... is unfinished."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedUp:
     """The result of a clean-up. kept: why the worktree was not removed; "" if it was, or there was none.
 
-    branch: the branch that is kept, and has no worktree any more; "" if that was removed, too.
+    branch: the branch that was kept without its worktree; "" if it was removed, too.
     """
 
     path: Path
@@ -28,7 +28,7 @@ class CleanedUp:
 
 
 def clean_up(site: Site) -> CleanedUp:
-    """Remove the worktree, if nothing is lost with it."""
+    """Remove the worktree if no work would be lost."""
     claim, found = site.claims.read(site.path), site.repository.checkout(site.path)
     if found is None:
         return CleanedUp(site.path)
@@ -53,7 +53,7 @@ def clean_up(site: Site) -> CleanedUp:
 
 
 def _work(site: Site, found: Checkout) -> str:
-    """Return what would be lost with the worktree; "" if nothing would be."""
+    """Return what would be lost with the worktree; "" if nothing."""
     if found.prunable:
         return "its files are gone"
     if found.locked is not None:

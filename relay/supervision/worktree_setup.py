@@ -1,4 +1,4 @@
-"""The setup of a worktree: commands for /bin/sh, whose output is kept in a file."""
+"""The setup of a worktree: commands for /bin/sh, with their output in a log file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from relay.home import private_directory
 from relay.text import visible
 
 TAIL = 20
-"""The last lines of the output that an error shows."""
+"""How many of the last lines of output an error shows."""
 
 _TAIL_BYTES = 8192
-_LOOK = 0.05  # seconds between two looks at a running command
+_LOOK = 0.05  # seconds between two polls of a running command
 _MERCY = 2.0  # seconds between SIGTERM and SIGKILL
 
 Started = Callable[[int, str], None]
@@ -36,12 +36,12 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run `commands` in `directory`, one after the other, until one fails, each for at most `limit` seconds.
+    """Run `commands` in `directory` in order until one fails, each for at most `limit` seconds.
 
-    All that they print goes to `log` (0600) and, line by line, to `progress`. A command is a process group of
-    its own, and is ended as a whole, if it takes too long, fails, or `cancelled` becomes true.
-    started: called with the process id of each, and when that started (`start_of`).
-    Raise SetupFailed; WorktreeError if it was cancelled, or there is no log.
+    Their output goes to `log` (0600) and, line by line, to `progress`. Each command is a separate process
+    group, which is ended as a whole if the command takes too long, fails, or `cancelled` becomes true.
+    started: called with each process id and its start time (`start_of`).
+    Raise SetupFailed if a command fails; WorktreeError if cancelled, or if the log cannot be written.
     """
     try:
         private_directory(log.parent)
@@ -65,7 +65,7 @@ def run(
 
 
 class _Command:
-    """One command, from its start to its end. log: an open file."""
+    """One running command. log: the descriptor of an open file."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class _Command:
         cancelled: Callable[[], bool],
         clock: Callable[[], float],
     ) -> int | None:
-        """Return the exit code, 128+N for signal N; None if it took too long."""
+        """Wait for the command. Return its exit code, 128+N for signal N; None if it took too long."""
         deadline = clock() + limit
         pid = self._process.pid
         try:
@@ -106,7 +106,7 @@ class _Command:
                 if cancelled():
                     raise WorktreeError("the setup of the worktree was cancelled.")
             self._tell()
-        except BaseException:  # also the user's Ctrl-C
+        except BaseException:  # including the user's Ctrl-C
             self._end()
             raise
         if code != 0:
@@ -134,7 +134,7 @@ class _Command:
 
 
 def end_group(group: int, over: Callable[[], bool]) -> None:
-    """End a process group: SIGTERM, and SIGKILL after 2 s, or once its leader is `over`."""
+    """End a process group: send SIGTERM, then SIGKILL after 2 s or once its leader is `over`."""
     deadline = time.monotonic() + _MERCY
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGTERM)
@@ -146,9 +146,9 @@ def end_group(group: int, over: Callable[[], bool]) -> None:
 
 
 def end_interrupted(pid: int, start: str) -> bool:
-    """End the group of a setup's process whose relay was killed; return True if it was still running.
+    """End the process group of a setup whose relay was killed; return True if it was still running.
 
-    Nothing is done unless the process `pid` started at `start`: another one may have its number by now.
+    Do nothing unless the process `pid` started at `start`: the process id may have been reused.
     """
     if not pid or not start or start_of(pid) != start:
         return False
@@ -162,7 +162,7 @@ def end_interrupted(pid: int, start: str) -> bool:
 
 
 def start_of(pid: int) -> str:
-    """Return when the process `pid` started, in the system's own form; "" if there is none, or it is over."""
+    """Return the start time of the process `pid`, in the system's own format; "" if it is not running."""
     if Path("/proc/self/stat").exists():  # Linux
         try:
             fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()

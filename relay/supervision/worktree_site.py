@@ -1,4 +1,4 @@
-"""The place of an agent's worktree, and what it is created from."""
+"""The location of an agent's worktree, and what it is created from."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One worktree, whether it exists or not: where it is to be, whose, and in which repository.
+    """One worktree, whether it exists or not: its path, owner and repository.
 
-    git:      runs in a directory whose HEAD is not the agent's own. env: for all that is run.
-    log:      the file for the output of the setup.
+    git:      runs in a directory whose HEAD is not the agent's own. env: for git and the setup.
+    log:      the file for the setup's output.
     """
 
     spec: WorktreeSpec
@@ -64,7 +64,7 @@ class Site:
         return cls(spec, repository, git, claims, owner, path, branch, log, own, progress)
 
     def holding(self, lock: int) -> Site:
-        """Return the same site, whose git keeps `lock` for as long as it runs, also if relay is killed."""
+        """Return this site with a git that holds `lock` while it runs, even if relay is killed."""
         return replace(self, git=replace(self.git, locks=(lock,)))
 
     def source(self) -> Path:
@@ -80,7 +80,7 @@ class Site:
         return main
 
     def base(self) -> str:
-        """Return the id of the commit that the new branch is to start from."""
+        """Return the id of the commit that a new branch starts from."""
         base = self.spec.base
         given = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{commit}}")
         if not self.git.succeeds(*given):

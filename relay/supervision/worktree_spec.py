@@ -10,15 +10,15 @@ Cleanup = Literal["never", "merged"]
 
 @dataclass(frozen=True, slots=True)
 class WorktreeSpec:
-    """The worktree of an agent, as its table in the fleet file says (docs/WORKTREES.md).
+    """The worktree of an agent, as defined by its table in the fleet file (docs/WORKTREES.md).
 
-    path:    where it is, relative to the repository's main worktree. `{repo}` and `{agent}` are filled in, as
-             in `branch`, and `{branch}`, with "-" for "/".
-    branch:  the branch that is checked out there; made from `base` if there is none.
-    copy:    files and folders that git does not keep, copied from the worktree in which relay was started.
-             link: those that are shared with it, by symbolic links. Both relative to its top.
-    setup:   commands for /bin/sh, run there in this order until one fails, each for at most setup_timeout
-             seconds.
+    path:    its location, relative to the repository's main worktree. `{repo}` and `{agent}` are replaced, as
+             in `branch`; so is `{branch}`, with "-" for "/".
+    branch:  the branch to check out; created from `base` if missing.
+    copy:    files and folders that git does not track, copied from the worktree in which relay was started.
+             link: those to share with that worktree by symbolic links. Both are relative to its top.
+    setup:   commands for /bin/sh, run in the new worktree in this order until one fails, each for at most
+             setup_timeout seconds.
     cleanup: merged: a worktree is removed once it is clean and its branch is merged. Work is never deleted.
     """
 

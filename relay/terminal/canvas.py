@@ -1,11 +1,11 @@
-"""The user's terminal while relay draws on it: raw, and afterwards as before.
+"""The user's terminal while relay draws on it: in raw mode, and restored afterwards.
 
     with Canvas(0, 1) as canvas:
-        canvas.show(rows, cursor)         only what changed is written
-        keys = canvas.keys(0.5)           what is typed within half a second
+        canvas.show(rows, cursor)         writes only what changed
+        keys = canvas.keys(0.5)           what the user types within half a second
 
-However the block is left, the terminal gets its modes, its cursor and its screen back.  Signals that would
-end the process are noted in `killed` instead, and keys() returns at once.
+However the block exits, it restores the terminal's modes, cursor and screen.  Signals that would end the
+process set `killed` instead, and keys() returns at once.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _WAKING = (signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 
 _PIECE = 4096
-"""Bytes that a terminal takes at once without blocking, where poll(2) says that it is writable."""
+"""Bytes that a terminal takes without blocking when poll(2) reports it writable."""
 
 _UNKNOWN = "\0"
-"""Stands for a row of which nobody knows what it shows."""
+"""Stands for a row whose content on the terminal is unknown."""
 
 _KEY = re.compile(r"\x1b[\[O][0-9;]*([A-Za-z~])|(\x1b)(?![\[O])|([^\x1b])|\x1b.")
 _NAMES = {"C": "right", "D": "left", "\x1b": "escape", "\r": "enter", "\n": "enter", "\x7f": "backspace"}
@@ -44,10 +44,9 @@ Cursor = tuple[int, int] | None
 
 
 class Canvas:
-    """The terminal that is read from `source` and written to `sink`, for the time of a `with` block.
+    """The terminal read from `source` and written to `sink`, for the duration of a `with` block.
 
-    alternate: draw on its alternate screen, which leaves no trace; else on the primary one, below what it
-               shows.
+    alternate: draw on its alternate screen, leaving no trace; else on the primary one, below its content.
     killed:    the signal that asked this process to end, or 0.
     """
 
@@ -61,7 +60,7 @@ class Canvas:
         self._shown: list[str] = []
         self._size = (0, 0)
         self._alternate = alternate
-        self._below = 0 if alternate else 1  # the row of the primary screen below our drawing; 0: untouched
+        self._below = 0 if alternate else 1  # the last row of our drawing on the primary screen; 0: none
         self._rescue: Rescue | None = None
 
     def __enter__(self) -> Canvas:
@@ -80,12 +79,12 @@ class Canvas:
             self._rescue.close()
 
     def survive(self, rescue: Rescue) -> None:
-        """Have `rescue` restore the terminal if this process is killed. For before the block is entered."""
+        """Let `rescue` restore the terminal if this process is killed. Call this before the block."""
         self._rescue = rescue
 
     @property
     def size(self) -> tuple[int, int]:
-        """(columns, rows) of the terminal now, 80x24 where it does not say."""
+        """The terminal's current (columns, rows), or 80x24 if unknown."""
         found = get_size(self._sink)
         return (found[0], found[1]) if found else (80, 24)
 
@@ -100,9 +99,9 @@ class Canvas:
             self._size = (0, 0)
 
     def show(self, rows: Sequence[str], cursor: Cursor, above: Sequence[str] = ()) -> None:
-        """Show `rows`, each safe to write and no wider than the terminal, and blanks below them.
+        """Show `rows`, each safe to write and no wider than the terminal, and blank rows below them.
 
-        above: rows that have scrolled off since the last time, for the history of the primary screen.
+        above: rows that have scrolled off since the last call, for the primary screen's scrollback.
         """
         drawing = []
         if self.size != self._size:
@@ -126,8 +125,7 @@ class Canvas:
     def keys(self, timeout: float | None, also: int = -1) -> list[str]:
         """Return what is typed within `timeout` seconds (None: wait): characters, and names of keys ("left").
 
-        Return early and empty where a signal comes, the terminal changes its size, or the descriptor `also`
-        becomes readable.
+        Return early and empty on a signal, when the terminal is resized, or when `also` becomes readable.
         """
         poll = select.poll()
         for fd in {self._source, self._signals.read, also} - {-1}:
@@ -149,13 +147,13 @@ class Canvas:
         return names(data)
 
     def typed(self) -> bool:
-        """Return True if there is a key to be read, or a signal has asked this process to end."""
+        """Return True if there is a key to read, or a signal has asked this process to end."""
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
         return bool(self.killed or poll.poll(0))
 
     def suspend(self) -> None:
-        """Stop this job as Ctrl-Z does, the terminal given back meanwhile; return when it continues."""
+        """Give the terminal back and stop this job as Ctrl-Z does; return when the job continues."""
         self._give_back()
         jobs = (signal.SIGTSTP, signal.SIGCONT)
         handlers = {number: signal.signal(number, signal.SIG_DFL) for number in jobs}
@@ -170,7 +168,7 @@ class Canvas:
         self._note()
         termios.tcsetattr(self._source, termios.TCSANOW, raw(self._saved))
         if self._below:
-            # What the primary screen shows goes into its history, and no blank row with it.
+            # Scroll the primary screen's content, without blank rows, into its scrollback.
             self._write(b"\n" * self.size[1] + b"\x1b[?25l\x1b[?7l\x1b[0m")
             self._below = 1
         if self._alternate:
@@ -181,7 +179,7 @@ class Canvas:
             self._below = self._free_row()
         self._write(leave(self._alternate, self._below))
         if self._saved:
-            with suppress(termios.error):  # it is gone
+            with suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(self._source, termios.TCSANOW, self._saved)
         if self._rescue is not None:
             self._rescue.note(Rescue.IDLE)
@@ -191,7 +189,7 @@ class Canvas:
             self._rescue.note(Rescue.ALTERNATE if self._alternate else Rescue.PRIMARY)
 
     def _free_row(self) -> int:
-        """Return the number (from 1) of the last row of the primary screen that is drawn on."""
+        """Return the number (from 1) of the last row that we have drawn on the primary screen."""
         return max((y + 1 for y, row in enumerate(self._shown) if row), default=1)
 
     def _on_signal(self, number: int, _: object) -> None:
@@ -199,9 +197,9 @@ class Canvas:
             self.killed = number
         elif number == signal.SIGTSTP:
             self._stopping = True
-        elif number == signal.SIGCONT:  # after SIGSTOP, which nobody sees coming
+        elif number == signal.SIGCONT:  # after SIGSTOP, which cannot be caught
             self._size = (0, 0)
-            with suppress(termios.error):  # it is gone
+            with suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(self._source, termios.TCSANOW, raw(self._saved))
 
     def _write(self, data: bytes) -> None:
@@ -210,7 +208,7 @@ class Canvas:
                 if select.select([], [self._sink], [], 0.2)[1]:
                     data = data[os.write(self._sink, data[:_PIECE]) :]
             except BlockingIOError:
-                pass  # it takes no more after all
+                pass  # the terminal takes no more after all
             except OSError:  # hung up
                 self.killed = self.killed or signal.SIGHUP
                 return
@@ -219,7 +217,7 @@ class Canvas:
 
 
 class _Signals:
-    """The signals that a canvas handles, and a descriptor, `read`, that becomes readable with each."""
+    """The signals that a canvas handles, and a descriptor, `read`, that becomes readable at each."""
 
     def __init__(self, handler: Callable[[int, object], None]) -> None:
         self.read = self._write = self._wakeup_before = -1
@@ -243,7 +241,7 @@ class _Signals:
 
 
 class Rescue:
-    """A process that restores a terminal if the one that draws on it is killed (SIGKILL)."""
+    """A process that restores a terminal if the process that draws on it is killed (SIGKILL)."""
 
     IDLE, PRIMARY, ALTERNATE = b"i", b"p", b"a"
 
@@ -260,12 +258,12 @@ class Rescue:
         os.close(read)
 
     def note(self, state: bytes) -> None:
-        """Note where this process draws now."""
-        with suppress(OSError):  # it was killed itself
+        """Tell the rescue process which screen this process draws on now."""
+        with suppress(OSError):  # the rescue process was killed
             os.write(self._write, state)
 
     def close(self) -> None:
-        """End the process: the terminal is restored."""
+        """End the process; the terminal has been restored."""
         os.close(self._write)
         os.waitpid(self._pid, 0)
 
@@ -276,7 +274,7 @@ class Rescue:
         state = cls.IDLE
         while data := os.read(read, 64):
             state = data[-1:]
-        # A shell may have noticed before us, and have set modes of its own.
+        # A shell may have noticed first and set its own modes.
         if state != cls.IDLE and termios.tcgetattr(source) == raw(saved):
             termios.tcsetattr(source, termios.TCSANOW, saved)
             if select.select([], [sink], [], 1.0)[1]:
@@ -285,13 +283,13 @@ class Rescue:
 
 
 def leave(alternate: bool, below: int) -> bytes:
-    """Return the sequence that gives the terminal back. below: as in Canvas."""
+    """Return the sequence that restores the terminal. below: as in Canvas."""
     undo = LEAVE if alternate else LEAVE.removesuffix(b"\x1b[?1049l")
     return undo + (b"\x1b[%d;1H\r\n" % below if below else b"")
 
 
 def names(data: bytes) -> list[str]:
-    """Return the keys in what a terminal sent: printable characters, and names of those in _NAMES."""
+    """Return the keys in a terminal's input: printable characters, and names from _NAMES."""
     found = []
     for key in _KEY.finditer(data.decode("utf-8", "replace")):
         text = key[1] or key[2] or key[3] or ""

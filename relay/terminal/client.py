@@ -1,9 +1,10 @@
 """The terminal client: the process that `relay wrap` and `relay attach` leave in the user's foreground.
 
-It lends its terminal to the agent's shim and touches no byte of it from then on.  It sets raw mode, restores
-the old modes whatever happens, forwards window sizes, signals and job control, and ends as the agent ended.
+It hands its terminal over to the agent's shim, and neither reads nor writes it afterwards.  It sets raw mode,
+restores the old modes whatever happens, forwards window sizes, signals and job control, and exits with the
+agent's exit code.
 
-Both sides speak JSON lines over a Unix socket:
+Client and shim exchange JSON lines over a Unix socket:
     to the shim      {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"}
                      {"op": "resume", "foreground": BOOL}
     to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT} {"event": "stopped"}
@@ -37,17 +38,17 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGTSTP,
 )
-"""Signals that users send to the command they see, forwarded to the agent."""
+"""Signals that users send to the visible command; forwarded to the agent."""
 
 HANDLED = frozenset({*FORWARDED, signal.SIGWINCH, signal.SIGCONT})
-"""Signals that `Client.run` handles; they are blocked from before the terminal's modes change until then."""
+"""Signals that `Client.run` handles; blocked until it does, from before the terminal's modes change."""
 
 FOREGROUND_LOOK = 100
-"""Milliseconds after which a background job looks again whether `fg` brought it back: a shell sends SIGCONT
-to a stopped job, and nothing to a running one."""
+"""Milliseconds between a background job's checks for `fg`: a shell sends SIGCONT to a stopped job, but
+nothing to a running one."""
 
 SHIM_DIED = 70
-"""The exit code where the shim was killed and the agent's is unknown (EX_SOFTWARE of sysexits.h)."""
+"""The exit code when the shim was killed and the agent's exit code is unknown (EX_SOFTWARE of sysexits.h)."""
 
 
 class SwitchAgent(Exception):
@@ -61,10 +62,10 @@ class SwitchAgent(Exception):
 
 
 class TerminalMode:
-    """The modes of the user's terminal: raw while it is lent, restored afterwards.
+    """The modes of the user's terminal: raw while attached, restored afterwards.
 
-    Only a terminal that is both our input and our output becomes raw. With the output redirected, the user
-    sees the terminal's own line editing and echo.
+    Raw mode applies only if the terminal is both our input and our output. With redirected output, the user
+    keeps the terminal's own line editing and echo.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -74,24 +75,24 @@ class TerminalMode:
         self._lent = False
 
     def lend(self) -> None:
-        """Set raw mode, if the terminal is interactive and there."""
+        """Set raw mode, if the terminal is interactive and still exists."""
         if self.interactive and not self._lent:
             try:
-                # Each time, as the user may have changed them while our job was stopped.
+                # Save the modes each time: the user may have changed them while our job was stopped.
                 self.saved = list(termios.tcgetattr(self.source))
             except termios.error:
-                return  # it is gone
+                return  # the terminal is gone
             self._lent = True
             self._set(raw(self.saved))
 
     def restore(self) -> None:
-        """Restore the modes that `lend` changed, if it did."""
+        """Restore the modes if `lend` changed them."""
         if self._lent and self.saved is not None:
             self._lent = False
             self._set(self.saved)
 
     def in_foreground(self) -> bool:
-        """Return True if our job may use the terminal; after `bg` it may not."""
+        """Return True if our job may use the terminal, which it may not after `bg`."""
         if self.saved is None:
             return True
         try:
@@ -100,11 +101,11 @@ class TerminalMode:
             return True  # not our controlling terminal: no job control
 
     def _set(self, attributes: list[Any]) -> None:
-        """Set the modes, if the terminal is still there. SIGTTOU would stop a background job."""
+        """Set the modes if the terminal still exists. Ignore SIGTTOU, which would stop a background job."""
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
-            # TCSADRAIN would wait forever on a terminal stopped with Ctrl-S, and TCSAFLUSH would throw away
-            # what was typed ahead.
+            # TCSADRAIN would wait forever on a terminal stopped with Ctrl-S, and TCSAFLUSH would discard
+            # type-ahead.
             termios.tcsetattr(self.source, termios.TCSANOW, attributes)
         except termios.error:
             pass
@@ -131,7 +132,7 @@ class Client:
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in HANDLED:
-            if signal.getsignal(number) != signal.SIG_IGN:  # nohup: the agent ignores it too
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup: the agent ignores the signal, too
                 signal.signal(number, lambda number, _: self._signals.append(number))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         poll = select.poll()
@@ -167,10 +168,10 @@ class Client:
         try:
             self.channel.sendall(line.encode() + b"\n")
         except OSError:
-            pass  # the shim has ended: the channel says so next
+            pass  # the shim has ended: the channel reports this next
 
     def _on_channel(self) -> int | None:
-        import json  # 5 ms: after the agent has been started
+        import json  # 5 ms: not before the agent has started
 
         try:
             data = self.channel.recv(1 << 16)
@@ -207,10 +208,10 @@ class Client:
         return None
 
     def _wait_for_enter(self) -> None:
-        """Keep what is still typed for the agent from the user's shell, until they press Enter."""
+        """Until the user presses Enter, keep keys meant for the agent from reaching their shell."""
         if not (self.mode.interactive and self.mode.in_foreground()):
             return
-        self.mode.lend()  # first: who has read the line sees nothing of what they type
+        self.mode.lend()  # first: once users have read the line, nothing they type may echo
         self._say("what you type now goes nowhere; press Enter to continue.\r")
         try:
             while not self._signals:
@@ -224,18 +225,18 @@ class Client:
             self.mode.restore()
 
     def _stop(self) -> None:
-        """Stop our whole job, as the agent that was stopped with Ctrl-Z would have."""
+        """Stop our whole job, as the agent stopped with Ctrl-Z would have."""
         self._give_back()
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.killpg(os.getpgrp(), signal.SIGTSTP)  # returns after fg or bg
         signal.signal(signal.SIGTSTP, before)
-        # Not left to SIGCONT: in an orphaned process group the kernel discards SIGTSTP, and nobody would
-        # continue the agent.
+        # Don't leave this to SIGCONT: in an orphaned process group, the kernel discards SIGTSTP, and nothing
+        # would continue the agent.
         self._signals = [number for number in self._signals if number != signal.SIGCONT]
         self._resume()
 
     def _resume(self) -> None:
-        """Continue the agent after `fg` or `bg`; in the background it has no keyboard."""
+        """Continue the agent after `fg` or `bg`; in the background, it has no keyboard."""
         self._foreground = self.mode.in_foreground()
         if self._foreground:
             self.mode.lend()
@@ -243,7 +244,7 @@ class Client:
 
     def _shim_died(self) -> int:
         """Restore the terminal and end the agent after its shim was killed. Return the exit code."""
-        # What it was told last need not be true any more, nor where the drawing ends.
+        # The last reported modes may be outdated, and we don't know where the agent's drawing ends.
         self.reset += UNDO.decode() + ("\x1b[999B\r\n" if self.reset else "\r\n")
         self._give_back()
         if self.group:
@@ -252,13 +253,13 @@ class Client:
                     os.killpg(self.group, number)
                 except (ProcessLookupError, PermissionError):
                     break
-                # A process that is no child cannot be waited for; this suffices for most.
+                # We cannot wait for a process that is not our child; this pause suffices for most.
                 select.select([], [], [], 0.2)
         self._say("relay ended unexpectedly; its agent was stopped.")
         return SHIM_DIED
 
     def _give_back(self) -> None:
-        """Restore the terminal, and undo what the agent has set in it (mouse, alternate screen, ...)."""
+        """Restore the terminal, and undo the modes that the agent has set (mouse, alternate screen, ...)."""
         self.mode.restore()
         if self.reset and self.mode.interactive:
             try:

@@ -11,7 +11,7 @@ from relay.place import Place
 
 @dataclass(frozen=True, slots=True)
 class OutputRead(Event):
-    """The agent has written `data`; `place` is where it ends. position: in the ring."""
+    """The agent has written `data`; `place` is where the data ends. position: in the ring."""
 
     data: bytes
     place: Place
@@ -20,7 +20,7 @@ class OutputRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputSkipped(Event):
-    """The agent has written `size` bytes that were dropped, as the session was too far behind."""
+    """The agent has written `size` bytes that were dropped because the session was too far behind."""
 
     size: int
 
@@ -42,7 +42,7 @@ class KeyChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeysWritten(Event):
-    """A session has written `data` into the agent's terminal, by one order. position: in the ring."""
+    """A session has written `data` into the agent's terminal with one order. position: in the ring."""
 
     data: bytes
     position: int
@@ -50,31 +50,31 @@ class KeysWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeysHeldBack(Event):
-    """The user's keys stay in their terminal (ShimLink.reserve); all typed before has been published."""
+    """The user's keys stay in their terminal (ShimLink.reserve); all earlier keys have been published."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenChanged(Event):
-    """The agent's screen may show something else."""
+    """The agent's screen may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalLent(Event):
-    """Another terminal or pipe is attached to the agent from now on, or none. watched: it is a terminal."""
+    """The terminal or pipe attached to the agent has changed, or was detached. watched: it is a terminal."""
 
     watched: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TitleWanted(Event):
-    """Show `text` as the title of the user's terminal instead of the agent's; empty: the agent's again."""
+    """Show `text` as the title of the user's terminal instead of the agent's; empty: restore the agent's."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalResized(Event):
-    """The agent's terminal has another size."""
+    """The agent's terminal was resized."""
 
     columns: int
     rows: int
@@ -82,7 +82,7 @@ class TerminalResized(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputQuiet(Event):
-    """The agent has written nothing for a moment: check again what depends on silence."""
+    """The agent has written nothing for a moment: recheck what depends on silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ class ReadingFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TerminalLost(Event):
-    """The lent terminal has gone; `what` says which kind: "terminal" or "pipe"."""
+    """The attached terminal has gone; `what` is its kind: "terminal" or "pipe"."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class DetachRequested(Event):
-    """The user has pressed the detach keys, or must be detached: where does their shell continue?"""
+    """The user has pressed the detach keys, or must be detached: report how to restore their terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +114,17 @@ class OutputHeld(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputEnded(Event):
-    """The agent's terminal is closed: it has written its last, and that has been shown."""
+    """The agent's terminal is closed, and all of its output has been shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSuspended(Event):
-    """The agent stays stopped, and all that it wrote before has been shown."""
+    """The agent stays stopped, and all of its output until then has been shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentResumed(Event):
-    """The agent, which was stopped, runs again."""
+    """The stopped agent runs again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +136,10 @@ class AgentExited(Event):
 
 @dataclass(frozen=True, slots=True)
 class Notify(Event):
-    """Show the user one line: where it spoils nothing, or when the terminal is given back.
+    """Show the user one line: where it disturbs nothing, or when the terminal is given back.
 
-    source: the handler or rule whose words these are; "" for relay's own.
-    keep:   write it to the journal, too.
+    source: the handler or rule that wrote the text; "" for relay's own.
+    keep:   write the line to the journal, too.
     """
 
     text: str
@@ -155,7 +155,7 @@ class Notify(Event):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawNotice(Event):
-    """Forget a notice that is no longer true, if the user has not been shown it."""
+    """Drop a notice that is no longer true, unless the user has already seen it."""
 
     text: str
 

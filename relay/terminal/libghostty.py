@@ -1,8 +1,8 @@
-"""libghostty-vt through ctypes: finding its shared library, and the part of its ABI that relay uses.
+"""libghostty-vt through ctypes: finds its shared library, and declares the part of its ABI that relay uses.
 
 The library comes from the PyPI package `pyghostty` (pinned exactly: this is the ABI of its libghostty-vt, as
-declared in `pyghostty/_cdef.py`).  The package itself is never imported: that takes 150 ms, loading the
-library 5 ms.
+declared in `pyghostty/_cdef.py`).  relay never imports the package itself, which would take 150 ms; loading
+the library takes 5 ms.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ OPT_RESIZE_PULL_SCROLLBACK = 40
 CURSOR_X, CURSOR_Y, PENDING_WRAP = 3, 4, 5
 ACTIVE_SCREEN, CURSOR_VISIBLE, KITTY_KEYBOARD_FLAGS = 6, 7, 8
 TITLE, SCROLLBACK_ROWS, MODE, VT_GROUND = 12, 15, 37, 38
-# enum GhosttyCellData, and of GhosttyCellWide the value of the cell that is left empty at the right margin
-# because a wide character did not fit
+# enum GhosttyCellData; and from GhosttyCellWide, the cell left empty at the right margin because a wide
+# character did not fit
 CELL_WIDE, SPACER_HEAD = 3, 3
 # enum GhosttyRowData
 ROW_WRAP = 1
@@ -55,7 +55,7 @@ COLOR_PALETTE, COLOR_RGB = 1, 2
 
 
 class ScreenUnavailable(RelayError):
-    """This machine has no virtual screen; the message says why."""
+    """No virtual screen works on this machine; the message says why."""
 
 
 def _flags(*names: str) -> list[tuple[str, type[c_bool]]]:
@@ -67,7 +67,7 @@ class String(Structure):
 
 
 class Sized(Structure):
-    """A structure that begins with its own size, in bytes."""
+    """A structure that starts with its own size in bytes."""
 
     _fields_: ClassVar[Sequence[Any]] = (("size", c_size_t),)
 
@@ -84,13 +84,13 @@ class Coordinate(Structure):
 
 
 class PointValue(Structure):
-    # As wide and as aligned as the union's `uint64_t _padding[2]`.
+    # Same size and alignment as the union's `uint64_t _padding[2]`.
     _fields_ = (("x", c_uint16), ("y", c_uint32), ("_padding", c_uint64))
 
 
 class Point(Structure):
-    # GhosttyPoint is a tagged union of 24 bytes; a composite of that size is passed in memory (SysV,
-    # AAPCS64), so that a structure of the same layout stands for it: ctypes passes no unions by value.
+    # GhosttyPoint is a tagged union of 24 bytes. ctypes does not pass unions by value, but a composite of
+    # this size is passed in memory (SysV, AAPCS64), so a structure of the same layout replaces the union.
     _fields_ = (("tag", c_int), ("value", PointValue))
 
 
@@ -122,12 +122,12 @@ class FormatterOptions(FormatOptions):
 
 
 class StyleColor(Structure):
-    # The value is a union: the byte of a palette's index, or the bytes red, green, blue.
+    # The value is a union: a palette index in one byte, or the bytes red, green, blue.
     _fields_ = (("tag", c_int), ("value", c_uint64))
 
 
 class CellStyle(Sized):
-    # GhosttyStyle; what follows the colours (bold, italic, ...) is not read.
+    # GhosttyStyle; relay does not read what follows the colours (bold, italic, ...).
     _fields_ = (
         ("foreground", StyleColor),
         ("background", StyleColor),
@@ -173,7 +173,7 @@ SIGNATURES: dict[str, tuple[list[object], object]] = {
 @cache
 def load() -> ctypes.CDLL:
     """Return the library with its functions declared; raise ScreenUnavailable if it cannot be loaded."""
-    spec = importlib.util.find_spec("pyghostty")  # the package itself loads cffi
+    spec = importlib.util.find_spec("pyghostty")  # importing the package would load cffi
     if spec is None or spec.origin is None:
         raise ScreenUnavailable(
             "the package pyghostty is not installed, so relay cannot follow full-screen programs. "

@@ -1,7 +1,7 @@
 """Detects invisible text: concealed, or in the colour of its background.
 
-A Pen follows the changes of rendition (SGR: ECMA-48, 8.3.117; colours: xterm ctlseqs, ITU-T T.416) in a
-program's output, across lines.  Most output needs one search: it neither conceals nor sets a background.
+A Pen tracks the graphic rendition (SGR: ECMA-48, 8.3.117; colours: xterm ctlseqs, ITU-T T.416) of a program's
+output, across lines.  Most output takes one search, because it neither conceals nor sets a background.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# The parameters of SGR; or DECSTR, which resets as SGR without any does. A terminal obeys other controls
-# in the middle of a sequence.
+# The parameters of SGR; or DECSTR, which resets like SGR without parameters. Terminals execute control
+# characters in the middle of a sequence.
 _CHANGE = re.compile(rb"\x1b\[(?:([0-9;:\x00-\x17\x19\x1c-\x1f]*)m|!p)")
 _OPEN = re.compile(rb"\x1b(?:\[[0-9;:\x00-\x17\x19\x1c-\x1f]*)?\Z")
 _CONTROLS = bytes(range(32))
@@ -25,13 +25,13 @@ _MAY_HIDE = re.compile(
     + rb")*m|[0-?]*[ -/]*[@-ln-~]))"
 )
 
-# Control sequences, controls and blanks; and U+2500 to U+259F, with which programs draw and do not write.
+# Control sequences, controls and blanks; and U+2500 to U+259F, which programs use for drawing, not writing.
 _NOT_TEXT = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|[\]P^_X][^\x07\x18\x1a\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])"
     rb"|[\x00-\x20\x7f]+|\xc2\xa0|\xe2(?:[\x94\x95][\x80-\xbf]|\x96[\x80-\x9f])"
 )
 
-# The first 16 colours of xterm's palette; a terminal may show them otherwise.
+# The first 16 colours of xterm's palette; other terminals may show them differently.
 _BASIC = (
     *(0x000000, 0xCD0000, 0x00CD00, 0xCDCD00, 0x0000EE, 0xCD00CD, 0x00CDCD, 0xE5E5E5),
     *(0x7F7F7F, 0xFF0000, 0x00FF00, 0xFFFF00, 0x5C5CFF, 0xFF00FF, 0x00FFFF, 0xFFFFFF),
@@ -39,7 +39,7 @@ _BASIC = (
 
 
 _NEAR = 4096
-"""Bytes at the end of output that hides nothing, in which its last colour is looked for."""
+"""Bytes at the end of harmless output in which to look for its last colour."""
 
 
 def may_hide(data: bytes) -> bool:
@@ -48,7 +48,7 @@ def may_hide(data: bytes) -> bool:
 
 
 class _Rendition(NamedTuple):
-    """The part of the rendition that hides text. Colours are 0xRRGGBB, None is the terminal's default."""
+    """The part of the rendition that can hide text. Colours are 0xRRGGBB; None is the terminal's default."""
 
     concealed: bool = False
     foreground: int | None = None
@@ -63,20 +63,20 @@ _DEFAULT = _Rendition()
 
 
 class Pen:
-    """Follows the rendition of one program's output, from its beginning.
+    """Tracks the rendition of one program's output, from its start.
 
-    hidden: some text of the line is.
-    calm:   text without a control sequence cannot be.
+    hidden: some text of the line is hidden.
+    calm:   text without a control sequence cannot be hidden.
     """
 
     def __init__(self) -> None:
         self.hidden = False
         self.calm = True
         self._rendition = _DEFAULT
-        self._open = b""  # a sequence that the end of a line has broken
+        self._open = b""  # a sequence split by the end of a line
 
     def state(self) -> list[bool | int | None]:
-        """Return JSON of what `restore` needs to continue from here."""
+        """Return a JSON value with which `restore` can continue from here."""
         return [self.hidden, *self._rendition]
 
     def restore(self, state: list[bool | int | None]) -> None:
@@ -86,7 +86,7 @@ class Pen:
         self._note()
 
     def passes(self, data: bytes) -> bool:
-        """Return True, and follow `data`, if it hides nothing, as one search tells. Else do nothing."""
+        """Track `data` and return True if one search shows that it hides nothing. Else do nothing."""
         if not self.calm:
             return False
         if b"\x1b" in data:
@@ -96,7 +96,7 @@ class Pen:
         return True
 
     def write(self, data: bytes) -> None:
-        """Follow `data`, a part of a line."""
+        """Track `data`, a part of a line."""
         at = 0
         if b"\x1b" in data or self._open:
             data = self._open + data
@@ -111,19 +111,19 @@ class Pen:
         self._draw(data)
 
     def end_line(self) -> bool:
-        """Begin another line; return `hidden` of the one before."""
+        """Start another line; return the last line's `hidden`."""
         hidden, self.hidden = self.hidden, False
         return hidden
 
     def skip(self, data: bytes, start: int, end: int) -> None:
-        """Follow the part of `data` from `start` to `end`, of which nothing is read."""
+        """Track the part of `data` from `start` to `end` without looking for hidden text."""
         reset = data.rfind(b"\x1b[0m", start, end)
         reset = max(reset, data.rfind(b"\x1b[m", max(reset, start), end))
         if reset >= 0:
             self._rendition, start = _DEFAULT, reset
         elif end - start > _NEAR and self.calm and not _MAY_HIDE.search(data, start, end):
             start = end - _NEAR
-        # A change only sets, so that of equal ones the last is enough.
+        # Changes are idempotent: the last of equal ones suffices.
         changes = dict.fromkeys(reversed(_CHANGE.findall(data, start, end)))
         for parameters in reversed(changes):
             self._rendition = _changed(self._rendition, parameters)
@@ -139,7 +139,7 @@ class Pen:
 
 @lru_cache(maxsize=1024)
 def _changed(rendition: _Rendition, parameters: bytes) -> _Rendition:
-    """Return `rendition` after SGR with `parameters`."""
+    """Apply SGR with `parameters` to `rendition`; return the result."""
     words = parameters.translate(None, _CONTROLS).split(b";")
     at = 0
     while at < len(words):
@@ -179,7 +179,7 @@ def palette_colour(index: int) -> int:
 
 
 def _number(word: bytes) -> int:
-    """Return the number that `word` says; a longer one than any terminal knows means nothing."""
+    """Return the number in `word`. Numbers longer than any terminal knows mean nothing."""
     return int(word[-9:]) if word.isdigit() else 0
 
 
@@ -189,7 +189,7 @@ def _basic(number: int) -> int | None:
 
 
 def _colour(parts: list[int]) -> int | None:
-    """Return the colour 5, N or 2, R, G, B; None for what is neither."""
+    """Return the colour 5, N or 2, R, G, B; None for anything else."""
     match parts:
         case [5, index, *_] if index < 256:
             return palette_colour(index)

@@ -1,8 +1,8 @@
 """Renders a virtual screen for the user's terminal: its text and colours, clipped, and nothing else.
 
-The virtual screen gives bytes that would redraw it, modes and all.  Of these only SGR sequences (ECMA-48,
-8.3.117) and printable characters pass; everything else is dropped.  So no mode, title, query, clipboard write
-or hyperlink of a recording, or of an agent that is viewed, acts on the terminal.
+The virtual screen returns bytes that would redraw it, including modes.  Only SGR sequences (ECMA-48, 8.3.117)
+and printable characters pass; everything else is dropped.  So no mode, title, query, clipboard write or
+hyperlink from a recording or a viewed agent reaches the terminal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from relay.columns import width
 from relay.terminal.screen import VirtualScreen
 
-# One sequence: SGR, another CSI, a string (OSC, DCS, SOS, PM, APC) with its end, another escape; or text.
+# One sequence: SGR, another CSI, a terminated string (OSC, DCS, SOS, PM, APC), another escape; or text.
 _TOKEN = re.compile(
     r"(?P<sgr>\x1b\[[0-9;:]*m)|\x1b\[[^@-~]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[^ -/]?"
     r"|(?P<end>\r?\n)|(?P<text>[^\x1b\r\n]+)"
@@ -20,16 +20,16 @@ _TOKEN = re.compile(
 _PLACE = re.compile(r"\x1b\[[0-9]+;[0-9]+H")
 _RESET = "\x1b[0m"
 
-# Controls that a cell may hold, and what would reorder or hide the characters beside it (relay.text).
+# Controls that a cell may hold, and characters that would reorder or hide their neighbours (relay.text).
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def render(screen: VirtualScreen, columns: int, rows: int) -> tuple[list[str], tuple[int, int] | None]:
-    """Return (the rows of `screen` that fit `columns` x `rows`, the cursor's (x, y) or None if it is hidden).
+    """Return (the rows of `screen` that fit `columns` x `rows`, the cursor's (x, y) or None if hidden).
 
-    The rows are the left of the last used ones, or of those from the cursor on: text with SGR sequences,
-    without attributes at both ends.
+    The rows are the left parts of the last used ones, or of those from the cursor on: text with SGR
+    sequences, with no attributes at either end.
     """
     whole = _rows(screen.repaint(joined=False).decode("utf-8", "replace"))
     x, y = screen.cursor
@@ -41,7 +41,7 @@ def render(screen: VirtualScreen, columns: int, rows: int) -> tuple[list[str], t
 
 
 def render_row(drawing: str) -> str:
-    """Return the row that `drawing` (VirtualScreen.collect) draws, as `render` does, but whole."""
+    """Return the row that `drawing` (VirtualScreen.collect) draws, as `render` does, but unclipped."""
     return _rows(drawing)[0]
 
 
@@ -64,7 +64,7 @@ def clip(row: str, columns: int) -> str:
 
 
 def _fitting(text: str, columns: int) -> tuple[str, int]:
-    """Return the characters of `text` that fit, and the columns that are left; 0 once one did not fit."""
+    """Return (the characters of `text` that fit, the columns left: 0 once a character did not fit)."""
     for at, character in enumerate(text):
         if (wide := width(character)) > columns:
             return text[:at], 0
@@ -73,7 +73,7 @@ def _fitting(text: str, columns: int) -> tuple[str, int]:
 
 
 def _rows(drawing: str) -> list[str]:
-    """Return the rows in what `VirtualScreen.repaint` returned."""
+    """Return the rows in the output of `VirtualScreen.repaint`."""
     places = list(_PLACE.finditer(drawing))
     rows = [""]
     style = ""  # the attributes in force, as the sequences since the last reset

@@ -4,8 +4,8 @@
                                                ├→ rows     rows of the active screen
                                                └→ repaint  bytes that redraw it on another terminal
 
-Where the library does not exist (musl, old glibc, old macOS) opening one raises ScreenUnavailable, and relay
-continues with the lines reader alone.
+Where the library is not available (musl, old glibc, old macOS), opening a screen raises ScreenUnavailable,
+and relay continues with the lines reader alone.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.pen import Pen, may_hide, palette_colour
 
 _HISTORY = 2000
-"""Rows that scrolled off and are kept for `history`."""
+"""Scrolled-off rows kept for `history`."""
 
 _SLICE = 2048
-"""Bytes fed between two drains. The scrollback is bounded, so what one slice scrolls off must fit in it."""
+"""Bytes fed between two drains. The scrollback is bounded: the rows that one slice scrolls off must fit."""
 
 _SCROLLBACK_LINES = 100_000
 _SCROLLBACK_BYTES = 2 << 20
 _SCROLLBACK_COLUMN = 32 << 10
-"""Bytes of scrollback for each column: `_SLICE` rows of cells, and as much for the library's pages."""
+"""Bytes of scrollback per column: `_SLICE` rows of cells, and as much for the library's pages."""
 
 _MAX_COLUMNS, _MAX_ROWS = 2000, 1000
-"""The largest screen that is drawn. A terminal may claim 65535 x 65535 cells, which would fill the memory."""
+"""The largest screen that we draw. A terminal may claim 65535 x 65535 cells, which would exhaust memory."""
 
 _CLUSTERS = 2027
-"""DEC private mode: a grapheme cluster is drawn as one character. (On in most terminals that have it.)"""
+"""DEC private mode: draw a grapheme cluster as one character. (On in most terminals that support it.)"""
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\-~])")
 
@@ -61,9 +61,9 @@ class Row(NamedTuple):
     """One row of the screen.
 
     text:    without trailing blanks.
-    wrapped: it soft-wraps into the next row.
-    colours: of the first of the texts in it that `note` named; None where there is none.
-    hidden:  some of it is drawn so that nobody can see it, if `note` has asked.
+    wrapped: the row soft-wraps into the next one.
+    colours: of the row's first text that `note` named, or None.
+    hidden:  some of the row is invisible; only checked if `note` asked for it.
     """
 
     text: str
@@ -76,8 +76,8 @@ class Row(NamedTuple):
 class Drained:
     """Rows that scrolled off the top since the last drain, oldest first.
 
-    lost:    rows before these were pruned before they could be read (a flood of scrolling sequences).
-    history: the texts of the last rows that scrolled off, drained before or not.
+    lost:    earlier rows were pruned before we could read them (a flood of scrolling sequences).
+    history: the texts of the last rows that scrolled off, already drained or not.
     """
 
     rows: list[Row]
@@ -87,7 +87,7 @@ class Drained:
 
 @dataclass(slots=True)
 class _Notes:
-    """What rows say beside their text: see VirtualScreen.note. hides: something may have hidden text."""
+    """What rows report in addition to their text: see VirtualScreen.note. hides: there may be hidden text."""
 
     texts: tuple[str, ...] = ()
     colours: bool = False
@@ -99,9 +99,10 @@ class _CallFailed(Exception):
 
 
 class VirtualScreen:
-    """A headless terminal of `columns` x `rows` cells. Not thread-safe: one thread uses it.
+    """A headless terminal of `columns` x `rows` cells. Not thread-safe: use it from one thread.
 
-    failed: None, or why analysis has stopped: `feed` does nothing then, and the rest shows the last state.
+    failed: None, or why analysis has stopped: `feed` then does nothing, and everything else shows the last
+            state.
     """
 
     def __init__(self, columns: int, rows: int) -> None:
@@ -111,25 +112,25 @@ class VirtualScreen:
         self._notes = _Notes()
         self._on_reply: Callable[[bytes], None] | None = None
         self._drained = Drained([])
-        self._rows: list[Row] | None = None  # of the active screen, if they were read since it changed
-        self._plain = True  # no control sequence has come yet: there is no mode to undo
+        self._rows: list[Row] | None = None  # cached rows of the active screen, unless it has changed
+        self._plain = True  # no control sequence so far: there is no mode to undo
         self._take: Callable[[int, int, int], list[Row]] | None = None  # reads the rows that scroll off
         self._size = _bounded(columns, rows)
         self._terminal: c_void_p | None = c_void_p()
         self._mark = c_void_p()
         _check_open(self._lib.ghostty_terminal_new(None, ctypes.byref(self._terminal), *self._size))
-        # The callback lives as long as the screen: the library keeps its address.
+        # Keep the callback as long as the screen: the library stores its address.
         self._reply_callback = vt.WritePtyFn(self._reply)
         self._bound_scrollback()
-        # A row that scrolled off has been read: it must never come back on to the screen.
+        # A row that scrolled off has been read: it must never return to the screen.
         self._set(vt.OPT_RESIZE_PULL_SCROLLBACK, c_bool(False))
         # Agents count columns by grapheme cluster: an emoji with its joiners and modifiers takes two.
         self._set(vt.OPT_MODE_DEFAULT, vt.ModeConfig(mode=_CLUSTERS, value=True))
 
     def feed(self, data: bytes, *, keep: bool = True) -> None:
-        """Interpret output of the program. Never raise: a failure sets `failed`.
+        """Interpret the program's output. Never raise: a failure sets `failed`.
 
-        keep: False forgets the rows that scroll off the primary screen meanwhile.
+        keep: False drops the rows that scroll off the primary screen meanwhile.
         """
         if self.failed is not None or self._terminal is None:
             return
@@ -150,9 +151,9 @@ class VirtualScreen:
             self.failed = f"the virtual screen stopped: {error}"
 
     def collect(self, *, drawn: bool = False) -> None:
-        """Keep the rows that scroll off from now on, for `drain`; until then they are forgotten.
+        """Start keeping the rows that scroll off for `drain`; before this call, they are dropped.
 
-        drawn: their texts are bytes that draw them (SGR and hyperlinks), decoded.
+        drawn: their texts are the decoded bytes that draw them (SGR and hyperlinks).
         """
         if self._take is not None or self._terminal is None or self.failed is not None:
             return
@@ -164,29 +165,29 @@ class VirtualScreen:
 
     @property
     def history(self) -> deque[str]:
-        """The texts of the rows that scrolled off the primary screen last, since `collect`."""
+        """The texts of the last rows that scrolled off the primary screen since `collect`."""
         return self._drained.history
 
     def drain(self) -> Drained:
-        """Return the rows that scrolled off the primary screen since the last call, and forget them."""
+        """Return and clear the rows that scrolled off the primary screen since the last call."""
         drained = self._drained
         self._drained = Drained([], history=drained.history)
         return drained
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size; soft-wrapped lines of the primary screen are wrapped again."""
+        """Change the size; the primary screen rewraps its soft-wrapped lines."""
         if self.failed is not None or self._terminal is None:
             return
         size = _bounded(columns, rows)
         self._rows = None
         synchronized = self.synchronized and self.ground
         try:
-            # The pixel sizes matter to size reports and images only.
+            # The pixel sizes only matter for size reports and images.
             _check(self._lib.ghostty_terminal_resize(self._terminal, *size, 8, 16), "resizing")
             self._size = size
             self._collect()
             self._bound_scrollback()
-            if synchronized:  # the library ends the frame, which the program has not
+            if synchronized:  # the library ends the frame, but the program has not
                 self.feed(b"\x1b[?2026h")
         except _CallFailed as error:
             self.failed = f"the virtual screen stopped: {error}"
@@ -227,12 +228,12 @@ class VirtualScreen:
 
     @property
     def ground(self) -> bool:
-        """The parser is between sequences and between characters."""
+        """The parser is not inside a sequence or a character."""
         return self._value(vt.VT_GROUND, c_bool)
 
     @property
     def title(self) -> str:
-        """The title that OSC 0 or OSC 2 set last."""
+        """The title last set by OSC 0 or OSC 2."""
         out = vt.String()
         self._get(vt.TITLE, out)
         return ctypes.string_at(out.ptr, out.len).decode("utf-8", "replace") if out.len else ""
@@ -257,12 +258,12 @@ class VirtualScreen:
     def repaint(self, *, joined: bool = True) -> bytes:
         """Return bytes that draw the active screen with colours, cursor and modes on a fresh terminal.
 
-        joined: a row that wraps runs on into the next, so that it still wraps there; else each has its end.
+        joined: wrapped rows have no line end, so the terminal wraps them again; else every row has one.
         """
         if self._terminal is None or self.failed is not None:
             return b""
         enter = b"\x1b[?1049h" if self.alternate else b""
-        # Begin from a known state: no attributes, whole-screen region, absolute origin, cleared.
+        # Start from a known state: no attributes, whole-screen region, absolute origin, cleared.
         clear = b"\x1b[0m\x1b[r\x1b[?6l\x1b[H\x1b[2J"
         try:
             body = self._format_screen()
@@ -274,27 +275,27 @@ class VirtualScreen:
         text = self.rows()[y].text
         last = text[-1:] if sum(map(width, text)) >= self.columns else " "
         if self._value(vt.PENDING_WRAP, c_bool) and last.isascii():
-            place += last.encode()  # only a character written in the last column leaves the wrap pending
+            place += last.encode()  # only writing a character in the last column leaves a wrap pending
         visible = b"\x1b[?25h" if self.cursor_visible else b"\x1b[?25l"
         return enter + clear + body + place + visible
 
     def _joined(self, body: bytes) -> bytes:
-        """Return `body`, rows with line ends between them, without the ends of rows that are soft-wrapped."""
+        """Return `body`, rows separated by line ends, without the line ends of soft-wrapped rows."""
         drawn = body.split(b"\r\n")
         if not self.mode(7):
             return body
         for at, (row, below) in enumerate(pairwise(self.rows()[: len(drawn) + 1])):
-            if row.wrapped:  # it runs on into the next one if both have something drawn in them
+            if row.wrapped:  # the wrap reappears only if both rows have something drawn in them
                 unfit = self._is_spacer_head(self._ref(vt.ACTIVE, self.columns - 1, at))
                 drawn[at] += b" " * (unfit if _draws(drawn[at]) else self.columns)
                 if not (below.wrapped or _draws(b"".join(drawn[at + 1 : at + 2]))):
-                    drawn[at] += b" \r\x1b[X"  # what it ran on into was erased
+                    drawn[at] += b" \r\x1b[X"  # the row's continuation was erased
             elif at < len(drawn) - 1:
                 drawn[at] += b"\r\n"
         return b"".join(drawn)
 
     def modes_reset(self) -> bytes:
-        """Return bytes that undo what the program has set, for a terminal whose program is gone."""
+        """Return bytes that undo the modes that the program has set, for a terminal it has left."""
         if self._terminal is None or self._plain:
             return b""
         parts = [POP_KEYBOARD] if self._value(vt.KITTY_KEYBOARD_FLAGS, c_uint8) else []
@@ -319,9 +320,9 @@ class VirtualScreen:
             self.close()
 
     def note(self, *texts: str, colours: bool) -> None:
-        """Have rows that are read together with one of `texts` say if some of them is hidden.
+        """Make rows that are read together with one of `texts` report whether they are partly hidden.
 
-        colours: those with one of `texts` also say in which colours it is drawn. Both cost time.
+        colours: rows with one of `texts` also report the text's colours. Both cost time.
         """
         self._notes.texts, self._notes.colours = texts, colours
         self._rows = None
@@ -329,7 +330,7 @@ class VirtualScreen:
     def answer_queries(self, reply: Callable[[bytes], None] | None) -> None:
         """Pass answers to the program's queries (cursor position, device attributes) to `reply`.
 
-        None: answer nothing, as at first: the user's terminal does.
+        None (the default): don't answer; the user's terminal does.
         """
         self._on_reply = reply
         callback = None if reply is None else self._reply_callback
@@ -338,7 +339,7 @@ class VirtualScreen:
     # Calls into the library
 
     def _attempt(self, read: Callable[[], T], otherwise: T) -> T:
-        """Return what `read` returns, or `otherwise` if the library refuses, which sets `failed`."""
+        """Return the result of `read`; if the library refuses, set `failed` and return `otherwise`."""
         if self._terminal is not None:
             try:
                 return read()
@@ -363,16 +364,16 @@ class VirtualScreen:
             self._on_reply(ctypes.string_at(data, size))
 
     def _bound_scrollback(self) -> None:
-        """Let the library keep what may have to be drained, and nothing until someone collects."""
+        """Let the library keep as much as we may have to drain, and no lines before `collect`."""
         lines = _SCROLLBACK_LINES if self._take is not None else 0
         self._set(vt.OPT_SCROLLBACK_MAX_LINES, c_size_t(lines))
         size = max(_SCROLLBACK_BYTES, self.columns * _SCROLLBACK_COLUMN)
         self._set(vt.OPT_SCROLLBACK_MAX_BYTES, c_size_t(size))
 
     def _collect(self) -> None:
-        """Read the rows that scrolled off since the last time.
+        """Read the rows that scrolled off since the last call.
 
-        The mark is a reference that the library moves along with the first row that had not scrolled off.
+        The mark is a reference to the first row that had not scrolled off; the library moves it along.
         """
         if self._take is None or self.alternate:
             return  # the mark stays in the primary screen, and the alternate one has no scrollback
@@ -382,7 +383,7 @@ class VirtualScreen:
             first = where.y
             if first == scrollback:
                 return
-        else:  # pruned, or wiped out by a reset, after which nothing has scrolled off
+        else:  # the row was pruned, or erased by a reset, after which nothing has scrolled off
             first = 0
             self._drained.lost |= scrollback > 0
         if first < scrollback:
@@ -406,11 +407,11 @@ class VirtualScreen:
         start = self._ref(tag, 0, first)
         end = self._ref(tag, self.columns - 1, first + count - 1)
         if self._is_spacer_head(end):
-            end.x -= 1  # else the selection would reach for the wide character in the next row
+            end.x -= 1  # else the selection would include the wide character in the next row
         selection = vt.Selection(start, end, False)
         whole = self._format_rows(selection, True, count)
         texts = whole.split("\n")
-        if len(texts) == count:  # no row wraps into another of these, which is the rule
+        if len(texts) == count:  # the common case: none of these rows wraps into another one
             rows = [Row(text) for text in texts]
             rows[-1] = Row(texts[-1], self._wraps(tag, first + count - 1))
         else:
@@ -429,7 +430,7 @@ class VirtualScreen:
         return rows
 
     def _hidden(self, selection: vt.Selection, count: int) -> list[int]:
-        """Return which of the `count` rows of `selection` are hidden, in part or whole, counted from 0."""
+        """Return the indices (from 0) of the `count` rows of `selection` that are partly or fully hidden."""
         drawn = self._format_rows(selection, False, count, vt.VT)
         # The library writes each attribute as its own sequence.
         if "\x1b[8m" not in drawn and "\x1b[48;" not in drawn:
@@ -442,7 +443,7 @@ class VirtualScreen:
         return found
 
     def _colours(self, tag: int, at: int, y: int) -> Colours:
-        """Return the colours of the character `at` of row `y`; those before it count as one column each."""
+        """Return the colours of character `at` in row `y`, assuming one column per character before it."""
         ref = self._ref(tag, min(at, self.columns - 1), y)
         style = vt.CellStyle()
         _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
@@ -482,7 +483,7 @@ class VirtualScreen:
         """Return bytes that draw `count` rows from row `first` on. trim: without trailing blanks."""
         start, end = self._ref(tag, 0, first), self._ref(tag, self.columns - 1, first + count - 1)
         if trim and self._is_spacer_head(end):
-            end.x -= 1  # else the selection would reach for the wide character in the next row
+            end.x -= 1  # else the selection would include the wide character in the next row
         selection = ctypes.pointer(vt.Selection(start, end, False))
         options = vt.FormatterOptions(emit=vt.VT, trim=trim, extra=extra, selection=selection)
         formatter = c_void_p()
@@ -496,12 +497,12 @@ class VirtualScreen:
 
 
 def _draws(formatted: bytes) -> bool:
-    """Return True if `formatted`, of one row, draws characters."""
+    """Return True if `formatted`, one row, draws any characters."""
     return _SEQUENCE.sub(b"", formatted) != b""
 
 
 def _rgb(colour: vt.StyleColor) -> int | None:
-    """Return `colour` as 0xRRGGBB, a palette colour as xterm shows it."""
+    """Return `colour` as 0xRRGGBB; palette colours as in xterm."""
     raw: bytes = colour.value.to_bytes(8, sys.byteorder)
     if colour.tag == vt.COLOR_RGB:
         return int.from_bytes(raw[:3])
@@ -518,7 +519,7 @@ def _check_open(result: int) -> None:
 
 
 def _fill(call: Callable[..., int], size: int) -> bytes:
-    """Return the output of `call(buffer, size, needed)`, which is repeated if `size` was too small."""
+    """Return the output of `call(buffer, size, needed)`; call again if `size` was too small."""
     needed = c_size_t()
     buffer = ctypes.create_string_buffer(size)
     if (result := call(buffer, size, ctypes.byref(needed))) == vt.OUT_OF_SPACE:

@@ -1,4 +1,4 @@
-"""The session's link to its shim: the ring, orders, and questions (relay.shim has the other end)."""
+"""The session's link to its shim: the ring, orders, and questions (relay.shim is the other end)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ PATIENCE = 0.3
 """Seconds to wait for the shim's answer to a question."""
 
 RENEWAL = 0.1
-"""Seconds after which a reservation of the keyboard is renewed; the shim ends it after LEASE."""
+"""Seconds between renewals of a keyboard reservation, which the shim ends after LEASE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A shim's first words to a new session.
+    """A shim's first message to a new session.
 
     fields:     what the launch passed on.
     generation: counts the sessions that this shim has started, from 1.
-    resumed:    there was another one beside this agent.
-    skip:       the place of the ring before which nothing is read: two sessions died there; 0: none did.
-    listener:   the socket at which others ask the session.
+    resumed:    this agent had an earlier session.
+    skip:       the ring position at which to start reading, after a record that killed two sessions; 0: none.
+    listener:   the session's control socket.
     """
 
     fields: dict[str, Any]
@@ -45,9 +45,9 @@ class Hello:
 
 @dataclass(slots=True)
 class TerminalState:
-    """The terminals, as of the last record that was read.
+    """The terminals, as of the last record read.
 
-    lent: the user has lent one; watched: it shows the agent's output. over: the agent's own is closed.
+    lent: one is attached; watched: it shows the agent's output. over: the agent's own is closed.
     """
 
     lent: bool = False
@@ -56,22 +56,22 @@ class TerminalState:
 
 
 class ShimLink:
-    """The shim of one agent. Every method returns at once, but for `look`. For the event loop's thread only.
+    """The shim of one agent. All methods but `look` return at once. Use only in the event loop's thread.
 
     ring:  what has happened at the terminals.
     wake:  a descriptor that becomes readable at the next record after `arm`.
     pty:   the agent's terminal.
-    state: of the terminals.
+    state: the terminals' state.
     kept:  another agent may follow this one.
     """
 
     def __init__(self, orders: int) -> None:
-        """Join the shim at the other end of the socket `orders`. Raise RelayError if that is not possible."""
+        """Join the shim at the other end of the socket `orders`. Raise RelayError if this fails."""
         self._lines = _Lines(orders)
         fields = self._lines.next(None) or {}
         fds = fields["fds"]
         for fd in {orders, *fds.values()} - {-1}:
-            os.set_inheritable(fd, False)  # nothing that the session starts keeps them open
+            os.set_inheritable(fd, False)  # the session's child processes must not keep them open
         self.hello = Hello(
             fields,
             int(fields["generation"]),
@@ -102,9 +102,9 @@ class ShimLink:
         gone: Callable[[], None],
         chosen: Callable[[str], None],
     ) -> None:
-        """Call `retire` when another session is to take over, and `gone` if the shim has died.
+        """Call `retire` when another session must take over, and `gone` if the shim has died.
 
-        chosen: called with the key, r or q, that the user has pressed between two agents.
+        chosen: called with the key that the user has pressed between two agents, r or q.
         """
 
         self._chosen = chosen
@@ -124,12 +124,12 @@ class ShimLink:
         loop.add_reader(self._lines.channel, readable)
 
     def ready(self) -> None:
-        """Tell the shim that this session is able to work."""
+        """Tell the shim that this session is ready."""
         self.ring.words[ring.READY_SINCE] = time.monotonic_ns()
         self.ring.words[ring.READY] = self.hello.generation
 
     def arm(self) -> None:
-        """Make `wake` readable at the next record. The caller reads the ring after this."""
+        """Make `wake` readable at the next record. Read the ring after calling this."""
         self.disarm()
         self.ring.arm()
 
@@ -143,7 +143,7 @@ class ShimLink:
             pass
 
     def close(self) -> None:
-        """Leave the shim."""
+        """Disconnect from the shim."""
         self._lines.channel.close()
         self.ring.close()
         self.pty.close()
@@ -157,30 +157,31 @@ class ShimLink:
         self._order("write", data=data.decode("latin-1"))
 
     def reply(self, data: bytes) -> None:
-        """Queue the answer to a query of the agent's, which is neither typing nor echoed."""
+        """Queue the answer to a query from the agent; it counts as neither typed nor echoed."""
         self._order("reply", data=data.decode("latin-1"))
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
-        """Queue what moves no cursor (a bell, a title) for the lent terminal, where it splits no sequence.
+        """Queue `data` that does not move the cursor (a bell, a title) for the attached terminal.
 
-        undo: written to that terminal when it is withdrawn; b"" if there is nothing to undo any more.
+        The shim inserts it where it splits no sequence.
+        undo: written to that terminal when it is detached; b"" if there is no longer anything to undo.
         """
         self._order(
             "aside", data=data.decode("latin-1"), undo=None if undo is None else undo.decode("latin-1")
         )
 
     def report(self, report: bytes) -> None:
-        """Give this `report` (OSC 7501) to the lent terminal, and to each later one, if it takes reports."""
+        """Send `report` (OSC 7501) to the attached terminal, and to later ones, if they accept reports."""
         self._order("report", data=report.decode("latin-1"))
 
     def prefix(self, key: str) -> None:
-        """Have `key`, such as "C-]", begin the commands among the user's keys; "none": no key does."""
+        """Make `key`, such as "C-]", the prefix of commands among the user's keys; "none": no prefix."""
         self._order("prefix", key=key)
 
     def reserve(self, reserved: bool) -> None:
-        """Leave the user's keys in their terminal until they are released, or read them again.
+        """Leave the user's keys in their terminal until they are released; False: read them again.
 
-        As they are left there, RESERVED is put into the ring, behind all that was typed until then.
+        When this starts, the shim puts RESERVED into the ring, after everything typed so far.
         """
         if self._renewing is not None:
             self._renewing.cancel()
@@ -194,11 +195,11 @@ class ShimLink:
         self._renewing = asyncio.get_running_loop().call_later(RENEWAL, self._renew)
 
     def repaint(self, id: int, data: bytes) -> None:
-        """Show `data` on the terminal that waits for the repaint `id` (ring.HELD)."""
+        """Show `data` on the terminal that is waiting for repaint `id` (ring.HELD)."""
         self._order("repaint", id=id, data=data.decode("latin-1"))
 
     def parting(self, reset: bytes, below: bytes, offset: int, *, lines: bool) -> None:
-        """Tell what puts the user's terminal right for their shell after `offset` bytes of output.
+        """Report what restores the user's terminal for their shell after `offset` bytes of output.
 
         reset: undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
         """
@@ -206,66 +207,66 @@ class ShimLink:
         self._order("parting", **told, offset=offset, lines=lines)
 
     def notice(self, text: str) -> None:
-        """Have a notice shown: between two lines, or when the terminal is given back."""
+        """Show a notice: between two lines, or when the terminal is given back."""
         self._order("notice", text=text)
 
     def forget(self, text: str) -> None:
-        """Forget a notice that has not been shown."""
+        """Drop a notice that has not been shown."""
         self._order("forget", text=text)
 
     def dismiss(self) -> None:
-        """Let the user who asked to detach go, after `parting`."""
+        """Release the user who asked to detach, after `parting`."""
         self._order("dismiss")
 
     def started(self, text: str) -> None:
-        """Let the client go that started a detached session."""
+        """Release the client that started a detached session."""
         self._order("started", text=text)
 
     def finish(self) -> None:
-        """Lose what the user's terminal has not taken by now; the agent's terminal ends."""
+        """Discard what the user's terminal has not taken yet, and close the agent's terminal."""
         self._order("finish")
 
     def goodbye(self) -> None:
-        """Give the user's shell back, after `parting`: all that the agent said last has been acted on."""
+        """Return the user to their shell, after `parting`: the agent's last output has been processed."""
         self._order("goodbye")
 
     def keep(self, kept: bool, *, ordered: str = "") -> None:
-        """Have the shim wait, at the agent's end, for `start`; or not any more.
+        """Set whether the shim waits for `start` at the agent's end.
 
-        ordered: how another agent is to follow, or "stop"; the next session is told, if one takes over.
+        ordered: how another agent follows, or "stop"; passed on to the next session if one takes over.
         """
         self.kept = kept
         self._order("keep", kept=kept, ordered=ordered)
 
     def pause(self, text: str) -> None:
-        """Have the shim wait for `start` for as long as it takes, and serve the user between two agents.
+        """Make the shim wait for `start` as long as it takes, and keep the user's terminal attached.
 
-        text: says how the agent has ended, and what follows; its name is put before it.
-        For a shim that was told to wait (`keep`), after OutputEnded.
+        text: says how the agent has ended, and what follows; the shim prepends the agent's name.
+        Only after `keep(True)` and OutputEnded.
         """
         self._order("pause", text=text)
 
     def start(self, order: dict[str, Any]) -> None:
-        """Have another agent started (relay.shim.shim.AgentOrder), once this one and this session are done.
+        """Start another agent (relay.shim.shim.AgentOrder) once this one and this session have ended.
 
-        For a shim that was told to wait (`keep`).
+        Only after `keep(True)`.
         """
         self._order("start", **order)
 
     def done(self) -> None:
-        """Say that the work of this agent's sessions is done."""
+        """Report that the work of this agent's sessions is done."""
         self._order("over")
 
     # Questions.
 
     def output_pending(self) -> bool:
-        """Return True if output of the agent waits in the ring or the PTY."""
-        # In the order of its way: what leaves the terminal meanwhile is seen in the ring.
+        """Return True if there is unread output of the agent in the ring or the PTY."""
+        # Check in the order in which output flows: what leaves the terminal meanwhile appears in the ring.
         return self.pty.output_pending() or bool(self.ring.words[ring.READING]) or self.ring.pending
 
     @property
     def unwritten(self) -> int:
-        """The number of bytes queued for the agent that its terminal has not taken yet."""
+        """The number of bytes queued for the agent and not yet written to its terminal."""
         words = self.ring.words
         return max(self._offered - words[ring.ACCEPTED], 0) + words[ring.QUEUED]
 
@@ -310,7 +311,7 @@ class ShimLink:
         try:
             self._lines.channel.sendall(line)
         except OSError:
-            pass  # the shim has died: `listen` says so
+            pass  # the shim has died: `listen` reports it
 
 
 class _Lines:
@@ -321,7 +322,7 @@ class _Lines:
         self._received = bytearray()
 
     def next(self, timeout: float | None) -> dict[str, Any] | None:
-        """Return the next line, None after `timeout` seconds. Raise OSError if the shim has died."""
+        """Return the next line, or None after `timeout` seconds. Raise OSError if the shim has died."""
         while (end := self._received.find(b"\n")) < 0:
             if timeout is not None and not select.select([self.channel], [], [], timeout)[0]:
                 return None

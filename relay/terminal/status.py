@@ -2,8 +2,8 @@
 
     ESC ] 7501 ; key=value[:key=value...] ST
 
-A report replaces the record of its id as a whole.  All of it is untrusted text: it is shown through
-`relay.text.visible`, and authorizes nothing.  The query is answered elsewhere (relay.shim.query).
+A report replaces the whole record of its id.  Reports are untrusted text: they are shown through
+`relay.text.visible`, and authorize nothing.  relay.shim.query handles the query.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import unicodedata
 from dataclasses import dataclass
 
 MAX_REPORT = 4096
-"""Bytes of a report, with its introducer and its terminator."""
+"""Bytes of a report, including its introducer and terminator."""
 
 MAX_RECORDS, MAX_LEVELS, MAX_ID = 256, 8, 128
 MAX_APP, MAX_TITLE, MAX_MSG = 32, 192, 2048
-"""Records; levels and bytes of an id; bytes of `app`, and of `title` and `msg` decoded."""
+"""Records; levels and bytes of an id; bytes of `app`, and of the decoded `title` and `msg`."""
 
 STATES = frozenset({"idle", "working", "blocked", "done", "error", "clear"})
 KINDS = frozenset({"permission", "question", "auth"})
@@ -31,10 +31,10 @@ _START = b"7501;"
 _SIGNIFICANT = re.compile(
     rb"\x1b(?:(?P<ris>c)|\](?:(?P<prompt>133;A)[;\a\x1b]|(?P<report>7501;[ -~]*)(?:\a|\x1b\\)))"
 )
-# The beginning of one of these, which the next piece of output may complete.
+# The start of one of these, which the next piece of output may complete.
 _UNFINISHED = re.compile(rb"\x1b(?:\](?:[0-9]{0,4}|133;A?|7501;[ -~]*\x1b?))?\Z")
 
-# relay's states in the words of the protocol.
+# relay's states in the protocol's terms.
 _NAMES = {
     "starting": "working",
     "working": "working",
@@ -50,14 +50,14 @@ _PROMPTS = {"permission": "permission", "plan_approval": "permission", "question
 
 @dataclass(frozen=True, slots=True)
 class StatusRecord:
-    """The last report of a program on one of its activities.
+    """A program's last report on one of its activities.
 
-    id:       its segments joined by `/`; "" is the root record.
-    state:    one of STATES but clear.
-    kind:     permission, question or auth of a blocked program that says so, else "".
-    progress: per cent, or None.
-    app, title, msg: untrusted text, "" where there is none.
-    time:     seconds, on the clock of whoever fed it.
+    id:       segments joined by `/`; "" is the root record.
+    state:    one of STATES except clear.
+    kind:     permission, question or auth if a blocked program reports it, else "".
+    progress: percent, or None.
+    app, title, msg: untrusted text, "" if missing.
+    time:     seconds, on the clock of the caller of `feed`.
     """
 
     id: str
@@ -74,11 +74,11 @@ class StatusRecords:
     """The records of one agent's terminal."""
 
     def __init__(self) -> None:
-        self._records: dict[str, StatusRecord] = {}  # the least recently updated first
+        self._records: dict[str, StatusRecord] = {}  # least recently updated first
         self._open = b""
 
     def feed(self, data: bytes, now: float) -> bool:
-        """Follow the reports, prompts (OSC 133 A) and resets (RIS) in the agent's output.
+        """Process the reports, prompts (OSC 133 A) and resets (RIS) in the agent's output.
 
         Return True if there was a valid report.
         """
@@ -88,7 +88,7 @@ class StatusRecords:
         reported = False
         end = 0
         for found in _SIGNIFICANT.finditer(data):
-            end = found.end() - (found["prompt"] is not None)  # its last character may begin the next one
+            end = found.end() - (found["prompt"] is not None)  # a prompt's last character may start the next
             if found["report"] is not None:
                 reported = self.report(found["report"], now) or reported
             elif found["prompt"] is not None:
@@ -100,10 +100,10 @@ class StatusRecords:
         return reported
 
     def report(self, content: bytes, now: float) -> bool:
-        """Take one report, from its number up to its terminator; return True if it is valid.
+        """Process one report, from its number up to its terminator; return True if it is valid.
 
-        A malformed pair and an unknown key are ignored; a broken limit, an unknown state, bad base64 and a
-        control character in a text make the report invalid.
+        Malformed pairs and unknown keys are ignored; an exceeded limit, an unknown state, bad base64 or a
+        control character in a text makes the report invalid.
         """
         if not content.startswith(_START) or len(content) + 4 > MAX_REPORT:
             return False
@@ -125,16 +125,16 @@ class StatusRecords:
         return self._records.get("")
 
     def all(self) -> tuple[StatusRecord, ...]:
-        """Return the records, the least recently updated first."""
+        """Return the records, least recently updated first."""
         return tuple(self._records.values())
 
     def prompt_started(self) -> None:
-        """Drop the working and blocked records: a shell prompts again (OSC 133 A), the program has ended."""
+        """Drop the working and blocked records: a shell prompt (OSC 133 A) means the program has ended."""
         for id in [id for id, record in self._records.items() if record.state in {"working", "blocked"}]:
             del self._records[id]
 
     def _clear(self, id: str) -> None:
-        """Remove a record and those below it; all are below the root."""
+        """Remove a record and those below it; all records are below the root."""
         for each in list(self._records):
             if not id or each == id or each.startswith(f"{id}/"):
                 del self._records[each]
@@ -143,7 +143,7 @@ class StatusRecords:
 def report(state: str, kind: str = "", app: str = "relay") -> bytes:
     """Return the root report of an agent in `state` (a name of `AgentState`).
 
-    kind: of the prompt, as in `PromptKind`. app: the reporter; left out if it is no name of a program.
+    kind: of the prompt, as in `PromptKind`. app: the reporter; omitted if not a valid program name.
     """
     pairs = [f"state={_NAMES.get(state, 'idle')}"]
     if pairs[0] == "state=blocked" and kind in _PROMPTS:
@@ -177,7 +177,7 @@ def _parse(body: bytes, now: float) -> StatusRecord:
 
 
 def _id(value: bytes) -> str:
-    """Return a valid id; raise ValueError otherwise: it must not replace the root record."""
+    """Return the id; raise ValueError if it is invalid: it must not replace the root record."""
     segments = value.split(b"/")
     if len(value) > MAX_ID or len(segments) > MAX_LEVELS or not all(segments):
         raise ValueError("no id")

@@ -9,11 +9,11 @@ from relay.shim.pty import Pty, flags
 
 @dataclass(frozen=True, slots=True)
 class TtyState:
-    """The line discipline of the agent's terminal (termios(3)) and whose it is now.
+    """The line discipline of the agent's terminal (termios(3)) and its foreground process group.
 
     canonical, echo, icrnl: ICANON, ECHO and ICRNL of its termios.
     foreground:  the terminal's foreground process group, 0 if it has none.
-    agent_group: the process group that the agent was started in.
+    agent_group: the process group in which the agent was started.
     """
 
     canonical: bool
@@ -24,7 +24,7 @@ class TtyState:
 
 
 def tty_state(pty: Pty) -> TtyState:
-    """Return the state of the agent's terminal now."""
+    """Return the current state of the agent's terminal."""
     canonical, echo, icrnl = flags(pty.attributes())
     return TtyState(
         canonical=canonical, echo=echo, icrnl=icrnl, foreground=pty.foreground(), agent_group=pty.pid

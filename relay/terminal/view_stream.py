@@ -1,13 +1,13 @@
-"""The stream from a session to a viewer of its agent: JSON objects, one a line, each followed by bytes.
+"""The stream from a session to its agent's viewer: JSON objects, one per line, each followed by bytes.
 
     {"show": "screen", "size": N, "columns": C, "rows": R, "offset": O, "session": ID, "shim": PID}
-                                                               N bytes that draw it
-    {"show": "output", "size": N}                              N bytes of output, which follow it
-    {"exit": CODE, "again": BOOL}                              the agent has ended, and all is shown
+                                                               N bytes that draw the screen
+    {"show": "output", "size": N}                              N bytes of the output that follows
+    {"exit": CODE, "again": BOOL}                              the agent has ended, and all output is shown
 
-columns, rows: of the agent's terminal.  offset: the number of bytes that the agent had written by then.  A
-screen comes first, again when the viewer is behind, and when the agent's terminal has another size.  again:
-another agent follows, and is viewed over a new connection; its session has another ID, and the same shim.
+columns, rows: of the agent's terminal.  offset: the number of bytes that the agent had written by then.  The
+session sends a screen first, and again when the viewer falls behind or the agent's terminal is resized.
+again: another agent follows, over a new connection; its session has another ID, but the same shim.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def pack(show: str, data: bytes, **fields: Any) -> bytes:
 
 
 class Unpacker:
-    """Takes the stream apart, however it is cut."""
+    """Splits the stream into its parts, whatever pieces it arrives in."""
 
     def __init__(self) -> None:
         self._received = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
-        """Return the parts that end in `data`, as (fields, bytes). Raise ValueError for what is no part."""
+        """Return the parts that end in `data`, as (fields, bytes). Raise ValueError for an invalid part."""
         self._received += data
         found = []
         while (end := self._received.find(b"\n")) >= 0:

@@ -1,11 +1,11 @@
-"""The viewer: shows an agent's terminal in the user's own, and passes on no key.
+"""The viewer: shows an agent's terminal in the user's own, and passes on no keys.
 
     session ─ view_stream ─→ VirtualScreen ─ render ─→ Canvas ─→ the user's terminal
-                                  └ rows that scroll off ─┘ (its history)
+                                  └ rows that scroll off ─┘ (its scrollback)
 
-No byte of the agent's reaches the user's terminal, so it has nothing to answer; it may have any size, and
-shows the part that fits.  While no session answers, and between an agent and the next one (`relay restart`),
-the last picture stays.
+None of the agent's bytes reach the user's terminal, so there are no queries for it to answer; it may have any
+size, and shows the part that fits.  While no session answers, and between an agent and the next one
+(`relay restart`), the last picture stays.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from relay.terminal.view_stream import OUTPUT, SCREEN, Unpacker
 from relay.text import count
 
 FRAME = 1 / 30
-"""Seconds between two frames, at least; and twice the processor time of the last one."""
+"""Minimum seconds between two frames; also at least twice the CPU time of the last one."""
 
 RETRY = 0.1
-"""Seconds between two tries to reach a session."""
+"""Seconds between two attempts to reach a session."""
 
 HINT = 3.0
-"""Seconds for which the last row says how to leave, where it hides a row of the agent's."""
+"""Seconds for which the last row says how to leave, if it covers one of the agent's rows."""
 
 HISTORY = 1000
-"""Rows that may go into the history with one frame, beside those that come first."""
+"""Rows that may go into the scrollback with one frame, in addition to the first screen's."""
 
 PIECE = 1 << 18
-"""Bytes that are read before the next frame."""
+"""Bytes to read before the next frame."""
 
 CANCEL = b"\x18"
-"""Ends a sequence that was cut (ECMA-48: CAN)."""
+"""Ends an incomplete sequence (ECMA-48: CAN)."""
 
 LEAVES = "Ctrl-] d, Ctrl-C or q leaves"
 
@@ -46,17 +46,17 @@ Connect = Callable[[], socket.socket | None]
 
 
 class AgentEnded(Exception):
-    """The agent has ended. code: its exit code, None if that is not known."""
+    """The agent has ended. code: its exit code, or None if unknown."""
 
     def __init__(self, code: int | None) -> None:
         self.code = code
 
 
 class Picture:
-    """The agent's terminal as the stream has described it so far.
+    """The agent's terminal as described by the stream so far.
 
-    changed: it shows something else than when this was last set to False.
-    code:    the exit code of the agent that it shows, which another one follows; None: that has not ended.
+    changed: the picture has changed since this was last set to False.
+    code:    the exit code of the shown agent, if another one follows it; None: it has not ended.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(columns, rows) of the agent's terminal; (0, 0): nothing has come yet."""
+        """(columns, rows) of the agent's terminal; (0, 0): nothing has arrived yet."""
         return (0, 0) if self._screen is None else (self._screen.columns, self._screen.height)
 
     @property
@@ -78,11 +78,11 @@ class Picture:
         return self._screen is not None and self._screen.alternate
 
     def take(self, fields: dict[str, Any], data: bytes) -> None:
-        """Take one part of the stream. Raise AgentEnded."""
+        """Process one part of the stream. Raise AgentEnded."""
         self.changed = True
         if fields.get("show") == SCREEN:
             if self._shim not in {0, fields["shim"]}:
-                raise AgentEnded(None)  # another one has its name now
+                raise AgentEnded(None)  # another agent has taken its name
             if self._session not in {"", fields["session"]}:
                 self._begin_next()
             missed = int(fields["offset"]) - self._offset if self._session else 0
@@ -107,9 +107,9 @@ class Picture:
         return [clip(row, columns) for row in above]
 
     def _begin_next(self) -> None:
-        """Put what the last agent has left on its screen above that of the next one."""
+        """Put what the last agent left on its screen above the next agent's."""
         if self._screen is not None:
-            self._screen.feed(CANCEL + self._screen.modes_reset())  # it leaves the alternate screen, too
+            self._screen.feed(CANCEL + self._screen.modes_reset())  # also leaves the alternate screen
             rows, _ = render(self._screen, *self.size)
             while rows and not rows[-1]:
                 rows.pop()
@@ -122,7 +122,7 @@ class Picture:
             self._screen = VirtualScreen(columns, rows)
             self._screen.collect(drawn=True)
         else:
-            # It keeps the primary screen, which a drawing of the alternate one does not hold.
+            # Keep the primary screen, which a drawing of the alternate one does not include.
             self._screen.feed(CANCEL + self._screen.modes_reset())
             self._screen.resize(columns, rows)
             self._screen.drain()
@@ -132,7 +132,7 @@ class Picture:
         self._feed(drawing[history:])
 
     def _feed(self, data: bytes, most: int | None = None) -> None:
-        """Draw `data`, and keep at most `most` of the rows that scroll off: the last ones of a flood."""
+        """Draw `data`, and keep at most the last `most` rows that scroll off in a flood."""
         assert self._screen is not None
         if most is not None and data.count(b"\n") > most:
             start = len(data.rsplit(b"\n", most)[0])
@@ -148,11 +148,10 @@ class Picture:
 
 
 class Viewer:
-    """Shows the agent called `name`, and each that follows it, on `canvas` until the user leaves or no
-    other follows.
+    """Shows the agent called `name`, and its successors, on `canvas` until the user leaves or none follows.
 
-    connect: returns a connection on which the session sends the stream, None if there is none to be had now;
-             raises AgentEnded.
+    connect: returns a connection on which the session sends the stream, or None if there is none now; raises
+             AgentEnded.
     """
 
     def __init__(self, name: str, canvas: Canvas, connect: Connect) -> None:
@@ -162,13 +161,13 @@ class Viewer:
         self._channel: socket.socket | None = None
         self._stream = Unpacker()
         self._picture = Picture()
-        self._drawn = (0, 0)  # the size of the user's terminal when it was drawn on last
+        self._drawn = (0, 0)  # the size of the user's terminal at the last frame
         self._frame_due = self._try_due = 0.0
         self._hint_until = time.monotonic() + HINT
         self._escaped = False  # Ctrl-] was the last key
 
     def run(self) -> None:
-        """Return when the user leaves. Raise AgentEnded, and RelayError if the session refuses."""
+        """Run until the user leaves. Raise AgentEnded, or RelayError if the session refuses."""
         try:
             while not self._canvas.killed:
                 if self._channel is None and time.monotonic() >= self._try_due:
@@ -185,16 +184,16 @@ class Viewer:
     def _reach(self) -> socket.socket | None:
         try:
             return self._connect()
-        except AgentEnded as end:  # the one that was to follow did not
+        except AgentEnded as end:  # the expected successor did not start
             raise AgentEnded(self._picture.code if end.code is None else end.code) from None
 
     def _wait(self) -> list[str]:
-        """Take what comes, until there is something to do; return the keys."""
+        """Wait until there is something to do, receiving what arrives; return the keys."""
         now, due, also = time.monotonic(), [], -1
         if self._channel is None:
             due.append(self._try_due)
         elif not self._picture.changed:
-            also = self._channel.fileno()  # what comes before the frame is drawn can wait
+            also = self._channel.fileno()  # data that arrives before the frame is drawn can wait
         if self._picture.changed:
             due.append(self._frame_due)
         if self._hint_until:
@@ -214,7 +213,7 @@ class Viewer:
             return
         except OSError:
             data = b""
-        if not data:  # the session has ended; another one follows
+        if not data:  # the session has ended; another may follow
             self._channel.close()
             self._channel = None
         for fields, drawing in self._stream.feed(data):
@@ -223,7 +222,7 @@ class Viewer:
             self._picture.take(fields, drawing)
 
     def _draw(self) -> None:
-        """Draw a frame, if there is something new and its time has come."""
+        """Draw a frame if something has changed and the frame is due."""
         now = time.monotonic()
         if self._hint_until and now >= self._hint_until:
             self._hint_until = 0.0
@@ -234,11 +233,11 @@ class Viewer:
             self._frame_due = time.monotonic() + max(FRAME, 2 * (time.process_time() - started))
 
     def _paint(self, *, hint: bool) -> None:
-        """Draw a frame. hint: with the line that says how to leave, where or while it has a place."""
+        """Draw a frame. hint: show how to leave, while the hint lasts or wherever a row is free."""
         self._picture.changed = False
         self._drawn = columns, height = self._canvas.size
         above = self._picture.scrolled_off(columns)
-        if above and self._picture.alternate:  # they scrolled off the primary screen before
+        if above and self._picture.alternate:  # the rows scrolled off the primary screen earlier
             self._canvas.use_alternate(False)
             self._canvas.show((), None, above)
         self._canvas.use_alternate(self._picture.alternate)
@@ -254,7 +253,7 @@ class Viewer:
         return f"\x1b[7m{clip(f' {LEAVES}; viewing {self._name}{cut} ', columns)}\x1b[0m"
 
     def _leaves(self, keys: list[str]) -> bool:
-        """Return True if the user leaves; for other keys, say how they can."""
+        """Return True if the user leaves; for other keys, show how to leave."""
         for key in keys:
             if key in {"interrupt", "q"} or (self._escaped and key in {"d", "D"}):
                 return True

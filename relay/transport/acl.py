@@ -25,7 +25,7 @@ _MADE = (
 def nats_users(agents: Iterable[Credentials]) -> list[dict[str, Any]]:
     """Return the `users` of nats-server's `authorization`.
 
-    MQTT only: through the port for NATS clients an agent could ask JetStream for another's mail.
+    MQTT only: on the port for NATS clients, an agent could ask JetStream for another agent's mail.
     https://docs.nats.io/running-a-nats-service/configuration/securing_nats/authorization
     """
     return [
@@ -50,7 +50,7 @@ def nats(agents: Iterable[Credentials]) -> str:
 def mosquitto(agents: Iterable[Credentials]) -> str:
     """Return Mosquitto's `acl_file` (mosquitto.conf(5)).
 
-    No `pattern` line covers everyone: a user (%u there) contains a slash, and is two levels of a topic.
+    No `pattern` line can cover everyone: a user (%u there) contains a slash, so it spans two topic levels.
     """
     blocks = [_MADE]
     for agent in agents:

@@ -29,8 +29,8 @@ class Announcer:
     home:    the origin of its ledger.
     session: the id of the run.
     owner:   the owner of its name; "": nobody in particular.
-    read:    returns the channels that the agent is in now, and the number of agents that are online: the more
-             of them, the rarer the announcements.
+    read:    returns the agent's current channels, and the number of online agents: the more of them, the
+             rarer the announcements.
     """
 
     team: str
@@ -41,26 +41,26 @@ class Announcer:
     session: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _host: str = field(default_factory=lambda: socket.gethostname()[: presence.MAX_SHORT], init=False)
     _channels: Sequence[str] = ()  # as last announced
-    _crowd: int = 0  # agents that were online then
+    _crowd: int = 0  # agents that were online at that time
     _over: bool = False  # the agent has ended
-    _held: bool = False  # True once other homes have let this run have the name
+    _held: bool = False  # True once this run has won the name from other homes
     _connections: int = 0
-    _boot: str = ""  # of the present connection
+    _boot: str = ""  # of the current connection
     _again: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def connecting(self) -> None:
-        """Begin another connection, with a greater boot id than those before. Raise LedgerError."""
+        """Begin another connection, with a greater boot id than earlier ones. Raise LedgerError."""
         self._connections += 1
         self._boot = f"{self._connections:06x}-{secrets.token_hex(8)}"
         self._channels, self._crowd = await self.read()
 
     @property
     def boot(self) -> str:
-        """The id of the present connection."""
+        """The id of the current connection."""
         return self._boot
 
     def announcement(self, *, online: bool) -> tuple[str, bytes]:
-        """Return topic and payload. online: False for a goodbye, or the will of the present connection."""
+        """Return topic and payload. online: False for a goodbye, or the will of the current connection."""
         whose = (self._boot, self.session, self.home, self._host)
         rest = (self._interval(), tuple(self._channels), self.owner, self._over)
         said = Presence(self.name, online, time.time(), *whose, *rest)
@@ -78,7 +78,7 @@ class Announcer:
             return
         if self._held and heard.online and not retained and heard.session < self.session:
             raise ConnectionLost(f"another session uses the name {self.name}; claiming it again.")
-        self.again()  # an earlier connection's will came late, or the other must give way
+        self.again()  # an earlier connection's will came late, or the other session must give way
 
     async def run(self, transport: MqttTransport, announced: Callable[[], Awaitable[None]]) -> None:
         """Announce until cancelled; await `announced` after each time. Raise ConnectionLost, LedgerError."""
@@ -99,7 +99,7 @@ class Announcer:
         self._again.set()
 
     async def end(self) -> None:
-        """Make the goodbye say that the agent has ended, and its channels. Raise LedgerError."""
+        """Make the goodbye say that the agent has ended, and list its channels. Raise LedgerError."""
         self._over = True
         self._channels, self._crowd = await self.read()
 

@@ -26,7 +26,7 @@ from relay.transport.probe_result import ADVICE, Finding, ProbeResult
 from relay.transport.raw_login import raw_login
 
 SETTLE_SECONDS = 0.2
-"""A broker of several nodes may deliver later what was sent first."""
+"""Extra seconds to wait: a cluster may deliver an earlier message later."""
 
 ANSWER_SECONDS = 15.0
 _WILL_SECONDS = 0.5  # for a broker to notice that a connection broke
@@ -44,7 +44,7 @@ class Attack:
         self._who = f"{attacker.user} against {victim.user}"
 
     async def rows(self) -> list[ProbeResult]:
-        """Try everything; return a row for each key of ADVICE ("team": if their teams differ)."""
+        """Try everything; return a row for each key of ADVICE ("team" only if their teams differ)."""
         own = await self._own()
         if own.status is not Finding.HOLDS:
             why = f"{self._who}: even what they must be able to do fails."
@@ -101,7 +101,7 @@ class Attack:
             for topic in forged:
                 token = _token()
                 async with self._connection(beside(self._attacker)) as mouth:
-                    with contextlib.suppress(ConnectionLost):  # some brokers answer so
+                    with contextlib.suppress(ConnectionLost):  # how some brokers refuse
                         await mouth.publish(topic, token)
                 await ear.settled()
                 if token in ear.heard:
@@ -113,7 +113,7 @@ class Attack:
             tokens = {topic: _token() for topic in forged}
             for will in tokens.items():
                 async with raw_login(self._endpoint, beside(self._attacker), will):
-                    pass  # refused for its will; or let in, and lost here
+                    pass  # refused because of its will, or accepted, and broken here
             await ear.settled()
             await asyncio.sleep(_WILL_SECONDS)
             for topic, token in tokens.items():
@@ -125,7 +125,7 @@ class Attack:
         """Subscribe to forbidden topics; nothing must arrive."""
         token = _token()
         async with contextlib.AsyncExitStack() as stack:
-            # A connection for each: a broker may end one over a filter that it does not allow.
+            # One connection for each filter: a broker may close it because of a forbidden filter.
             ears = [await stack.enter_async_context(self._ear(self._attacker, each)) for each in filters]
             mouth = await stack.enter_async_context(self._connection(beside(self._victim)))
             for topic in published:
@@ -157,7 +157,7 @@ class Attack:
             return self._held("session", "even with the other's client id it could not wipe it")
         finally:
             async with raw_login(self._endpoint, mailbox):
-                pass  # a clean session: the mailbox is gone
+                pass  # a clean session deletes the mailbox
 
     async def _survives(self, mailbox: Login, *guesses: str) -> bool:
         """Return True if mail for `mailbox` survives the attacker's logins with `guesses`."""
@@ -170,7 +170,7 @@ class Attack:
             async with raw_login(self._endpoint, replace(beside(self._attacker), client_id=client_id)):
                 pass
         async with self._ear(self._victim, mailbox=mailbox) as ear:
-            await ear.settled()  # what was kept comes before what is sent now
+            await ear.settled()  # queued mail arrives before new mail
             return token in ear.heard
 
     async def _other_team(self) -> ProbeResult:
@@ -192,7 +192,7 @@ class Attack:
     async def _ear(
         self, agent: Credentials, filter: str | None = None, *, mailbox: Login | None = None
     ) -> AsyncIterator[_Ear]:
-        """Yield a connection of `agent` that listens to its inbox and to `filter` (its team's presence)."""
+        """Yield a connection of `agent` that listens to its inbox and `filter` (default: team presence)."""
         async with self._connection(mailbox or beside(agent)) as transport:
             ear = _Ear(transport, topics.inbox(agent.team, agent.name, agent.name))
             await transport.subscribe(topics.inbox_filter(agent.team, agent.name), 1, insist=True)
@@ -251,7 +251,7 @@ class _Ear:
         return token in self.heard
 
     async def settled(self) -> None:
-        """Return once earlier payloads have arrived, if they arrive at all. Raise BrokerError."""
+        """Wait until earlier payloads have arrived, if they arrive at all. Raise BrokerError."""
         if self.deaf:
             return
         await self.transport.publish(self.own, fence := _token())

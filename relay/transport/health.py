@@ -1,4 +1,4 @@
-"""Checks whether a broker works: an agent joins and hears itself, each step a row of `relay doctor`.
+"""Checks whether a broker works: an agent connects and messages itself; each step is a row of `relay doctor`.
 
 Several addresses must lead to one bus: messages published at the first arrive at all the others.
 """
@@ -55,7 +55,7 @@ async def examine(endpoint: Endpoint, visitor: Visitor) -> list[ProbeResult]:
 
 
 async def one_bus(working: Sequence[tuple[Endpoint, Visitor]], count: int) -> ProbeResult:
-    """Publish at the first address, and listen at each other, with the visitor of each.
+    """Publish at the first address, and listen at each of the others, with the visitor of each.
 
     working: those of the `count` addresses at which a message passes.
     """
@@ -141,7 +141,7 @@ async def _visit(endpoint: Endpoint, visitor: Visitor) -> AsyncIterator[MqttTran
 async def _passes(mouth: MqttTransport, ear: MqttTransport, topic: str) -> bool:
     """Return True if what `mouth` publishes arrives at `ear` in time. Raise BrokerError if it is refused.
 
-    topic: the one that `ear` subscribes to.
+    topic: the one to which `ear` has subscribed.
     """
     token = f"relay doctor {secrets.token_hex(8)}".encode()
 

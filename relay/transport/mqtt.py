@@ -1,7 +1,7 @@
 """A connection to the broker.
 
-MQTT 3.1.1 with QoS 1 through aiomqtt (it needs nothing of MQTT 5).  A transport is used once: it connects,
-works until the connection is lost, and is thrown away; the messaging client makes the next.
+MQTT 3.1.1 with QoS 1 through aiomqtt (relay needs nothing of MQTT 5).  A transport is used once: it connects,
+works until the connection is lost, and is discarded; the messaging client makes the next.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from relay.transport.endpoint import Endpoint
 
 CONNECT_SECONDS = 5.0
 PUBLISH_SECONDS = 10.0
-"""Seconds that a silent broker may take for an answer."""
+"""Seconds that a silent broker may take to answer."""
 
 LONGEST_SECONDS = 60.0
-"""Seconds that a broker may take that sends much else before the answer."""
+"""Seconds that a broker may take to answer if it sends much else first."""
 
 REFUSED_SECONDS = 10.0
-"""Seconds for which a refused subscription is asked for again before the access list is to blame: in a
-cluster of nats-servers a leader is elected within 4 to 9 seconds (server/raft.go of its source)."""
+"""Seconds for which a refused subscription is retried before the access list is blamed: a cluster of
+nats-servers elects a leader within 4 to 9 seconds (server/raft.go of its source)."""
 
 KEEPALIVE_SECONDS = 20
 IN_FLIGHT = 64
-"""Publishes that await the broker's acknowledgement at one time."""
+"""Maximum publishes that await the broker's acknowledgement."""
 
 _ASK_AGAIN = 0.3  # seconds
 _TOO_EARLY = "it closed the connection during the login"
 
-# aiomqtt writes each lost connection to its logger, which the messaging client reports in its own words.
-# Disabled, it does not even make the record of each packet, a tenth of what a packet costs.
+# aiomqtt logs each lost connection, which the messaging client reports in its own words. Disabled, the logger
+# does not even create a record for each packet, a tenth of a packet's cost.
 _quiet = logging.Logger("relay.transport.mqtt")
 _quiet.disabled = True
 
@@ -80,7 +80,7 @@ class Inbound:
 
 
 class _Mail(asyncio.Queue[aiomqtt.Message]):
-    """Arrived payloads. came: set when there are more; waiting for it removes none."""
+    """Arrived payloads. came: set when more have arrived; waiting for it removes none."""
 
     def _init(self, maxsize: int) -> None:
         super()._init(maxsize)  # a hook for subclasses
@@ -95,7 +95,7 @@ class MqttTransport:
     """One connection to a broker over aiomqtt. Every method but `close` may raise ConnectionLost."""
 
     def __init__(self, endpoint: Endpoint, login: Login, *, patience: float = LONGEST_SECONDS) -> None:
-        """patience: seconds in which the broker must answer, if less than the default."""
+        """patience: seconds within which the broker must answer, if less than the default."""
         self.endpoint = endpoint
         self._login_seconds = min(patience, CONNECT_SECONDS)
         self._answer_seconds = min(patience, PUBLISH_SECONDS)
@@ -106,7 +106,7 @@ class MqttTransport:
             username=login.user,
             password=login.password,
             identifier=login.client_id,
-            # On 3.1.1 this alone decides whether the broker keeps the mailbox.
+            # In 3.1.1, this alone decides whether the broker keeps the mailbox.
             clean_session=not login.keep,
             protocol=aiomqtt.ProtocolVersion.V311,
             will=None if login.farewell is None else aiomqtt.Will(*login.farewell, qos=1, retain=True),
@@ -120,10 +120,10 @@ class MqttTransport:
             socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         )
         self._client.pending_calls_threshold = 10 * IN_FLIGHT
-        # A connection that is lost at once says so here, and aiomqtt forgets it when the login is through.
+        # Set if the connection is lost at once; aiomqtt replaces this future after the login.
         self._lost_at_once = self._client._disconnected
         self._welcome = self._client._connected
-        self._limits: dict[asyncio.Timeout, float] = {}  # of what is being waited for: until when, at most
+        self._limits: dict[asyncio.Timeout, float] = {}  # of pending answers: the latest deadline of each
         self._extended = 0.0
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         raw = self._client._client
@@ -151,7 +151,7 @@ class MqttTransport:
     async def subscribe(self, topic: str, qos: int, *, insist: bool = False) -> None:
         """Subscribe. Raise BrokerError if the broker does not allow it.
 
-        insist: ask again for REFUSED_SECONDS; a cluster that elects a leader refuses it, too.
+        insist: retry for REFUSED_SECONDS; a cluster that is electing a leader refuses, too.
         """
         until = self._loop.time() + REFUSED_SECONDS
         while True:
@@ -179,9 +179,9 @@ class MqttTransport:
         self._extend()
 
     async def arriving(self) -> AsyncIterator[Inbound]:
-        """Yield what arrives, until the connection is lost."""
-        # Not by the library's own iterator, which loses what it was about to yield when it is cancelled, and
-        # what is in its queue when the connection is lost: the broker was told that all that has arrived.
+        """Yield arriving payloads until the connection is lost."""
+        # The library's own iterator would lose the message that it was about to yield when it is cancelled,
+        # and its queue when the connection is lost, although the broker has acknowledgements for all of them.
         came, lost = self._mail.came, self._client._disconnected
         lost.add_done_callback(lambda _: came.set())
         while True:
@@ -193,7 +193,7 @@ class MqttTransport:
             await came.wait()
 
     def left(self) -> Iterator[Inbound]:
-        """Yield what has arrived and was not yielded yet, even after `close`."""
+        """Yield payloads that have arrived and were not yielded yet, even after `close`."""
         self._mail.came.clear()
         while not self._mail.empty():
             message = self._mail.get_nowait()
@@ -206,20 +206,20 @@ class MqttTransport:
 
     def close(self) -> None:
         """Disconnect politely, at once; never raise. May be called twice, and after a failed login."""
-        # Not by the library's __aexit__: it waits, and may swallow the cancellation that led here.
+        # Not with the library's __aexit__: it waits, and may swallow the cancellation that led here.
         raw = self._client._client
         sock = raw.socket()
-        if isinstance(sock, socket.socket):  # aiomqtt leaves it open after a login that failed, too
-            raw.on_socket_register_write = None  # it writes at once, then
+        if isinstance(sock, socket.socket):  # aiomqtt leaves it open even after a failed login
+            raw.on_socket_register_write = None  # without this callback, paho writes at once
             with contextlib.suppress(OSError):
                 raw.disconnect()
                 sock.shutdown(socket.SHUT_RDWR)
-            while raw.socket() is not None:  # what had arrived, then the end, which closes it
+            while raw.socket() is not None:  # reads what had arrived, then the end of file, which closes it
                 raw.loop_read()
         for lost in (self._lost_at_once, self._client._disconnected):
             if lost.done():
                 _look_at(lost)
-            else:  # the thread that connects may still report a loss
+            else:  # the connecting thread may still report a loss
                 lost.add_done_callback(_look_at)
 
     @contextlib.asynccontextmanager
@@ -254,7 +254,7 @@ class MqttTransport:
 
     def _disconnected(self, *details: Any) -> None:
         """End a login whose connection is gone: aiomqtt would wait for its answer in vain."""
-        self._loop.call_soon_threadsafe(self._end_login)  # this may be the thread that connects
+        self._loop.call_soon_threadsafe(self._end_login)  # this may be the connecting thread
         if self._after_disconnect is not None:
             self._after_disconnect(*details)
 
@@ -274,22 +274,22 @@ class MqttTransport:
         """Close a connection whose login nobody awaits any more."""
         if not connecting.cancelled():
             connecting.exception()
-        # aiomqtt's own asks how the login came out, which raises when that was cancelled.
+        # aiomqtt's own callback asks for the result of the login, which raises if the login was cancelled.
         self._client._client.on_disconnect = None
         self.close()
 
     def _register_write(self, _client: object, _userdata: object, sock: Any) -> None:
-        """Write at once; write what the socket does not accept when it is ready.
+        """Write at once; write what the socket does not accept once it is ready.
 
         This replaces aiomqtt's own method, which watches the socket for each packet, from the loop's next
-        turn, when the socket may be closed.
+        iteration, when the socket may be closed.
         """
         if threading.get_ident() == self._thread:
             raw = self._client._client
             raw.loop_write()
             if raw.want_write():
                 self._watch(sock)
-        else:  # the thread that connects
+        else:  # the connecting thread
             self._loop.call_soon_threadsafe(self._watch, sock)
 
     def _watch(self, sock: socket.socket) -> None:

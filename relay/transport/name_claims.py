@@ -1,7 +1,7 @@
-"""Claims to a name: only one messaging client has it, in this home or, with an external broker, in any.
+"""Claims to a name: only one messaging client has it, in this home or, with an external broker, in any home.
 
-In a home, the claim is a lock, RUN/couriers/TEAM/NAME.lock, which ends with its holder.  Between homes it is
-messages on the name's presence topic (`contend`):
+In a home, the claim is a lock, RUN/couriers/TEAM/NAME.lock, which ends with its holder.  Between homes, it is
+an exchange of messages on the name's presence topic (`contend`):
 
     newcomer ── claim ──→ broker ──→ holder, if it lives          connected elsewhere: it objects
         ╰─── NameInUse ←── broker ←── announcement ──╯
@@ -9,7 +9,7 @@ messages on the name's presence topic (`contend`):
 
 Two newcomers hear each other's claims, and one of them gives way.  Two holders (after a cut link) hear each
 other's announcements; the one with the greater session id claims the name again, and is refused.  A claim has
-its own connection: that of the mailbox would end the connection of the agent's other home.
+its own connection: one with the mailbox would end the connection of the agent's other home.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.topics import level
 
 ECHO_SECONDS = 10.0
-"""Seconds within which the broker brings a newcomer its own claim; if not, the connection is of no use."""
+"""Seconds within which the broker must return a newcomer's claim; otherwise the connection is useless."""
 
 QUIET_SECONDS = 0.3
-"""Seconds for which a newcomer listens if the broker knows of no holder, besides the time when its claim
-came back: enough for another newcomer's answer over a link like its own.  If that is slower, it hears the
+"""Seconds for which a newcomer listens if the broker knows of no holder, in addition to the round trip of its
+claim: enough for another newcomer's answer over a link like its own.  Over a slower link, the other hears the
 announcement instead."""
 
 OBJECTION_SECONDS = 10.0
-"""Seconds for which it listens if the broker believes in a holder.  The answer of a live one makes two
-passages: a second on a link with 200 ms of latency on which TCP must repeat a packet.  The broker notices a
-host that is gone only after one and a half times the keepalive (MQTT 3.1.1 section 3.1.2.10)."""
+"""Seconds for which a newcomer listens if the broker knows of a holder.  A live holder's answer takes two
+trips: a second on a link with 200 ms of latency on which TCP must retransmit a packet.  The broker notices a
+dead host only after one and a half times the keepalive (MQTT 3.1.1 section 3.1.2.10)."""
 
-_LOCK_SECONDS = 0.2  # someone may be looking (`is_present`), which takes the lock for a moment
+_LOCK_SECONDS = 0.2  # another process's `is_present` takes the lock for a moment
 
 
 @dataclass(frozen=True, slots=True)
 class NameClaim:
     """A newcomer's claim.
 
-    session: the id of the run of its messaging client, the same over all its connections.
+    session: the id of the run of its messaging client, the same for all its connections.
     host:    the name of its machine.
     held:    it had the name on its last connection, which it lost.
     """
@@ -88,14 +88,14 @@ def is_present(home: Home, team: str, name: str) -> bool:
 async def contend(transport: MqttTransport, team: str, claim: NameClaim, announcement: bytes) -> None:
     """Win `claim.name` of `team` from any other session, and publish `announcement` (retained).
 
-    transport: a connection for this alone, which is closed afterwards.
+    transport: a connection for this purpose alone, which is closed afterwards.
     Raise NameInUse if another session has the name or a better claim, and ConnectionLost.
     """
     topic, payload, own = topics.presence(team, claim.name), encode(claim), level(claim.name)
     now = asyncio.get_running_loop().time
     await transport.subscribe(topic, 0)
     began, echoed, quiet = now(), None, 0.0
-    holder: str | None = None  # the session that the broker believes to be there
+    holder: str | None = None  # the session that the broker believes to be online
     answered: set[str] = set()
     try:
         async with asyncio.timeout(ECHO_SECONDS) as listening:
@@ -109,7 +109,7 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
                     case NameClaim() as rival:
                         if claim.yields_to(rival):
                             raise _in_use(team, claim.name, rival.host)
-                        if rival.session not in answered:  # it may have come too late to hear ours
+                        if rival.session not in answered:  # the rival may have come too late to hear ours
                             answered.add(rival.session)
                             await transport.publish(topic, payload)
                     case presence.Presence(online=True, session=session, host=host) if (
@@ -157,6 +157,6 @@ def _path(home: Home, team: str, name: str) -> Path:
     return _path_in(home.run_dir, team, name)
 
 
-@lru_cache(1024)  # it is asked for with each message
+@lru_cache(1024)  # needed for each message
 def _path_in(run: str, team: str, name: str) -> Path:
     return Path(run, "couriers", level(team), f"{level(name)}.lock")

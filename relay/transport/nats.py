@@ -15,20 +15,20 @@ from relay.transport.credentials import Credentials
 
 HOST = "127.0.0.1"
 SERVICE = "relay"
-"""The user of its supervisor; an agent's has a slash in it."""
+"""The supervisor's user; an agent's user contains a slash."""
 
-_MAX_STORE = 1 << 20  # bytes in files, in which nothing is kept: its streams are in memory
+_MAX_STORE = 1 << 20  # bytes in files, which stay unused: the streams are in memory
 _MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
-_MAX_UNACKNOWLEDGED = 128  # messages on their way to one client; it acknowledges each when it is stored
-_WRITE_SECONDS = 3  # for what has piled up for one client; then it is cut off, and comes back
-_ACKNOWLEDGES = 3  # seconds; what the broker had to give up meanwhile counts as unacknowledged until then
-_SESSION_SECONDS = 60  # that the broker keeps mail for a client that has gone; ours waits in the ledger
+_MAX_UNACKNOWLEDGED = 128  # messages in flight to one client, which acknowledges each on arrival
+_WRITE_SECONDS = 3  # for one client's backlog; then it is disconnected, and reconnects
+_ACKNOWLEDGES = 3  # seconds; messages that the broker had to drop count as unacknowledged until then
+_SESSION_SECONDS = 60  # for which the broker keeps mail of a lost client; ours waits in the ledger
 
 
 def render(agents: Iterable[Credentials], directory: Path, port: int, password: str) -> str:
-    """Return the configuration of a broker that keeps its store in `directory` and listens at `port`.
+    """Return the configuration of a broker that keeps its store in `directory` and listens on `port`.
 
-    password: of SERVICE, the first of the users, at the end of its one line of JSON.
+    password: that of SERVICE, the first of the users, which come last in its one line of JSON.
     """
     topic = broker_watch.TOPIC.replace("/", ".")
     service = {
@@ -69,7 +69,7 @@ def admits(configuration: str, agent: Credentials, directory: Path, port: int, p
 
 
 def free_port(configuration: Path) -> int:
-    """Return the port of the last broker, at which sessions look for the next; another if it is taken."""
+    """Return the last broker's port, where sessions look for the next one; another port if it is taken."""
     try:
         last = int(json.loads(configuration.read_bytes())["mqtt"]["port"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -82,9 +82,9 @@ def free_port(configuration: Path) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Return True if a broker could listen at `port`."""
+    """Return True if a broker could listen on `port`."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as nats-server does: TIME_WAIT is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like nats-server: TIME_WAIT is free
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError):

@@ -1,7 +1,7 @@
 """The streams in which nats-server keeps MQTT data, created in memory and with bounds.
 
 nats-server itself creates them without bounds, in files: one agent's retained messages could fill the store,
-and a full disk would end the bus.  They hold the only copy of nothing: mail waits in the ledgers until its
+and a full disk would stop the bus.  They never hold the only copy: mail waits in the ledgers until its
 receipt comes, and agents announce themselves again.
 
 The names and subjects are nats-server's own (server/mqtt.go).  This module uses its protocol for clients,
@@ -16,16 +16,16 @@ import socket
 from typing import Any
 
 SUBJECTS = {"publish": "$JS.API.STREAM.CREATE.*", "subscribe": "_INBOX.relay"}
-"""Of which the user that makes them has the right."""
+"""The subjects that the user who creates the streams may publish and subscribe to."""
 
 _MB = 1 << 20
 _MAX_CONSUMERS = 1 << 16
-"""Subscriptions with a mailbox, in all. nats-server's own limit (1000 from 2.15 on) is what one agent can use
-up, and then nobody else could subscribe; of these the memory is watched (broker_watch)."""
+"""Maximum subscriptions with a mailbox, in all. A single agent could use up nats-server's own limit (1000
+since 2.15), and nobody else could subscribe; the memory that these take is watched (broker_watch)."""
 
 _STREAMS: dict[str, dict[str, Any]] = {
-    # What is on its way. Of what the oldest is given up for, the sender's client sends it again. Each has a
-    # subject from one publisher to one receiver: a flood gives up its own oldest, not what others send.
+    # Messages in transit. If the broker drops the oldest, its sender's client sends it again. Each subject is
+    # from one publisher to one receiver: a flood displaces its own oldest messages, not those of others.
     "$MQTT_msgs": {
         "subjects": ["$MQTT.msgs.>"],
         "retention": "interest",
@@ -44,7 +44,7 @@ _STREAMS: dict[str, dict[str, Any]] = {
     "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_bytes": 4 * _MB, "max_msgs_per_subject": 1},
 }
 MAX_MEMORY = sum(stream["max_bytes"] for stream in _STREAMS.values())
-"""Bytes that all of them may take."""
+"""Maximum bytes of all streams together."""
 
 
 def create(host: str, port: int, user: str, password: str, timeout: float) -> None:

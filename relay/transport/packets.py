@@ -13,7 +13,7 @@ _CLEAN_SESSION, _WILL_QOS_1, _PASSWORD, _USER = 0x02, 0x04 | 0x08, 0x40, 0x80
 
 
 class Reader(Protocol):
-    """A blocking file of bytes, such as `socket.makefile` returns."""
+    """A blocking binary file, such as `socket.makefile` returns."""
 
     def read(self, size: int, /) -> bytes: ...
 

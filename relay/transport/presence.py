@@ -19,24 +19,24 @@ from relay.transport.topics import level
 
 HEARTBEAT = 30.0
 LONGEST_HEARTBEAT = 3600.0
-"""Seconds between two announcements of one agent: at least, and at most."""
+"""Minimum and maximum seconds between two announcements of one agent."""
 
 MISSED = 3
 """Announcements that an agent misses before it counts as offline."""
 
 REPLACED = 30.0
-"""Seconds for which an agent that is offline, and has not ended, may get another session."""
+"""Seconds within which an offline agent that has not ended may get another session."""
 
 MAX_PAYLOAD = 16 * 1024
-"""Bytes of an announcement: names are short, and there are few of them."""
+"""Maximum bytes of an announcement: names are short, and there are few of them."""
 
 MAX_SHORT = 128
-"""Characters of an id or a host's name in an announcement."""
+"""Maximum characters of an id or a host name in an announcement."""
 
 MAX_CHANNELS = 128
-"""Channels that one agent may be in; 64 characters each fit into MAX_PAYLOAD."""
+"""Maximum channels of one agent; 64 characters each fit into MAX_PAYLOAD."""
 
-_PER_SECOND = 4.0  # announcements of a large team that its listener in a home hears
+_PER_SECOND = 4.0  # announcements that a home's listener hears in a large team
 VERSION = 1
 FOREIGN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName)
 _FIELDS = (
@@ -75,7 +75,7 @@ class Presence:
 def interval(online: int) -> float:
     """Return the seconds between two announcements of an agent in a team with `online` agents.
 
-    A listener hears all the others, so the pace of a large team falls with its size.
+    A listener hears all agents, so the larger a team is, the less often each one announces itself.
     """
     return min(LONGEST_HEARTBEAT, max(HEARTBEAT, online / _PER_SECOND))
 

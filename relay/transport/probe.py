@@ -134,7 +134,7 @@ def _encrypted(endpoint: Endpoint) -> ProbeResult:
     if endpoint.tls:
         return ProbeResult("tls", Finding.HOLDS, "TLS, with a certificate verified for this host.")
     loopback = endpoint.host == "localhost"
-    with contextlib.suppress(ValueError):  # a host's name
+    with contextlib.suppress(ValueError):  # a host name
         loopback = loopback or ipaddress.ip_address(endpoint.host).is_loopback
     if loopback:
         return ProbeResult("tls", Finding.HOLDS, "traffic never leaves this machine (loopback).")

@@ -23,7 +23,7 @@ async def raw_login(
     """Log in with a clean session, for a block; yield True if the broker accepts. Raise ConnectionLost.
 
     will: (topic, payload), QoS 1, not retained. With a will, the connection breaks at the end of the block,
-    so that the broker publishes it; without one, it ends politely.
+    so that the broker publishes the will; without one, the client disconnects cleanly.
     """
     context = ssl.create_default_context() if endpoint.tls else None
     try:
@@ -36,10 +36,10 @@ async def raw_login(
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 answer = await reader.readexactly(4)
-        except TimeoutError:  # an OSError, too, which would be taken for a refusal
+        except TimeoutError:  # an OSError, too, and would be taken for a refusal
             raise ConnectionLost(f"the broker at {endpoint.url} does not answer a login.") from None
         except (asyncio.IncompleteReadError, OSError):
-            answer = b""  # some close the connection instead of an answer
+            answer = b""  # some brokers close the connection instead of answering
         yield len(answer) == 4 and answer[0] == packets.CONNACK and answer[3] == 0
         if will is None:
             with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
     relay/v1/<team>/agents/<to>/inbox/<from>      messages and receipts for one agent
     relay/v1/<team>/presence/<name>               retained
 
-A topic carries its publisher's name in its last level, so that a broker's access list can enforce it.
+A topic carries its publisher's name in its last level, so a broker's access list can enforce it.
 Levels hold names in their normalised form; a `.` is written `~` (which no name contains), because nats-server
 reads a dot as its own level separator.
 """

@@ -35,9 +35,7 @@ def test_a_message_to_somebody_offline_waits_and_the_sender_knows(house: House):
     """R47"""
     outcome, services = house.say("@relay:Carol hello")
     assert services.sent == [("Carol", "hello")]
-    assert texts(outcome.results) == [
-        "Carol is offline. The message waits, and is delivered when Carol is back."
-    ]
+    assert texts(outcome.results) == ["Carol is offline. The message waits until Carol is online."]
 
 
 def test_a_broadcast_to_one_is_told_how_to_do_it(house: House):

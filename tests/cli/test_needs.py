@@ -109,6 +109,17 @@ def test_colours_are_by_need_and_may_be_left_out() -> None:
     assert "\x1b" not in "".join(texts(session("Alice", "failed")))
 
 
+@pytest.mark.parametrize(
+    ("tokens", "shown"),
+    [(999, "999"), (999_949, "999.9k"), (999_950, "1.0M"), (999_949_999, "999.9M"), (999_950_000, "1.0G")],
+)
+def test_tokens_take_six_columns_at_most(tokens: int, shown: str) -> None:
+    assert texts(session("A", "ready", tokens=tokens, cost=1.0), columns=120)[2].split()[4:] == [
+        shown,
+        "$1.00",
+    ]
+
+
 def test_tokens_and_cost_show_where_they_fit() -> None:
     known = session("A", "ready", tokens=1_234_567, cost=12.5)
     unpriced = session("B", "ready", tokens=950)

@@ -12,7 +12,7 @@ from ledgers import counted, in_ledger, locked, post
 from relay.control.name_claim import claim
 from relay.home import Home
 from relay.message import State
-from relay.messaging import client, ledger
+from relay.messaging import client, ledger, outgoing
 from relay.messaging.client import MessagingClient
 from relay.messaging.ledger import Ledger
 from relay.messaging.outbox import Outbox
@@ -21,7 +21,7 @@ from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
 from relay.transport.connector import Connector
 from relay.transport.mqtt import ConnectionLost
-from support import eventually
+from support import PATIENCE, eventually
 
 
 def test_a_message_reaches_the_other_agent_and_its_sender_hears_of_it(home: Home) -> None:
@@ -239,6 +239,40 @@ def test_a_client_that_ends_while_it_notes_why_it_could_not_publish_ends_as_it_s
                 await working
         finally:
             goes_on.set()
+            await asyncio.to_thread(writer.close)
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_as_the_connection_of_its_sender_ends_is_published_at_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for the next look into the ledger, some 15 seconds later."""
+    monkeypatch.setattr(outgoing, "LOOK", 3600.0)
+    monkeypatch.setattr(outgoing, "LINGER", 0.0)
+
+    async def scenario() -> None:
+        again, connections = asyncio.Event(), 0
+
+        async def carry(*_: object) -> str:
+            nonlocal connections
+            connections += 1
+            if connections == 1:
+                return ""  # it ends, and the message below is still there
+            again.set()
+            return await asyncio.Future()
+
+        monkeypatch.setattr(ProxyPublishers, "_carry", carry)
+        await known(home, "Bob")
+        await in_ledger(home, lambda ledger: post(ledger, "default", "you", "Bob", "hello"))
+        writer = Writer(Ledger, home.ledger)
+        working = asyncio.create_task(ProxyPublishers(home, writer, "default", Connector(home), "").run())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await again.wait()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
             await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())

@@ -65,8 +65,6 @@ def is_noted(house: House, body: str) -> bool:
 
 def test_a_message_that_waits_as_it_starts(house: House, agent: Agent) -> None:
     """An agent may accept the message before it can run it; that does not look like a question."""
-    if agent.name == "opencode":
-        pytest.skip("opencode reports it late as it starts: the message may be uncertain first")
     home = Home.from_env(house.relay.environment).ensure()
     with Ledger(home.ledger) as ledger:
         ledger.registry.register("default", "Alice")
@@ -75,7 +73,10 @@ def test_a_message_that_waits_as_it_starts(house: House, agent: Agent) -> None:
     alice.sees("Good morning")
     alice.becomes("ready")
     assert alice.model.count("hello from before") == 1
-    assert [event["result"] for event in alice.events("injection")] == ["injected"]
+    *before, result = [event["result"] for event in alice.events("injection")]
+    assert result == "injected"
+    # opencode reports a prompt late as it starts.
+    assert set(before) <= ({"uncertain"} if agent.name == "opencode" else set())
     assert alice.events("escalated") == []
 
 

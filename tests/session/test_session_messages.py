@@ -93,7 +93,7 @@ def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay
     bob = Puppet(relay, "Bob").wrap()
     relay("stop", "Bob")
     alice = Puppet(relay, "Alice").wrap("--ready", "@relay:Bob first\n@relay:bob second\n")
-    alice.hears("Bob is offline. The message waits, and is delivered when Bob is back.")
+    alice.hears("Bob is offline. The message waits until Bob is online.")
     relay("send", "Bob", "from a person")
     assert set(states(relay)) <= {"queued", "sent"}
     (bob.folder / "strings").unlink()

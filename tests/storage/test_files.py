@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import HomeError
-from relay.home import private_directory
+from relay.home import Home, private_directory
 from relay.storage import files
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
 
@@ -128,3 +128,22 @@ def test_a_file_that_cannot_be_rewritten_is_said(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(HomeError, match=r"cannot write .*folder: .*then try again"):
         files.rewrite(tmp_path / "folder", lambda: "text")
+
+
+def test_a_home_that_cannot_be_read_is_refused_and_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its modes may be the user's choice: `Home.check` only looks."""
+    home = Home(tmp_path / "config", tmp_path / "state", tmp_path / "run").ensure()
+    home.state.chmod(0o355)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.R_OK)  # as for whoever is not root
+    with pytest.raises(HomeError, match=r"Permission denied\. Make it readable"):
+        home.check()
+    assert stat.S_IMODE(home.state.stat().st_mode) == 0o355
+
+
+def test_a_home_with_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path / "config", tmp_path / "state", tmp_path / "run")
+    home.state.touch()
+    with pytest.raises(HomeError, match="Not a directory"):
+        home.check()
