@@ -16,7 +16,7 @@ from relay.home import Home
 def test_an_agent_whose_processes_are_not_known_is_not_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its claim did not name them yet, and it has ended since. Process id 0 is the group of `relay stop`."""
+    """The agent's claim did not name them yet, and it has ended. Process id 0 is `relay stop`'s own group."""
     killed: list[int] = []
     monkeypatch.setattr(stop, "_LAST_STEPS", 0.0)
     monkeypatch.setattr("os.kill", lambda pid, number: killed.append(pid))

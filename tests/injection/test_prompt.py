@@ -1,4 +1,4 @@
-"""The composer of prompts, which asks once what is to stand before each of them."""
+"""The prompt composer, which asks once what precedes each prompt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAITING = 200
 
 
 class Counted(Injection):
-    """An injection that counts how often one is compared with another."""
+    """An injection that counts comparisons."""
 
     compared = 0
 

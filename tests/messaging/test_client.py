@@ -106,7 +106,7 @@ def test_what_another_process_did_to_a_message_is_told_when_it_asks_for_that(
     async def scenario() -> None:
         await known(home, "Bob")
         async with running(Agent(home, "Alice")) as alice:
-            for _ in range(3):  # a receiver may get a receipt for one when its client has announced itself
+            for _ in range(3):  # one may also be reported because its client announces itself
                 (waiting,) = await alice.send("Bob", "never mind")
                 await in_ledger(home, lambda ledger, id=waiting.id: ledger.drop(id))  # type: ignore[misc]
                 await alice.client.drain()
@@ -247,7 +247,7 @@ def test_a_client_that_ends_while_it_notes_why_it_could_not_publish_ends_as_it_s
 def test_what_comes_as_the_connection_of_its_sender_ends_is_published_at_once(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waited for the next look into the ledger, some 15 seconds later."""
+    """The message used to wait for the next look into the ledger, some 15 seconds later."""
     monkeypatch.setattr(outgoing, "LOOK", 3600.0)
     monkeypatch.setattr(outgoing, "LINGER", 0.0)
 
@@ -258,7 +258,7 @@ def test_what_comes_as_the_connection_of_its_sender_ends_is_published_at_once(
             nonlocal connections
             connections += 1
             if connections == 1:
-                return ""  # it ends, and the message below is still there
+                return ""  # the connection ends, and the message below remains
             again.set()
             return await asyncio.Future()
 

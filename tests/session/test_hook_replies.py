@@ -176,7 +176,7 @@ class Session:
         return client
 
     async def called(self, event: str, **payload: Any) -> str:
-        """Return what a client prints; it then reports that it has done so."""
+        """Return what a client prints, and report it as printed."""
         client = await self.hook(event, **payload)
         loop, said = asyncio.get_running_loop(), b""
         while not said.endswith(b"\n"):

@@ -133,10 +133,10 @@ def test_a_file_that_cannot_be_rewritten_is_said(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_read_is_refused_and_left_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its modes may be the user's choice: `Home.check` only looks."""
+    """The home's modes may be the user's choice: `Home.check` only looks."""
     home = Home(tmp_path / "config", tmp_path / "state", tmp_path / "run").ensure()
     home.state.chmod(0o355)
-    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.R_OK)  # as for whoever is not root
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.R_OK)  # as for a user other than root
     with pytest.raises(HomeError, match=r"Permission denied\. Make it readable"):
         home.check()
     assert stat.S_IMODE(home.state.stat().st_mode) == 0o355
