@@ -1,9 +1,12 @@
 """The home: the directories with relay's files for one user, found from the environment.
 
     RELAY_HOME set:   RELAY_HOME/config      RELAY_HOME/state      RELAY_HOME/run
-    otherwise (XDG):  ~/.config/relay        ~/.local/state/relay  $XDG_RUNTIME_DIR/relay, else /tmp/relay-UID
+    otherwise (XDG):  ~/.config/relay        ~/.local/state/relay  ~/.local/state/relay/run
 
-They are private to their owner (0700) because they hold sockets and credentials.  This module is on the path
+The sockets and locks are not in $XDG_RUNTIME_DIR: cron and su do not have it, and it is removed at the last
+logout, which detached agents outlive.  All processes of a user that share the ledger must share the locks.
+
+The directories are private to their owner (0700) because they hold sockets and credentials.  This module is on the path
 to the agent's first byte: it does not import dataclasses, and pathlib only when a Path is needed (16 ms).
 """
 
@@ -77,8 +80,7 @@ class Home:
         user = env.get("HOME") or os.path.expanduser("~")
         config = join(env.get("XDG_CONFIG_HOME") or join(user, ".config"), "relay")
         state = join(env.get("XDG_STATE_HOME") or join(user, ".local", "state"), "relay")
-        runtime = env.get("XDG_RUNTIME_DIR")
-        return cls(config, state, join(runtime, "relay") if runtime else f"/tmp/relay-{os.getuid()}")
+        return cls(config, state, join(state, "run"))
 
     def agent_lock(self, team: str, name: str) -> str:
         """Return the path of the lock that an agent's shim holds while it runs, with or without a session."""
@@ -87,7 +89,7 @@ class Home:
     def check_owner(self) -> None:
         """Raise HomeError if another user created the directory of the sockets before us; create nothing.
 
-        Anyone can create /tmp/relay-UID, which relay uses if XDG_RUNTIME_DIR is not set.
+        Anyone can create a RELAY_HOME below /tmp.
         """
         if os.path.lexists(self.run_dir):
             _check_owner(self.run_dir)

@@ -52,11 +52,16 @@ def wait_lock(descriptor: int, seconds: float | None = None, *, shared: bool = F
 
 
 def is_held(path: StrPath) -> bool:
-    """Return True if some process holds `path` exclusively; False for a missing file."""
+    """Return True if some process holds `path` exclusively, or may hold it: the file cannot be opened.
+
+    Return False for a missing file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:  # such as EMFILE
+        return True
     try:
         return not try_lock(descriptor, shared=True)
     finally:

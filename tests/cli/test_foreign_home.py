@@ -90,7 +90,7 @@ COMMANDS = [
 def test_a_folder_of_another_user_is_refused(
     relay: Relay, home: Path, strangers: list[Stranger], command: tuple[str, ...]
 ) -> None:
-    """If XDG_RUNTIME_DIR is not set, anybody may create /tmp/relay-UID."""
+    """Anybody may create a RELAY_HOME below /tmp."""
     os.chown(home / "run", SOMEBODY, SOMEBODY)
     done = relay(*command, check=False)
     assert done.returncode == 1
