@@ -6,8 +6,9 @@
 The sockets and locks are not in $XDG_RUNTIME_DIR: cron and su do not have it, and it is removed at the last
 logout, which detached agents outlive.  All processes of a user that share the ledger must share the locks.
 
-The directories are private to their owner (0700) because they hold sockets and credentials.  This module is on the path
-to the agent's first byte: it does not import dataclasses, and pathlib only when a Path is needed (16 ms).
+The directories are private to their owner (0700) because they hold sockets and credentials.  This module is
+on the path to the agent's first byte: it does not import dataclasses, and pathlib only when a Path is needed
+(16 ms).
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def unescape(text: str, prefix: str = PREFIX) -> str:
     """Return `text` with one backslash removed from each run of them before `@namespace:`."""
     if "\\" not in text:
         return text
-    return re.sub(rf"\\(\\*{re.escape(prefix)}{_NAMESPACE}:)", lambda match: match[1], text)
+    # Only the start of a run is tried: each of its backslashes would take quadratic time.
+    return re.sub(rf"(?<!\\)\\(\\*{re.escape(prefix)}{_NAMESPACE}:)", lambda match: match[1], text)
 
 
 class PassedOver(NamedTuple):

@@ -70,7 +70,8 @@ class Notices:
     @handles(ReadingFailed)
     def reading_failed(self, event: ReadingFailed) -> None:
         why = f"reading the agent's output failed ({event.reason})"
-        self._bus.publish(Notify(f"{why}. The agent keeps running; relay no longer sees its directives."))
+        lost = "relay no longer sees its directives, and types nothing into it"
+        self._bus.publish(Notify(f"{why}. The agent keeps running; {lost} until `relay restart`."))
 
     @handles(TerminalLost)
     def lost(self, event: TerminalLost) -> None:

@@ -17,6 +17,7 @@ from relay.terminal.events import (
     KeysTyped,
     OutputQuiet,
     OutputRead,
+    ReadingFailed,
 )
 
 LATE = 0.02
@@ -53,6 +54,10 @@ class StateTracker:
     @handles(AgentSuspended)
     def suspended(self, _: AgentSuspended) -> None:
         self._state.suspend()
+
+    @handles(ReadingFailed)
+    def reading_failed(self, _: ReadingFailed) -> None:
+        self._state.blind("relay can no longer read its screen, so it types nothing into it")
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:

@@ -179,6 +179,8 @@ class Typist:
 
     def _asking(self) -> str | None:
         """Return why Enter must not be pressed now (it would answer or run something), or None."""
+        if self._view.held is not None:
+            return self._view.held.reason
         sight = self._view.look()
         # Earlier evidence has already been weighed, when the input was empty.
         since = self._clock() - self._began

@@ -186,7 +186,7 @@ class _Rows(NamedTuple):
             # (If it is the only one, an emoji after a Latin word more likely had a blank before it.)
             cluster = CLUSTER.match(below)
             wide = columns_of(cluster[0] if cluster else below[0]) == 2
-            if wide and (missing > 1 or below[0] < "\U0001f000" or pieces[-1][-1] > "~"):
+            if wide and (missing > 1 or below[0] < "\U0001f000" or pieces[-1][-1:] > "~"):
                 missing -= 1
             pieces += [" " * missing, below]
         return "".join(pieces), at + 1
@@ -250,6 +250,8 @@ class _Rows(NamedTuple):
         A directive's row may be less than half full: its next word may be long, as wide characters are.
         """
         body = below.lstrip()
+        if not body:
+            return False  # a row of no-break or wide blanks
         taken = columns_of(above)
         indent = len(below) - len(body)
         if taken >= self.limit and indent - 1 in indents:

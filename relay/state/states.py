@@ -76,6 +76,11 @@ class AgentState:
         """Record that the agent's process runs again; the next look judges it."""
         self._suspended = False
 
+    def blind(self, why: str) -> None:
+        """Record that the screen can no longer be read: nothing may be typed any more."""
+        self._view.forbid(why)
+        self.look()
+
     def end(self) -> None:
         """Record that the agent's process has ended."""
         self._ended = True

@@ -40,7 +40,7 @@ class KnownEvidence:
 class AgentView:
     """Judges whether relay may type into the agent. The typist reports what it types.
 
-    held: the verdict that forbids all typing, for the reason `never`; None without a reason.
+    held: the verdict that forbids all typing, for the reason `never` or that of `forbid`; None without one.
     """
 
     def __init__(
@@ -65,6 +65,10 @@ class AgentView:
     def verdict(self) -> Verdict:
         """The agent's state now; only *ready* allows typing."""
         return self.held or judge(self.look(), self.profile)
+
+    def forbid(self, why: str) -> None:
+        """Forbid all typing from now on, also the Enter of a text that is being typed."""
+        self.held = Verdict(Readiness.UNSAFE, why)
 
     def given(self, end: str) -> None:
         """Record that the agent is given a text that ends with the mark `end`."""

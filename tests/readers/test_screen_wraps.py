@@ -215,3 +215,11 @@ def test_a_frame_that_is_drawn_slowly_says_nothing_again() -> None:
     for start in range(0, len(frame), 400):
         ears.hear(frame[start : start + 400]).wait(0.9 if start % 800 else 2.5)
     assert ears.hear("\x1b[?2026l").wait().told == told
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u2003"])
+def test_a_row_of_other_blanks_below_a_full_row_is_empty(blank: str) -> None:
+    """Reading ended with it, and with that all knowledge of the screen: an Enter went into a dialog."""
+    for rows in (at(2, ("word " * 20)[:79]) + at(3, blank), at(2, "x" * 80 + blank)):
+        ears = drawing(80).hear(rows + at(5, LINE) + at(7, "end")).wait()
+        assert ears.told == HI

@@ -160,3 +160,27 @@ def test_who_starts_a_detached_agent_is_let_go_though_its_session_hangs(relay: R
     wrapped = _run(relay, limit, "wrap", "-d", "-n", "Alice", "sh", "-c", program, env=patch)
     assert "its session is not ready yet" in wrapped.stderr
     assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
+
+
+FAILS = """
+from relay.readers.auto import AutoReader
+feed = AutoReader.feed
+def failing(self, data, *rest):
+    if b"BOOM" in data:
+        raise IndexError("string index out of range")
+    return feed(self, data, *rest)
+AutoReader.feed = failing
+"""
+
+
+def test_nothing_is_typed_into_an_agent_whose_screen_can_no_longer_be_read(relay: Relay) -> None:
+    """What it shows may be a dialog by now."""
+    alice = Puppet(relay, "Alice").wrap(env=session_patch(FAILS))
+    alice.say("BOOM")
+    alice.told("types nothing into it until `relay restart`")
+    wait_until(lambda: ps(relay)[0]["state"] == "unsafe")
+    relay("send", "Alice", "hello")
+    alice.told("relay can no longer read its screen")
+    assert "hello" not in alice.heard
+    explained = relay("explain", "Alice").stdout
+    assert "relay can no longer read its screen, so it types nothing into it" in explained
