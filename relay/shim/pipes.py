@@ -10,6 +10,7 @@ As with the kernel's pipes, a writer blocks on a slow reader, and ends once its 
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 
@@ -43,17 +44,25 @@ def make(descriptors: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
 class Flow:
     """Moves bytes from `source` to `sink`, and closes both at the end; a sink of -1 discards everything.
 
-    seen: called with what was read. ended: called at the end.
+    seen:   called with what was read. ended: called at the end.
+    failed: called before that if writing failed, other than because the reader has gone.
     """
 
     def __init__(
-        self, loop: Loop, source: int, sink: int, seen: Callable[[bytes], None], ended: Callable[[], None]
+        self,
+        loop: Loop,
+        source: int,
+        sink: int,
+        seen: Callable[[bytes], None],
+        ended: Callable[[], None],
+        failed: Callable[[OSError], None],
     ) -> None:
         self.over = False
         self._loop = loop
         self._source, self._sink = source, sink
         self._seen = seen
         self._ended = ended
+        self._failed = failed
         self._queued = bytearray()
         self._finishing = False
         loop.add(source, select.POLLIN, lambda _: self._read())
@@ -95,7 +104,9 @@ class Flow:
             del self._queued[: os.write(self._sink, self._queued[:BLOCKING_PIECE])]
         except BlockingIOError:
             return
-        except OSError:  # the sink's reader has gone: let the writer lose its reader, too
+        except OSError as error:  # let the writer lose its reader, too
+            if error.errno != errno.EPIPE:
+                self._failed(error)
             self.end()
             return
         if self._finishing and self._source >= 0:
@@ -130,6 +141,7 @@ class Pipes:
     ours:    our ends of the pipes, by the agent's descriptor, from `make`.
     users:   the user's descriptors for them, which we close; output without one is discarded.
     drained: called after `finish`, once all of the agent's output is written.
+    failed:  called if some of it cannot be written, as on a full disk.
     """
 
     def __init__(
@@ -139,6 +151,7 @@ class Pipes:
         ours: dict[int, int],
         users: dict[int, int],
         drained: Callable[[], None],
+        failed: Callable[[OSError], None],
     ) -> None:
         self._drained = drained
         self._finishing = False
@@ -152,11 +165,11 @@ class Pipes:
         for number, end in ours.items():
             users_end = users.get(number, -1)
             if number:
-                self._outputs.append(Flow(loop, end, users_end, kinds[number], self._look))
+                self._outputs.append(Flow(loop, end, users_end, kinds[number], self._look, failed))
             elif users_end < 0:
                 os.close(end)  # there is no input
             else:
-                self._input = Flow(loop, users_end, end, lambda _: None, lambda: None)
+                self._input = Flow(loop, users_end, end, lambda _: None, lambda: None, lambda _: None)
 
     def finish(self) -> None:
         """Forward the rest of the ended agent's output."""

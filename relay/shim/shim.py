@@ -53,6 +53,7 @@ class _End:
     """The steps to the shim's end.
 
     code:    the agent's exit code, None while it runs. shown: all of its output is out.
+    lost:    some of its output could not be written.
     goodbye: the terminal was given back. swept: the agent has no processes left. over: nothing left to do.
     kept:    the session decides whether another agent follows. next: that agent.
     supervised: the session decides after each agent.
@@ -61,7 +62,7 @@ class _End:
 
     def __init__(self, *, supervised: bool) -> None:
         self.code: int | None = None
-        self.shown = self.goodbye = self.swept = self.over = False
+        self.shown = self.lost = self.goodbye = self.swept = self.over = False
         self.supervised = self.kept = supervised
         self.next: AgentOrder | None = None
         self.pipes: Pipes | None = None
@@ -137,7 +138,13 @@ class Shim:
         """Forward between the agent's pipes and these descriptors of the user's (Pipes.users)."""
         from relay.shim.pipes import Pipes
 
-        self._end.pipes = Pipes(self.loop, self._ring, self._pty.pipes, users, self._drained)
+        self._end.pipes = Pipes(self.loop, self._ring, self._pty.pipes, users, self._drained, self._lost)
+
+    def _lost(self, error: OSError) -> None:
+        """Report that some of the agent's output could not be written; the agent does not learn why."""
+        if not self._end.lost:
+            self._end.lost = True
+            self.terminals.notices.add(f"the output of {self._name} cannot be written: {error.strerror}.")
 
     def keep_session(self, launch: Launch, hello: dict[str, Any], path: str, may: May) -> None:
         """Start a session for the agent, and keep one running. Until now, the first client heard nothing.
@@ -282,7 +289,8 @@ class Shim:
             if self._end.kept and not answered:
                 self.terminals.notices.add(f"{self._name} is not restarted: its session did not say how.")
             self._let_go(f"{self._name} has ended with exit code {self._end.code}.", self._end.code)
-            self.terminals.goodbye(self._end.code, answered=answered)
+            code = self._end.code or int(self._end.lost)  # as if the agent had written it itself
+            self.terminals.goodbye(code, answered=answered)
         else:
             self.terminals.wait_for_another(answered=answered)
         self._sweep()

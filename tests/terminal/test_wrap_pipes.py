@@ -75,6 +75,17 @@ def test_an_output_that_is_closed_early_ends_the_agent(shared: Relay, tmp_path: 
         assert run.stderr == b""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full: Linux only")
+def test_output_that_cannot_be_written_is_an_error(shared: Relay, tmp_path: Path) -> None:
+    """Alone, the agent would fail itself, as on a full disk."""
+    for command in ("relay wrap -n full echo out", "relay wrap -n full sh -c 'seq 100000'"):
+        run = _run(shared, f"{command} > /dev/full", cwd=tmp_path)
+        assert run.returncode != 0
+        assert run.stderr == b"relay: the output of full cannot be written: No space left on device.\n"
+    run = _run(shared, "relay wrap -n full sh -c 'echo out; exit 7' > /dev/full", cwd=tmp_path)
+    assert run.returncode == 7
+
+
 def test_binary_output_into_a_pipe_is_exact(shared: Relay, tmp_path: Path) -> None:
     data = bytes(range(256)) * 4000
     (tmp_path / "data").write_bytes(data)
