@@ -21,7 +21,13 @@ def main(argv: list[str] | None = None) -> int:
         from relay.errors import RelayError
 
         try:
-            return _command(argv)
+            try:
+                return _command(argv)
+            except FileNotFoundError:
+                from relay.project import current
+
+                current()
+                raise
         except RelayError as error:
             print(f"relay: {error}", file=sys.stderr)
             return error.exit_code

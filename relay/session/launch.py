@@ -14,6 +14,7 @@ import os
 import sys
 from _socket import socketpair  # its wrapper `socket` costs 2 ms
 
+from relay import project
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
 from relay.home import Home
@@ -56,6 +57,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     if not options.command:
         raise UsageError("no command was given. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
+    project.current()
     if options.broker:
         from relay.transport.endpoint import endpoints
 

@@ -34,6 +34,7 @@ from relay.lifecycle import (
 )
 from relay.memory.opening import open_backend
 from relay.memory.store import MemoryStore
+from relay.project import enter_again
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
 from relay.session.core import Agent, Core
@@ -227,7 +228,7 @@ class Session:
 
 def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     """Create the parts that the features share."""
-    setup = Setup.load(started.options, started.home, Path.cwd())
+    setup = Setup.load(started.options, started.home, Path(enter_again(started.env)))
     session = Identity(started.id, started.name, started.team, setup.directory)
     redactor = Redactor(known_in(started.env))
     journal = Journal(started.home.journal, session.id, session.name, bus, publishes=True, redactor=redactor)

@@ -184,3 +184,36 @@ def test_nothing_is_typed_into_an_agent_whose_screen_can_no_longer_be_read(relay
     assert "hello" not in alice.heard
     explained = relay("explain", "Alice").stdout
     assert "relay can no longer read its screen, so it types nothing into it" in explained
+
+
+def test_a_session_starts_although_its_directory_was_removed(relay: Relay) -> None:
+    """And was made again, as a worktree is."""
+    work = relay.home / "work"
+    work.mkdir()
+    bob = Puppet(relay, "Bob").wrap()
+    alice = Puppet(relay, "Alice").wrap(cwd=work, env={"PWD": str(work)})
+    for made_again in (False, True):
+        if made_again:
+            work.mkdir()
+        else:
+            work.rmdir()
+        before = entry(relay)["pid"]
+        relay("reload", "Alice")
+        assert entry(relay)["pid"] != before
+        alice.say(f"@relay:Bob made again: {made_again}")
+        bob.hears(f"made again: {made_again}")
+
+
+@pytest.mark.parametrize(
+    "command", [("wrap", "cat"), ("wrap", "-d", "cat"), ("up",), ("doctor",)], ids=" ".join
+)
+def test_a_removed_current_directory_is_explained(relay: Relay, command: tuple[str, ...]) -> None:
+    work = relay.home / "work"
+    work.mkdir()
+    script = 'rmdir "$PWD"; exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *relay.command, *command],
+        cwd=work, env=relay.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == "relay: the current directory was removed. Change into one that exists.\n"
+    assert done.returncode == 1
