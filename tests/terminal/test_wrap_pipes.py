@@ -75,7 +75,7 @@ def test_an_output_that_is_closed_early_ends_the_agent(shared: Relay, tmp_path: 
         assert run.stderr == b""
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full: Linux only")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full: Linux only")
 def test_output_that_cannot_be_written_is_an_error(shared: Relay, tmp_path: Path) -> None:
     """Alone, the agent would fail itself, as on a full disk."""
     for command in ("relay wrap -n full echo out", "relay wrap -n full sh -c 'seq 100000'"):
