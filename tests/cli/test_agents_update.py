@@ -172,7 +172,7 @@ def test_a_new_agent_is_taken_with_the_users_word(relay: Relay, tmp_path: Path) 
 
 
 def test_generic_rules_are_tried_on_every_agents_screens(relay: Relay, tmp_path: Path) -> None:
-    _edit(tmp_path, "generic", "# What holds", "# All that holds")
+    _edit(tmp_path, "generic", "# Rules for any program", "# The rules for any program")
     shown = relay("agents", "update", tmp_path).stdout
     assert "claude: " in shown and "generic: " in shown
 
