@@ -295,8 +295,15 @@ class SessionProcess:
         self.kill()
 
     def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send signal `number` to the running session, if there is one."""
         if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass  # `reap` is handling its last orders
 
     def _hung_up(self) -> None:
         """Handle that the session closed its end, so it can give no more orders."""

@@ -362,7 +362,7 @@ class Shim:
         """Stop the agent through its session, or without one, with signals as init does."""
         self._keep(False, "stop")
         if self._session is not None and self._session.ready:
-            os.kill(self._session.pid, signal.SIGTERM)
+            self._session.signal(signal.SIGTERM)
             return
         if self.terminals.forwarder.paused:
             if self._session is not None:
@@ -404,7 +404,7 @@ class Shim:
             return
         if not end.kept:  # the agent was stopped before this session was ready to be told
             if self._session is not None:
-                os.kill(self._session.pid, signal.SIGTERM)
+                self._session.signal(signal.SIGTERM)
             return
         if end.timer is not None:
             end.timer.cancel()
