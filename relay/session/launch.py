@@ -256,11 +256,12 @@ def _be_shim(
         def keep_session() -> None:
             try:
                 ring.reserve(memory)
-            except RelayError as error:
+                shim.keep_session(launch, hello, claimed.socket, may)
+            except Exception as error:  # noqa: BLE001 - nobody would notice an agent without a session
+                if not isinstance(error, RelayError):
+                    shim.loop.log(error)
                 shim.terminals.notices.add(str(error))
                 pty.hang_up(signal.SIGKILL)
-            else:
-                shim.keep_session(launch, hello, claimed.socket, may)
 
         shim.loop.later(FIRST_WORDS, keep_session)
         shim.run()
@@ -351,18 +352,18 @@ def _spawn_again(like: dict[str, Any], home: Home, claimed: Claim, order: AgentO
 
 def _note_failure(home: Home, claimed: Claim, error: RelayError | OSError) -> None:
     """Note the failed restart in the agent's record; its session has ended."""
-    import time
-
-    from relay.supervision.records import Records
-    from relay.supervision.states import Phase
-
     why = f"could not be started again: {str(error).rstrip('.')}"
     try:
+        import time
+
+        from relay.supervision.records import Records
+        from relay.supervision.states import Phase
+
         Records(home).change(
             claimed.team, claimed.name, lambda record: record.enter(Phase.FAILED, time.time(), why)
         )
-    except RelayError:
-        pass  # for example, the disk is full; the terminal's user is told anyway
+    except Exception as problem:  # noqa: BLE001 - a full disk, or modules of another version
+        sys.__excepthook__(type(problem), problem, problem.__traceback__)
 
 
 def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], pid: int, operation: str) -> str | None:
