@@ -1,12 +1,14 @@
-"""A shim outlives its own bugs; so does its agent."""
+"""A shim outlives an update of relay, and its own bugs; so does its agent."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
 import resource
 import select
+import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -15,10 +17,33 @@ from typing import Any
 
 import pytest
 
+from relay.session.launch import LOADED
 from relay.shim.loop import MAX_LOGGED, Loop
-from session.puppet import Puppet, ps
+from session.puppet import Puppet, events, ps
 from support import Relay, wait_until
 from terminal.emulator import Emulator
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Installed:
+    """A copy of relay that runs the agent Alice; an update replaces its files."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.folder = relay.home / "installed"
+        self.install()
+        for name in ("config", "patterns"):
+            (self.folder / name).symlink_to(ROOT / name)
+        self.environment = {"PYTHONPATH": str(self.folder)}
+
+    def install(self) -> None:
+        shutil.copytree(ROOT / "relay", self.folder / "relay", dirs_exist_ok=True)
+
+    def replace(self) -> None:
+        """Replace every module by one that does not fit those in the shim's memory."""
+        for path in (self.folder / "relay").rglob("*.py"):
+            path.write_text("raise ImportError('another version')\n")
 
 
 def status(relay: Relay) -> dict[str, Any]:
@@ -42,6 +67,79 @@ def answer(channel: socket.socket, **request: Any) -> dict[str, Any]:
     channel.sendall(json.dumps(request).encode() + b"\n")
     with channel.makefile("rb") as stream:
         return dict(json.loads(stream.read()))  # until the shim has closed it
+
+
+def test_an_update(relay: Relay) -> None:
+    """The shim needs nothing from the disk, whatever is asked of it."""
+    installed = Installed(relay)
+    alice = Puppet(relay, "Alice").wrap(env=installed.environment)
+    before = wait_until(lambda: (found := status(relay))["ready"] and found)
+    installed.replace()
+
+    # No session starts, so the shim does what it can without one.
+    assert "the new session failed" in relay("reload", "Alice", check=False).stderr
+    alice.say("still here")
+    terminal = Emulator([*relay.command, "attach", "Alice"], relay.environment)
+    try:
+        terminal.see("still here")
+        terminal.type(b"\x1d?")
+        help_ = terminal.see("detach; the agent keeps running")
+        terminal.type(b"x")
+        terminal.see("still here", after=help_)
+        terminal.type(b"to the agent\r")
+        alice.hears("to the agent")
+        terminal.type(b"\x1dd")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+    installed.install()
+    relay("reload", "Alice")
+    relay("send", "--wait", "60", "Alice", "to the new session")
+    alice.hears("to the new session")
+    after = status(relay)
+    assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
+
+
+def test_an_agent_may_not_use_an_update(relay: Relay) -> None:
+    """The shim still knows its agent's descendants, and its refusal is in the journal."""
+    installed = Installed(relay)
+    asked = relay.home / "asked"
+    path = relay.home / "run" / "sessions" / "default" / "alice.shim"
+    (relay.home / "ask.py").write_text(
+        "import socket\n"
+        "channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)\n"
+        f"channel.connect({str(path)!r})\n"
+        'channel.sendall(b\'{"op": "reload"}\\n\')\n'
+        "print(channel.makefile().readline())\n"
+    )
+    os.mkfifo(relay.home / "updated")
+    script = f"read line < updated; {sys.executable} ask.py > answer; mv answer asked; cat"
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=installed.environment)
+    before = wait_until(lambda: (found := status(relay))["ready"] and found)
+    installed.replace()
+    (relay.home / "updated").write_text("\n")
+    wait_until(asked.exists)
+    answered = json.loads(asked.read_text())
+    assert answered["type"] == "NotAllowed"
+    assert answered["error"].startswith("an agent may not request 'reload'.")
+    assert "which belongs to Alice" in answered["error"]
+    refused = next(e for e in events(relay) if e["event"] == "refused")
+    assert (refused["operation"], refused["name"]) == ("reload", "Alice")
+    assert refused["session"] == next(e for e in events(relay) if e["event"] == "session_start")["session"]
+    assert status(relay)["agent_pid"] == before["agent_pid"]
+
+
+def test_all_late_imports_are_loaded_early() -> None:
+    late = {
+        node.module
+        for path in (ROOT / "relay" / "shim").glob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("relay")
+    }
+    assert late - {*LOADED} == set()
 
 
 GAPS = 8
