@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def peer(fd: int) -> tuple[int, int]:
     """Return the peer's process id, 0 if unknown, and its user id."""
-    own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(fd))
+    own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
     try:
         if bool(sys.platform == "linux"):
             size = struct.calcsize("3i")  # struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)
@@ -26,7 +26,7 @@ def peer(fd: int) -> tuple[int, int]:
         credentials = own.getsockopt(sol_local, local_peercred, 8)
         return own.getsockopt(sol_local, local_peerpid), struct.unpack("2I", credentials)[1]
     finally:
-        own.close()
+        own.detach()  # `fd` stays the caller's
 
 
 def connect(channel: _socket.socket, path: StrPath) -> None:

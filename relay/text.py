@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+
+TYPE_CHECKING = False  # part of the shim, so it does not import typing
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 # C0 except tab and newline, DEL, C1 (ECMA-48 section 5), the bidirectional controls of UAX #9, the
 # invisible line separators, and lone surrogates (bytes that were not UTF-8).

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
-from relay.control.caller import Caller, Lineage, agent_of, ancestors, caller, command_of, through
+from relay.control.caller import Caller, agent_of, caller
+from relay.control.lineage import Lineage, ancestors, because, refusal, through
 from relay.control.sessions import call
 from relay.errors import NotAllowed
 from relay.home import Home
 from relay.storage.journal import Journal
-from relay.text import one_line
 
 if TYPE_CHECKING:
     from relay.control.server import Request
 
 ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may request."""
-
-_PERSONS = "an agent may not request {!a}. The user can, in a terminal outside the session."
 
 OWN = frozenset({"hook", "spawn", "dismiss"})
 """Operations that only a descendant of the session's own agent may request."""
@@ -62,27 +59,11 @@ def _may_look(pid: int, own: Lineage, home: Home, team: str | None) -> bool:
     return found is not None and team is not None and names.same(found.team, team)
 
 
-def refusal(home: Home, own: Lineage, pid: int, operation: str) -> str | None:
-    """Return why the process `pid` may not request `operation`, None if it may.
-
-    own: that of the target agent, whose claim may be missing because the disk was full.
-    """
-    pids = ancestors(pid)
-    found = agent_of(home, pids)
-    if found is None and (process := through(home, own, pids)):
-        found = Caller("that agent", "", Path(), process)
-    return None if found is None else f"{_PERSONS.format(operation)} {_because(found)}"
-
-
 def _because(own: Caller) -> str:
     """Return the reason why the caller counts as the agent `own`, and the way out."""
     if not own.through:
         return f"RELAY_NAME and RELAY_SOCKET say that this belongs to {own.name or 'an agent'}."
-    program = one_line(command_of(own.through), 30) or "a process"
-    return (
-        f"This descends from {program} (pid {own.through}), which belongs to {own.name}, as does every shell "
-        "in a tmux server that an agent started: start that server outside first."
-    )
+    return because(own.name, own.through)
 
 
 def person_only(home: Home, operation: str, why: str) -> None:

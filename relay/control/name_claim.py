@@ -14,6 +14,10 @@ from relay.home import Home, check_socket_path, private_directory
 from relay.names import validate
 from relay.storage.locks import is_held, open_lock, try_lock
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _PATIENCE = 15.0  # seconds to wait for a session that is still acting on its agent's last output
 _LOOK = 0.05  # seconds between two tries to take the name
 _ANSWER = 1.0  # seconds for the session that has the name to answer
@@ -39,7 +43,7 @@ class Claim:
     def note(self, agent: int, session: int = 0) -> None:
         """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID APART into the claim; the caller is the shim.
 
-        session: 0 while there is none. relay.control.caller says which processes count as the agent's.
+        session: 0 while there is none. relay.control.lineage says which processes count as the agent's.
         """
         line = f"{agent:10} {session:10} {self.name} {self.team} {os.getpid():10} {self.apart:d}\n"
         try:
@@ -56,6 +60,33 @@ class Claim:
             except OSError:
                 pass  # another process has removed it
         os.close(self.fd)
+
+
+class Noted:
+    """A claim that some process holds, as `Claim.note` described it; the process ids are 0 if unknown."""
+
+    __slots__ = ("agent", "apart", "name", "session", "shim", "socket", "team")
+
+    def __init__(self, lock: str) -> None:
+        folder, file = os.path.split(lock)
+        self.name = file.removesuffix(".lock")
+        self.team = os.path.basename(folder)
+        self.socket = _socket(lock)
+        self.agent = self.session = self.shim = 0
+        self.apart = False
+        try:
+            with open(lock, encoding="utf-8") as claim:
+                words = claim.read().split()
+            self.agent = int(words[0])
+            self.session, self.name, self.team, self.shim = int(words[1]), words[2], words[3], int(words[4])
+            self.apart = words[5:6] == ["1"]
+        except (OSError, ValueError, IndexError):
+            pass  # written by an older relay, or not yet
+
+
+def noted(lock: str) -> Noted | None:
+    """Return the claim whose lock file is `lock`, None if nobody holds it."""
+    return Noted(lock) if is_held(lock) else None
 
 
 def claim(home: Home, team: str, name: str) -> Claim:
@@ -93,15 +124,17 @@ def claim_free(home: Home, team: str, command: str) -> Claim:
 
 def claimed_names(home: Home) -> list[str]:
     """Return the sorted names of all running agents, without asking their sessions. Raise HomeError."""
+    return sorted({_valid_name(each) for each in all_noted(home)})
+
+
+def all_noted(home: Home) -> Iterator[Noted]:
+    """Yield the claims that are held, in any order. Raise HomeError if another user made their directory."""
     home.check_owner()
-    found = set()
     folder = os.path.join(home.run_dir, "sessions")
     for team in _entries(folder):
         for name in _entries(os.path.join(folder, team)):
-            path = os.path.join(folder, team, name)
-            if name.endswith(".lock") and is_held(path):
-                found.add(_noted_name(path) or name.removesuffix(".lock"))
-    return sorted(found)
+            if name.endswith(".lock") and (found := noted(os.path.join(folder, team, name))) is not None:
+                yield found
 
 
 def _entries(folder: str) -> list[str]:
@@ -111,13 +144,12 @@ def _entries(folder: str) -> list[str]:
         return []
 
 
-def _noted_name(lock: str) -> str:
-    """Return the name as `Claim.note` wrote it, "" if it has not."""
+def _valid_name(claim: Noted) -> str:
+    """Return the name as `Claim.note` wrote it, or the file's if that is no name."""
     try:
-        with open(lock, encoding="utf-8") as claim:
-            return validate(claim.read().split()[2])
-    except (OSError, ValueError, IndexError, RelayError):
-        return ""
+        return validate(claim.name)
+    except RelayError:
+        return os.path.basename(claim.socket).removesuffix(".sock")
 
 
 def _socket(lock: str) -> str:

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from relay import errors
+from relay.control.name_claim import noted
 from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, key, same
 from relay.peer import connect
-from relay.storage.locks import is_held, try_lock
+from relay.storage.locks import try_lock
 
 CONNECTING = "connecting"
 """The state of the bus until a session knows better."""
@@ -329,21 +330,14 @@ def _ask(path: Path, timeout: float) -> SessionInfo | None:
 
 def _claim(path: Path) -> SessionInfo | None:
     """Return the session as the claim beside the socket `path` describes it, None if nobody holds it."""
-    lock = path.with_suffix(".lock")
-    if not is_held(lock):
+    claim = noted(str(path.with_suffix(".lock")))
+    if claim is None:
         return None
-    name, team, agent_pid, pid, shim, apart = path.stem, path.parent.name, None, None, None, False
-    try:
-        words = lock.read_text(encoding="utf-8").split()
-        agent_pid = int(words[0])
-        pid, name, team, shim = int(words[1]) or None, words[2], words[3], int(words[4])
-        apart = words[5:6] == ["1"]
-    except (OSError, ValueError, IndexError):
-        pass  # written by an older relay, or not yet
     return SessionInfo(
-        *(name, team, "", pid, agent_pid, UNRESPONSIVE, None, None, "", "", path),
-        terminal_pid=shim,
-        apart=apart,
+        *(claim.name, claim.team, "", claim.session or None, claim.agent or None, UNRESPONSIVE),
+        *(None, None, "", "", path),
+        terminal_pid=claim.shim or None,
+        apart=claim.apart,
     )
 
 

@@ -22,7 +22,7 @@ from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named
 from relay.agents.profile import Profile
 from relay.agents.resume import named_in
-from relay.control.caller import Lineage, ancestors
+from relay.control.lineage import Lineage, ancestors
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, SessionBegan
 from relay.storage.journal import Journal

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from relay.control import guard
-from relay.control.caller import Lineage, ancestors
+from relay.control.lineage import Lineage, ancestors
 from relay.control.operations import operation
 from relay.control.server import Answer, ControlServer, Request
 from relay.errors import NotAllowed, UsageError

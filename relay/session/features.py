@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relay.agents.transcript_reader import TranscriptReader
-from relay.control.caller import Lineage
+from relay.control.lineage import Lineage
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords

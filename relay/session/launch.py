@@ -42,6 +42,19 @@ FIRST_WORDS = 0.03
 LARGE_LOG = 8_000_000
 """Bytes of session.log above which a session starts a new one; the old one is kept as session.log.1."""
 
+LOADED = (
+    "relay.control.lineage",
+    "relay.shim.aside",
+    "relay.shim.command_keys",
+    "relay.shim.control",
+    "relay.shim.pipes",
+    "relay.shim.process_wait",
+    "relay.shim.replayed",
+    "relay.shim.session_process",
+    "relay.storage.append",
+)
+"""Modules that a shim may need later. By then, an update may have replaced their files."""
+
 BRIDGED = ("aider", "claude", "codex", "gemini", "opencode", "pi", "qwen")
 """Words in the names of programs with hooks or a transcript; only these wait for profiles to load."""
 
@@ -258,11 +271,13 @@ def _be_shim(
         def keep_session() -> None:
             try:
                 ring.reserve(memory)
-            except RelayError as error:
+                shim.keep_session(launch, hello, claimed.socket, may)
+            except Exception as error:  # noqa: BLE001 - nobody would notice an agent without a session
+                if not isinstance(error, RelayError):
+                    shim.loop.log(error)
                 shim.terminals.notices.add(str(error))
                 pty.hang_up(signal.SIGKILL)
-            else:
-                shim.keep_session(launch, hello, claimed.socket, may)
+            shim.loop.attempt(_load)
 
         shim.loop.later(FIRST_WORDS, keep_session)
         shim.run()
@@ -353,31 +368,52 @@ def _spawn_again(like: dict[str, Any], home: Home, claimed: Claim, order: AgentO
 
 def _note_failure(home: Home, claimed: Claim, error: RelayError | OSError) -> None:
     """Note the failed restart in the agent's record; its session has ended."""
-    import time
-
-    from relay.supervision.records import Records
-    from relay.supervision.states import Phase
-
     why = f"could not be started again: {str(error).rstrip('.')}"
     try:
+        import time
+
+        from relay.supervision.records import Records
+        from relay.supervision.states import Phase
+
         Records(home).change(
             claimed.team, claimed.name, lambda record: record.enter(Phase.FAILED, time.time(), why)
         )
-    except RelayError:
-        pass  # for example, the disk is full; the terminal's user is told anyway
+    except Exception as problem:  # noqa: BLE001 - a full disk, or modules of another version
+        sys.__excepthook__(type(problem), problem, problem.__traceback__)
 
 
 def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], pid: int, operation: str) -> str | None:
     """Return why the process `pid` may not ask the shim for `operation`, or None if it may."""
-    from relay.control.caller import Lineage
-    from relay.control.guard import refusal
+    from relay.control.lineage import Lineage, refusal
 
     why = refusal(home, Lineage(shim.agent_pid, os.getpid(), shim.session_pid), pid, operation)
     if why is not None:
-        from relay.storage.journal import Journal
-
-        Journal(home.journal, hello["id"], name).write("refused", operation=operation, pid=pid)
+        entry = {"event": "refused", "session": hello["id"], "name": name, "operation": operation, "pid": pid}
+        try:
+            _note(home, entry)
+        except OSError:
+            pass  # for example, the disk is full
     return why
+
+
+def _note(home: Home, entry: dict[str, Any]) -> None:
+    """Write `entry` into the journal; relay.storage.journal is too large for a shim. Raise OSError."""
+    import json
+    import time
+
+    from relay.storage.append import append
+
+    fd = os.open(home.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        append(fd, json.dumps({"time": time.time(), **entry}, ensure_ascii=False).encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def _load() -> None:
+    """Import what the shim may need later."""
+    for name in LOADED:
+        __import__(name)
 
 
 def _add_relay(env: dict[str, str]) -> None:

@@ -127,7 +127,6 @@ class Session:
     async def run(self) -> int:
         """Run until the agent has ended or another session must take over; return an exit code."""
         self._bus.loop.add_signal_handler(signal.SIGTERM, self._shutdown.stop)
-        self._bus.loop.add_signal_handler(signal.SIGUSR2, self._retire)
         self._started.shim.listen(
             self._bus.loop, self._retire, self._orphaned, lambda key: self._bus.publish(KeyChosen(key))
         )

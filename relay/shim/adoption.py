@@ -1,7 +1,7 @@
 """Adoption of processes whose parents have ended (PR_SET_CHILD_SUBREAPER of prctl(2); Linux only).
 
 A descendant of the agent that outlives its parents becomes a child of the shim instead of init, so walking
-up its ancestors (relay.control.caller) still finds the agent, even after a double fork or setsid(2).  The
+up its ancestors (relay.control.lineage) still finds the agent, even after a double fork or setsid(2).  The
 shim reaps such orphans and otherwise leaves them alone.  Without this call, as on macOS, init adopts them.
 """
 

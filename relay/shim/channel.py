@@ -120,7 +120,10 @@ class JsonChannel:
                 self._gone()
                 return False
             fds, self._fds = self._fds, []
-            self.on_line(fields, fds)
+            try:
+                self.on_line(fields, fds)
+            except Exception as error:  # noqa: BLE001 - our bug, or another version's fields
+                self._loop.log(error)
         if len(self._received) > self._most:
             self._gone()
         return True

@@ -11,6 +11,7 @@ import _socket
 import os
 import select
 
+from relay.errors import RelayError
 from relay.peer import peer
 from relay.shim.channel import JsonChannel
 from relay.shim.lend import Lent
@@ -111,8 +112,19 @@ class ShimControl:
                 self._reload(channel)
             else:
                 self._status(channel)
+        except RelayError as error:
+            self._answer(channel, error=str(error), type=type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - our own bug, or no descriptor is free
+            self._loop.log(error)
+            self._fail(channel, f"{operation} failed ({type(error).__name__}: {error}). See session.log.")
         finally:
             _close(fds)
+
+    def _fail(self, channel: JsonChannel, why: str) -> None:
+        """Answer with an error, also if the connection is already a client's."""
+        gone = channel.on_gone
+        self._answer(channel, error=why, type="RelayError", event="detached", reset="", notices=[why])
+        gone()
 
     def _answer(self, channel: JsonChannel, **fields: Any) -> None:
         """Answer, and close the connection."""

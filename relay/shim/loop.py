@@ -6,15 +6,24 @@
 from __future__ import annotations
 
 import select
+import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import ParamSpec
 
+    Arguments = ParamSpec("Arguments")
     Ready = Callable[[int], None]
 
 GONE = select.POLLHUP | select.POLLERR
+
+RESPITE = 0.1
+"""Seconds to sleep after a failure, which may recur at once: it must not take the whole processor."""
+
+MAX_LOGGED = 100
+"""Failures to log; more would only fill the disk."""
 
 
 class Timer:
@@ -41,6 +50,7 @@ class Loop:
         self._ready: dict[int, Ready] = {}
         self._timers: list[Timer] = []
         self._poll = select.poll()
+        self._failures = 0
 
     def add(self, fd: int, mask: int, ready: Ready) -> None:
         """Call `ready` with the events of `fd` that are in `mask`, or POLLHUP or POLLERR."""
@@ -69,6 +79,22 @@ class Loop:
         self._timers.append(timer)
         return timer
 
+    def attempt(
+        self, call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> None:
+        """Call back, and log any exception to standard error: the agent must outlive our bugs."""
+        try:
+            call(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001
+            self.log(error)
+            time.sleep(RESPITE)
+
+    def log(self, error: Exception) -> None:
+        """Log `error` with its traceback to standard error."""
+        self._failures += 1
+        if self._failures <= MAX_LOGGED:
+            sys.__excepthook__(type(error), error, error.__traceback__)
+
     def turn(self, most: float | None = None) -> bool:
         """Wait for events, at most `most` seconds (None: until the next timer), and call back.
 
@@ -81,7 +107,7 @@ class Loop:
         for fd, mask in ready:
             # An earlier callback may have removed this descriptor, or stopped watching it.
             if fd in self.masks and (call := self._ready.get(fd)) is not None:
-                call(mask)
+                self.attempt(call, mask)
         if self._timers:
             self._call_timers()
         return bool(ready)
@@ -97,4 +123,4 @@ class Loop:
         self._timers = [timer for timer in self._timers if timer.when > now and timer.call is not None]
         for timer in sorted(due, key=lambda timer: timer.when):
             if timer.call is not None:
-                timer.call()
+                self.attempt(timer.call)

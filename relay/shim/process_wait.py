@@ -3,16 +3,14 @@
 A process that sleeps in read(2) on its terminal has printed everything it had to print. The kernel knows this
 within a microsecond; silence alone would take a quarter of a second. /proc/PID/task/TID/syscall shows the
 system call a thread sleeps in, with its arguments (proc_pid_syscall(5)); a process may read its descendants'.
+Part of the shim: this imports little.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import platform
 import re
 import sys
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -42,7 +40,6 @@ class Wait(Enum):
     UNKNOWN = "unknown"  # the system does not report it
 
 
-@dataclass(frozen=True, slots=True)
 class Waiting:
     """The wait of a foreground group.
 
@@ -51,9 +48,20 @@ class Waiting:
     alone: for READ, True if the thread is the process's only one; another might still be printing.
     """
 
-    wait: Wait
-    nap: tuple[int, int] | None = None
-    alone: bool = True
+    __slots__ = ("alone", "nap", "wait")
+
+    def __init__(self, wait: Wait, nap: tuple[int, int] | None = None, alone: bool = True) -> None:
+        self.wait = wait
+        self.nap = nap
+        self.alone = alone
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Waiting):
+            return NotImplemented
+        return (self.wait, self.nap, self.alone) == (other.wait, other.nap, other.alone)
+
+    def __hash__(self) -> int:
+        return hash((self.wait, self.nap, self.alone))
 
 
 LONG_QUIET, SCREEN_QUIET = 2.0, 0.5
@@ -79,7 +87,7 @@ def waits_for_input(looked: Waiting, quiet: float) -> bool:
     """Return True if a program that has printed nothing for `quiet` seconds seems to wait for input."""
     if looked.wait is Wait.READ and looked.alone:
         return True
-    return quiet >= _NEEDED.get(looked.wait, math.inf)
+    return quiet >= _NEEDED.get(looked.wait, float("inf"))
 
 
 def look(group: int) -> Waiting:
@@ -100,7 +108,7 @@ def look(group: int) -> Waiting:
             for tid in threads:
                 found = _thread(pid, tid, terminal, calls)
                 if found.wait is Wait.READ:
-                    return replace(found, alone=len(threads) == 1)
+                    return Waiting(found.wait, found.nap, len(threads) == 1)
                 if found.wait is Wait.POLL:
                     best = found
             for child in _children(pid, threads):
@@ -140,7 +148,7 @@ def _calls() -> dict[str, set[int]] | None:
     """Return the system call numbers of this machine; None if they are unknown or the kernel hides calls."""
     if sys.platform != "linux" or not os.path.exists("/proc/self/syscall"):
         return None
-    return _CALLS.get(platform.machine())
+    return _CALLS.get(os.uname().machine)
 
 
 def _terminal(pid: int) -> int:

@@ -191,17 +191,18 @@ class SessionProcess:
         """Start a session unless one is running."""
         if self.pid:
             return
-        ours, theirs = _socket.socketpair()
         self.generation += 1
         self._ring.words[ring.READY] = self._ring.words[ring.AT] = 0
         self._ring.words[ring.ARMED] = 0
         fds = {**self._fds, "master": self._terminals.forwarder.pty.master}
-        handed = {name: fd for name, fd in (*fds.items(), ("orders", theirs.fileno())) if fd >= 0}
+        pair: tuple[_socket.socket, ...] = ()
         try:
-            self.pid = self._launcher.start(handed)
+            ours, theirs = pair = _socket.socketpair()
+            fds["orders"] = theirs.fileno()
+            self.pid = self._launcher.start({name: fd for name, fd in fds.items() if fd >= 0})
         except OSError as error:
-            ours.close()
-            theirs.close()
+            for each in pair:
+                each.close()
             self._deaths.count(False, self._ring)
             self._again(f"cannot start a process: {error.strerror}")
             return
@@ -213,6 +214,7 @@ class SessionProcess:
             "skip": self._deaths.skip,
             "shim": os.getpid(),
         }
+        del fds["orders"]
         self._channel.send(**self._launcher.hello, fds=fds, **about)
         self._launcher.started(self.pid)
 
@@ -295,8 +297,15 @@ class SessionProcess:
         self.kill()
 
     def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send signal `number` to the running session, if there is one."""
         if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass  # `reap` is handling its last orders
 
     def _hung_up(self) -> None:
         """Handle that the session closed its end, so it can give no more orders."""
@@ -306,18 +315,13 @@ class SessionProcess:
     def _ordered(self, fields: dict[str, Any], fds: list[int]) -> None:
         for fd in fds:
             os.close(fd)
-        try:
-            if (question := fields.pop("ask", None)) is not None:
-                id = fields.pop("id", 0)
-                if self._channel is not None:
-                    answer = _look(**fields) if question == "look" else self._terminals.notices.pending
-                    self._channel.send(id=id, answer=answer)
-            elif (order := self.orders.get(str(fields.pop("do", "")))) is not None:
-                order(**fields)
-        except (TypeError, ValueError):  # another version's fields: log, and keep the agent running
-            import traceback
-
-            traceback.print_exc()
+        if (question := fields.pop("ask", None)) is not None:
+            id = fields.pop("id", 0)
+            if self._channel is not None:
+                answer = _look(**fields) if question == "look" else self._terminals.notices.pending
+                self._channel.send(id=id, answer=answer)
+        elif (order := self.orders.get(str(fields.pop("do", "")))) is not None:
+            order(**fields)
 
     def _aside(self, data: str, undo: str | None) -> None:
         taken_back = None if undo is None else undo.encode("latin-1")

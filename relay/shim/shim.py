@@ -189,10 +189,8 @@ class Shim:
         # The agent may have ended before we handled SIGCHLD. Forward its last output first.
         self.loop.later(0, self._reap)
         while not self._end.over:
-            if self.terminals.forwarder.over and not self.terminals.forwarder.paused:
-                self.loop.turn()
-            else:
-                self.terminals.forwarder.turn()
+            forwarder = self.terminals.forwarder
+            self.loop.attempt(self.loop.turn if forwarder.over and not forwarder.paused else forwarder.turn)
 
     # The agent and the session.
 
@@ -332,10 +330,12 @@ class Shim:
             return False
         try:
             pty = self._spawn(order, self._pty)
-        except (RelayError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - also for another version's order: the user must be told
             self._end.code, why = 1, f"{error}"
             if isinstance(error, RelayError):
                 self._end.code = error.exit_code
+            elif not isinstance(error, OSError):
+                self.loop.log(error)
             elif error.strerror:
                 why = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
             self.terminals.notices.add(f"{self._name} is not restarted: {why}")
@@ -370,7 +370,7 @@ class Shim:
         """Stop the agent through its session, or without one, with signals as init does."""
         self._keep(False, "stop")
         if self._session is not None and self._session.ready:
-            os.kill(self._session.pid, signal.SIGTERM)
+            self._session.signal(signal.SIGTERM)
             return
         if self.terminals.forwarder.paused:
             if self._session is not None:
@@ -412,7 +412,7 @@ class Shim:
             return
         if not end.kept:  # the agent was stopped before this session was ready to be told
             if self._session is not None:
-                os.kill(self._session.pid, signal.SIGTERM)
+                self._session.signal(signal.SIGTERM)
             return
         if end.timer is not None:
             end.timer.cancel()

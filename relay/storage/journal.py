@@ -7,8 +7,6 @@ as are kept.  Secrets are redacted in every entry before it is written (relay.re
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import time
@@ -20,6 +18,7 @@ from typing import Any
 
 from relay.eventbus import Event, EventBus
 from relay.redaction import Redactor
+from relay.storage.append import append
 from relay.storage.locks import wait_lock
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -81,11 +80,7 @@ class Journal:
         try:
             fd = self._open()
             try:
-                # A single write to a file opened for appending, so entries of several sessions do not mix.
-                written = os.write(fd, line)
-                if written < len(line):
-                    _take_back(fd, written)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                append(fd, line)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -124,16 +119,6 @@ class Journal:
         finally:
             os.close(fd)
         return os.open(self.path, flags, 0o600)
-
-
-def _take_back(fd: int, size: int) -> None:
-    """Blank the `size` bytes that were just appended: part of an entry, on a full disk.
-
-    Overwriting needs no space.  Do not truncate the file: another session may have appended an entry since.
-    """
-    end = os.lseek(fd, 0, os.SEEK_CUR)
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_APPEND)  # pwrite(2) would append
-    os.pwrite(fd, b" " * (size - 1) + b"\n", end - size)
 
 
 def _clean(value: Any, redactor: Redactor, name: str = "") -> Any:

@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import select
-import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -93,7 +93,7 @@ class ShimLink:
         self._questions = 0
         self._renewing: asyncio.TimerHandle | None = None
         self._asks_shim = False
-        self._chosen: Callable[[str], None] = lambda key: None
+        self._hear_soon: Callable[[], object] = lambda: None  # until `listen`
 
     def listen(
         self,
@@ -107,21 +107,24 @@ class ShimLink:
         chosen: called with the key that the user has pressed between two agents, r or q.
         """
 
-        self._chosen = chosen
-
         def readable() -> None:
             try:
-                fields = self._lines.next(0.0)
+                self._lines.receive(0.0)  # a question may have received it meanwhile
             except OSError:
                 loop.remove_reader(self._lines.channel)
                 gone()
-                return
-            if fields is not None and fields.get("retire"):
-                retire()
-            if fields is not None and (key := fields.get("chosen")):
-                chosen(str(key))
+            hear()
+
+        def hear() -> None:
+            while (fields := self._lines.received()) is not None:
+                if fields.get("retire"):
+                    retire()
+                if key := fields.get("chosen"):
+                    chosen(str(key))
 
         loop.add_reader(self._lines.channel, readable)
+        self._hear_soon = lambda: loop.call_soon(hear)
+        self._hear_soon()  # what came with the hello
 
     def ready(self) -> None:
         """Tell the shim that this session is ready."""
@@ -294,15 +297,17 @@ class ShimLink:
         self._questions += 1
         self._order(None, ask=question, id=self._questions, **fields)
         deadline = time.monotonic() + PATIENCE
-        while (left := deadline - time.monotonic()) > 0:
-            answer = self._lines.next(left)
-            if answer is not None and answer.get("id") == self._questions:
-                return answer["answer"]
-            if answer is not None and answer.get("retire"):
-                signal.raise_signal(signal.SIGUSR2)
-            elif answer is not None and (key := answer.get("chosen")):
-                asyncio.get_running_loop().call_soon(self._chosen, str(key))
-        return None
+        others: list[dict[str, Any]] = []
+        answer: dict[str, Any] | None = None
+        while (left := deadline - time.monotonic()) > 0 and answer is None:
+            line = self._lines.next(left)
+            if line is not None and line.get("id") == self._questions:
+                answer = line
+            elif line is not None:
+                others.append(line)
+        self._lines.put_back(others)
+        self._hear_soon()
+        return None if answer is None else answer["answer"]
 
     def _order(self, do: str | None, **fields: Any) -> None:
         if do is not None:
@@ -319,18 +324,31 @@ class _Lines:
 
     def __init__(self, fd: int) -> None:
         self.channel = socket.socket(fileno=fd)
-        self._received = bytearray()
+        self._lines: deque[dict[str, Any]] = deque()
+        self._rest = b""
 
     def next(self, timeout: float | None) -> dict[str, Any] | None:
         """Return the next line, or None after `timeout` seconds. Raise OSError if the shim has died."""
-        while (end := self._received.find(b"\n")) < 0:
-            if timeout is not None and not select.select([self.channel], [], [], timeout)[0]:
+        while not self._lines:
+            if not self.receive(timeout):
                 return None
-            data = self.channel.recv(1 << 16)
-            if not data:
-                raise ConnectionResetError("the shim has died")
-            self._received += data
-        line = bytes(self._received[:end])
-        del self._received[: end + 1]
-        fields: dict[str, Any] = json.loads(line)
-        return fields
+        return self._lines.popleft()
+
+    def received(self) -> dict[str, Any] | None:
+        """Return the next line that has been received; None if there is none."""
+        return self._lines.popleft() if self._lines else None
+
+    def put_back(self, lines: list[dict[str, Any]]) -> None:
+        """Make `lines` the next ones."""
+        self._lines.extendleft(reversed(lines))
+
+    def receive(self, timeout: float | None) -> bool:
+        """Receive what has arrived; return False after `timeout` seconds. Raise OSError as `next` does."""
+        if timeout is not None and not select.select([self.channel], [], [], timeout)[0]:
+            return False
+        data = self.channel.recv(1 << 16)
+        if not data:
+            raise ConnectionResetError("the shim has died")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines.extend(map(json.loads, lines))
+        return True

@@ -13,7 +13,7 @@ from relay.agents.conversation import Conversation
 from relay.agents.events import ConversationChanged, CurrentConversation, RecordLost, TextRead
 from relay.agents.named_transcripts import Named
 from relay.agents.profile import Profile
-from relay.control.caller import Lineage
+from relay.control.lineage import Lineage
 from relay.eventbus import EventBus, handles
 from relay.features.conversation import ConversationTracker
 from relay.lifecycle import SessionBegan

@@ -15,7 +15,8 @@ import pytest
 
 from cli.test_up import states
 from relay.agents.conversation import Conversation
-from relay.control.caller import Lineage, agent_of, ancestors, through
+from relay.control.caller import agent_of
+from relay.control.lineage import Lineage, ancestors, through
 from relay.home import Home
 from relay.supervision.records import Records
 from session.puppet import Puppet

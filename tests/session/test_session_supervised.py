@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from session.puppet import Puppet, ps, settings
 from session.test_session_replaced import entry
-from support import Relay, wait_until
+from support import Relay, session_patch, wait_until
 
 
 def record(relay: Relay, name: str = "Alice", team: str = "default") -> dict[str, Any]:
@@ -221,6 +222,38 @@ def test_a_session_killed_late_in_its_decision(relay: Relay) -> None:
     wait_until((relay.home / "deciding").exists)
     os.kill(before["pid"], signal.SIGKILL)
     follows(relay, before)
+
+
+LAST_WORDS = """
+import os, signal
+from relay.terminal.shim_link import ShimLink
+
+pause = ShimLink.pause
+
+def pause_and_die(self, text):
+    os.kill(self.hello.fields["shim"], signal.SIGSTOP)
+    self.keep(False, ordered="stop")
+    pause(self, text)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+ShimLink.pause = pause_and_die
+"""
+"""A session whose orders reach the shim after its death."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc that the session has ended")
+def test_a_session_killed_as_it_orders_a_pause(relay: Relay) -> None:
+    """The next session completes the stop that came before the pause."""
+    relay.environment |= session_patch(LAST_WORDS)
+    alice = supervised(relay, backoff=3600, backoff_max=3600)
+    before = entry(relay)
+    alice.exit(1)
+    status = Path(f"/proc/{before['pid']}/status")
+    wait_until(lambda: "State:\tZ" in status.read_text())
+    os.kill(before["terminal_pid"], signal.SIGCONT)
+    wait_until(lambda: ps(relay) == [])
+    assert phase(relay, "off")["exit_code"] == 1
+    assert "Traceback" not in (relay.home / "state" / "session.log").read_text()
 
 
 def test_a_stop_by_the_system_leaves_it_wanted(relay: Relay) -> None:

@@ -1,0 +1,139 @@
+"""The agent to which a process belongs, by its ancestors. Part of the shim: this imports little.
+
+A daemon whose parents have ended is the shim's child (relay.shim.adoption).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from relay.control.name_claim import all_noted
+from relay.text import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from relay.control.name_claim import Noted
+    from relay.home import Home
+
+NOT_AGENTS = "an agent may not request {!a}. The user can, in a terminal outside the session."
+
+
+class Lineage:
+    """The process ids that identify an agent's descendants; 0: there is no such process now.
+
+    agent:   the agent's own process.
+    shim:    adopts the agent's orphaned descendants (relay.shim.adoption).
+    session: the session process, whose own descendants are not the agent's.
+    """
+
+    __slots__ = ("agent", "session", "shim")
+
+    def __init__(self, agent: int, shim: int, session: int) -> None:
+        self.agent = agent
+        self.shim = shim
+        self.session = session
+
+    def through(self, pids: Sequence[int]) -> int:
+        """Return the agent's process from which another process descends, 0 if it does not.
+
+        pids: the other process and its ancestors, nearest first.
+        """
+        before = 0
+        for pid in pids:
+            if pid == self.agent:
+                return pid
+            if pid in {self.session, self.shim}:
+                return before if pid == self.shim else 0
+            before = pid
+        return 0
+
+
+def refusal(home: Home, own: Lineage, pid: int, operation: str) -> str | None:
+    """Return why the process `pid` may not request `operation`, None if it may.
+
+    own: that of the target agent, whose claim may be missing because the disk was full.
+    """
+    pids = ancestors(pid)
+    name, process = "that agent", 0
+    if (found := nearest(home, pids)) is not None:
+        name, process = found[0].name, found[1]
+    else:
+        process = through(home, own, pids)
+    return f"{NOT_AGENTS.format(operation)} {because(name, process)}" if process else None
+
+
+def because(name: str, process: int) -> str:
+    """Return the reason why a caller counts as the agent `name`, and the way out.
+
+    process: the agent's process from which the caller descends.
+    """
+    program = one_line(command_of(process), 30) or "a process"
+    return (
+        f"This descends from {program} (pid {process}), which belongs to {name}, as does every shell "
+        "in a tmux server that an agent started: start that server outside first."
+    )
+
+
+def nearest(home: Home, pids: Sequence[int]) -> tuple[Noted, int] | None:
+    """Return the claim of the agent that a process descends from, and the agent's process; None without one.
+
+    pids: the process and its ancestors, nearest first.
+    """
+    best = None
+    claims = [*all_noted(home)]
+    apart = _apart(claims)
+    for claim in claims:
+        through = Lineage(claim.agent, claim.shim, claim.session).through(pids)
+        if through and through not in apart and (best is None or pids.index(through) < pids.index(best[1])):
+            best = claim, through
+    return best
+
+
+def through(home: Home, own: Lineage, pids: Sequence[int]) -> int:
+    """Return `own.through(pids)`, but 0 for the descendants of an agent that the shim has merely adopted.
+
+    Such an agent was started by `own`'s session, which has ended, not by its agent.
+    """
+    found = own.through(pids)
+    adopted = found not in {0, own.agent}
+    return 0 if adopted and found in _apart(all_noted(home)) else found
+
+
+def _apart(claims: Iterable[Noted]) -> set[int]:
+    """Return the shims of agents that count as nobody's descendants, whichever shim has adopted them."""
+    return {claim.shim for claim in claims if claim.apart}
+
+
+def command_of(pid: int) -> str:
+    """Return the name of the program that `pid` runs, "" if unknown."""
+    try:
+        with open(f"/proc/{pid}/comm", errors="replace", encoding="utf-8") as name:
+            return name.read().strip()
+    except OSError:
+        return ""
+
+
+def ancestors(pid: int) -> list[int]:
+    """Return `pid` and its ancestors, nearest first."""
+    found: list[int] = []
+    while pid > 1 and pid not in found:
+        found.append(pid)
+        pid = _parent(pid)
+    return found
+
+
+def _parent(pid: int) -> int:
+    if bool(sys.platform == "linux"):
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as stat:
+                return int(stat.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+    import subprocess  # 10 ms
+
+    answer = subprocess.run(
+        ["/bin/ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return int(answer.stdout.strip() or 0)

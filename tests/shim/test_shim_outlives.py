@@ -1,0 +1,245 @@
+"""A shim outlives an update of relay, and its own bugs; so does its agent."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import resource
+import select
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.session.launch import LOADED
+from relay.shim.loop import MAX_LOGGED, Loop
+from session.puppet import Puppet, events, ps
+from support import Relay, wait_until
+from terminal.emulator import Emulator
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Installed:
+    """A copy of relay that runs the agent Alice; an update replaces its files."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.folder = relay.home / "installed"
+        self.install()
+        for name in ("config", "patterns"):
+            (self.folder / name).symlink_to(ROOT / name)
+        self.environment = {"PYTHONPATH": str(self.folder)}
+
+    def install(self) -> None:
+        shutil.copytree(ROOT / "relay", self.folder / "relay", dirs_exist_ok=True)
+
+    def replace(self) -> None:
+        """Replace every module by one that does not fit those in the shim's memory."""
+        for path in (self.folder / "relay").rglob("*.py"):
+            path.write_text("raise ImportError('another version')\n")
+
+
+def status(relay: Relay) -> dict[str, Any]:
+    return ask(relay, op="status")
+
+
+def ask(relay: Relay, **request: Any) -> dict[str, Any]:
+    """Return the answer of Alice's shim."""
+    with connect(relay) as channel:
+        return answer(channel, **request)
+
+
+def connect(relay: Relay) -> socket.socket:
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    channel.settimeout(60)
+    channel.connect(str(relay.home / "run" / "sessions" / "default" / "alice.shim"))
+    return channel
+
+
+def answer(channel: socket.socket, **request: Any) -> dict[str, Any]:
+    channel.sendall(json.dumps(request).encode() + b"\n")
+    with channel.makefile("rb") as stream:
+        return dict(json.loads(stream.read()))  # until the shim has closed it
+
+
+def test_an_update(relay: Relay) -> None:
+    """The shim needs nothing from the disk, whatever is asked of it."""
+    installed = Installed(relay)
+    alice = Puppet(relay, "Alice").wrap(env=installed.environment)
+    before = wait_until(lambda: (found := status(relay))["ready"] and found)
+    installed.replace()
+
+    # No session starts, so the shim does what it can without one.
+    assert "the new session failed" in relay("reload", "Alice", check=False).stderr
+    alice.say("still here")
+    terminal = Emulator([*relay.command, "attach", "Alice"], relay.environment)
+    try:
+        terminal.see("still here")
+        terminal.type(b"\x1d?")
+        help_ = terminal.see("detach; the agent keeps running")
+        terminal.type(b"x")
+        terminal.see("still here", after=help_)
+        terminal.type(b"to the agent\r")
+        alice.hears("to the agent")
+        terminal.type(b"\x1dd")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+    installed.install()
+    relay("reload", "Alice")
+    relay("send", "--wait", "60", "Alice", "to the new session")
+    alice.hears("to the new session")
+    after = status(relay)
+    assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
+
+
+def test_an_agent_may_not_use_an_update(relay: Relay) -> None:
+    """The shim still knows its agent's descendants, and its refusal is in the journal."""
+    installed = Installed(relay)
+    asked = relay.home / "asked"
+    path = relay.home / "run" / "sessions" / "default" / "alice.shim"
+    (relay.home / "ask.py").write_text(
+        "import socket\n"
+        "channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)\n"
+        f"channel.connect({str(path)!r})\n"
+        'channel.sendall(b\'{"op": "reload"}\\n\')\n'
+        "print(channel.makefile().readline())\n"
+    )
+    os.mkfifo(relay.home / "updated")
+    script = f"read line < updated; {sys.executable} ask.py > answer; mv answer asked; cat"
+    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=installed.environment)
+    before = wait_until(lambda: (found := status(relay))["ready"] and found)
+    installed.replace()
+    (relay.home / "updated").write_text("\n")
+    wait_until(asked.exists)
+    answered = json.loads(asked.read_text())
+    assert answered["type"] == "NotAllowed"
+    assert answered["error"].startswith("an agent may not request 'reload'.")
+    assert "which belongs to Alice" in answered["error"]
+    refused = next(e for e in events(relay) if e["event"] == "refused")
+    assert (refused["operation"], refused["name"]) == ("reload", "Alice")
+    assert refused["session"] == next(e for e in events(relay) if e["event"] == "session_start")["session"]
+    assert status(relay)["agent_pid"] == before["agent_pid"]
+
+
+def test_all_late_imports_are_loaded_early() -> None:
+    late = {
+        node.module
+        for path in (ROOT / "relay" / "shim").glob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("relay")
+    }
+    assert late - {*LOADED} == set()
+
+
+GAPS = 8
+"""More than the unused numbers between a shim's descriptors."""
+
+
+def patched(relay: Relay, code: str) -> Puppet:
+    """Start Alice in a shim that runs `code` first."""
+    relay.command[1:] = ["-c", f"{code}\nimport sys\nfrom relay.__main__ import main\nsys.exit(main())"]
+    alice = Puppet(relay, "Alice").wrap()
+    wait_until(lambda: status(relay)["ready"])
+    return alice
+
+
+BUGS = """
+from relay.shim.session_process import SessionProcess
+from relay.shim.terminals import TerminalServer
+
+def broken(self, *arguments):
+    raise RuntimeError("a bug")
+
+SessionProcess.replace = TerminalServer._ask_repaint = broken
+"""
+
+
+def test_a_bug_is_answered_and_logged(relay: Relay) -> None:
+    alice = patched(relay, BUGS)
+    before = status(relay)
+    said = relay("reload", "Alice", check=False)
+    assert said.returncode == 1
+    assert "reload failed (RuntimeError: a bug). See session.log." in said.stderr
+    assert "RuntimeError: a bug" in (relay.home / "state" / "session.log").read_text()
+    terminal = Emulator([*relay.command, "attach", "Alice"], relay.environment)
+    try:
+        terminal.see("attach failed (RuntimeError: a bug). See session.log.")
+        terminal.end()
+        assert terminal.restored()
+    finally:
+        terminal.close()
+    alice.say("still here")
+    assert status(relay)["agent_pid"] == before["agent_pid"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
+def test_no_descriptor_is_free(relay: Relay) -> None:
+    """The only one is for the connection; there is none to start a session, or to bind its socket."""
+    alice = Puppet(relay, "Alice").wrap()
+    before = wait_until(lambda: (found := status(relay))["ready"] and found)
+    shim = before["terminal_pid"]
+
+    def used() -> set[int]:
+        return {int(path.name) for path in Path(f"/proc/{shim}/fd").iterdir()}
+
+    limits = resource.prlimit(shim, resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as stack:
+
+        def hold() -> tuple[socket.socket, int]:
+            """Return an idle connection, and the number that it has in the shim."""
+            before = used()
+            channel = stack.enter_context(connect(relay))
+            return channel, min(wait_until(lambda: used() - before))
+
+        for _ in range(GAPS):  # they take the free numbers below that of the last one
+            channel, number = hold()
+        resource.prlimit(shim, resource.RLIMIT_NOFILE, (number, limits[1]))
+        assert answer(channel, op="reload")["ok"]
+        # Now the last session's descriptor is free, and then that of its listener.
+        wait_until(lambda: "Too many open files" in status(relay)["failed"])
+        hold()
+        said = ask(relay, op="reload")["error"]
+        assert "reload failed (OSError: [Errno 24] Too many open files)" in said
+    resource.prlimit(shim, resource.RLIMIT_NOFILE, limits)
+    alice.say("still here")
+    relay("reload", "Alice")
+    assert [row["agent_pid"] for row in ps(relay)] == [before["agent_pid"]]
+
+
+def fail(*_: object) -> None:
+    raise RuntimeError("a bug")
+
+
+def test_a_failing_callback_delays_no_other(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.shim.loop.RESPITE", 0.0)
+    loop, called = Loop(), list[str]()
+    calls: list[Callable[[object], None]] = [fail, lambda _: called.append("ready")]
+    pipes = [os.pipe() for _ in calls]
+    for (read, write), call in zip(pipes, calls, strict=True):
+        loop.add(read, select.POLLIN, call)
+        os.write(write, b"x")
+    loop.later(0.0, lambda: fail())
+    loop.later(0.0, lambda: called.append("due"))
+    while "due" not in called:
+        loop.turn()
+    assert called[0] == "ready"
+    shown = capfd.readouterr().err
+    assert shown.count("RuntimeError: a bug") >= 2 and "in fail" in shown
+    for _ in range(MAX_LOGGED):
+        loop.turn()
+    assert capfd.readouterr().err.count("RuntimeError: a bug") < MAX_LOGGED
+    for fd in (fd for pair in pipes for fd in pair):
+        os.close(fd)
