@@ -98,6 +98,37 @@ def test_the_first_change_works(relay: Relay) -> None:
     alice.exit()
 
 
+def test_a_feature_that_refuses_deliveries_is_asked_before_those_that_record_them(relay: Relay) -> None:
+    """Otherwise the ledger would say that a refused message is being typed."""
+    refusing = {
+        path.stem
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if "answers(MayBegin)" in words(getattr(node, "decorator_list", []))
+        and any(isinstance(each, ast.Raise) for each in ast.walk(node))
+    }
+    patch = session_patch(
+        "from relay.eventbus import handles\n"
+        "from relay.injection.events import MayBegin\n"
+        "from relay.lifecycle import SessionBegan\n"
+        "from relay.session.features import FEATURES\n"
+        "from relay.terminal.events import Notify\n"
+        "class Order:\n"
+        "    def __init__(self, core):\n"
+        "        self.bus = core.bus\n"
+        "    @handles(SessionBegan)\n"
+        "    def begin(self, _):\n"
+        "        asked = [each.__self__.__module__ for each in self.bus._answerers[MayBegin]]\n"
+        "        self.bus.publish(Notify('asked in order: ' + ' '.join(asked)))\n"
+        "FEATURES['order'] = Order"
+    )
+    alice = Puppet(relay, "Alice").wrap(options=("--restart", "on-failure"), env=patch)
+    order = re.findall(r"relay\.features\.(\w+)", alice.told("asked in order: "))
+    assert sorted(order) == features()["MayBegin"]
+    assert refusing and set(order[: len(refusing)]) == refusing, order
+    alice.exit()
+
+
 def test_no_class_but_a_value_has_more_than_a_dozen_attributes() -> None:
     large = {}
     for _, node in classes():

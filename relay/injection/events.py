@@ -30,7 +30,8 @@ class MayBegin(Question[None]):
 
     begins: the injection begins its own turn, rather than accompanying another text.
 
-    Raise MessageRefused if it is no longer wanted, or another RelayError to be asked again later.
+    Raise MessageRefused if it is no longer wanted, or another RelayError to be asked again later.  Features
+    that may refuse are asked before those that record.
     """
 
     injection: Injection
@@ -44,7 +45,7 @@ class TryAgain(Event):
 
 @dataclass(frozen=True, slots=True)
 class InjectionDeferred(Event):
-    """Delivery was allowed, but nothing was written: the injection is waiting again."""
+    """Delivery was about to begin, but nothing was written: the injection is waiting again."""
 
     injection: Injection
 

@@ -121,11 +121,10 @@ class InjectionQueue:
             if self._refusal is not None and self._refusal.injection is injection:
                 delay = min(2 * self._refusal.delay, LAST_RETRY)
             self._refusal = Refusal(injection, str(error), delay, self._clock() + delay)
-            self._put_back(injection)
+            self.defer([injection])  # whatever was recorded before it was refused
             return False
         except BaseException:  # cancelled: it was not delivered, whatever was recorded meanwhile
-            self._bus.publish(InjectionDeferred(injection))
-            self._put_back(injection)
+            self.defer([injection])
             raise
         self._refusal = None
         rank, turn = self._place(injection)
@@ -146,7 +145,7 @@ class InjectionQueue:
         self._refusal = None
 
     def defer(self, injections: Sequence[Injection]) -> None:
-        """Put `injections`, which were begun, back in their places."""
+        """Put `injections`, which were begun or about to begin, back in their places."""
         for injection in reversed(injections):
             self._bus.publish(InjectionDeferred(injection))
             self._put_back(injection)

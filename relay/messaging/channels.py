@@ -30,7 +30,7 @@ _JOIN = (
     "ifnull((SELECT min(channel) FROM members WHERE team = ?1 AND channel_key = ?2), ?4), ?5, 1, ?6) "
     "ON CONFLICT DO UPDATE SET joined = 1, time = excluded.time WHERE NOT joined"
 )
-_LEAVE = "UPDATE members SET joined = 0, time = ? WHERE team = ? AND channel_key = ? AND key = ? AND joined"
+_LEAVE = "DELETE FROM members WHERE team = ? AND channel_key = ? AND key = ? AND joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ChannelRegistry:
 
     def leave(self, team: str, channel: str, name: str) -> None:
         """End the membership of `name`. Raise NotAMember, with a suggestion, if it has none."""
-        if not self._db.write(_LEAVE, self._db.now(), *keys(team, channel, name)):
+        if not self._db.write(_LEAVE, *keys(team, channel, name)):
             own = self.of(team, name)
             meant = names.suggest(channel, own)
             these = ", ".join(f"#{each}" for each in own) or "no channel"
@@ -72,7 +72,7 @@ class ChannelRegistry:
             return
         (team_key, key), now = keys(team, name), self._db.now()
         with self._db.transaction() as db:
-            db.executemany(_LEAVE, [(now, team_key, gone, key) for gone in before - set(told)])
+            db.executemany(_LEAVE, [(team_key, gone, key) for gone in before - set(told)])
             db.executemany(_JOIN, [(team_key, new, key, told[new], name, now) for new in set(told) - before])
 
     def of(self, team: str, name: str) -> list[str]:

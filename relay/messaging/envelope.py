@@ -161,7 +161,7 @@ def _message(fields: _Fields, sender: str, to: str) -> Envelope:
         body=fields.text("body", MAX_BODY),
         time=fields.number("time", _LATEST),
         state=State.STORED,
-        thread=fields.optional("thread"),
+        thread=fields.line("thread"),
         reply_to=None if fields.absent("reply_to") else fields.id("reply_to"),
         priority=priority,
         channel=fields.channel(),
@@ -170,12 +170,12 @@ def _message(fields: _Fields, sender: str, to: str) -> Envelope:
     sequence, base = fields.count("seq"), fields.count("base")
     if base > sequence:
         raise ForeignPayload("its base is above its sequence")
-    origin, owner = fields.text("origin"), fields.optional("owner")
+    origin, owner = fields.text("origin"), fields.line("owner")
     ledger = origin.partition("/")[0]
     if not is_id(ledger) or origin != origin_of(ledger, priority, owner):
         raise ForeignPayload("its origin is not that of a stream of its priority and owner")
     ttl = None if fields.absent("ttl") else fields.number("ttl", _LATEST)
-    return Envelope(message, origin, sequence, base, ttl, fields.optional("home"), owner)
+    return Envelope(message, origin, sequence, base, ttl, fields.line("home"), owner)
 
 
 class _Fields:
@@ -201,6 +201,13 @@ class _Fields:
 
     def optional(self, name: str) -> str | None:
         return None if self.absent(name) else self.text(name)
+
+    def line(self, name: str) -> str | None:
+        """Return one line of printable text; None if there is none."""
+        value = self.optional(name)
+        if value is not None and not value.isprintable():
+            raise ForeignPayload(f"{name} is not one line")
+        return value
 
     def id(self, name: str) -> str:
         """Return an id, safe to use in commands and to show to the user."""

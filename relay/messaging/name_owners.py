@@ -37,13 +37,14 @@ class NameOwners:
             known = [id for (id,) in db.execute(f"SELECT owner FROM owners WHERE {_NAME}", its)]
             for former in known:
                 if is_run(former) and former != owner.id:
-                    _give_up(db, its, name, former, self._db.now())
+                    _give_up(db, its, name, former)
                     silent = "team = ? AND to_key = ? AND owner = ? AND state = 'stored'"
                     why = f"it had arrived, and {name} has ended on its host without confirming it"
                     advance(db, silent, (*its, former), State.UNCERTAIN, why)
-                    db.execute(f"DELETE FROM owners WHERE {_NAME} AND owner = ?", (*its, former))
             if begins and is_run(owner.id) and owner.id not in known:
-                _give_up(db, its, name, None, self._db.now())
+                _give_up(db, its, name, None)
+            # Nothing asks for former owners but the folders of this home: `others` names them.
+            db.execute(f"DELETE FROM owners WHERE {_NAME} AND folder = ''", its)
             db.execute(f"UPDATE owners SET latest = 0 WHERE {_NAME}", its)
             db.execute(
                 "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?, 1, 0)",
@@ -59,7 +60,7 @@ class NameOwners:
         with self._db.transaction() as db:
             ended = f"UPDATE owners SET ended = 1 WHERE {_NAME} AND owner = ? AND latest AND NOT ended"
             if is_run(owner) and db.execute(ended, (*its, owner)).rowcount:
-                _give_up(db, its, name, owner, self._db.now())
+                _give_up(db, its, name, owner)
 
     def of(self, team: str, name: str) -> tuple[str | None, bool]:
         """Return the owner of `name` (None: not known), and whether it was a run that is over."""
@@ -98,7 +99,7 @@ def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:
             owners.end(team, name, owner)
 
 
-def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None, now: float) -> None:
+def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None) -> None:
     """Settle all messages that wait for `owner` of `name`. its: the keys of team and name."""
     mail = "team = ? AND to_key = ? AND owner IS ?"
     stored = f"SELECT id, sender_key, injecting FROM inbox WHERE {mail} AND state = 'stored'"
@@ -119,4 +120,4 @@ def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str
     advance(db, pending, (*its, owner), State.EXPIRED, f"{name} has ended")
     if owner is not None:
         db.execute("DELETE FROM pairs WHERE team = ? AND to_key = ? AND origin LIKE ?", (*its, f"%/{owner}%"))
-        db.execute(f"UPDATE members SET joined = 0, time = ? WHERE {_NAME} AND joined", (now, *its))
+        db.execute(f"DELETE FROM members WHERE {_NAME}", its)

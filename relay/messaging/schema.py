@@ -64,7 +64,9 @@ CREATE TABLE pairs (
 
 _ADDED = """CREATE TABLE members (
     team TEXT NOT NULL, channel_key TEXT NOT NULL, key TEXT NOT NULL,
-    channel TEXT NOT NULL, name TEXT NOT NULL, joined INTEGER NOT NULL, time REAL NOT NULL,
+    channel TEXT NOT NULL, name TEXT NOT NULL,
+    joined INTEGER NOT NULL,           -- 0: has left (no longer written: the row is deleted)
+    time REAL NOT NULL,
     PRIMARY KEY (team, channel_key, key)) WITHOUT ROWID;
 CREATE TABLE streams (
     team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL, priority INTEGER NOT NULL,
@@ -80,7 +82,7 @@ _OWNERS = """CREATE TABLE owners (
     team TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,
     folder TEXT NOT NULL,              -- "" for a run, and on another host
     here INTEGER NOT NULL,             -- an agent of this home
-    latest INTEGER NOT NULL,           -- has the name, or was the last to have it
+    latest INTEGER NOT NULL,           -- has the name, or was the last to have it; 0: a folder of this home
     ended INTEGER NOT NULL,            -- it was a run, and is over
     PRIMARY KEY (team, key, owner)) WITHOUT ROWID"""
 _PRESENCES = """CREATE TABLE presences (

@@ -87,6 +87,7 @@ ATTENDED: dict[str, Callable[[Core], object | None]] = {
         account=core.supervision.account,
         name=core.session.name,
     ),
+    "bounds": _bounds,
     "first prompt": _first_prompt,
     "interrupted turn": lambda core: InterruptedTurn(
         core.bus,
@@ -103,7 +104,6 @@ ATTENDED: dict[str, Callable[[Core], object | None]] = {
     ),
     "spawner": _spawner,
     "turn outcome": lambda core: TurnOutcome(core.bus, core.agent.terminal, known=core.setup.knows_agent),
-    "bounds": _bounds,
     "loops": lambda core: LoopWatch(
         core.bus, core.agent.terminal, name=core.session.name, draws=core.setup.knows_agent
     ),

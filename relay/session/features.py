@@ -434,8 +434,10 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.agent.continuations,
         Policy(core.setup.settings.allow),
     ),
-    "holds": _attended("holds"),  # before the features that record what is about to be delivered
+    # Those that may refuse a delivery (MayBegin) come before those that record that it begins.
+    "holds": _attended("holds"),
     "account": _attended("account"),
+    "bounds": _attended("bounds"),
     "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
     "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, core.agent.view),
     "bus": _bus_connection,
@@ -457,7 +459,6 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "fleets": _attended("fleets"),
     "spawner": _attended("spawner"),
     "turn outcome": _attended("turn outcome"),
-    "bounds": _attended("bounds"),
     "loops": _attended("loops"),
     "actions": _attended("actions"),
     "limit dialog": _attended("limit dialog"),

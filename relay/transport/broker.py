@@ -5,7 +5,7 @@
     users.lock       held shared by every session that uses it; the supervisor waits for it
     supervisor.lock  held by the supervisor
     keep             exists if the broker was started by hand: it then runs until it is stopped
-    endpoint.json    its address (0600), written atomically once it is ready
+    endpoint.json    its address (0600), written atomically once it is ready; deleted before each start
     broker.json      its configuration (JSON is valid in nats-server's format)
     service          the password of its supervisor (0600)
     replaced.json    when and why the supervisor last replaced it
@@ -225,6 +225,8 @@ def _launch(
                 shutil.rmtree(
                     home.broker / "jetstream", ignore_errors=True
                 )  # left by a version that kept mail there
+                # One that was killed has left it, and its pids may be those of other programs by now.
+                (home.broker / "endpoint.json").unlink(missing_ok=True)
                 _configure(home, port)
             except OSError as error:
                 raise BrokerError(

@@ -94,6 +94,12 @@ def short(value: object) -> str:
     raise ValueError(value)
 
 
+def _channels(value: list[str]) -> tuple[str, ...]:
+    if len(value) > MAX_CHANNELS:
+        raise ValueError(value)
+    return tuple(names.validate(channel, "channel") for channel in value)
+
+
 def fields(payload: bytes, topic_level: str) -> Any:
     """Return the JSON object in `payload`. Raise one of FOREIGN for another version or name."""
     value = json.loads(payload if len(payload) <= MAX_PAYLOAD else b"")
@@ -118,7 +124,7 @@ def decode(payload: bytes, topic_level: str) -> Presence | None:
             short(value["home"]),
             short(value["host"]),
             every,
-            tuple(names.validate(channel, "channel") for channel in value["channels"]),
+            _channels(value["channels"]),
             short(value.get("owner", "")),
             value.get("over") is True,
         )

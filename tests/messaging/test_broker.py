@@ -222,6 +222,42 @@ def test_an_url_names_host_port_and_login() -> None:
     assert "s:cret" not in repr(endpoint)
 
 
+SLOW = """#!/bin/sh
+echo $PPID > "$0.new"
+mv "$0.new" "$0.supervisor"
+exec sleep 1000
+"""
+
+
+def test_what_an_earlier_broker_has_written_does_not_count_for_the_next(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier one was killed, and another process has its pid; the starter of the next is killed, too."""
+    broker.ensure(home)
+    written = json.loads((home.broker / "endpoint.json").read_text())
+    assert broker.stop(home)
+    slow, supervisor = tmp_path / "slow", tmp_path / "slow.supervisor"
+    slow.write_text(SLOW)
+    slow.chmod(0o700)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        stale = {**written, "pid": other.pid, "supervisor": other.pid}
+        (home.broker / "endpoint.json").write_text(json.dumps(stale))
+        code = "from pathlib import Path\nbroker.binary = lambda: Path({!r})\nbroker.ensure(Home.from_env())"
+        starter = python(home, code.format(str(slow)))
+        wait_until(supervisor.exists)
+        starter.kill()
+        starter.communicate()
+        assert broker.status(home) is None
+        monkeypatch.setattr(broker, "_STOP_SECONDS", 0.0)
+        with contextlib.suppress(BrokerError):  # nobody knows its pid yet
+            broker.stop(home)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(supervisor.read_text()), signal.SIGTERM)
+        wait_until(lambda: not is_held(home.broker / "alive.lock"))
+        other.communicate(b"\n")
+    assert other.returncode == 0
+
+
 def test_who_looks_at_the_broker_is_not_taken_for_one(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A status check holds the broker's lock for a moment."""
     private_directory(home.broker)

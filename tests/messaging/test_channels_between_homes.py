@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,10 +17,11 @@ from relay.message import State
 from relay.messaging import client, outgoing, publisher
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
+from relay.messaging.owner import Owner
 from relay.messaging.presence_tracker import Heard, PresenceTracker
 from relay.storage.sqlite import Writer
 from relay.transport import broker
-from relay.transport.presence import Presence
+from relay.transport.presence import MAX_CHANNELS, Presence
 from support import eventually
 
 
@@ -89,6 +91,31 @@ def test_a_will_says_nothing_new_to_who_listened_and_all_that_is_known_to_who_di
         assert await hear(True, ["dev", "ops"]) == ["dev", "ops"]
         assert await hear(False, ["ops"]) == ["dev", "ops"]
         assert await hear(True, []) == []
+        await asyncio.to_thread(ledger.close)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_peer_announces_takes_no_more_rows_however_often_it_changes(home: Home) -> None:
+    """Its channels and its owner are new each time."""
+
+    async def scenario() -> None:
+        ledger = Writer(Ledger, home.ledger)
+        tracker = PresenceTracker(home, ledger, "", "default", "Alice", "here")
+
+        async def rows() -> list[int]:
+            tables = ("members", "owners", "presences", "registry")
+            counts = [f"(SELECT count(*) FROM {table})" for table in tables]
+            return list((await ledger.run(lambda ledger: ledger.rows(f"SELECT {', '.join(counts)}")))[0])
+
+        for turn in range(20):
+            channels = tuple(f"{turn}-{number}" for number in range(MAX_CHANNELS))
+            owner = Owner.of_folder(Path(f"/{turn}"))
+            heard = Presence("Bob", True, 0.0, "1", home="far", channels=channels, owner=owner.id)
+            await tracker.hear(Heard(heard, False, 0.0))
+            assert await rows() == [MAX_CHANNELS, 1, 1, 1]
+        await tracker.hear(Heard(replace(heard, channels=()), False, 0.0))
+        assert await rows() == [0, 1, 1, 1]
         await asyncio.to_thread(ledger.close)
 
     asyncio.run(scenario())

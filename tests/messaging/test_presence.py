@@ -66,6 +66,13 @@ def test_an_announcement_that_is_too_large_is_foreign() -> None:
     assert presence.decode(payload, "bob") is None
 
 
+def test_an_announcement_of_more_channels_than_an_agent_may_be_in_is_foreign() -> None:
+    for number in (MAX_CHANNELS, MAX_CHANNELS + 1):
+        announced = Presence("Bob", True, 1.0, "boot", channels=tuple(map(str, range(number))))
+        found = presence.decode(presence.encode(announced), "bob")
+        assert found == (announced if number == MAX_CHANNELS else None)
+
+
 @pytest.mark.parametrize("wrong", ["\ud800", "\x1b[2J", "x" * 129, 7, None])
 @pytest.mark.parametrize("field", ["boot", "session", "home", "host"])
 def test_what_a_peer_calls_itself_is_a_short_word_or_foreign(field: str, wrong: object) -> None:

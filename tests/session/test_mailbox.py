@@ -392,6 +392,32 @@ def test_what_was_given_while_there_was_no_bus_is_not_taken_for_what_a_dead_sess
     at_desk(home, tmp_path, DIALOG, scene)
 
 
+class Refuser:
+    """A feature that refuses every delivery for now."""
+
+    @answers(MayBegin)
+    async def may_begin(self, _: MayBegin, __: object) -> None:
+        raise RelayError("it is held.")
+
+
+def test_a_message_that_is_refused_after_it_was_recorded_waits_again(home: Path, tmp_path: Path) -> None:
+    """It may be dropped, and the next session gives it to the agent."""
+
+    async def scene(desk: Desk) -> None:
+        desk.bus.add(Refuser())
+        one, two = await desk.arrive("one", "two")
+        await desk.collect()
+        assert await desk.carry() == []
+        await desk.tasks.idle()
+        assert (await desk.ledger(lambda ledger: ledger.drop(one.id))).state is State.STORED
+        desk.agent.close()
+        await desk.bus.ask(SessionClosed())
+        assert not await desk.ledger(lambda ledger: ledger.inbox.recover("default", "Bob", ()))
+        assert await desk.waiting() == [two.body]
+
+    at_desk(home, tmp_path, DIALOG, scene)
+
+
 def test_what_is_cut_off_by_the_end_is_known_before_the_ledger_closes(home: Path, tmp_path: Path) -> None:
     """A message that was started, but of which nothing was typed, waits for the next session."""
 
