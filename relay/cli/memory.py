@@ -32,7 +32,7 @@ from relay.home import Home
 from relay.memory.backend import Memory, MemoryBackend
 from relay.memory.config import MemoryConfig
 from relay.memory.opening import open_backend
-from relay.memory.store import MemoryStore
+from relay.memory.store import MemoryStore, checked
 from relay.text import one_line, printable_json, visible
 
 MOVES = ("export", "import")
@@ -146,7 +146,7 @@ def _memories(file: str) -> Iterator[Memory]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             try:
-                yield Memory.from_json(json.loads(line))
+                yield checked(Memory.from_json(json.loads(line)))
             except (ValueError, RecursionError, MemoryStoreError) as error:
                 what = f"line {number} is not a memory: {error}"
                 raise MemoryStoreError(f"{what} Nothing was imported.") from None
@@ -181,13 +181,17 @@ def _import(
             before.add(kept.id)
     shown = f"{added} imported, {len(memories) - added} already present."
     if renamed:
-        shown += f" {renamed} of them have a new id, because theirs was taken."
+        shown += f" {renamed} of them have a new id, because theirs was taken or invalid."
     return shown, counts(len(memories))
 
 
 def _label(memory: Memory) -> tuple[str, str, str]:
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(memory.time))
-    return (memory.id, when, f"{one_line(memory.agent, None)}{' (shared)' if memory.shared else ''}")
+    try:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(memory.time))
+    except (OSError, OverflowError, ValueError):  # a store may have any number
+        when = "no date"
+    owner = f"{one_line(memory.agent, None)}{' (shared)' if memory.shared else ''}"
+    return (one_line(memory.id, None), when, owner)
 
 
 def _whole(memories: list[Memory]) -> str:
