@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from relay.errors import ConfigError, MemoryStoreError
 from relay.memory.backend import Memory
 from relay.memory.embedder import embeddable, embedder_settings, known_dimensions, ollama_url, open_embedder
+from relay.memory.environment import read_by
 from relay.memory.mem0_config import STORES, translate
 from relay.memory.options import camel, options, snake
 from relay.memory.qdrant_backend import qdrant_settings
@@ -155,6 +156,23 @@ def test_secrets_in_the_url_of_an_embedder_are_in_no_message(provider: str, url:
     with pytest.raises(MemoryStoreError, match="orrect url of embedder") as caught:
         embedder.embed("hello")
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("backend", "config", "read"),
+    [
+        ("mem0", {}, {"OLLAMA_HOST"}),
+        ("qdrant", {"embedder": {"provider": "ollama", "url": "http://h"}}, set()),
+        ("qdrant", {"embedder": {"provider": "openai"}}, {"OPENAI_API_KEY", "OPENAI_BASE_URL"}),
+        ("mem0", {"embedder": {"provider": "openai", "url": "http://h"}}, set()),
+        ("mem0", {"vectorStore": {"provider": "pgvector", "url": "dbname=x"}}, {"OLLAMA_HOST", "PGPASSWORD"}),
+        ("mem0", {"embedder": {"provider": "nobody"}}, set()),
+        ("custom", {}, set()),
+    ],
+)
+def test_the_variables_that_a_backend_reads(backend: str, config: dict[str, Any], read: set[str]) -> None:
+    names = ("OLLAMA_HOST", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PGPASSWORD", "PATH")
+    assert set(read_by(backend, config, dict.fromkeys(names, "x"))) == read
 
 
 def test_qdrant_takes_the_same_shape_or_a_flat_one() -> None:
