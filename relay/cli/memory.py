@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from relay.cli.arguments import add_actions, add_json, add_member
+from relay.cli.arguments import add_actions, add_json, add_member, positive
 from relay.cli.output import print_table
 from relay.control import guard
 from relay.errors import MemoryStoreError, UsageError
@@ -64,10 +64,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     save.add_argument("words", nargs="+", metavar="TEXT")
     search = action("search", "Find memories by their words, best matches first.")
-    search.add_argument("--limit", type=int, default=10, metavar="N", help="at most N (default: %(default)s)")
+    search.add_argument(
+        "--limit", type=positive, default=10, metavar="N", help="at most N (default: %(default)s)"
+    )
     search.add_argument("words", nargs="+", metavar="QUERY")
     newest = action("list", "Show the newest memories.")
-    newest.add_argument("--limit", type=int, default=20, metavar="N", help="at most N (default: %(default)s)")
+    newest.add_argument(
+        "--limit", type=positive, default=20, metavar="N", help="at most N (default: %(default)s)"
+    )
     forget = action(
         "forget", "Delete a memory by its id, or by the first letters of its id (at least three)."
     )
