@@ -38,6 +38,8 @@ from relay.text import one_line, printable_json, visible
 MOVES = ("export", "import")
 """The actions on the memories of all agents."""
 
+_LONGEST_LINE = 1 << 20  # bytes of an exported memory; it has at most 64 KB, which JSON makes longer
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = add_actions(parser)
@@ -144,16 +146,19 @@ def _metadata(given: list[str]) -> dict[str, str]:
 def _memories(file: str) -> Iterator[Memory]:
     """Yield the memories in `file`. Raise MemoryStoreError for a line that is not one."""
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        with sys.stdin.buffer if file == "-" else open(file, "rb") as lines:
+            for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE + 1), b""), 1):
+                if len(line) > _LONGEST_LINE:
+                    what = f"line {number} is longer than {_LONGEST_LINE:,} bytes."
+                    raise MemoryStoreError(f"{what} Nothing was imported.")
+                if line.strip():
+                    try:
+                        yield checked(Memory.from_json(json.loads(line)))
+                    except (ValueError, RecursionError, MemoryStoreError) as error:
+                        what = f"line {number} is not a memory: {error}"
+                        raise MemoryStoreError(f"{what} Nothing was imported.") from None
     except OSError as error:
         raise MemoryStoreError(f"{file} cannot be read: {error.strerror}.") from None
-    for number, line in enumerate(data.splitlines(), 1):
-        if line.strip():
-            try:
-                yield checked(Memory.from_json(json.loads(line)))
-            except (ValueError, RecursionError, MemoryStoreError) as error:
-                what = f"line {number} is not a memory: {error}"
-                raise MemoryStoreError(f"{what} Nothing was imported.") from None
 
 
 def _import(

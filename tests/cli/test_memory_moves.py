@@ -104,6 +104,7 @@ def test_an_import_that_stops_halfway_says_how_far_it_came(relay: Relay, home: P
         (GOOD.replace("1}", "NaN}"), "line 2 is not a memory: the time nan is not"),
         (GOOD.replace('"x"', '" "'), "line 2 is not a memory: the text is empty"),
         ("[" * 100_000, "line 2 is not a memory"),
+        ("x" * 1_048_577, "line 2 is longer than 1,048,576 bytes. Nothing was imported."),
     ],
 )
 def test_a_file_that_is_no_export_imports_nothing(relay: Relay, lines: str, said: str) -> None:
