@@ -14,6 +14,7 @@ from typing import Any
 
 from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
+from relay.text import one_line
 
 MAX_TEXT = 64 * 1024
 """Maximum bytes of UTF-8 in one memory with its metadata as JSON; a larger one is refused, never cut."""
@@ -96,7 +97,7 @@ class MemoryStore:
             return False
         found = sorted(each.id for each in self.list(None) if each.id.lower().startswith(id))
         if len(found) > 1:
-            several = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+            several = ", ".join(one_line(each) for each in found[:5]) + (", ..." if len(found) > 5 else "")
             raise MemoryStoreError(f"'{id}' matches several ids: {several}. Give the whole id.")
         return bool(found) and self._backend.delete(found[0], self._scope)
 

@@ -145,6 +145,13 @@ def test_a_memory_of_any_time_and_id_is_listed_found_and_forgotten(relay: Relay,
     assert texts(relay) == []
 
 
+def test_an_id_cannot_act_on_the_terminal(relay: Relay) -> None:
+    relay("memory", "import", "-", input=GOOD + "\n" + GOOD.replace('"x"', '"y"'))
+    with closing(sqlite3.connect(relay.home / "state" / "memory.db")) as db, db:
+        db.execute("UPDATE memory SET id = 'abc' || text || char(27)")
+    assert "several ids: abcx␛, abcy␛." in relay("memory", "forget", "abc", check=False).stderr
+
+
 @pytest.mark.parametrize("action", [("export",), ("import", "-")])
 def test_an_agent_moves_nothing(relay: Relay, action: tuple[str, ...]) -> None:
     refused = relay("memory", *action, env=AGENT, check=False)
