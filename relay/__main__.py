@@ -73,7 +73,7 @@ def _command(argv: list[str]) -> int:
 
         print(*claimed_names(Home.from_env()), sep="\n")
         return 0
-    _prepare_output()
+    _prepare_streams()
     from relay.cli.main import dispatch
 
     try:
@@ -82,12 +82,14 @@ def _command(argv: list[str]) -> int:
         sys.stdout.flush()  # a failure at exit could not be reported; argparse exits after printing help
 
 
-def _prepare_output() -> None:
-    """Make sure that printing works, or fails in a way that `main` reports."""
+def _prepare_streams() -> None:
+    """Make sure that printing works, or fails in a way that `main` reports, and that reading works."""
     for fd, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
         if stream is None:  # the caller closed it; the next file opened would get its number
             # `fd` is the lowest free number. Open it read-only: printing then fails and is reported.
             os.open(os.devnull, os.O_WRONLY if fd == 2 else os.O_RDONLY)
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
     before = sys.stdout
     if before is not None and before is not sys.__stdout__:
         return  # replaced by a test, or by a program that calls us

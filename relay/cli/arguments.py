@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import SUPPRESS, ArgumentParser, _ActionsContainer
 from collections.abc import Callable
 
@@ -45,9 +46,9 @@ def add_limit(parser: ArgumentParser) -> None:
 
 
 def positive(text: str) -> int:
-    """Return a whole number above 0. Raise ValueError, which argparse reports."""
+    """Return a whole number above 0 that C can hold. Raise ValueError, which argparse reports."""
     value = int(text)
-    if value <= 0:
+    if not 0 < value <= sys.maxsize:
         raise ValueError(text)
     return value
 

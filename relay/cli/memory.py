@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from relay.cli.arguments import add_actions, add_json, add_member
+from relay.cli.arguments import add_actions, add_json, add_member, positive
 from relay.cli.output import print_table
 from relay.control import guard
 from relay.errors import MemoryStoreError, UsageError
@@ -32,11 +32,13 @@ from relay.home import Home
 from relay.memory.backend import Memory, MemoryBackend
 from relay.memory.config import MemoryConfig
 from relay.memory.opening import open_backend
-from relay.memory.store import MemoryStore
+from relay.memory.store import MemoryStore, checked
 from relay.text import one_line, printable_json, visible
 
 MOVES = ("export", "import")
 """The actions on the memories of all agents."""
+
+_LONGEST_LINE = 1 << 20  # bytes of an exported memory; it has at most 64 KB, which JSON makes longer
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -64,10 +66,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     save.add_argument("words", nargs="+", metavar="TEXT")
     search = action("search", "Find memories by their words, best matches first.")
-    search.add_argument("--limit", type=int, default=10, metavar="N", help="at most N (default: %(default)s)")
+    search.add_argument(
+        "--limit", type=positive, default=10, metavar="N", help="at most N (default: %(default)s)"
+    )
     search.add_argument("words", nargs="+", metavar="QUERY")
     newest = action("list", "Show the newest memories.")
-    newest.add_argument("--limit", type=int, default=20, metavar="N", help="at most N (default: %(default)s)")
+    newest.add_argument(
+        "--limit", type=positive, default=20, metavar="N", help="at most N (default: %(default)s)"
+    )
     forget = action(
         "forget", "Delete a memory by its id, or by the first letters of its id (at least three)."
     )
@@ -140,16 +146,19 @@ def _metadata(given: list[str]) -> dict[str, str]:
 def _memories(file: str) -> Iterator[Memory]:
     """Yield the memories in `file`. Raise MemoryStoreError for a line that is not one."""
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        with sys.stdin.buffer if file == "-" else open(file, "rb") as lines:
+            for number, line in enumerate(iter(lambda: lines.readline(_LONGEST_LINE + 1), b""), 1):
+                if len(line) > _LONGEST_LINE:
+                    what = f"line {number} is longer than {_LONGEST_LINE:,} bytes."
+                    raise MemoryStoreError(f"{what} Nothing was imported.")
+                if line.strip():
+                    try:
+                        yield checked(Memory.from_json(json.loads(line)))
+                    except (ValueError, RecursionError, MemoryStoreError) as error:
+                        what = f"line {number} is not a memory: {error}"
+                        raise MemoryStoreError(f"{what} Nothing was imported.") from None
     except OSError as error:
         raise MemoryStoreError(f"{file} cannot be read: {error.strerror}.") from None
-    for number, line in enumerate(data.splitlines(), 1):
-        if line.strip():
-            try:
-                yield Memory.from_json(json.loads(line))
-            except (ValueError, RecursionError, MemoryStoreError) as error:
-                what = f"line {number} is not a memory: {error}"
-                raise MemoryStoreError(f"{what} Nothing was imported.") from None
 
 
 def _import(
@@ -181,13 +190,17 @@ def _import(
             before.add(kept.id)
     shown = f"{added} imported, {len(memories) - added} already present."
     if renamed:
-        shown += f" {renamed} of them have a new id, because theirs was taken."
+        shown += f" {renamed} of them have a new id, because theirs was taken or invalid."
     return shown, counts(len(memories))
 
 
 def _label(memory: Memory) -> tuple[str, str, str]:
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(memory.time))
-    return (memory.id, when, f"{one_line(memory.agent, None)}{' (shared)' if memory.shared else ''}")
+    try:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(memory.time))
+    except (OSError, OverflowError, ValueError):  # a store may have any number
+        when = "no date"
+    owner = f"{one_line(memory.agent, None)}{' (shared)' if memory.shared else ''}"
+    return (one_line(memory.id, None), when, owner)
 
 
 def _whole(memories: list[Memory]) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from relay.errors import ConfigError, MemoryStoreError
 from relay.memory.extras import require
-from relay.memory.options import options, positive
+from relay.memory.options import options, positive, without_secrets
 from relay.text import one_line
 
 MAX_EMBEDDED = 6_000
@@ -242,6 +242,7 @@ def _call(
     url: str, body: Mapping[str, Any] | None, settings: EmbedderSettings, key: str | None = None
 ) -> Any:
     """Return the JSON object with which `url` answers a POST of `body`, or a GET. Raise MemoryStoreError."""
+    where = without_secrets(url)
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     try:
         request = urllib.request.Request(
@@ -253,21 +254,28 @@ def _call(
         with error:
             said = one_line(error.read(2000).decode("utf-8", "replace"), 200)
         if error.code in (401, 403):
-            what = f"the embedder at {url} refuses the key ({error.code}). Check apiKey of embedder."
+            what = f"the embedder at {where} refuses the key ({error.code}). Check apiKey of embedder."
         elif error.code == 404 and settings.provider == "ollama":
             raise _model_missing(settings) from error
         else:
-            what = f"the embedder at {url} answers {error.code}: {said}. Check its model {settings.model!r}."
+            what = (
+                f"the embedder at {where} answers {error.code}: {said}. Check its model {settings.model!r}."
+            )
         raise MemoryStoreError(what) from error
+    except http.client.InvalidURL:  # its text may have a password
+        raise MemoryStoreError(
+            f"the embedder at {where} cannot be called: its url has a user, or is not valid. "
+            "Correct url of embedder; a key belongs in apiKey."
+        ) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise MemoryStoreError(
-            f"the embedder at {url} does not answer ({one_line(str(reason), 120)}). "
+            f"the embedder at {where} does not answer ({one_line(str(reason), 120)}). "
             "Start it, or correct url of embedder."
         ) from error
     except ValueError as error:  # not JSON; not a URL
         raise MemoryStoreError(
-            f"the embedder at {url} is not {settings.provider} ({one_line(str(error), 120)}). "
+            f"the embedder at {where} is not {settings.provider} ({one_line(str(error), 120)}). "
             "Correct url of embedder."
         ) from error
     return reply if isinstance(reply, dict) else {}

@@ -1,9 +1,10 @@
 """The process of a memory backend: `python -P -m relay.memory.helper`, with a HelperSpec on standard input.
 
 It opens the backend, reports {"ready": true} or {"error": ...} on standard output, and answers one call
-after another on one thread, because a local store allows no more.  A call that takes too long ends the
-process, because nothing else stops a library; the next call starts another one.  The process also ends when
-nobody has been connected for some time.
+after another on one thread, because a local store allows no more.  For a caller whose environment has other
+keys, it opens the backend again.  A call that takes too long ends the process, because nothing else stops a
+library; the next call starts another one.  The process also ends when nobody has been connected for some
+time.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from relay.memory.calls import failure, perform, too_late
 from relay.memory.in_process import made
 from relay.memory.mem0_backend import open_mem0
 from relay.memory.qdrant_backend import open_qdrant
-from relay.memory.remote import HelperSpec
+from relay.memory.remote import START_SECONDS, HelperSpec
 
 MAX_REQUEST = 1 << 20
 """Maximum bytes of one request; a memory has at most 64 KB, which JSON makes longer."""
@@ -42,14 +43,16 @@ _PREDECESSOR_SECONDS = 30.0
 
 
 class Helper:
-    """Serves `backend` to whoever connects to `spec.socket`."""
+    """Serves the backend of `spec` to whoever connects to `spec.socket`. Raise MemoryStoreError."""
 
-    def __init__(self, spec: HelperSpec, backend: MemoryBackend) -> None:
+    def __init__(self, spec: HelperSpec) -> None:
         self._spec = spec
-        self._backend = backend
+        self._environment: dict[str, str] = {}
+        self._backend: MemoryBackend | None = None
         self._idle = asyncio.Event()
         self._callers = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._open(spec.environment)
 
     async def serve(self, report: int) -> None:
         """Answer until idle. report: a descriptor that gets {"ready": true} when it listens, then closed."""
@@ -61,6 +64,12 @@ class Helper:
         await self._idle.wait()
         self._unlink()
         server.close()
+
+    def close(self) -> None:
+        """Close the backend. Closing twice does no harm."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._callers += 1
@@ -88,15 +97,32 @@ class Helper:
         try:
             request = json.loads(line)
             method, arguments = request["method"], _decoded(request["method"], request["arguments"])
-            seconds = float(request["seconds"])
+            seconds, environment = float(request["seconds"]), dict(request["environment"])
         except (ValueError, KeyError, TypeError, MemoryStoreError) as error:
             return {"error": f"this is not a request: {error}."}
         try:
+            backend = self._backend
+            if backend is None or environment != self._environment:
+                with _limited(self._spec.backend, START_SECONDS + seconds, writer):
+                    backend = self._open(environment)
             with _limited(self._spec.backend, seconds, writer):
-                value = perform(self._backend, self._spec.backend, method, *arguments)
+                value = perform(backend, self._spec.backend, method, *arguments)
         except MemoryStoreError as error:
             return {"error": str(error), "taken": isinstance(error, IdTaken)}
         return {"value": _encoded(value)}
+
+    def _open(self, environment: dict[str, str]) -> MemoryBackend:
+        """Open the backend with these variables, and return it. Raise MemoryStoreError if that fails."""
+        try:
+            self.close()
+        except Exception as error:  # noqa: BLE001 (a library: anything may come; it is logged)
+            failure(self._spec.backend, error)
+        for name in self._environment:
+            os.environ.pop(name, None)
+        os.environ.update(environment)
+        self._environment = environment
+        self._backend = backend = opened(self._spec)
+        return backend
 
 
 @contextmanager
@@ -146,13 +172,18 @@ def _encoded(value: Any) -> Any:
 def opened(spec: HelperSpec) -> MemoryBackend:
     """Return the backend of `spec`. Raise MemoryStoreError if it cannot be opened."""
     data = Path(spec.data)
-    match spec.backend:
-        case "custom":
-            return made(_factory(spec), spec.config)
-        case "mem0":
-            return open_mem0(spec.config, data)
-        case "qdrant":
-            return open_qdrant(spec.config, data)
+    try:
+        match spec.backend:
+            case "custom":
+                return made(_factory(spec), spec.config)
+            case "mem0":
+                return open_mem0(spec.config, data)
+            case "qdrant":
+                return open_qdrant(spec.config, data)
+    except MemoryStoreError:
+        raise
+    except Exception as error:  # a library may raise anything
+        raise MemoryStoreError(failure(spec.backend, error)) from error
     raise MemoryStoreError(f"unknown memory backend {spec.backend!r} at {data}.")
 
 
@@ -197,17 +228,14 @@ def main() -> None:
     fcntl.flock(owner, fcntl.LOCK_EX)  # one owner at a time: the previous one may be closing its store
     deadline.cancel()
     try:
-        backend = opened(spec)
+        helper = Helper(spec)
     except MemoryStoreError as error:
         _report(report, {"error": str(error)})
         return
-    except Exception as error:  # noqa: BLE001 (a library: anything may come)
-        _report(report, {"error": failure(spec.backend, error)})
-        return
     try:
-        asyncio.run(Helper(spec, backend).serve(report))
+        asyncio.run(helper.serve(report))
     finally:
-        backend.close()
+        helper.close()
 
 
 if __name__ == "__main__":

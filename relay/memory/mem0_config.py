@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from relay import names
 from relay.errors import ConfigError
 from relay.memory.embedder import DIMENSION_ALIASES, EmbedderSettings, embedder_settings
-from relay.memory.options import camel, options, positive, snake
+from relay.memory.options import camel, options, positive, snake, without_secrets
 
 COLLECTION = "relay_mem0"
 """The default collection, or table, of the vector store."""
@@ -116,7 +116,7 @@ class Mem0Settings:
             return str(self.local)
         url = self.store.get("url") or self.store.get("connection_string")
         if url:
-            return _without_secrets(url)
+            return without_secrets(url) if "://" in url else "the database of url"
         return f"{self.store.get('host', 'localhost')}:{self.store.get('port', '')}".rstrip(":")
 
     def for_mem0(self, dimensions: int) -> dict[str, Any]:
@@ -256,14 +256,6 @@ def _checked_url(url: str, schemes: tuple[str, ...], example: str) -> Any:
         usable = False
     if not usable:
         raise ConfigError(
-            f"{_without_secrets(url)!r} is not a url of vectorStore. Write one like '{example}'."
+            f"{without_secrets(url)!r} is not a url of vectorStore. Write one like '{example}'."
         )
     return parts
-
-
-def _without_secrets(url: str) -> str:
-    """Return `url` without user, password and query, which may be secrets."""
-    if "://" not in url:
-        return "the database of url"
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"

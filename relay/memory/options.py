@@ -10,6 +10,7 @@ from relay import names
 from relay.errors import ConfigError
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def snake(key: str) -> str:
@@ -92,3 +93,10 @@ def positive(number: int | None, where: str) -> int | None:
     if number is not None and number < 1:
         raise ConfigError(f"{where} is {number}, and must be at least 1.")
     return number
+
+
+def without_secrets(url: str) -> str:
+    """Return `url` without user, password and query, which may be secrets."""
+    scheme = _SCHEME.match(url)
+    rest = url[scheme.end() :] if scheme else url
+    return (scheme[0] if scheme else "") + rest.partition("?")[0].rpartition("@")[2]

@@ -24,7 +24,7 @@ from relay.memory.embedder import EmbedderSettings, checked, embedder_settings, 
 from relay.memory.extras import require
 from relay.memory.failures import explained, wrong_dimension
 from relay.memory.mem0_config import ALIASES, STORES, qdrant_place, vector_store
-from relay.memory.options import options, positive, snake
+from relay.memory.options import options, positive, snake, without_secrets
 from relay.memory.record import decode, encode, storable
 
 COLLECTION = "relay_memories"
@@ -57,9 +57,11 @@ class QdrantSettings:
 
     @property
     def where(self) -> str:
-        """The place of the store, for messages."""
+        """The place of the store, without secrets, for messages."""
         given = self.options
-        return str(given.get("path") or given.get("url") or f"{given.get('host')}:{given.get('port')}")
+        if url := given.get("url"):
+            return without_secrets(url)
+        return str(given.get("path") or f"{given.get('host')}:{given.get('port')}")
 
 
 def qdrant_settings(config: Mapping[str, Any], folder: Path) -> QdrantSettings:

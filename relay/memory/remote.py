@@ -4,6 +4,9 @@
 
 The first call that finds no helper starts one.  The next call replaces a helper that died; acknowledged calls
 have taken effect, and the others are repeated, which does no harm (`MemoryBackend.add`).
+
+For a caller whose environment has other keys, the helper opens its store again: a second helper could not,
+because a store on this machine's disk has one owner.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from relay.memory.config import MemoryConfig
 from relay.peer import connect
 from relay.storage.locks import locked
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of the protocol between a helper and its callers."""
 
 START_SECONDS = 60.0
@@ -54,9 +57,10 @@ _LARGE_LOG = 1 << 20
 class HelperSpec:
     """The instructions for a helper, written by its caller.
 
-    data:   the folder in which the backend may keep its files.
-    folder: where to look for the module of `factory`, besides Python's own path.
-    idle:   seconds without a caller after which the helper ends.
+    data:        the folder in which the backend may keep its files.
+    folder:      where to look for the module of `factory`, besides Python's own path.
+    idle:        seconds without a caller after which the helper ends.
+    environment: the caller's variables that the backend reads.
     """
 
     backend: str
@@ -66,6 +70,7 @@ class HelperSpec:
     data: str
     socket: str
     idle: float
+    environment: dict[str, str]
 
 
 class RemoteBackend(DistantBackend):
@@ -80,6 +85,8 @@ class RemoteBackend(DistantBackend):
             settings = json.dumps(dict(config.config), sort_keys=True)
         except (TypeError, ValueError) as error:
             raise MemoryStoreError(f"the settings of memory's config must be plain data: {error}.") from None
+        from relay.memory import environment  # it imports HTTP clients, which an embedded store does not need
+
         # A session that uses another protocol or another Python has its own helper.
         parts = [
             PROTOCOL,
@@ -100,6 +107,7 @@ class RemoteBackend(DistantBackend):
             str(home.state / "memory"),
             f"{self._base}.sock",
             idle,
+            environment.read_by(config.backend, config.config, os.environ),
         )
         self._lock = threading.Lock()  # one call at a time
         self._channel: _Channel | None = None
@@ -108,8 +116,8 @@ class RemoteBackend(DistantBackend):
     def _call(self, method: str, *arguments: object) -> Any:
         whole = method == "everything" or (method == "list" and arguments[1] is None)
         seconds = self._timeout * (WHOLE_FACTOR if whole else 1)
-        plain = [_plain(each) for each in arguments]
-        request = json.dumps({"method": method, "arguments": plain, "seconds": seconds}).encode() + b"\n"
+        asked = {"method": method, "arguments": [_plain(each) for each in arguments], "seconds": seconds}
+        request = json.dumps({**asked, "environment": self._spec.environment}).encode() + b"\n"
         with self._lock:
             if self._closed:
                 raise MemoryStoreError("the memory backend was closed.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
+from relay.text import one_line
 
 MAX_TEXT = 64 * 1024
 """Maximum bytes of UTF-8 in one memory with its metadata as JSON; a larger one is refused, never cut."""
@@ -23,7 +25,10 @@ SHORTEST_PREFIX = 3
 # No vowels, so no id is a word; no 0, 1 or l, which are mistaken for o, i and each other.
 _ALPHABET = "23456789bcdfghjkmnpqrstvwxyz"
 _SHORTEST_ID = 4  # characters; 28**4 is about 600,000 ids
+_ID = re.compile(rf"[0-9a-z]{{{_SHORTEST_ID},32}}")
 _TRIES = 4  # attempts at one length; if all ids are taken, the store is crowded: try the next length
+
+_YEAR_10000 = 253_402_300_800  # its start, in seconds since the epoch
 
 
 class MemoryStore:
@@ -55,9 +60,12 @@ class MemoryStore:
         return self.add(Memory("", text, agent, team, shared, self._clock(), metadata or {}))
 
     def add(self, memory: Memory) -> Memory:
-        """Add a memory of any agent, and return it; it gets another id if it has none or its id is taken."""
-        memory = _checked(memory)
-        for id in itertools.chain([memory.id] if memory.id else [], ids()):
+        """Add a memory of any agent, and return it.
+
+        It gets another id if it has none, its id is taken, or relay would not make such an id.
+        """
+        memory = checked(memory)
+        for id in itertools.chain([memory.id] if _ID.fullmatch(memory.id) else [], ids()):
             try:
                 return self._backend.add(replace(memory, id=id))
             except IdTaken:
@@ -81,14 +89,15 @@ class MemoryStore:
 
         Raise MemoryStoreError if several ids match.
         """
-        id = storable(id).lower()
-        if self._backend.delete(id, self._scope):
+        exact = storable(id)
+        id = exact.lower()
+        if any(self._backend.delete(each, self._scope) for each in dict.fromkeys((exact, id))):
             return True
         if len(id) < SHORTEST_PREFIX:
             return False
-        found = sorted(each.id for each in self.list(None) if each.id.startswith(id))
+        found = sorted(each.id for each in self.list(None) if each.id.lower().startswith(id))
         if len(found) > 1:
-            several = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+            several = ", ".join(one_line(each) for each in found[:5]) + (", ..." if len(found) > 5 else "")
             raise MemoryStoreError(f"'{id}' matches several ids: {several}. Give the whole id.")
         return bool(found) and self._backend.delete(found[0], self._scope)
 
@@ -109,8 +118,12 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
-def _checked(memory: Memory) -> Memory:
+def checked(memory: Memory) -> Memory:
     """Return `memory` in a form that can be stored. Raise MemoryStoreError if there is none."""
+    if not 0 <= memory.time < _YEAR_10000:  # nor if it is NaN
+        raise MemoryStoreError(
+            f"the time {memory.time!r:.40} is not in the years 1970 to 9999. Give it in seconds since 1970."
+        )
     text = storable(memory.text)
     if not text:
         raise MemoryStoreError("the text is empty. Give a text to save.")
@@ -125,4 +138,5 @@ def _checked(memory: Memory) -> Memory:
             f"the text has {size:,} bytes, and a memory holds at most {MAX_TEXT:,}. "
             "Save the important part, or the path of a file with the rest."
         )
-    return replace(memory, text=text, metadata=json.loads(metadata))
+    agent, team = storable(memory.agent), storable(memory.team)
+    return replace(memory, text=text, agent=agent, team=team, metadata=json.loads(metadata))

@@ -82,7 +82,10 @@ def test_what_others_saved_cannot_act_on_the_terminal(relay: Relay) -> None:
         (("save", ""), 1, "the text is empty"),
         (("save", "x" * 65_537), 1, "at most 65,536"),
         (("list", "--name", "no/good"), 2, "not a valid name"),
-        (("list", "--limit", "many"), 2, "invalid int value"),
+        (("list", "--limit", "many"), 2, "invalid positive value"),
+        (("list", "--limit", "0"), 2, "invalid positive value"),
+        (("list", "--limit", "1" + "0" * 26), 2, "invalid positive value"),
+        (("search", "--limit", "9223372036854775808", "x"), 2, "invalid positive value"),
         ((), 2, "ACTION"),
     ],
 )

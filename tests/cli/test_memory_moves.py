@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -95,7 +97,14 @@ def test_an_import_that_stops_halfway_says_how_far_it_came(relay: Relay, home: P
             "'shared' must be true or false",
         ),
         ('{"text": "x", "agent": "a", "team": "t", "shared": true, "time": true}', "'time' must be a number"),
+        *(
+            (GOOD.replace("1}", f"{time}}}"), f"line 2 is not a memory: the time {time} is not in the years")
+            for time in ("1767225600000000000", "100000000000000000000000000", "-1", "253402300800")
+        ),
+        (GOOD.replace("1}", "NaN}"), "line 2 is not a memory: the time nan is not"),
+        (GOOD.replace('"x"', '" "'), "line 2 is not a memory: the text is empty"),
         ("[" * 100_000, "line 2 is not a memory"),
+        ("x" * 1_048_577, "line 2 is longer than 1,048,576 bytes. Nothing was imported."),
     ],
 )
 def test_a_file_that_is_no_export_imports_nothing(relay: Relay, lines: str, said: str) -> None:
@@ -105,6 +114,42 @@ def test_a_file_that_is_no_export_imports_nothing(relay: Relay, lines: str, said
     assert texts(relay) == []
     missing = relay("memory", "import", "missing.jsonl", check=False)
     assert "missing.jsonl cannot be read: No such file" in missing.stderr
+
+
+@pytest.mark.parametrize("id", ["ABCD", "a b c", "\x1b[2J", "", "x", "x" * 100, "\ud800aaa"])
+def test_an_id_that_relay_would_not_make_is_replaced(relay: Relay, id: str) -> None:
+    line = GOOD.replace("{", f'{{"id": {json.dumps(id)}, ')
+    said = relay("memory", "import", "-", input=line).stdout
+    assert said.startswith("1 imported, 0 already present.")
+    assert ("1 of them have a new id" in said) == bool(id)
+    (kept,) = json.loads(relay("memory", "list", "--json").stdout)
+    assert kept["id"] != id
+    assert relay("memory", "forget", kept["id"]).stdout == "Forgotten.\n"
+    assert texts(relay) == []
+
+
+def test_a_lone_surrogate_in_a_name_is_replaced(relay: Relay) -> None:
+    relay("memory", "import", "-", input=GOOD.replace('"you"', r'"\ud800"'))
+    assert [memory["agent"] for memory in json.loads(relay("memory", "list", "--json").stdout)] == ["?"]
+
+
+@pytest.mark.parametrize("time", [1_767_225_600_000_000_000, 1e300, -1e300, float("inf")])
+def test_a_memory_of_any_time_and_id_is_listed_found_and_forgotten(relay: Relay, time: float) -> None:
+    """Earlier versions imported any number and any id."""
+    relay("memory", "save", "from an earlier import")
+    with closing(sqlite3.connect(relay.home / "state" / "memory.db")) as db, db:
+        db.execute("UPDATE memory SET id = 'AbCd\x1b', time = ?", (float(time),))
+    assert relay("memory", "list").stdout == "AbCd␛  no date  you  from an earlier import\n"
+    assert relay("memory", "search", "earlier").stdout == "AbCd␛  no date  you\n    from an earlier import\n"
+    assert relay("memory", "forget", "abc").stdout == "Forgotten.\n"
+    assert texts(relay) == []
+
+
+def test_an_id_cannot_act_on_the_terminal(relay: Relay) -> None:
+    relay("memory", "import", "-", input=GOOD + "\n" + GOOD.replace('"x"', '"y"'))
+    with closing(sqlite3.connect(relay.home / "state" / "memory.db")) as db, db:
+        db.execute("UPDATE memory SET id = 'abc' || text || char(27)")
+    assert "several ids: abcx␛, abcy␛." in relay("memory", "forget", "abc", check=False).stderr
 
 
 @pytest.mark.parametrize("action", [("export",), ("import", "-")])

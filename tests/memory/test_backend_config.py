@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from relay.errors import ConfigError, MemoryStoreError
 from relay.memory.backend import Memory
-from relay.memory.embedder import embeddable, embedder_settings, known_dimensions, ollama_url
+from relay.memory.embedder import embeddable, embedder_settings, known_dimensions, ollama_url, open_embedder
+from relay.memory.environment import read_by
 from relay.memory.mem0_config import STORES, translate
 from relay.memory.options import camel, options, snake
 from relay.memory.qdrant_backend import qdrant_settings
@@ -139,6 +140,39 @@ def test_secrets_are_in_no_message() -> None:
     made = translate({"vectorStore": {"provider": "pgvector", "url": "postgresql://me:hush@h/d"}}, FOLDER)
     assert made.where == "postgresql://h/d"
     assert "hush" not in repr(made)
+    qdrant = qdrant_settings({"url": "https://me:hush@h:6333?api_key=hush"}, FOLDER)
+    assert qdrant.where == "https://h:6333"
+    assert "hush" not in repr(qdrant)
+    with pytest.raises(ConfigError, match=r"^'h' is not a url"):
+        qdrant_settings({"url": "me:hush@h?api_key=a://hush"}, FOLDER)
+    made = translate({"vectorStore": {"provider": "pgvector", "url": "host=h password=hush"}}, FOLDER)
+    assert made.where == "the database of url"
+
+
+@pytest.mark.parametrize("url", ["http://me:hush@h", "me:hush@h", "http://127.0.0.1:1/v1?key=hush"])
+@pytest.mark.parametrize("provider", ["ollama", "openai"])
+def test_secrets_in_the_url_of_an_embedder_are_in_no_message(provider: str, url: str) -> None:
+    embedder = open_embedder(embedder_settings({"provider": provider, "model": "m", "url": url}))
+    with pytest.raises(MemoryStoreError, match="orrect url of embedder") as caught:
+        embedder.embed("hello")
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("backend", "config", "read"),
+    [
+        ("mem0", {}, {"OLLAMA_HOST"}),
+        ("qdrant", {"embedder": {"provider": "ollama", "url": "http://h"}}, set()),
+        ("qdrant", {"embedder": {"provider": "openai"}}, {"OPENAI_API_KEY", "OPENAI_BASE_URL"}),
+        ("mem0", {"embedder": {"provider": "openai", "url": "http://h"}}, set()),
+        ("mem0", {"vectorStore": {"provider": "pgvector", "url": "dbname=x"}}, {"OLLAMA_HOST", "PGPASSWORD"}),
+        ("mem0", {"embedder": {"provider": "nobody"}}, set()),
+        ("custom", {}, set()),
+    ],
+)
+def test_the_variables_that_a_backend_reads(backend: str, config: dict[str, Any], read: set[str]) -> None:
+    names = ("OLLAMA_HOST", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PGPASSWORD", "PATH")
+    assert set(read_by(backend, config, dict.fromkeys(names, "x"))) == read
 
 
 def test_qdrant_takes_the_same_shape_or_a_flat_one() -> None:

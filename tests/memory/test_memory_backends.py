@@ -15,6 +15,7 @@ import pytest
 
 from relay.errors import MemoryStoreError, RelayError
 from relay.home import Home
+from relay.memory import environment
 from relay.memory.backend import Memory, Scope
 from relay.memory.config import MemoryConfig
 from relay.memory.embedded import EmbeddedBackend
@@ -32,12 +33,14 @@ MODULE = '''
 import ctypes, os, time
 from pathlib import Path
 
+from relay.memory.backend import Memory
 from relay.memory.embedded import EmbeddedBackend
 
 
 class Notes(EmbeddedBackend):
     def __init__(self, config):
-        if config.get("refuse"):
+        self._key = os.environ.get("NOTES_KEY", "none")
+        if config.get("refuse") or self._key == "wrong":
             raise ConnectionError("its server is away")
         print("what a library prints is not for the session")
         folder = Path(config["folder"])
@@ -58,6 +61,8 @@ class Notes(EmbeddedBackend):
                 os._exit(3)
             case "raise":
                 raise ValueError("no such\\x1b[2J thing")
+            case "which key":
+                return [Memory("aaaa", self._key, scope.agent, scope.team, False, 0)]
             case "nonsense":
                 return ["nonsense"]
         return super().search(query, scope, limit)
@@ -134,6 +139,37 @@ def test_all_sessions_share_one_helper_which_ends_after_them(
     wait_until(lambda: not is_held(owner))
     assert not list((home.run / "memory").glob("*.sock"))
     assert len(open_remote().list(None)) == 160
+
+
+def test_a_helper_uses_the_environment_of_whoever_calls(
+    open_remote: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(backend: str, config: object, variables: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in variables.items() if name == "NOTES_KEY"}
+
+    monkeypatch.setattr(environment, "read_by", read)
+
+    def open_with(key: str | None) -> MemoryStore:
+        if key is None:
+            monkeypatch.delenv("NOTES_KEY")
+        else:
+            monkeypatch.setenv("NOTES_KEY", key)
+        return open_remote()
+
+    def key(store: MemoryStore) -> str:
+        return store.search("which key")[0].text
+
+    old = open_with("old")
+    saved = old.save("hello")
+    new, wrong, none = open_with("new"), open_with("wrong"), open_with(None)
+    assert [key(store) for store in (old, new, none, old)] == ["old", "new", "none", "old"]
+    for _ in range(2):
+        with pytest.raises(MemoryStoreError, match="its server is away"):
+            wrong.list()
+    assert [key(old), key(old)] == ["old", "old"]
+    assert new.list() == [saved]
+    assert len(set(pids(tmp_path))) == 1, "a store on this machine's disk has one owner"
+    assert len(pids(tmp_path)) == 6, "it is opened again only for another environment"
 
 
 def test_a_helper_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(

@@ -107,7 +107,8 @@ def test_the_day_is_that_of_the_place_where_it_was_saved(
 def test_any_time_will_do(open_store: Open, tmp_path: Path, when: float) -> None:
     store = open_store()
     old = Memory("zzz9", "Passkeys only", "Alice", "home", False, when)
-    assert store.add(old) == old
+    with closing(EmbeddedBackend(tmp_path / "memory.db")) as backend:
+        assert backend.add(old) == old
     assert store.search("passkeys") == [old]
     assert_sound(tmp_path / "memory.db")
 

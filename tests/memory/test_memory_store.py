@@ -260,6 +260,27 @@ def test_a_memory_from_elsewhere_keeps_its_id_unless_another_has_it(open_store: 
     assert other.id != old.id
 
 
+@pytest.mark.parametrize("time", [1_767_225_600_000_000_000, 10**26, float("nan"), float("inf"), -1.0])
+def test_a_time_without_a_date_is_refused(open_store: Open, time: float) -> None:
+    store = open_store()
+    with pytest.raises(MemoryStoreError, match="is not in the years 1970 to 9999"):
+        store.add(Memory("", "hello", "Alice", "home", False, time))
+    assert store.list() == []
+
+
+def test_an_id_in_capitals_is_matched_exactly_first(tmp_path: Path, open_store: Open) -> None:
+    store = open_store()
+    saved = [store.save("one"), store.save("two")]
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as db, db:
+        db.executemany(
+            "UPDATE memory SET id = ? WHERE id = ?", [("BBBB", saved[0].id), ("bbbb", saved[1].id)]
+        )
+    assert store.forget("BBBB")
+    assert texts(store.list()) == ["two"]
+    assert store.forget("BBBB")
+    assert store.list() == []
+
+
 def test_metadata_is_kept_as_it_was_given(open_store: Open) -> None:
     store = open_store()
     metadata = {"project": "relay", "tags": ["é", None, 1.5], "nested": {"deep": True}}

@@ -39,6 +39,13 @@ def test_an_output_that_is_closed_is_told_if_there_was_something_to_say(relay: R
     assert _run(relay, "relay no-such-command >&- 2>&-").returncode == 2
 
 
+@pytest.mark.parametrize("command", ["memory save -", "memory import -", "send Bob -", "hooks test Stop"])
+def test_an_input_that_is_closed_is_empty(command: str, relay: Relay) -> None:
+    closed, empty = (_run(relay, f"relay {command} {input}") for input in ("<&-", "</dev/null"))
+    assert (closed.returncode, closed.stdout, closed.stderr) == (empty.returncode, empty.stdout, empty.stderr)
+    assert b"Traceback" not in closed.stderr
+
+
 def test_a_reader_that_has_gone_is_no_error(relay: Relay) -> None:
     run = _run(relay, "relay --help | true; echo ${PIPESTATUS[0]}")
     assert run.stdout in {b"141\n", b"0\n"}
