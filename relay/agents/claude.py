@@ -5,10 +5,20 @@ It takes only the last `--settings`, so a user's own is merged into one file wit
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, installed, merged, parsed, read
+from relay.agents.hook_setup import (
+    TIMEOUT,
+    Prepared,
+    Run,
+    entries,
+    expanded,
+    handler,
+    installed,
+    merged,
+    parsed,
+    read,
+)
 
 FLAG = "--settings"
 
@@ -31,7 +41,7 @@ def prepare(run: Run) -> Prepared:
     if theirs.lstrip().startswith("{"):
         settings = parsed(theirs, f"what was given with {FLAG}")
     elif theirs:
-        settings = read(Path(theirs).expanduser())
+        settings = read(expanded(theirs))
     version = installed(run, "/claude-code")
     ours = entries("claude", run.socket, handler if () < version < EXEC_FORM else _handler)
     known = {event: added for event, added in ours.items() if not version or version >= SINCE.get(event, ())}

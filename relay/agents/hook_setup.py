@@ -229,10 +229,25 @@ def merged(settings: dict[str, Any], ours: HookEntries) -> dict[str, Any]:
     return {**settings, "hooks": together}
 
 
+def expanded(path: str) -> Path:
+    """Return `path` with `~` expanded; as in a shell, the `~` of an unknown user stays."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def read(path: str | Path) -> dict[str, Any]:
-    """Return the settings in the file `path`. Raise OSError, ConfigError if they are not a JSON object."""
-    with open(path, encoding="utf-8") as file:
-        return parsed(file.read(), str(path))
+    """Return the settings in the file `path`. Raise ConfigError if that is not a readable JSON object."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        why = f"cannot be read ({error.strerror}). Check that it exists and that you may read it."
+        raise ConfigError(f"{path} {why}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.") from None
+    return parsed(text, str(path))
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, read, with_defaults
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, expanded, handler, read, with_defaults
 from relay.errors import ConfigError
 
 
 def prepare(run: Run) -> Prepared:
     """Return the command with a file of defaults. Raise ConfigError if Qwen would ignore its hooks."""
     home = run.env.get("QWEN_HOME") or f"{run.env.get('HOME', '~')}/.qwen"
-    if _has_hooks(Path(home).expanduser()) and _has_hooks(Path(".qwen")):
+    if _has_hooks(expanded(home)) and _has_hooks(Path(".qwen")):
         raise ConfigError(
             "Qwen accepts no further hooks if both the user's and the project's settings have some; relay "
             "reads its screen instead"
@@ -28,5 +28,5 @@ def prepare(run: Run) -> Prepared:
 def _has_hooks(folder: Path) -> bool:
     try:
         return bool(read(folder / "settings.json").get("hooks"))
-    except (ConfigError, OSError):
+    except ConfigError:
         return False

@@ -46,6 +46,11 @@ class Tail:
         return (bool(self._part) or self._skipping) and not self.behind
 
     @property
+    def changed(self) -> int:
+        """When the file had last changed as of the last read, in nanoseconds since the epoch; 0: no file."""
+        return self._seen[3] if self._seen is not None else 0
+
+    @property
     def offset(self) -> int:
         """The offset up to which the file was read."""
         return self._offset

@@ -27,7 +27,9 @@ BUDGET = 1 << 20
 """Maximum bytes that one call of `read` reads."""
 
 _IDS = 20_000  # charges whose later records replace them
+
 _FILES = 256
+"""How many files are followed, besides those not yet read to the end."""
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 
@@ -63,8 +65,10 @@ class UsageReader:
         self._named = named
         self._followed = followed
         self._new: deque[tuple[str, Tail, str]] = deque()  # for the other thread
-        self._known: set[str] = set()  # by `event`
+        self._known: dict[str, None] = {}  # those last named to `event`, the latest at the end
         self._files: dict[str, tuple[Tail, UsageFormat]] = {}
+        self._left: dict[str, int] = {}  # files no longer followed, and where their unread part begins
+        self._left_limits: RateLimits | None = None
         self._folders: set[Path] = set()  # of subagents' transcripts
         self._totals: set[str] = set()
         self._charges: dict[str, Charge] = {}
@@ -78,8 +82,8 @@ class UsageReader:
     @property
     def limits(self) -> RateLimits | None:
         """The newest rate limits that the files have reported since the run began; None: none."""
-        told = [lines.limits for _, lines in list(self._files.values()) if lines.limits is not None]
-        newest = max(told, key=lambda limits: limits.at, default=None)
+        told = [self._left_limits, *(lines.limits for _, lines in list(self._files.values()))]
+        newest = max((limits for limits in told if limits), key=lambda limits: limits.at, default=None)
         return newest if newest is not None and newest.at >= self._began else None
 
     def event(self, event: NativeEvent) -> None:
@@ -115,12 +119,21 @@ class UsageReader:
                         self._add(charge)
             if budget <= 0:
                 return True
-        return any(tail.behind for tail, _ in self._files.values())
+        if any(tail.behind for tail, _ in self._files.values()):
+            return True
+        self._forget()
+        return False
 
     def _follow(self, path: str, *, session: str, at_end: bool = False, offset: int = 0) -> None:
-        if not path.startswith(os.sep) or "\0" in path or path in self._known or len(self._known) >= _FILES:
+        if not path.startswith(os.sep) or "\0" in path:
             return
-        self._known.add(path)
+        known = path in self._known
+        self._known.pop(path, None)
+        self._known[path] = None
+        if known:
+            return
+        if len(self._known) > _FILES:
+            del self._known[next(iter(self._known))]
         tail = Tail(Path(path), at_end and os.access(path, os.F_OK), offset)
         self._new.append((path, tail, session))
         self._followed({"path": path, "offset": tail.offset, "session": session, "began": self._began})
@@ -140,14 +153,31 @@ class UsageReader:
         for folder in sorted(self._folders):
             try:
                 for found in sorted(folder.glob("*.jsonl")):
-                    if found.stat().st_mtime >= self._began:
+                    now = found.stat()
+                    if now.st_mtime >= self._began and now.st_size != self._left.get(str(found)):
                         self._open(str(found), Tail(found))
             except OSError:
                 continue  # its name is too long, for example
 
     def _open(self, path: str, tail: Tail) -> None:
-        if path not in self._files and len(self._files) < 2 * _FILES:
-            self._files[path] = tail, usage_format(self._kind, self._totals)
+        if path in self._files:
+            return
+        if (offset := self._left.pop(path, None)) is not None:
+            tail = Tail(Path(path), offset=offset)
+        self._files[path] = tail, usage_format(self._kind, self._totals)
+
+    def _forget(self) -> None:
+        """Stop following files that have not changed for longest, if there are too many."""
+        if len(self._files) <= _FILES:
+            return
+        self._left_limits = self.limits
+        tails = {path: tail for path, (tail, _) in self._files.items() if path not in self._known}
+        whole = [path for path, tail in tails.items() if not tail.cut_off]
+        for path in sorted(whole, key=lambda path: tails[path].changed)[: len(self._files) - _FILES]:
+            self._left[path] = tails[path].offset
+            del self._files[path]
+        while len(self._left) > _IDS:
+            del self._left[next(iter(self._left))]
 
     def _add(self, charge: Charge) -> None:
         """Count a charge, replacing a smaller record of the same answer."""

@@ -21,7 +21,7 @@ from relay.storage.progress import Progress
 BYTES, SECONDS = 1 << 20, 0.5
 """Minimum bytes of the ring, and seconds, between two checkpoints."""
 
-VERSION = 6
+VERSION = 7
 """The version of what `state` holds. A checkpoint with another version is not used."""
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ _SEQUENCE = re.compile(rf"\x1b(?:{_CSI}|{_STRING}|{_ESCAPE})")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _EDIT = re.compile(r"\r(?!\Z)|[\x08\x0b\x0c]|\x1b(?:\[[0-?]*[ -/]*[@-HJKPXZ`abdf]|[78DEMc])")
-_OPEN_STRING = re.compile(rb"\x1b[\]P^_X][^\x07\x18\x1a\x1b]*\x1b?\Z")
+_SPLIT_STRING = re.compile(rb"\x1b[\]P^_X][^\x07\x18\x1a\x1b\n]*+(?:\n[^\x07\x18\x1a\x1b]*+|\Z)")
+_STRING_END = re.compile(rb"[\x07\x18\x1a\x1b]")
 
 _LEAVES_LINE = re.compile(
     rb"\x1b(?:"
@@ -111,9 +112,26 @@ def seven_bit(data: bytes) -> bytes:
     return _C1.sub(lambda match: b"\x1b" + bytes([(match[1] or match[2])[0] - 0x40]), data)
 
 
-def ends_in_string(raw: bytes) -> bool:
-    """Return True if an OSC, DCS, SOS, PM or APC string is open at the end of `raw`."""
-    return b"\x1b" in raw and _OPEN_STRING.search(raw) is not None
+def outside_strings(data: bytes, *, inside: bool) -> tuple[list[tuple[int, int]], bool]:
+    """Return (start, end) of each part of `data` outside split strings, and whether one is still open.
+
+    A split string is an OSC, DCS, SOS, PM or APC string with a newline in it, or one that does not end within
+    `data`; what ends it belongs to the next part.
+
+    inside: `data` begins within one.
+    """
+    at = 0
+    if inside:
+        end = _STRING_END.search(data)
+        if end is None:
+            return [], True
+        at = end.start()
+    parts = []
+    if b"\x1b" in data:
+        for string in _SPLIT_STRING.finditer(data, at):
+            parts.append((at, string.start()))
+            at = string.end()
+    return [*parts, (at, len(data))], bool(parts) and at == len(data)
 
 
 def plain(raw: bytes, columns: int) -> list[str]:

@@ -1,8 +1,9 @@
 """The reader for programs that just print lines.
 
 A line ends at its newline, or when the program waits for input.  Its text is what the line leaves on a
-terminal: colours gone, carriage returns and in-line edits applied.  In a flood it reads only what can matter
-to a directive: lines with the marker, code fences, open `<<<` forms, and the tail.
+terminal: colours gone, carriage returns and in-line edits applied.  A control string, such as an inline
+image, may be of any length and contain newlines.  In a flood it reads only what can matter to a directive:
+lines with the marker, code fences, open `<<<` forms, and the tail.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from typing import Any
 
 from relay.place import PlaceCounter
-from relay.readers.controls import ends_in_string, only_colours, plain
+from relay.readers.controls import only_colours, outside_strings, plain
 from relay.readers.echo import Echo
 from relay.readers.flood import FENCES, FLOOD, coloured, directive
 from relay.readers.line import Line
@@ -51,6 +52,7 @@ class LinesReader:
         self._end = 0  # offset of the next output
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
+        self._string = False  # a control string is open
         self.settled = ""
         self._gap = False
         self._block = 0  # bytes still to be read in full because a `<<<` is open
@@ -62,6 +64,7 @@ class LinesReader:
             "end": self._end,
             "partial": self._partial.decode("latin-1"),
             "cut": self._cut,
+            "string": self._string,
             "settled": self.settled,
             "gap": self._gap,
             "block": self._block,
@@ -70,7 +73,7 @@ class LinesReader:
 
     def restore(self, state: dict[str, Any]) -> None:
         self._end, self._partial = state["end"], bytearray(state["partial"].encode("latin-1"))
-        self._cut, self.settled = state["cut"], state["settled"]
+        self._cut, self._string, self.settled = state["cut"], state["string"], state["settled"]
         self._gap, self._block = state["gap"], state["block"]
         self._pen.restore(state["pen"])
 
@@ -78,8 +81,10 @@ class LinesReader:
         """Take output that ends at the offset `end`; return the lines that it completed."""
         lines: list[Line] = []
         start, self._end = self._end, end
-        read = self._flood if len(data) >= FLOOD and not self._block else self._all
-        read(data, start, now, lines)
+        parts, self._string = outside_strings(data, inside=self._string)
+        for begin, stop in parts:
+            read = self._flood if stop - begin >= FLOOD and not self._block else self._all
+            read(data[begin:stop], start + begin, now, lines)
         return lines
 
     def tick(self, now: float) -> list[Line]:
@@ -104,6 +109,7 @@ class LinesReader:
     def gap(self, end: int, now: float) -> list[Line]:
         self._end = end
         self._partial.clear()
+        self._string = False
         self._pen.end_line()
         self.settled = ""
         self._block = 0
@@ -131,19 +137,14 @@ class LinesReader:
         pen = self._pen
         visible = (pen.calm and b"\x1b" not in data) or pen.passes(data)
         while (end := data.find(b"\n", start)) >= 0:
-            raw, begun = data[start:end], bool(self._partial)
+            raw = data[start:end]
             if not visible:
                 pen.write(raw)
-            if begun:
+            if self._partial:
                 self._keep(raw)
                 raw = bytes(self._partial)
-            if not ends_in_string(raw):
                 self._partial.clear()
-                self._finish(raw, base + end + 1, now, lines)
-            elif begun:
-                self._partial += b" "  # a newline inside OSC or DCS does not end the line
-            else:
-                self._keep(raw)
+            self._finish(raw, base + end + 1, now, lines)
             start = end + 1
         if not visible:
             pen.write(data[start:])

@@ -2,7 +2,7 @@
 
     HOME/state/recordings/TEAM/
         NAME-YYYYmmddTHHMMSS-SESSION.cast            the first part of a session's recording
-        NAME-YYYYmmddTHHMMSS-SESSION.2.cast          the next one, started when that became too large
+        NAME-YYYYmmddTHHMMSS-SESSION.2.cast          the next one: that was full, or another session followed
         NAME-YYYYmmddTHHMMSS-SESSION[.N].events.jsonl   beside each: the journal's entries
         NAME-YYYYmmddTHHMMSS-SESSION.log.jsonl       what the agent said (relay.recording.agent_log)
 
@@ -63,6 +63,13 @@ class StoredPart:
             with suppress(OSError):
                 size += path.stat().st_size
         return size
+
+    @property
+    def cast_size(self) -> int:
+        """Bytes of the asciicast; 0 if it does not exist."""
+        with suppress(OSError):
+            return self.path.stat().st_size
+        return 0
 
     @property
     def changed(self) -> float:

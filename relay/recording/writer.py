@@ -28,15 +28,16 @@ from relay.terminal.events import Notify
 RETRY = 30.0
 """Seconds until the next try after a disk failure."""
 
-_KEPT_PARTS = 2
 _MEGABYTE = 1_000_000
 _LOOKED_AT = 0.2  # seconds that processes which check whether a part is in use may hold its lock
 
 
 class RecordingFiles:
-    """The files of one recording: consecutive parts, of which the last ones are kept.
+    """The files of one recording: consecutive parts, of which the first go once they take twice `megabytes`.
 
     A failing disk is reported once; `begin` tries again.
+
+    megabytes: the size after which a part is full.
 
     header: that of the first part, with a part number one lower.
     origin: when the current part began, by the clock.
@@ -85,10 +86,9 @@ class RecordingFiles:
         except (OSError, RelayError) as error:
             self._failed(error)
             return
-        self._header, self.origin, self._notified = header, now, False
+        self._header, self.origin = header, now
+        self._shorten()
         self._paths.append(path)
-        if len(self._paths) > _KEPT_PARTS and (old := store.parse(self._paths.pop(0))) is not None:
-            old.remove()
 
     def record(self, events: list[CastEvent]) -> bool:
         """Buffer `events` for the next flush; return True if they fill the part, which is then closed."""
@@ -110,18 +110,35 @@ class RecordingFiles:
 
     def flush(self) -> None:
         """Write the buffered lines."""
-        if self._writer is not None:
-            try:
-                self._writer.flush()
-            except OSError as error:
-                self._failed(error)
+        if self._writer is None:
+            return
+        try:
+            self._writer.flush()
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._notified = self._notified and self._writer.empty
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
+    def _shorten(self) -> None:
+        """Delete the first parts while all of them exceed twice the size of a full one."""
+        parts = [part for path in self._paths if (part := store.parse(path)) is not None]
+        sizes = [part.cast_size for part in parts]
+        total = sum(sizes)
+        while parts and total > 2 * self._most:
+            total -= sizes.pop(0)
+            parts.pop(0).remove()
+        self._paths = [part.path for part in parts]
+
     def _failed(self, error: OSError | RelayError) -> None:
+        if self._writer is not None and self._writer.empty:
+            self._writer.remove()
+            self._paths.pop()
+            self._header = replace(self._header, part=self._header.part - 1)
         self.close()
         self.retry = self._clock() + RETRY
         if not self._notified:
@@ -141,6 +158,7 @@ class PartWriter:
         """Create the files (0600). Raise OSError or HomeError if that fails."""
         private_directory(path.parent.parent)
         private_directory(path.parent)
+        self._path = path
         self._cast = _LineFile(path)
         try:
             self._events = _LineFile(store.events_of(path))
@@ -150,15 +168,19 @@ class PartWriter:
             self._cast.flush()
         except OSError:
             self.close()
-            for each in (path, store.events_of(path)):
-                with suppress(OSError):
-                    each.unlink()  # nobody could read it
+            self.remove()  # nobody could read it
             raise
+        self._begins = self._cast.written
 
     @property
     def size(self) -> int:
         """Bytes of the asciicast, including those not yet written."""
         return self._cast.written + len(self._cast.kept)
+
+    @property
+    def empty(self) -> bool:
+        """True if nothing but the header has been written."""
+        return self._cast.written == self._begins and not self._events.written
 
     def event(self, event: CastEvent) -> None:
         """Buffer one event for the next `flush`."""
@@ -172,6 +194,12 @@ class PartWriter:
         """Write the buffered lines. If that fails, drop them and raise OSError."""
         self._cast.flush()
         self._events.flush()
+
+    def remove(self) -> None:
+        """Delete both files."""
+        for each in (self._path, store.events_of(self._path)):
+            with suppress(OSError):
+                each.unlink()
 
     def close(self) -> None:
         """Close both files; lines that were not flushed are lost."""

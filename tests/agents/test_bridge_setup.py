@@ -148,6 +148,39 @@ def test_settings_that_cannot_be_read_are_claudes_to_complain_of(
     assert not place.run.exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "said"),
+    [
+        ("claude", "latin.json", "is not UTF-8"),
+        ("claude", "~no-such-user/s.json", "Check that it exists"),
+        ("qwen", "latin.json", "is not UTF-8"),
+        ("qwen", "~no-such-user/q", ""),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
+    place: Place, tmp_path: Path, kind: str, given: str, said: str
+) -> None:
+    home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
+    latin = tmp_path / "latin.json"
+    latin.write_bytes('{"x": "é"}'.encode("latin-1"))
+    given = str(latin) if given == latin.name else given
+    command, env = [kind], {"HOME": str(place.person)}
+    if kind == "claude":
+        command += ["--settings", given]
+    else:
+        env["QWEN_HOME" if given.startswith("~") else "QWEN_CODE_SYSTEM_DEFAULTS_PATH"] = given
+    prepared = bridge("", command, env, home, str(place.run), place.socket)
+    assert prepared.kind == ("" if said else kind)
+    assert said in prepared.note and bool(said) == (given in prepared.note)
+
+
+def test_qwen_ignores_settings_that_are_not_text(place: Place) -> None:
+    for folder in (place.person, place.project):
+        put(folder / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+    (place.person / ".qwen" / "settings.json").write_bytes('{"hooks": "é"}'.encode("latin-1"))
+    assert place.prepare("qwen", "qwen").kind == "qwen"
+
+
 def test_settings_that_disable_hooks_are_noted(place: Place) -> None:
     prepared = place.prepare("claude", "claude", "--settings", '{"disableAllHooks": true}')
     assert "disable all hooks" in prepared.note

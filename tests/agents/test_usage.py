@@ -167,6 +167,52 @@ def test_subagents_of_claude_and_gemini_are_found_beside_the_transcript(tmp_path
     assert used(reader_of(chats / "session-x.jsonl", "gemini")) == {"gemini-2.5-flash": Tokens(600, 60)}
 
 
+def test_any_number_of_subagents_is_counted(tmp_path: Path) -> None:
+    """Those that ended long ago are not followed, unless they continue; the main transcript always is."""
+    subagents = tmp_path / "one" / "subagents"
+    subagents.mkdir(parents=True)
+    main, notes = tmp_path / "one.jsonl", list[dict[str, Any]]()
+    reader = UsageReader("claude", PRICES, began=0.0, followed=notes.append)
+    reader.event(event(main, NativeName.SESSION_START))
+    main.write_text(claude("main", 1))
+    for each in range(700):
+        path = subagents / f"agent-{each}.jsonl"
+        reader.event(event(main, NativeName.SUBAGENT_START, agent_id=str(each)))
+        path.write_text(claude(f"sub {each}", 1))
+        if each % 100 == 0:
+            used(reader)
+    assert used(reader) == used(reader) == {"m": Tokens(7010, 701)}
+    assert len(reader._files) < 600
+    with (subagents / "agent-3.jsonl").open("a") as file:
+        file.write(claude("resumed", 1))
+    assert used(reader) == used(reader) == {"m": Tokens(7020, 702)}
+    cleared = tmp_path / "two.jsonl"
+    reader.event(event(cleared, NativeName.SESSION_START))
+    cleared.write_text("".join(claude(f"after /clear {each}", 1) for each in range(51)))
+    assert used(reader) == {"m": Tokens(7530, 753)}
+    second = UsageReader("claude", PRICES, began=99e9)
+    second.resume(json.loads(json.dumps(notes)))
+    assert used(second) == used(reader)
+
+
+def test_a_forgotten_transcript_is_continued_when_an_event_names_it(tmp_path: Path) -> None:
+    """With more answers since than are remembered to be replaced."""
+    reader = UsageReader("qwen", PRICES, began=0.0)
+    line = (CAPTURED / "qwen.jsonl").read_text()
+    first = tmp_path / "first.jsonl"
+    first.write_text(line)
+    reader.event(event(first, NativeName.TOOL_PRE))
+    for each in range(600):
+        path = tmp_path / f"{each}.jsonl"
+        path.touch()
+        reader.event(event(path, NativeName.TOOL_PRE))
+    before = used(reader)
+    assert str(first) not in reader._files
+    reader._charges.clear()
+    reader.event(event(first, NativeName.TOOL_PRE))
+    assert used(reader) == before == EXPECTED["qwen.jsonl"]
+
+
 def test_only_this_run_counts(tmp_path: Path) -> None:
     """An old conversation may continue, and its lines may be copied into a new file."""
     path = tmp_path / "t.jsonl"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hearing import Ears, directives_in
 
@@ -108,6 +110,37 @@ def test_a_newline_within_a_string_sequence_ends_no_line() -> None:
     data = "x\n\x1bPdata\n@relay:No way\nmore\x1b\\@relay:Bob hi there\n"
     for at in range(len(data)):
         assert Ears().hear(data[:at], data[at:]).told == HI
+
+
+STRING_ENDS = ["\x07", "\x1b\\", "\x18", "\x1a", "\x1b[m", "\x9c"]
+
+
+@pytest.mark.parametrize("size", [100, 4096, 65_536, 1 << 20])
+@pytest.mark.parametrize("end", STRING_ENDS)
+@pytest.mark.parametrize("newlines", [False, True])
+def test_the_words_after_an_image_of_any_size_are_read(size: int, end: str, newlines: bool) -> None:
+    content = ("@relay:No way\n" if newlines else "QUJDREVGR0hJ") * (400_000 // 13)
+    after = "".join(f"@relay:Bob number {n}\n" for n in range(200))
+    data = f"here it is:\n\x1b]1337;File=inline=1:{content}{end}\n{after}".encode()
+    assert directives_in(data, chunk=size) == [("Bob", f"number {n}") for n in range(200)]
+
+
+@pytest.mark.parametrize("end", STRING_ENDS)
+def test_an_image_may_outlast_the_session_that_began_to_read_it(end: str) -> None:
+    first = Ears().hear("\x1b]1337;File=inline=1:", *["QUJD" * 1024] * 100)
+    saved = json.dumps(first.pipeline.state())
+    assert len(saved) < 2000
+    second = Ears()
+    second.pipeline.restore((80, 24), b"", json.loads(saved))
+    assert second.hear("QUJD\n" * 100, f"{end}\n@relay:Bob hi there\n").told == HI
+    ends = [line.place.offset for line in second.lines]
+    assert ends[-1] == second.reader.offset == 21 + 409_600 + 500 + len(end.encode()) + 21
+
+
+def test_a_flood_after_an_open_string_is_read() -> None:
+    for flood in (filler(FLOOD), b"no newline, " * FLOOD):
+        ears = Ears().hear("\x1b]52;c;QUJD", b"QUJD\nQUJD\x07" + flood + b"\n@relay:Bob hi there\n" + flood)
+        assert ears.told == HI
 
 
 def test_a_tab_stays_a_tab() -> None:

@@ -147,6 +147,26 @@ def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) ->
     assert "A line of the log." in shown(relay, "Ann")
 
 
+def test_a_recording_outlives_any_number_of_reloads(relay: Relay) -> None:
+    ann = Puppet(relay, "Ann").wrap()
+    for word in ("one", "two", "three", "four"):
+        ann.say(f"word {word}")
+        wait_until(lambda word=word: f"word {word}" in shown(relay, "Ann"))
+        relay("reload", "Ann")
+    wait_until(lambda: len(parts(relay, "Ann")) == 5)
+    ann.exit()
+    wait_until(lambda: not ps(relay))
+    for word in ("one", "four"):
+        assert f"word {word}" in relay("replay", "Ann", "--search", f"word {word}").stdout
+    played = relay("replay", "Ann").stdout
+    assert "word one" in played and "missing" not in played
+    assert "session_start" in relay("replay", "Ann", "--events").stdout
+    export = relay.home / "out.cast"
+    relay("replay", "Ann", "--export", str(export))
+    exported = "".join(event.data for event in Cast(export, strict=True))
+    assert all(f"word {word}" in exported for word in ("one", "two", "three", "four"))
+
+
 def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> None:
     """R43, R44: what follows it is on disk when the session is killed; its rows are covered."""
     row = "MIIE" + "vQ7aZk" * 10
@@ -163,7 +183,7 @@ class Session:
 
     replaying = False
 
-    def __init__(self, folder: Path, **changed: object) -> None:
+    def __init__(self, folder: Path, *, resumed: bool = False, **changed: object) -> None:
         self.now = 100.0
         self.screen: bytes | None = b"\x1b[Hthe screen"
         self.told: list[str] = []
@@ -183,7 +203,7 @@ class Session:
                 clock=lambda: self.now,
             )
         )
-        self.bus.publish(SessionBegan())
+        self.bus.publish(SessionBegan(resumed=resumed))
 
     def repaint(self) -> bytes | None:
         return self.screen
@@ -213,11 +233,13 @@ class Session:
         return [(e.kind, e.data) for part in self.parts() for e in events_of(part)]
 
 
-def run(work: Callable[[Session], Awaitable[None]], folder: Path, **changed: object) -> Session:
+def run(
+    work: Callable[[Session], Awaitable[None]], folder: Path, *, resumed: bool = False, **changed: object
+) -> Session:
     """Let `work` feed a recorder, on a loop; then close the recorder."""
 
     async def on_a_loop() -> Session:
-        session = Session(folder, **changed)
+        session = Session(folder, resumed=resumed, **changed)
         await work(session)
         await session.bus.ask(SessionClosed())
         return session
@@ -313,8 +335,59 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pyt
     session = run(work, tmp_path)
     assert len(session.told) == 1
     assert "No space left" in session.told[0] and "record" in session.told[0]
+    assert [part.part for part in session.parts()] == [1]
+    assert session.events() == [("o", "\x18\x1b[!p\x1b[?1049l\x1b[Hthe screen"), ("o", "and on")]
+
+
+def test_a_disk_with_room_for_a_header_only_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each retry begins a part, whose first flush fails. The next failure after a success is news."""
+    real = os.write
+
+    async def fail(session: Session, retries: int) -> None:
+        failures: list[int] = []
+
+        def header_only(fd: int, data: bytes) -> int:
+            if data.startswith(b'{"version"'):
+                return real(fd, data)
+            failures.append(fd)
+            return real(fd, data[:3])
+
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", header_only)
+            for retry in range(1, retries + 1):
+                session.say("lost\r\n", 31)
+                await session.until(lambda retry=retry: len(failures) >= retry)  # type: ignore[misc]
+
+    async def work(session: Session) -> None:
+        session.say("hello\r\n")
+        await session.until(session.events)
+        await fail(session, 4)
+        assert len(session.told) == 1
+        session.say("in the screen already", 31)
+        await session.until(lambda: len(session.parts()) == 2 and len(session.events()) == 2)
+        await fail(session, 2)
+        assert len(session.told) == 2
+
+    session = run(work, tmp_path)
+    assert session.events()[0] == ("o", "hello\r\n")
     assert [part.part for part in session.parts()] == [1, 2]
-    assert session.events()[-2:] == [("o", "\x18\x1b[!p\x1b[?1049l\x1b[Hthe screen"), ("o", "and on")]
+    assert len(list(session.folder.rglob("*.*"))) == 4
+
+
+def test_sessions_that_follow_one_another_keep_what_they_recorded(tmp_path: Path) -> None:
+    for number in range(5):
+
+        async def work(session: Session, number: int = number) -> None:
+            session.say("the screen is repainted")
+            session.say(f"session {number}", 1)
+
+        session = run(work, tmp_path, resumed=number > 0)
+    cast = Cast(*(part.path for part in session.parts()), strict=True)
+    assert [part.header.part for part in cast.parts] == [1, 2, 3, 4, 5] and not cast.truncated
+    said = [event.data for event in cast if event.data.startswith("session")]
+    assert said == [f"session {number}" for number in range(5)]
 
 
 def test_a_terminal_that_grew_while_nothing_was_recorded(
