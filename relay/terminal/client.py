@@ -224,7 +224,7 @@ class Client:
         self.mode.lend()  # first: once users have read the line, nothing they type may echo
         self._say("what you type now goes nowhere; press Enter to continue.\r")
         try:
-            while not self._signals:
+            while {*self._signals} <= {signal.SIGWINCH, signal.SIGCONT}:  # the others end the wait
                 if select.select([self.mode.source], [], [], FOREGROUND_LOOK / 1000)[0]:
                     keys = os.read(self.mode.source, 1024)
                     if not keys or {*keys} & {*b"\r\n\x03\x04"}:
