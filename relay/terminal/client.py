@@ -11,6 +11,7 @@ Client and shim exchange JSON lines over a Unix socket:
                      {"event": "exit", "code": N, "reset": TEXT, "notices": [TEXT, ...]}
                      {"event": "detached", "reset": TEXT, "notices": [TEXT, ...], "taken": BOOL,
                       "switch": DIRECTION}
+PID is 0 between two agents.
 """
 
 from __future__ import annotations
