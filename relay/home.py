@@ -23,7 +23,7 @@ from relay.names import key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
     from pathlib import Path
 
 # sockaddr_un.sun_path: 108 bytes on Linux (unix(7)), 104 on macOS, including the final NUL.
@@ -76,11 +76,11 @@ class Home:
         env = os.environ if env is None else env
         join = os.path.join
         if root := env.get("RELAY_HOME"):
-            base = os.path.abspath(os.path.expanduser(root))
+            base = _absolute(root)
             return cls(join(base, "config"), join(base, "state"), join(base, "run"))
-        user = env.get("HOME") or os.path.expanduser("~")
-        config = join(env.get("XDG_CONFIG_HOME") or join(user, ".config"), "relay")
-        state = join(env.get("XDG_STATE_HOME") or join(user, ".local", "state"), "relay")
+        user = _absolute(env.get("HOME") or "~")
+        config = join(xdg(env, "XDG_CONFIG_HOME") or join(user, ".config"), "relay")
+        state = join(xdg(env, "XDG_STATE_HOME") or join(user, ".local", "state"), "relay")
         return cls(config, state, join(state, "run"))
 
     def agent_lock(self, team: str, name: str) -> str:
@@ -115,6 +115,22 @@ class Home:
         for path in (self.config_dir, self.state_dir, self.run_dir):
             private_directory(path)
         return self
+
+
+def xdg(env: Mapping[str, str], variable: str) -> str:
+    """Return the directory that `variable` names, or "": the XDG specification ignores relative ones."""
+    path = env.get(variable, "")
+    return path if os.path.isabs(path) else ""
+
+
+def share_home(env: MutableMapping[str, str]) -> None:
+    """Make RELAY_HOME in `env` absolute: processes that inherit it may run in another directory."""
+    if root := env.get("RELAY_HOME"):
+        env["RELAY_HOME"] = _absolute(root)
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def make_directories(path: str | os.PathLike[str]) -> None:

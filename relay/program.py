@@ -11,6 +11,7 @@ raise SystemExit(relay.wrap("claude"))
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
@@ -75,8 +76,14 @@ class Relay:
     def wrap(self, command: str | Sequence[str]) -> int:
         """Run `command` as `relay wrap` does, with this program's terminal; return the agent's exit code.
 
-        A string is split as a shell would split it. Raise RelayError where `relay wrap` would.
+        A string is split as a shell would split it. Raise RelayError where `relay wrap` would, and outside
+        the main thread, which alone can handle signals.
         """
+        if threading.current_thread() is not threading.main_thread():
+            raise UsageError(
+                "wrap handles signals, which Python allows only in the main thread: call it from the "
+                "program's main thread, and do your other work in threads."
+            )
         argv = shlex.split(command) if isinstance(command, str) else list(command)
         if not argv:
             raise UsageError("wrap needs a command, such as relay.wrap('claude').")

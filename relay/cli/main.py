@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import os
 import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 from relay.errors import UsageError
-from relay.home import Home
+from relay.home import Home, share_home
 from relay.names import suggest
 from relay.text import visible
 
@@ -118,6 +119,7 @@ def dispatch(argv: list[str]) -> int:
         raise UsageError(f"{_mistake(name, argv)} `relay --help` lists the commands.")
     module = importlib.import_module(f"relay.cli.{name}")
     args = parser_of(name).parse_args(argv[1:])
+    share_home(os.environ)
     if name not in _HOMELESS:
         Home.from_env().check()
     code: int = module.run(args)

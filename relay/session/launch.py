@@ -17,7 +17,7 @@ from _socket import socketpair  # its wrapper `socket` costs 2 ms
 from relay import project
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
-from relay.home import Home
+from relay.home import Home, share_home
 from relay.names import DEFAULT_TEAM, key
 from relay.session.options import Options
 from relay.shim import ring
@@ -61,6 +61,7 @@ BRIDGED = ("aider", "claude", "codex", "gemini", "opencode", "pi", "qwen")
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     """Run the agent in this terminal; return its exit code. Raise RelayError if it cannot be started."""
+    share_home(os.environ)
     env = dict(os.environ if env is None else env)
     if inside := env.get("RELAY_SESSION"):
         raise UsageError(

@@ -67,6 +67,14 @@ class Lent:
                 return size
         return None
 
+    def ready(self) -> bool:
+        """Return True if writing a piece to `sink` cannot block."""
+        if not self.blocks:
+            return True
+        poll = select.poll()
+        poll.register(self.sink, select.POLLOUT)
+        return bool(poll.poll(0))
+
     def restore(self) -> None:
         """Restore the terminal's attributes on behalf of an owner that died."""
         if self.saved is not None and self.source_is_terminal:
@@ -177,10 +185,7 @@ class UserTerminal:
         lent = self.lent
         if lent is None or lent.sink < 0:
             return
-        if lent.blocks:
-            self.queued += data  # poll(2) reports when the terminal takes a piece
-            return
-        if not self.queued:
+        if not self.queued and not lent.blocks:
             try:
                 data = data[os.write(lent.sink, data) :]
             except OSError:
@@ -189,12 +194,12 @@ class UserTerminal:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is queued; to a descriptor that may block, only the one piece that poll(2) allows."""
+        """Write as much of the queue as the terminal takes."""
         lent = self.lent
         if lent is None or lent.sink < 0:
             self.queued.clear()
             return
-        while self.queued:
+        while self.queued and lent.ready():
             try:
                 taken = os.write(lent.sink, self.queued[: lent.piece])
             except BlockingIOError:
@@ -203,8 +208,6 @@ class UserTerminal:
                 self.lose("pipe" if isinstance(error, BrokenPipeError) else "terminal")
                 return
             del self.queued[:taken]
-            if lent.blocks:
-                return
 
     def aside(self, data: bytes, undo: bytes | None = None) -> None:
         if not self.watched or (undo and undo == self._undo):  # shown already, perhaps by an earlier session

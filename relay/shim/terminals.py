@@ -149,7 +149,7 @@ class TerminalServer:
 
     def introduce(self) -> None:
         """Tell the client what it needs if we die: the agent's group, and how to undo the agent's modes."""
-        self._tell("agent", group=self.forwarder.pty.pid)
+        self._tell("agent", group=0 if self.forwarder.paused else self.forwarder.pty.pid)
         self._tell("modes", reset=self._parting.reset)
 
     def begin(self, lent: Lent, *, foreground: bool) -> None:
@@ -392,6 +392,7 @@ class TerminalServer:
 
     def _say_between(self, *texts: str, answered: bool) -> None:
         """Undo the modes that the ended agent has set; show `texts` below what it drew."""
+        self._tell("agent", group=0)
         parting = self._parting if answered else self._last_parting()
         if self.forwarder.user.watched:
             put_right = f"{parting.reset}{parting.below}".encode()

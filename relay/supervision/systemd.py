@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from relay.errors import ServiceError
+from relay.home import xdg
 from relay.storage.files import write_private
 from relay.supervision.boot_service import BootService, InstalledService, ServiceState, installed_in
 from relay.text import one_line
@@ -105,7 +106,7 @@ class SystemdUser:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = {**env, "LC_ALL": "C.UTF-8"}
         user = env.get("HOME") or str(Path("~").expanduser())
-        self._folder = Path(env.get("XDG_CONFIG_HOME") or Path(user, ".config"), "systemd", "user")
+        self._folder = Path(xdg(env, "XDG_CONFIG_HOME") or Path(user, ".config"), "systemd", "user")
 
     def check(self) -> None:
         """Raise ServiceError if no systemd manages the user's services here."""

@@ -11,6 +11,7 @@ Client and shim exchange JSON lines over a Unix socket:
                      {"event": "exit", "code": N, "reset": TEXT, "notices": [TEXT, ...]}
                      {"event": "detached", "reset": TEXT, "notices": [TEXT, ...], "taken": BOOL,
                       "switch": DIRECTION}
+PID is 0 between two agents.
 """
 
 from __future__ import annotations
@@ -127,13 +128,19 @@ class Client:
         self._signals: list[int] = []
 
     def run(self) -> int:
-        """Return the exit code for the shell: the agent's, or 0 after detaching. Raise SwitchAgent."""
+        """Return the exit code for the shell: the agent's, or 0 after detaching. Raise SwitchAgent.
+
+        Restore the signal handlers: the caller may be a program that goes on.
+        """
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for number in HANDLED:
-            if signal.getsignal(number) != signal.SIG_IGN:  # nohup: the agent ignores the signal, too
-                signal.signal(number, lambda number, _: self._signals.append(number))
+        wakeup = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        # nohup: the agent ignores the signal, too
+        handled = [number for number in HANDLED if signal.getsignal(number) != signal.SIG_IGN]
+        handlers = {
+            number: signal.signal(number, lambda number, _: self._signals.append(number))
+            for number in handled
+        }
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         poll = select.poll()
         poll.register(self.channel.fileno(), select.POLLIN)
@@ -150,7 +157,11 @@ class Client:
                         return code
         finally:
             self.mode.restore()
-            signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in handlers.items():
+                signal.signal(number, handler or signal.SIG_DFL)  # None: not set from Python
+            os.close(wake_read)
+            os.close(wake_write)
 
     def _on_signals(self) -> None:
         numbers, self._signals = self._signals, []
@@ -214,7 +225,7 @@ class Client:
         self.mode.lend()  # first: once users have read the line, nothing they type may echo
         self._say("what you type now goes nowhere; press Enter to continue.\r")
         try:
-            while not self._signals:
+            while {*self._signals} <= {signal.SIGWINCH, signal.SIGCONT}:  # the others end the wait
                 if select.select([self.mode.source], [], [], FOREGROUND_LOOK / 1000)[0]:
                     keys = os.read(self.mode.source, 1024)
                     if not keys or {*keys} & {*b"\r\n\x03\x04"}:

@@ -118,6 +118,29 @@ def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, re
     second.wait_for("got word")
 
 
+def test_a_terminal_that_was_taken_over_swallows_keys_also_after_a_resize(
+    wrap: Open, terminal: Open, relay: Relay
+) -> None:
+    first = wrap("-n", "Both", "sh", "-c", "echo up; read a")
+    first.see("up\r\n")
+    wait_until(lambda: "Both" in relay("ps").stdout)
+    _attach(terminal, "Both", "--takeover").wait_for("up")
+    first.see("press Enter")
+    first.resize(90, 20)
+    os.kill(first.pid, signal.SIGCONT)
+    keys = bytearray(b"for the agent" * 20_000)  # more than a terminal buffers: the client must read it
+
+    def typed() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            del keys[: os.write(first.master, keys)]
+        return not keys
+
+    first.wait(lambda: typed() or not first.raw())
+    assert first.raw()
+    first.type("\r")
+    assert first.end() == 0
+
+
 def test_the_keys_of_the_kitty_protocol_detach(wrap: Open, relay: Relay) -> None:
     outer = wrap("-n", "Keys", "sh", "-c", "stty raw -echo; echo up; exec cat -v")
     outer.see("up")

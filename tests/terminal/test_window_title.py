@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -38,6 +39,16 @@ def test_it_names_the_agent_and_is_given_back(relay: Relay, wrap: Open, terminal
             assert second.end() == 0
         assert bytes(each.output).count(SAVE) == bytes(each.output).count(RESTORE) == 1
         assert bytes(each.output).rindex(RESTORE) > bytes(each.output).rindex(b"\x1b]2;Alice")
+
+
+def test_it_is_given_back_to_a_terminal_that_cannot_be_opened(terminal: Open) -> None:
+    """A shim cannot open /dev/tty anew, nor the terminal of another user after `su`."""
+    wrap = shlex.join([sys.executable, "-m", "relay", "wrap", "-n", "Alice", "--agent", "claude", *AGENT])
+    outer = terminal("sh", "-c", f"exec {wrap} < /dev/tty > /dev/tty")
+    outer.wait(lambda: outer.screen.title == "Alice: own", "the title names the agent")
+    outer.type(b"\x1dd")
+    assert outer.end() == 0
+    assert bytes(outer.output).count(SAVE) == bytes(outer.output).count(RESTORE) == 1
 
 
 def test_a_new_session_does_not_save_its_own_title_as_the_users(relay: Relay, wrap: Open) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from emulator import Emulator
 from support import Relay, processes_of, wait_until
 
 Open = Callable[..., Emulator]
+
+RELAY = (sys.executable, "-m", "relay")
 
 # Sets every mode that would outlive it, and waits.
 WILD = """
@@ -94,6 +97,23 @@ def test_after_a_client_that_was_killed_the_agent_runs_on(wrap: Open, relay: Rel
     for changing in ("since", "state", "bus", "held", "waiting", "last_line"):
         del still[changing], session[changing]
     assert still == session
+
+
+def _through_dev_tty(terminal: Open, *arguments: str) -> Emulator:
+    """Run relay with /dev/tty as its input and output, which its shim cannot open anew."""
+    return terminal("sh", "-c", f"exec {shlex.join([*RELAY, *arguments])} < /dev/tty > /dev/tty")
+
+
+def test_after_a_client_that_was_killed_in_a_terminal_that_cannot_be_opened(
+    terminal: Open, relay: Relay
+) -> None:
+    outer = _through_dev_tty(terminal, "wrap", "-n", "Wild", sys.executable, "-c", WILD)
+    outer.wait_for("wild")
+    _session(relay, "Wild")
+    outer.wait(outer.raw)
+    os.kill(outer.pid, signal.SIGKILL)
+    assert outer.end() == -9
+    outer.wait(outer.restored, "the session gives the terminal its modes back")
 
 
 def test_after_a_shim_that_was_killed_while_attached(terminal: Open, relay: Relay, home: Path) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from emulator import Emulator
 
 from session.puppet import ps
 from session.test_session_supervised import record
-from support import Relay, wait_until
+from support import PATIENCE, Relay, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -150,3 +153,35 @@ def test_what_the_user_ends_is_not_restarted(wrap: Open, relay: Relay) -> None:
     assert outer.end() == 130
     ended = wait_until(lambda: (found := record(relay)).get("phase") == "done" and found)
     assert ended["reason"] == "was ended by SIGINT, at your request"
+
+
+@contextlib.contextmanager
+def attached(relay: Relay) -> Iterator[tuple[int, Iterator[int]]]:
+    """Attach a terminal to Alice; yield its master, and the process groups that her shim reports."""
+    master, slave = pty.openpty()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(PATIENCE)
+        channel.connect(str(relay.home / "run" / "sessions" / "default" / "alice.shim"))
+        request = {"op": "attach", "interactive": True, "saved": None, "takeover": True}
+        socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [slave, slave])
+        with channel.makefile() as lines:
+            events = map(json.loads, lines)
+            yield master, (event["group"] for event in events if event["event"] == "agent")
+    os.close(slave)
+    os.close(master)
+
+
+def test_a_client_forgets_the_process_group_of_an_ended_agent(relay: Relay) -> None:
+    """It kills the group if the shim is killed, and the group's id may be another program's by then."""
+    relay("wrap", "-d", "-n", "Alice", "--supervision", SLOW, "sh", "-c", LIFE)
+    with attached(relay) as (terminal, groups):
+        assert next(groups) == ps(relay)[0]["agent_pid"]
+        os.write(terminal, b"one\r")
+        assert next(groups) == 0
+    with attached(relay) as (_, groups):
+        assert next(groups) == 0
+        relay("restart", "Alice")
+        assert next(filter(None, groups)) == ps(relay)[0]["agent_pid"]
+        relay("restart", "Alice")
+        assert next(groups) == 0
+        assert next(groups) == ps(relay)[0]["agent_pid"]
