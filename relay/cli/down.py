@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.cli import stop
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.control.sessions import live
@@ -27,7 +27,9 @@ from relay.supervision.worktree import WorktreeSpec, clean_up
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
+    parser.add_argument(
+        "names", nargs="*", type=agent_name, metavar="NAME", help="these agents only (default: all)"
+    )
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
     add_json(parser, "print the outcome for each, as a JSON list")

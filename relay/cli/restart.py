@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, find
 from relay.errors import NoSuchSession, RelayError
@@ -19,7 +19,9 @@ _LOOK = 0.05  # seconds between two checks for the new agent
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps` lists them")
+    parser.add_argument(
+        "names", nargs="+", type=agent_name, metavar="NAME", help="the agents, as `relay ps` lists them"
+    )
     parser.add_argument("--now", action="store_true", help="kill them immediately, without a closing prompt")
     add_team(parser)
     add_json(parser, "print the result for each as a JSON list")

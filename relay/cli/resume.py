@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli import restart
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.control.resuming import continued
@@ -29,7 +29,9 @@ from relay.supervision.start import StartOrder, start
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps -a` lists them")
+    parser.add_argument(
+        "names", nargs="+", type=agent_name, metavar="NAME", help="the agents, as `relay ps -a` lists them"
+    )
     add_team(parser)
     add_json(parser, "print the outcome for each, as a JSON list")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli import join
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import start_agent, starting
 from relay.control.fleet_status import FleetStatus
@@ -46,7 +46,9 @@ _SAID = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
+    parser.add_argument(
+        "names", nargs="*", type=agent_name, metavar="NAME", help="these agents only (default: all)"
+    )
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--wait", action="store_true", help="wait until each is ready or has ended")
     parser.add_argument(
