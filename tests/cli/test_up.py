@@ -283,3 +283,21 @@ def test_worktrees(relay: Relay, project: Path) -> None:
     assert "is kept" in said
     assert not Path(rows["A"]["cwd"]).exists()
     assert (Path(rows["B"]["cwd"]) / "work").exists()
+
+
+@needs_git
+def test_a_down_that_fails_leaves_the_worktree_to_its_agent(relay: Relay, project: Path) -> None:
+    project.rmdir()
+    Repo(project)
+    write(relay, project, '[defaults.worktree]\ncleanup = "merged"\n[agents.A]\nrun = "cat"\n')
+    relay("up", cwd=project)
+    row = states(relay)["A"]
+    os.kill(row["pid"], signal.SIGSTOP)
+    done = relay("down", cwd=project, check=False)
+    os.kill(row["pid"], signal.SIGCONT)
+    assert done.returncode == 1
+    assert "A does not answer" in done.stderr
+    assert f"A: its worktree {row['cwd']} is kept: A is running\n" in done.stdout
+    assert Path(row["cwd"], "file").exists()
+    assert "no worktree is left" in relay("down", cwd=project).stdout
+    assert not Path(row["cwd"]).exists()
