@@ -76,6 +76,14 @@ def same(a: str, b: str) -> bool:
     return key(a) == key(b)
 
 
+def unique(given: Iterable[str]) -> list[str]:
+    """Return each of the names once, as first given."""
+    found: dict[str, str] = {}
+    for name in given:
+        found.setdefault(key(name), name)
+    return list(found.values())
+
+
 def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str:
     """Return a question about the known name that `name` probably means, and a blank, or ""."""
     meant = suggest(name, known)

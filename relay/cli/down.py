@@ -19,7 +19,7 @@ from relay.control.guard import person_only
 from relay.control.sessions import claims
 from relay.errors import NoSuchSession, WorktreeError
 from relay.home import Home
-from relay.names import key
+from relay.names import key, unique
 from relay.supervision import fleet_file
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import stop_order
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         # down, a session of the fleet would start it, and it could start others.
         with starting(home.ensure(), fleet.team, lambda: report.say(another_starts(fleet.team))):
             running = {key(claim.name) for claim in claims(home, fleet.team)}
-            order = _order(fleet, _spawned(fleet, records) & running, args.names)
+            order = _order(fleet, _spawned(fleet, records) & running, unique(args.names))
             for name in order:
                 _want_down(records, fleet.team, name)
         for name in order:

@@ -40,7 +40,7 @@ from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.hooks.trust import Trust
 from relay.injection.layout import MAX_HOOK_BYTES
-from relay.names import did_you_mean
+from relay.names import did_you_mean, unique
 from relay.redaction import redact
 from relay.rules.aggregate import Fired, aggregate, outcome
 from relay.rules.engine import Engine
@@ -151,7 +151,7 @@ def _row(rule: dict[str, Any]) -> str:
 
 def _reload(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
     if args.names:
-        chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+        chosen = [find(home, name, args.team) for name in unique(args.names)]
     elif not (chosen := live(home, args.team)):
         report.say("No session is running.")
     for session in chosen:

@@ -15,6 +15,7 @@ from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_claim
 from relay.errors import RelayError, UsageError
 from relay.home import Home
+from relay.names import unique
 
 STARTS = 30.0
 """Seconds a session may take, on a busy machine, to start or to fail for good after three tries."""
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.all:
         found = sorted(claims(home, args.team), key=lambda claim: (claim.team, claim.name))
     else:
-        found = [find_claim(home, name, args.team) for name in args.names]
+        found = [find_claim(home, name, args.team) for name in unique(args.names)]
     if not (found or args.json):
         print("No agent is running.")
     with Outcomes(args) as report:

@@ -14,6 +14,7 @@ from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, find
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
+from relay.names import unique
 
 _LOOK = 0.05  # seconds between two checks for the new agent
 
@@ -29,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+    sessions = [find(home, name, args.team) for name in unique(args.names)]
     with Outcomes(args) as report:
         restart(sessions, report, now=args.now, resume=False)
     return 1 if report.failed else 0

@@ -30,6 +30,7 @@ from relay.control.sessions import (
 )
 from relay.errors import NoSuchSession, NotAllowed, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
+from relay.names import unique
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import ENDED, Phase
 
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             print("No agent is running.")
     else:
         # Each once: a session that is asked twice kills its agent.
-        sessions = list(dict.fromkeys(chosen(home, name, args.team, now=args.now) for name in args.names))
+        sessions = [chosen(home, name, args.team, now=args.now) for name in unique(args.names)]
     with Outcomes(args) as report:
         end(home, sessions, report, now=args.now)
     return 1 if report.failed else 0
