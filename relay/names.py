@@ -26,6 +26,14 @@ _RESERVED = frozenset({"relay", PERSON, "all", "everyone", "spawn", "release"})
 
 def validate(name: str, what: str = "name") -> str:
     """Return `name` if it is a valid `what`. Raise InvalidName, with advice, if it is not."""
+    well_formed(name, what)
+    if what == "name" and key(name) in _RESERVED:
+        raise InvalidName(f"the name {name!a} is reserved; choose another, like 'Alice'.")
+    return name
+
+
+def well_formed(name: str, what: str = "name") -> str:
+    """Return `name` if its syntax is that of a `what`. Raise InvalidName, with advice, if it is not."""
     shown = ascii(name if len(name) <= 40 else name[:40] + "...")
     if len(name) > MAX_NAME:
         raise InvalidName(
@@ -36,8 +44,6 @@ def validate(name: str, what: str = "name") -> str:
             f"{shown} is not a valid {what}; use letters, digits, '-', '_' and '.', "
             "beginning with a letter or digit, like 'Alice' or 'api-worker'."
         )
-    if what == "name" and key(name) in _RESERVED:
-        raise InvalidName(f"the name {shown} is reserved; choose another, like 'Alice'.")
     return name
 
 
@@ -68,6 +74,14 @@ def key(name: str) -> str:
 def same(a: str, b: str) -> bool:
     """Return True if `a` and `b` are the same name."""
     return key(a) == key(b)
+
+
+def unique(given: Iterable[str]) -> list[str]:
+    """Return each of the names once, as first given."""
+    found: dict[str, str] = {}
+    for name in given:
+        found.setdefault(key(name), name)
+    return list(found.values())
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str:

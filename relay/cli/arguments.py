@@ -6,6 +6,8 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, _ActionsContainer
 from collections.abc import Callable
 
+from relay import names
+
 LATEST = 50
 """Entries that a list shows by default."""
 
@@ -17,18 +19,19 @@ def add_actions(parser: ArgumentParser, *, required: bool = True) -> Callable[[s
 
 
 def add_team(parser: ArgumentParser, help: str = "in this team only") -> None:
-    parser.add_argument("-t", "--team", help=help)
+    parser.add_argument("-t", "--team", type=team_name, help=help)
 
 
 def add_member(parser: ArgumentParser, does: str) -> None:
     """Add --name and --team. does: the member's part in a phrase, such as "the agent that joins"."""
-    parser.add_argument("-n", "--name", help=f"{does} (default: you; in an agent, the agent)")
+    help = f"{does} (default: you; in an agent, the agent)"
+    parser.add_argument("-n", "--name", type=agent_name, help=help)
     add_team(parser, "its team (default: RELAY_TEAM, else 'default')")
 
 
 def add_session(parser: ArgumentParser) -> None:
     """Add NAME and --team, which `sessions.find` takes."""
-    parser.add_argument("name", metavar="NAME", help="the session, as `relay ps` lists it")
+    parser.add_argument("name", type=agent_name, metavar="NAME", help="the session, as `relay ps` lists it")
     add_team(parser)
 
 
@@ -43,6 +46,16 @@ def add_limit(parser: ArgumentParser) -> None:
     help = f"the latest N (default: {LATEST}, with --json all)"
     length.add_argument("-n", "--limit", type=positive, metavar="N", help=help)
     length.add_argument("--all", action="store_true", help="all of them")
+
+
+def agent_name(text: str) -> str:
+    """Return the name of an agent or of the user. Raise InvalidName, as for the empty value of "$NAME"."""
+    return names.well_formed(text)
+
+
+def team_name(text: str) -> str:
+    """Return the name of a team. Raise InvalidName."""
+    return names.well_formed(text, "team")
 
 
 def positive(text: str) -> int:

@@ -24,7 +24,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from relay.cli.arguments import add_json, add_limit
+from relay.cli.arguments import add_json, add_limit, agent_name
 from relay.cli.output import day_and_time, print_list, short_id
 from relay.control import guard
 from relay.home import Home
@@ -38,7 +38,7 @@ _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", metavar="NAME", help="only what the agent NAME received")
+    parser.add_argument("--to", type=agent_name, metavar="NAME", help="only what the agent NAME received")
     parser.add_argument(
         "--from",
         dest="source",

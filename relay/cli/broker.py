@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import names, settings
-from relay.cli.arguments import add_actions, add_json, add_team, port
+from relay.cli.arguments import add_actions, add_json, add_team, agent_name, port
 from relay.cli.output import Outcomes, print_json
 from relay.control import guard
 from relay.control.sessions import live
@@ -78,14 +78,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_team(rights, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
     help = "write files (mode 0600) to DIR; otherwise passwords are not shown"
     rights.add_argument("-o", "--output", type=Path, metavar="DIR", help=help)
-    rights.add_argument("names", nargs="+", metavar="NAME")
+    rights.add_argument("names", nargs="+", type=agent_name, metavar="NAME")
     add_json(rights, "print a JSON object")
     keys = action("credentials", "Copy agents' credentials to another host, in a file.")
     ways = keys.add_subparsers(dest="way", metavar="export|import", required=True)
     export = ways.add_parser("export", help="write them to a file (mode 0600)")
     add_team(export, "the team of NAMEs (default: RELAY_TEAM, else 'default')")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
-    export.add_argument("names", nargs="+", metavar="NAME", help="an agent, or 'you'")
+    export.add_argument("names", nargs="+", type=agent_name, metavar="NAME", help="an agent, or 'you'")
     add_json(export, "print a JSON object, without passwords")
     take = ways.add_parser("import", help="replace this home's credentials with those in a file")
     take.add_argument("file", type=Path, metavar="FILE")

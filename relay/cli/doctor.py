@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relay import names, settings
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, agent_name, team_name
 from relay.cli.output import GREEN, RED, YELLOW, print_json, print_table, terminal_columns
 from relay.control import guard
 from relay.doctor import CheckResult, all_checks
@@ -51,9 +51,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--broker", nargs="?", const="", action="append", metavar="URL", help=help)
     help = "with --broker: use the credentials of this agent; give at least two"
-    parser.add_argument("--as", dest="agents", action="append", default=[], metavar="[TEAM/]NAME", help=help)
+    parser.add_argument(
+        "--as", dest="agents", action="append", default=[], type=_agent, metavar="[TEAM/]NAME", help=help
+    )
     parser.add_argument("--report", action="store_true", help="print a report to paste into an issue")
     add_json(parser, "print JSON")
+
+
+def _agent(text: str) -> tuple[str, str]:
+    """Return the team and the name of an agent, given as `Alice` or `web/Alice`. Raise InvalidName."""
+    team, slash, name = text.rpartition("/")
+    return team_name(team) if slash else names.DEFAULT_TEAM, agent_name(name)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,7 +122,9 @@ def _report(home: Home, *, as_json: bool) -> int:
 
 
 @contextlib.contextmanager
-def _tried(home: Home, urls: str, agents: list[str]) -> Iterator[tuple[list[Endpoint], list[Credentials]]]:
+def _tried(
+    home: Home, urls: str, agents: list[tuple[str, str]]
+) -> Iterator[tuple[list[Endpoint], list[Credentials]]]:
     """Yield the broker's addresses, and the credentials to test it with."""
     if external := endpoints(urls):
         without = [endpoint.url for endpoint in external if endpoint.user is None]
@@ -140,12 +150,10 @@ def _tried(home: Home, urls: str, agents: list[str]) -> Iterator[tuple[list[Endp
                     broker.dismiss(home, *each)
 
 
-def _credentials(home: Home, agents: list[str]) -> list[Credentials]:
-    """Return the credentials of agents, given as `Alice` or `web/Alice`."""
+def _credentials(home: Home, agents: list[tuple[str, str]]) -> list[Credentials]:
+    """Return the credentials of agents, given as teams and names."""
     found: list[Credentials] = []
-    for text in agents:
-        team, slash, name = text.rpartition("/")
-        team = names.validate(team if slash else names.DEFAULT_TEAM, "team")
+    for team, name in agents:
         if (credentials := broker.known_credentials(home, team, name)) is None:
             raise BrokerError(
                 f"this home has no credentials of {name!a} in team {team!a}. Create them with `relay broker "

@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.cli import stop
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
+from relay.control.fleet_start import another_starts, starting
 from relay.control.guard import person_only
-from relay.control.sessions import live
+from relay.control.sessions import claims
 from relay.errors import NoSuchSession, WorktreeError
 from relay.home import Home
-from relay.names import key
+from relay.names import key, unique
 from relay.supervision import fleet_file
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import stop_order
@@ -27,7 +28,9 @@ from relay.supervision.worktree import WorktreeSpec, clean_up
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
+    parser.add_argument(
+        "names", nargs="*", type=agent_name, metavar="NAME", help="these agents only (default: all)"
+    )
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
     add_json(parser, "print the outcome for each, as a JSON list")
@@ -38,24 +41,39 @@ def run(args: argparse.Namespace) -> int:
     person_only(home, "down", "an agent may not stop a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
     records = Records(home)
-    running = {key(session.name) for session in live(home, fleet.team)}
     with Outcomes(args) as report:
-        for name in _order(fleet, _spawned(fleet, records) & running, args.names):
+        # Once nothing is being started, and before the first stop, which may take minutes: until an agent is
+        # down, a session of the fleet would start it, and it could start others.
+        with starting(home.ensure(), fleet.team, lambda: report.say(another_starts(fleet.team))):
+            running = {key(claim.name) for claim in claims(home, fleet.team)}
+            order = _order(fleet, _spawned(fleet, records) & running, unique(args.names))
+            for name in order:
+                _want_down(records, fleet.team, name)
+        for name in order:
             with report.attempt(name, name=name, team=fleet.team):
-                if not (key(name) in running and _stop(home, name, fleet.team, report, now=args.now)):
+                if _stop(home, name, fleet.team, report, now=args.now):
+                    _want_down(records, fleet.team, name, stopped=True)
+                else:
                     report.done(f"{name} is not running.", name=name, team=fleet.team, outcome="not running")
-            # An agent that was stopped earlier stays stopped: the user's last word was about it alone.
-            record = records.get(fleet.team, name)
-            if record is not None and (key(name) in running or record.wanted == "up"):
-                records.change(fleet.team, name, lambda record: replace(record, wanted="down", by="down"))
             agent = fleet.find(name)
             if agent is not None and agent.worktree is not None and agent.worktree.cleanup == "merged":
                 _clean_up(home, fleet.team, agent, agent.worktree, report)
     return 1 if report.failed else 0
 
 
+def _want_down(records: Records, team: str, name: str, *, stopped: bool = False) -> None:
+    """Record that an agent is to be down.
+
+    stopped: by this command; its session has recorded that as a `relay stop`. An agent that was stopped
+    earlier stays so: the user's last word was about it alone.
+    """
+    record = records.get(team, name)
+    if record is not None and (stopped or record.wanted == "up"):
+        records.change(team, name, lambda record: replace(record, wanted="down", by="down"))
+
+
 def _stop(home: Home, name: str, team: str, report: Outcomes, *, now: bool) -> bool:
-    """Stop an agent; return False if it ended by itself meanwhile."""
+    """Stop an agent; return False if it is not running."""
     try:
         session = stop.chosen(home, name, team, now=now)
     except NoSuchSession:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes, short_id
 from relay.control.caller import caller
 from relay.control.guard import own_only, person_only
@@ -30,8 +30,10 @@ from relay.storage.journal import Journal
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or how it begins")
     parser.add_argument("--held", action="store_true", help="all held messages")
-    parser.add_argument("--from", dest="sender", metavar="NAME", help="with --held: only from NAME")
-    parser.add_argument("--to", metavar="NAME", help="with --held: only for NAME")
+    parser.add_argument(
+        "--from", dest="sender", type=agent_name, metavar="NAME", help="with --held: only from NAME"
+    )
+    parser.add_argument("--to", type=agent_name, metavar="NAME", help="with --held: only for NAME")
     add_json(parser, "print the dropped messages as a JSON list")
 
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Any
 
-from relay.cli.arguments import add_json, positive
+from relay.cli.arguments import add_json, agent_name, positive
 from relay.control import guard
 from relay.home import Home
 from relay.names import same
@@ -24,7 +24,7 @@ _OWN = ("time", "event", "session", "name")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new events")
-    parser.add_argument("--name", metavar="NAME", help="only this agent")
+    parser.add_argument("--name", type=agent_name, metavar="NAME", help="only this agent")
     parser.add_argument("--id", default="", metavar="ID", help="only this message: its id, or how it begins")
     parser.add_argument("-n", "--limit", type=positive, metavar="N", help="the latest N (default: all)")
     add_json(parser, "one JSON object per line")

@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from relay.agents.version import unchecked
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import print_json, short_id
 from relay.control.sessions import claims, find
 from relay.errors import LedgerError, NoSuchMessage, NoSuchSession
@@ -54,7 +54,9 @@ _READS = {"lines": "prints lines", "screen": "draws a screen"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a session, or the id of a waiting message")
+    parser.add_argument(
+        "name", type=agent_name, metavar="NAME", help="a session, or the id of a waiting message"
+    )
     add_team(parser)
     add_json(parser, "print a JSON object")
 

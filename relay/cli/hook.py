@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 
 from relay.agents import hook_client
-from relay.errors import RelayError, UsageError
+from relay.errors import InvalidName, RelayError, UsageError
 from relay.home import Home
-from relay.names import DEFAULT_TEAM, key
+from relay.names import DEFAULT_TEAM, key, well_formed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ def quick(argv: list[str]) -> int:
     decide = words[:1] == ["decide"]
     if len(words) != 1 + decide:
         raise RelayError(f"hook takes one event. Usage: {USAGE}")
+    try:
+        for flag, what in (("--name", "name"), ("--team", "team")):
+            if flag in given:
+                well_formed(given[flag], what)
+    except InvalidName as error:
+        raise RelayError(str(error)) from None
     hook_client.hook(words[-1], _socket(given), given.get("--agent", ""), decide=decide)
     return 0
 
@@ -61,8 +67,8 @@ def quick(argv: list[str]) -> int:
 def _socket(given: dict[str, str]) -> str:
     """Return the path of the session's socket; one that does not exist if no session is named."""
     env = os.environ
-    if "--name" not in given and "--team" not in given and "RELAY_SOCKET" in env:
-        return env["RELAY_SOCKET"]
+    if "--name" not in given and "--team" not in given and (socket := env.get("RELAY_SOCKET")):
+        return socket
     team = given.get("--team") or env.get("RELAY_TEAM") or DEFAULT_TEAM
     name = given.get("--name") or env.get("RELAY_NAME") or ""
     return f"{Home.from_env().run_dir}/sessions/{key(team)}/{key(name)}.sock"

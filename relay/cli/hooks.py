@@ -32,7 +32,7 @@ from typing import Any
 
 from relay.agents.hook_event import EVENTS as NATIVE
 from relay.agents.hook_event import parse
-from relay.cli.arguments import add_actions, add_json, add_team
+from relay.cli.arguments import add_actions, add_json, add_team, agent_name
 from relay.cli.output import Outcomes, print_json
 from relay.control.guard import person_only
 from relay.control.sessions import SessionInfo, find, live
@@ -40,7 +40,7 @@ from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.hooks.trust import Trust
 from relay.injection.layout import MAX_HOOK_BYTES
-from relay.names import did_you_mean
+from relay.names import did_you_mean, unique
 from relay.redaction import redact
 from relay.rules.aggregate import Fired, aggregate, outcome
 from relay.rules.engine import Engine
@@ -67,7 +67,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shown = action(
         "list", "Show the rules that apply here or in a running session, and any mistakes in them."
     )
-    shown.add_argument("name", nargs="?", metavar="NAME", help="the session, as `relay ps` lists it")
+    shown.add_argument(
+        "name", nargs="?", type=agent_name, metavar="NAME", help="the session, as `relay ps` lists it"
+    )
     add_team(shown)
     files(shown, "also load this hooks.json")
     add_json(shown, "print a JSON object")
@@ -93,7 +95,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         files(switched, "also look in this hooks.json")
         add_json(switched, "print the outcome for each rule and each session, as a JSON list")
     reloaded = action("reload", "Make running sessions reload their hooks.json files.")
-    reloaded.add_argument("names", nargs="*", metavar="NAME", help="the sessions (default: all in this home)")
+    reloaded.add_argument(
+        "names", nargs="*", type=agent_name, metavar="NAME", help="the sessions (default: all in this home)"
+    )
     add_team(reloaded)
     add_json(reloaded, "print the outcome for each session, as a JSON list")
 
@@ -147,7 +151,7 @@ def _row(rule: dict[str, Any]) -> str:
 
 def _reload(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
     if args.names:
-        chosen = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+        chosen = [find(home, name, args.team) for name in unique(args.names)]
     elif not (chosen := live(home, args.team)):
         report.say("No session is running.")
     for session in chosen:

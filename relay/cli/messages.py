@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from relay.cli.arguments import add_json, add_limit, add_team
+from relay.cli.arguments import add_json, add_limit, add_team, agent_name
 from relay.cli.output import GREEN, RED, YELLOW, day_and_time, latest, print_list, print_table, short_id
 from relay.control import guard
 from relay.home import Home
@@ -50,8 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "ids", metavar="ID", nargs="*", help="only these messages: their ids, or how they begin"
     )
-    parser.add_argument("--to", metavar="NAME", help="only messages to NAME ('you': to you)")
-    parser.add_argument("--from", dest="sender", metavar="NAME", help="only messages from NAME")
+    parser.add_argument("--to", type=agent_name, metavar="NAME", help="only messages to NAME ('you': to you)")
+    parser.add_argument(
+        "--from", dest="sender", type=agent_name, metavar="NAME", help="only messages from NAME"
+    )
     add_team(parser, "only this team's (default: RELAY_TEAM, else all teams)")
     states = [state.value for state in State]
     parser.add_argument(
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         select = partial(
             ledger.messages,
-            team=own.team if own else args.team or os.environ.get("RELAY_TEAM"),
+            team=own.team if own else args.team or os.environ.get("RELAY_TEAM") or None,
             to=args.to,
             sender=args.sender,
             of=own.name if own else None,

@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from relay import names
 from relay.cli import stop
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes, short_id
 from relay.cli.spawn import ask_session
 from relay.control import guard
@@ -44,13 +44,17 @@ from relay.text import count, listed, one_line
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="*", help="a message's id, or how it begins")
     parser.add_argument("--all", action="store_true", help="all held messages")
-    parser.add_argument("--from", dest="sender", metavar="NAME", help="held messages from NAME")
-    parser.add_argument("--to", metavar="NAME", help="held messages to NAME")
-    parser.add_argument("--agent", metavar="NAME", help="let the held agent NAME continue")
+    parser.add_argument(
+        "--from", dest="sender", type=agent_name, metavar="NAME", help="held messages from NAME"
+    )
+    parser.add_argument("--to", type=agent_name, metavar="NAME", help="held messages to NAME")
+    parser.add_argument("--agent", type=agent_name, metavar="NAME", help="let the held agent NAME continue")
     parser.add_argument("--account", metavar="NAME", help="release the hold on the account NAME")
     add_team(parser, "only in this team (default: all teams)")
     add_json(parser, "print what was released as a JSON list")
-    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how NAME's session runs it
+    parser.add_argument(
+        "--by", type=agent_name, metavar="NAME", help=argparse.SUPPRESS
+    )  # how NAME's session runs it
 
 
 def run(args: argparse.Namespace) -> int:

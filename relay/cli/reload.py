@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import time
 
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_claim
 from relay.errors import RelayError, UsageError
 from relay.home import Home
+from relay.names import unique
 
 STARTS = 30.0
 """Seconds a session may take, on a busy machine, to start or to fail for good after three tries."""
@@ -23,7 +24,9 @@ _LOOK = 0.02  # seconds between two checks for the new session
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the agents, as `relay ps` lists them")
+    parser.add_argument(
+        "names", nargs="*", type=agent_name, metavar="NAME", help="the agents, as `relay ps` lists them"
+    )
     parser.add_argument("--all", action="store_true", help="every agent in this home")
     add_team(parser)
     add_json(parser, "print the result for each as a JSON list")
@@ -36,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.all:
         found = sorted(claims(home, args.team), key=lambda claim: (claim.team, claim.name))
     else:
-        found = [find_claim(home, name, args.team) for name in args.names]
+        found = [find_claim(home, name, args.team) for name in unique(args.names)]
     if not (found or args.json):
         print("No agent is running.")
     with Outcomes(args) as report:

@@ -31,6 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from relay.cli.arguments import add_team, agent_name
 from relay.cli.output import print_list
 from relay.control import guard
 from relay.errors import RecordingError, UsageError
@@ -50,8 +51,10 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="?", metavar="NAME|FILE", help="an agent, or an asciicast file")
-    parser.add_argument("-t", "--team", metavar="TEAM", help="only in this team")
+    parser.add_argument(
+        "what", nargs="?", type=_name_or_file, metavar="NAME|FILE", help="an agent, or an asciicast file"
+    )
+    add_team(parser, "only in this team")
     parser.add_argument("--session", metavar="ID", help="only this session, as named in the list")
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="play at N times the speed")
     parser.add_argument(
@@ -71,6 +74,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="let --export overwrite a file")
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _name_or_file(text: str) -> str:
+    """Return a NAME|FILE. Raise InvalidName."""
+    return text if _is_path(text) or Path(text).is_file() else agent_name(text)
+
+
+def _is_path(what: str) -> bool:
+    """Return True if `what` can only be a file, not an agent's name."""
+    return os.sep in what or what.endswith(store.CAST)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,8 +134,7 @@ def _show(cast: Cast, title: str, args: argparse.Namespace) -> int:
 def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
     what: str = args.what
     path = Path(what)
-    named = os.sep not in what and not what.endswith(store.CAST)
-    if named:
+    if not _is_path(what):
         own = guard.as_itself(home, "replay", name=what, team=args.team, advice=_ADVICE)
         team = own.team if own is not None else args.team
         if store.recordings(home.recordings, what, team) or own is not None or not path.is_file():

@@ -9,17 +9,20 @@ from __future__ import annotations
 import argparse
 import time
 
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
 from relay.control.sessions import PATIENCE, SessionInfo, call, find
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
+from relay.names import unique
 
 _LOOK = 0.05  # seconds between two checks for the new agent
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps` lists them")
+    parser.add_argument(
+        "names", nargs="+", type=agent_name, metavar="NAME", help="the agents, as `relay ps` lists them"
+    )
     parser.add_argument("--now", action="store_true", help="kill them immediately, without a closing prompt")
     add_team(parser)
     add_json(parser, "print the result for each as a JSON list")
@@ -27,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    sessions = list(dict.fromkeys(find(home, name, args.team) for name in args.names))
+    sessions = [find(home, name, args.team) for name in unique(args.names)]
     with Outcomes(args) as report:
         restart(sessions, report, now=args.now, resume=False)
     return 1 if report.failed else 0

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli import restart
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.control.resuming import continued
 from relay.control.sessions import SessionInfo, claims, find
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
-from relay.names import did_you_mean, same
+from relay.names import did_you_mean, same, unique
 from relay.supervision import fleet_file
 from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
@@ -29,7 +29,9 @@ from relay.supervision.start import StartOrder, start
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME", help="the agents, as `relay ps -a` lists them")
+    parser.add_argument(
+        "names", nargs="+", type=agent_name, metavar="NAME", help="the agents, as `relay ps -a` lists them"
+    )
     add_team(parser)
     add_json(parser, "print the outcome for each, as a JSON list")
 
@@ -39,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     person_only(home, "resume", "an agent may not start another one.")
     running: list[SessionInfo] = []
     with Outcomes(args) as report:
-        for name in dict.fromkeys(args.names):
+        for name in unique(args.names):
             with report.attempt(name, name=name, team=args.team):
                 if any(same(claim.name, name) for claim in claims(home, args.team)):
                     running.append(find(home, name, args.team))
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
                     record = _record(home, name, args.team)
                     said = _resume(home, record)
                     report.done(said, name=record.name, team=record.team, outcome="resumed")
-        restart.restart([*dict.fromkeys(running)], report, now=False, resume=True)
+        restart.restart(running, report, now=False, resume=True)
     return 1 if report.failed else 0
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 
 from relay import names
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import print_json, short_id
 from relay.cli.send import limits_here
 from relay.control.caller import caller
@@ -28,7 +28,7 @@ from relay.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", metavar="NAME", help="send it to NAME instead")
+    parser.add_argument("--to", type=agent_name, metavar="NAME", help="send it to NAME instead")
     parser.add_argument("id", metavar="ID", help="the message's id, or its beginning")
     add_json(parser, "print the message that travels as a JSON object")
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import names, settings
-from relay.cli.arguments import add_json, add_team, seconds
+from relay.cli.arguments import add_json, add_team, agent_name, seconds
 from relay.cli.obstacle import obstacle
 from relay.cli.output import print_json, short_id
 from relay.control import guard
@@ -75,7 +75,9 @@ _SAYS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--from", dest="sender", metavar="NAME", help="send as NAME (not inside an agent)")
+    parser.add_argument(
+        "--from", dest="sender", type=agent_name, metavar="NAME", help="send as NAME (not inside an agent)"
+    )
     add_team(parser, "the receiver's team (default: RELAY_TEAM, else 'default')")
     priority = parser.add_mutually_exclusive_group()
     priority.add_argument(
@@ -113,11 +115,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser, "print the messages as a JSON list")
     parser.add_argument(
-        "to", metavar="TO", help="an agent's name, '#channel', or '*' for every running agent"
+        "to", type=_receiver, metavar="TO", help="an agent's name, '#channel', or '*' for every running agent"
     )
     parser.add_argument(
         "words", metavar="MESSAGE", nargs="+", help="the text; '-' reads it from standard input"
     )
+
+
+def _receiver(text: str) -> str:
+    """Return a TO. Raise InvalidName."""
+    if text.startswith("#"):
+        names.channel(text)
+    elif text != EVERYBODY:
+        agent_name(text)
+    return text
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from relay.cli import join
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import print_json
 from relay.control.caller import Caller, caller
 from relay.control.fleet_start import start_agent, starting
@@ -43,11 +43,13 @@ _LOOK = 0.05
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", metavar="NAME", help=argparse.SUPPRESS)  # how NAME's session runs it
-    parser.add_argument("-t", "--team", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--by", type=agent_name, metavar="NAME", help=argparse.SUPPRESS
+    )  # how NAME's session runs it
+    add_team(parser, argparse.SUPPRESS)
     parser.add_argument("-f", "--file", type=Path, help=argparse.SUPPRESS)
     add_json(parser, "print a JSON object")
-    parser.add_argument("name", metavar="NAME", help="the new agent's name")
+    parser.add_argument("name", type=agent_name, metavar="NAME", help="the new agent's name")
     parser.add_argument("command", metavar="COMMAND", help="an agent in the fleet file, or a program")
     parser.add_argument("task", metavar="TASK", nargs=argparse.REMAINDER, help="its first prompt")
 

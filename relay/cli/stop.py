@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
 from relay.control.sessions import (
     PATIENCE,
@@ -30,6 +30,7 @@ from relay.control.sessions import (
 )
 from relay.errors import NoSuchSession, NotAllowed, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
+from relay.names import unique
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import ENDED, Phase
 
@@ -41,7 +42,9 @@ _LAST_STEPS = 10.0  # seconds for the last steps of a session that no longer lis
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the sessions, as `relay ps` lists them")
+    parser.add_argument(
+        "names", nargs="*", type=agent_name, metavar="NAME", help="the sessions, as `relay ps` lists them"
+    )
     parser.add_argument("--all", action="store_true", help="every session in this home")
     parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
     add_team(parser)
@@ -58,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             print("No agent is running.")
     else:
         # Each once: a session that is asked twice kills its agent.
-        sessions = list(dict.fromkeys(chosen(home, name, args.team, now=args.now) for name in args.names))
+        sessions = [chosen(home, name, args.team, now=args.now) for name in unique(args.names)]
     with Outcomes(args) as report:
         end(home, sessions, report, now=args.now)
     return 1 if report.failed else 0

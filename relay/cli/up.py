@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli import join
-from relay.cli.arguments import add_json
+from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
-from relay.control.fleet_start import start_agent, starting
+from relay.control.fleet_start import another_starts, start_agent, starting
 from relay.control.fleet_status import FleetStatus
 from relay.control.guard import person_only
 from relay.errors import WorktreeError
@@ -46,7 +46,9 @@ _SAID = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="these agents only (default: all)")
+    parser.add_argument(
+        "names", nargs="*", type=agent_name, metavar="NAME", help="these agents only (default: all)"
+    )
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--wait", action="store_true", help="wait until each is ready or has ended")
     parser.add_argument(
@@ -73,15 +75,14 @@ def run(args: argparse.Namespace) -> int:
     with Outcomes(args) as report:
         upstart = _Upstart(home, fleet, report, fresh=args.fresh, boot=args.boot)
         if args.due:
-            status = upstart.status()
-            args.names = due(fleet, status.records, status.sessions, time.time())
+            args.names = upstart.due(upstart.status())
             if not args.names:
                 return 0
         if args.dry_run:
             for step in upstart.plan(upstart.status(), args.names):
                 upstart.tell(step)
         else:
-            upstart.bring_up(args.names)
+            upstart.bring_up(args.names, only_due=args.due)
             if args.wait:
                 upstart.await_ready()
     return 1 if report.failed else 0
@@ -105,8 +106,15 @@ class _Upstart:
         standings = status.standings(boot=self._boot, tried=self._started)
         return plan(self._fleet, standings, names, others=status.others())
 
-    def bring_up(self, names: list[str]) -> None:
-        """Start the agents, each once its dependencies have reached the required state."""
+    def due(self, status: FleetStatus) -> list[str]:
+        """Return the agents to start with --due."""
+        return due(self._fleet, status.records, status.sessions, time.time())
+
+    def bring_up(self, names: list[str], *, only_due: bool) -> None:
+        """Start the agents, each once its dependencies have reached the required state.
+
+        only_due: as long as they are due.
+        """
         told: set[str] = set()
         said: set[str] = set()
         first = True
@@ -115,22 +123,24 @@ class _Upstart:
             # Under a lock: a session of the fleet also starts agents that wait for room.
             with starting(self._home, self._fleet.team, self._another_starts):
                 status = self.status()
+                if only_due and not (names := self.due(status)):
+                    return  # `relay down` came first
                 steps = self.plan(status, names)
-                due = [step for step in steps if step.kind == "start" and step.agent not in told]
+                starts = [step for step in steps if step.kind == "start" and step.agent not in told]
                 for step in steps:
                     if step.kind not in {"start", "wait"} and step.agent not in told | set(self._started):
                         told.add(step.agent)
                         self.tell(step)
                         if step.kind in {"scheduled", "full"}:
                             self._queue(step)
-                for step in due:
+                for step in starts:
                     if not first:
                         time.sleep(self._fleet.start_interval)  # logins race
                     first = False
                     told.add(step.agent)
                     self._start(self._fleet.agents[step.agent])
             waiting = [step for step in steps if step.kind == "wait" and step.agent not in told]
-            if due:
+            if starts:
                 continue
             if not waiting:
                 return
@@ -144,7 +154,7 @@ class _Upstart:
             time.sleep(_LOOK)
 
     def _another_starts(self) -> None:
-        self._report.say(f"Waiting for another command that is starting agents of {self._fleet.team}.")
+        self._report.say(another_starts(self._fleet.team))
 
     def _introduce(self, steps: list[PlanStep]) -> None:
         """Register agents that are about to start: messages to them wait, so running agents can write."""

@@ -27,7 +27,7 @@ from relay.agents.prices import Prices
 from relay.agents.rate_limits import RateLimits
 from relay.agents.usage import Spent
 from relay.agents.usage_log import UsageEntry
-from relay.cli.arguments import add_json, add_team
+from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.audit import moment
 from relay.cli.output import print_json, print_table
 from relay.control import guard
@@ -85,7 +85,7 @@ class UsageRow:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="only this agent")
+    parser.add_argument("name", nargs="?", type=agent_name, metavar="NAME", help="only this agent")
     parser.add_argument(
         "--since", type=moment, metavar="WHEN", help="only since then: 30m, 2h, 7d, or 2026-07-01[T14:30]"
     )

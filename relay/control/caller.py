@@ -36,10 +36,11 @@ def caller(home: Home) -> Caller | None:
     if found := agent_of(home, ancestors(os.getpid())):
         return found
     env = os.environ
-    if "RELAY_SOCKET" not in env and "RELAY_NAME" not in env:
+    name, socket = env.get("RELAY_NAME", ""), env.get("RELAY_SOCKET")
+    if not (name or socket):
         return None
-    name, team = env.get("RELAY_NAME", ""), env.get("RELAY_TEAM", names.DEFAULT_TEAM)
-    return Caller(name, team, Path(env.get("RELAY_SOCKET", sessions.socket_of(home, team, name))))
+    team = env.get("RELAY_TEAM") or names.DEFAULT_TEAM
+    return Caller(name, team, Path(socket or sessions.socket_of(home, team, name)))
 
 
 def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:

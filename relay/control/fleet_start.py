@@ -52,6 +52,11 @@ def starting(
         os.close(lock)
 
 
+def another_starts(team: str) -> str:
+    """Return a sentence that says what `starting` waits for."""
+    return f"Waiting for another command that is starting agents of {team}."
+
+
 def start_agent(
     home: Home, fleet: Fleet, agent: FleetAgent, *, fresh: bool, progress: Callable[[str], None]
 ) -> FleetStart:

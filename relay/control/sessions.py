@@ -12,6 +12,7 @@ session answers: it may be starting, ending, busy, stopped, or have failed.
 
 from __future__ import annotations
 
+import glob
 import json
 import socket
 import time
@@ -303,7 +304,7 @@ def _sockets(home: Home, team: str | None, name: str | None = None) -> list[Path
     The sockets may not exist. Raise HomeError if another user has created their directory.
     """
     home.check_owner()
-    pattern = f"{key(team) if team else '*'}/{key(name) if name else '*'}"
+    pattern = "/".join("*" if each is None else glob.escape(key(each)) for each in (team, name))
     folder = home.run / "sessions"
     found = (*folder.glob(f"{pattern}.lock"), *folder.glob(f"{pattern}.sock"))
     return sorted({path.with_suffix(".sock") for path in found})

@@ -8,6 +8,7 @@ the whole file under a lock. The environment is left out, because it may contain
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -93,7 +94,7 @@ class Records:
 
     def all(self, team: str | None = None) -> list[AgentRecord]:
         """Return the records of a team, or of all teams, by team and name."""
-        found = sorted(self._folder.glob(f"{key(team) if team else '*'}/*.json"))
+        found = sorted(self._folder.glob(f"{'*' if team is None else glob.escape(key(team))}/*.json"))
         return [record for path in found if (record := _read(path)) is not None]
 
     def change(self, team: str, name: str, change: Callable[[AgentRecord], AgentRecord]) -> AgentRecord:

@@ -61,6 +61,8 @@ def permit(fleet: Fleet, request: SpawnRequest, facts: SpawnFacts) -> FleetAgent
         )
     if spawner.fleet != str(fleet.path) or fleet.find(spawner.name) is None:
         raise NotAllowed(f"{spawner.name} is not an agent of {fleet.path}, and only those may start others.")
+    if spawner.wanted == "down":
+        raise NotAllowed(f"{spawner.name} is being stopped, and may not start others now.")
     names.validate(request.name)
     _check_name(fleet, request.name, facts)
     _check_task(request.task)

@@ -89,7 +89,7 @@ def clean_up(
     directory: Path,
     env: Mapping[str, str] | None = None,
 ) -> CleanedUp:
-    """Remove the worktree of `agent`, which has ended, if `spec.cleanup` says so and it contains no work.
+    """Remove the worktree of `agent` if `spec.cleanup` says so, the agent has ended, and it contains no work.
 
     Work is anything changed, added or unfinished, and commits that are not in `spec.base`. Ignored files are
     not work, unless they were copied there and have changed. Raise WorktreeError if git fails.

@@ -28,7 +28,7 @@ class CleanedUp:
 
 
 def clean_up(site: Site) -> CleanedUp:
-    """Remove the worktree if no work would be lost."""
+    """Remove the worktree if its agent has ended and no work would be lost."""
     claim, found = site.claims.read(site.path), site.repository.checkout(site.path)
     if found is None:
         return CleanedUp(site.path)
@@ -36,6 +36,8 @@ def clean_up(site: Site) -> CleanedUp:
         return CleanedUp(site.path, "cleanup is 'never'")
     if claim is None or not claim.owner.same(site.owner):
         return CleanedUp(site.path, "it is not this agent's")
+    if not claim.owner.has_ended(within=0):
+        return CleanedUp(site.path, f"{claim.owner.agent} is running")
     if why := _work(site, found):
         return CleanedUp(site.path, why)
     source = site.source() if site.spec.link else site.path

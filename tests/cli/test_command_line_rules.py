@@ -13,7 +13,8 @@ import pytest
 
 from relay.cli import main
 from relay.cli.main import COMMANDS, dispatch, parser_of
-from session.puppet import Puppet, messages
+from relay.errors import InvalidName
+from session.puppet import Puppet, messages, ps
 from support import Relay, wait_until
 
 
@@ -50,6 +51,77 @@ def test_an_unknown_option_is_a_usage_error(path: str, capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert (ended.value.code, said.out) == (2, "")
     assert re.match(rf"relay {path.split()[0]}( \w+)*: error: ", said.err.splitlines()[-1])
+
+
+NAMING = {"NAME", "TO", "NAME|FILE", "[TEAM/]NAME"}
+"""The metavars of agents' names."""
+
+OTHER_NAMES = {("agents reset", "names"), ("release", "--account")}
+"""Names of other things: a profile, an account."""
+
+ALLOWED = {("send", "to"): {"*"}, ("replay", "what"): {"a/b", "/x"}, ("doctor", "--as"): {"a/b"}}
+"""What some arguments take besides names: everybody, files, a team."""
+
+
+def naming() -> Iterator[tuple[str, str]]:
+    """Yield each command's options and arguments that take the name of an agent or a team."""
+    for path, parser in parsers():
+        for action in parser._actions:
+            if path in PATHS and (action.metavar in NAMING or action.dest in {"name", "team"}):
+                found = path, action.option_strings[-1] if action.option_strings else action.dest
+                if found not in OTHER_NAMES:
+                    yield found
+
+
+@pytest.mark.parametrize(("path", "argument"), [*naming()])
+def test_an_empty_or_malformed_name_is_a_mistake(path: str, argument: str) -> None:
+    parser = dict(parsers())[path]
+    before = []
+    if not argument.startswith("-"):
+        arguments = [action for action in parser._actions if not action.option_strings]
+        preceding = arguments[: [action.dest for action in arguments].index(argument)]
+        before = [str(next(iter(action.choices or ["x"]))) for action in preceding]
+    for value in {"", "*", "Al*", "a/b", "/x", "..", "[a]"} - ALLOWED.get((path, argument), set()):
+        words = [f"{argument}={value}"] if argument.startswith("-") else [*before, value]
+        with pytest.raises(InvalidName, match=r"is not a valid (name|team); use letters") as error:
+            parser.parse_args(words)
+        assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["stop", ""],
+        ["stop", "Al*"],
+        ["stop", "**x"],
+        ["stop", "-t", "/x", "Alice"],
+        ["stop", "--now", "--all", "-t", ""],
+        ["restart", "--now", "Al*"],
+        ["reload", ""],
+        ["wrap", "-t", "", "true"],
+        ["wrap", "-n", "*", "true"],
+    ],
+)
+def test_a_name_that_is_none_touches_no_agent(line: list[str], shared: Relay) -> None:
+    if not ps(shared):
+        shared("wrap", "-d", "-n", "Alice", "-t", "web", "cat")
+    before = [(row["pid"], row["agent_pid"]) for row in ps(shared)]
+    mistake(shared(*line, check=False), 2)
+    assert [(row["pid"], row["agent_pid"]) for row in ps(shared)] == before
+
+
+def test_a_hook_refuses_a_name_without_the_exit_code_of_a_refusal(relay: Relay) -> None:
+    mistake(relay("hook", "--name", "", "stop", check=False), 1)
+    mistake(relay("hook", "--team=a/b", "stop", check=False), 1)
+
+
+def test_empty_variables_count_as_unset(relay: Relay) -> None:
+    empty = {"RELAY_NAME": "", "RELAY_TEAM": "", "RELAY_SOCKET": "", "RELAY_SESSION": ""}
+    relay("wrap", "-d", "-n", "Bob", "cat", env=empty)
+    relay("send", "Bob", "hi", env=empty)
+    assert [each["to"] for each in json.loads(relay("messages", "--json", env=empty).stdout)] == ["Bob"]
+    assert relay("restart", "Bob", env=empty).stdout
+    assert relay("release", "--all", "--json", env=empty).stdout == "[]\n"  # an agent may not
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
-"""`relay stop` of an agent that is just starting or ending."""
+"""`relay stop` of an agent that is just starting or ending, and of one that is named twice."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from relay.cli import stop
 from relay.cli.output import Outcomes
 from relay.control.sessions import UNRESPONSIVE, SessionInfo
 from relay.home import Home
+from session.puppet import Puppet, ps, settings
+from support import Relay, session_patch
 
 
 def test_an_agent_whose_processes_are_not_known_is_not_killed(
@@ -28,3 +32,30 @@ def test_an_agent_whose_processes_are_not_known_is_not_killed(
     assert killed == []
     assert report.failed
     assert capsys.readouterr().err == "relay: bob is just starting or ending. Try again in a moment.\n"
+
+
+BUSY = session_patch(
+    "from functools import wraps\nfrom itertools import count\nfrom relay.features.requests import Requests\n"
+    "told, numbers = Requests.info, count()\n"
+    "@wraps(told)\nasync def info(self, request):\n"
+    "    answer = await told(self, request)\n"
+    "    return {'info': answer['info'] | {'tokens': next(numbers)}}\n"
+    "Requests.info = info\n"
+)
+"""Makes a session describe itself differently each time, as that of a working agent does."""
+
+
+def test_an_agent_that_is_named_twice_is_not_killed(relay: Relay) -> None:
+    """The second request would be an impatient user's."""
+    settings(relay, "closing_seconds = 0.1\n")
+    alice = Puppet(relay, "Alice").wrap("--think", "1000", "--reply", "", "", env=BUSY)
+    assert relay("stop", "Alice", "alice").stdout == "Alice has ended.\n"
+    assert alice.events("session_end")[0]["code"] == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("command", ["stop", "restart", "resume", "reload", "hooks reload"])
+def test_each_agent_is_reported_once(command: str, shared: Relay) -> None:
+    if not ps(shared):
+        Puppet(shared, "Alice").wrap(env=BUSY)
+    done = shared(*command.split(), "--json", "Alice", "alice", "ALICE", check=False)
+    assert [row["name"] for row in json.loads(done.stdout)] == ["Alice"]

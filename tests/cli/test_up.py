@@ -6,12 +6,16 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from session.puppet import ps
+from relay.control.fleet_start import starting
+from relay.home import Home
+from relay.supervision.records import Records
+from session.puppet import ps, settings
 from session.test_session_supervised import record
 from supervision.repositories import Repo, needs_git
 from support import Relay, wait_until
@@ -283,3 +287,81 @@ def test_worktrees(relay: Relay, project: Path) -> None:
     assert "is kept" in said
     assert not Path(rows["A"]["cwd"]).exists()
     assert (Path(rows["B"]["cwd"]) / "work").exists()
+
+
+@needs_git
+def test_a_down_that_fails_leaves_the_worktree_to_its_agent(relay: Relay, project: Path) -> None:
+    project.rmdir()
+    Repo(project)
+    write(relay, project, '[defaults.worktree]\ncleanup = "merged"\n[agents.A]\nrun = "cat"\n')
+    relay("up", cwd=project)
+    row = states(relay)["A"]
+    os.kill(row["pid"], signal.SIGSTOP)
+    done = relay("down", cwd=project, check=False)
+    os.kill(row["pid"], signal.SIGCONT)
+    assert done.returncode == 1
+    assert "A does not answer" in done.stderr
+    assert f"A: its worktree {row['cwd']} is kept: A is running\n" in done.stdout
+    assert Path(row["cwd"], "file").exists()
+    assert "no worktree is left" in relay("down", cwd=project).stdout
+    assert not Path(row["cwd"]).exists()
+
+
+def begin(relay: Relay, project: Path, *words: str) -> subprocess.Popen[str]:
+    """Start a `relay` command, and return it still running."""
+    return subprocess.Popen(
+        [*relay.command, *words], cwd=project, env=relay.environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+WAITS = "Waiting for another command that is starting agents of web.\n"
+
+
+def test_nothing_starts_while_a_down_stops_others(relay: Relay, project: Path) -> None:
+    """Its session would start B, which is scheduled, while A takes its time."""
+    settings(relay, "closing_seconds = 0.1\nstop_seconds = 60\n")
+    slow = "trap 'touch stopping; until [ -e go ]; do sleep 0.05; done; exit' TERM; touch ready; cat"
+    write(
+        relay,
+        project,
+        f'[agents.B]\nrun = "cat"\nschedule = {{ every = "1h" }}\n[agents.A]\nrun = ["sh", "-c", "{slow}"]\n',
+    )
+    relay("up", cwd=project)
+    wait_until((project / "ready").exists)
+    assert record(relay, "B", "web")["wanted"] == "up"
+    down = begin(relay, project, "down")
+    wait_until((project / "stopping").exists)
+    assert record(relay, "B", "web")["wanted"] == "down"
+    (project / "go").touch()
+    said, _ = down.communicate()
+    assert (down.returncode, said) == (0, "A has ended.\nB is not running.\n")
+    assert (record(relay, "A", "web")["wanted"], record(relay, "A", "web")["by"]) == ("down", "down")
+
+
+def test_a_down_stops_what_another_command_is_just_starting(relay: Relay, project: Path) -> None:
+    write(relay, project, '[agents.A]\nrun = "cat"\n')
+    with starting(Home.from_env(relay.environment).ensure(), "web"):
+        down = begin(relay, project, "down")
+        assert down.stdout is not None
+        assert down.stdout.readline() == WAITS
+        relay("wrap", "-d", "-n", "A", "-t", "web", "cat")
+    said, _ = down.communicate()
+    assert (down.returncode, said) == (0, "A has ended.\n")
+    assert states(relay) == {}
+
+
+def test_what_is_due_is_not_started_after_a_down(relay: Relay, project: Path) -> None:
+    """It was due when the command began, and `relay down` came first."""
+    write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n', most=1)
+    relay("up", cwd=project)
+    relay("stop", "A")
+    with starting(Home.from_env(relay.environment), "web"):
+        up = begin(relay, project, "up", "--due")
+        assert up.stdout is not None
+        assert up.stdout.readline() == WAITS
+        Records(Home.from_env(relay.environment)).change(
+            "web", "B", lambda record: replace(record, wanted="down", by="down")
+        )
+    said, _ = up.communicate()
+    assert (up.returncode, said) == (0, "")
+    assert states(relay) == {}

@@ -105,6 +105,7 @@ def test_the_command(command: str, model: str) -> None:
         (FLEET, {}, {"spawner": replace(LEAD, fleet="")}, "Lead is not an agent of /src/relay.toml"),
         (FLEET, {}, {"spawner": replace(LEAD, fleet="/other")}, "Lead is not an agent of /src/relay.toml"),
         (FLEET, {}, {"spawner": replace(LEAD, name="Old")}, "Old is not an agent of /src/relay.toml"),
+        (FLEET, {}, {"spawner": replace(LEAD, wanted="down")}, "Lead is being stopped"),
         (FLEET, {"name": "ann"}, {}, "Ann is an agent in the fleet file, which the user starts"),
         (FLEET, {}, {"taken": True}, "the name Tester belongs to another agent"),
         (FLEET, {}, {"record": replace(CHILD, parent="")}, "the name Tester belongs to another agent"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,18 @@ def test_work_is_kept_and_named(house: House, work: Callable[[House, Path], None
     assert said in result.kept
     assert result.path == made.path
     assert {path: path.read_bytes() for path in made.path.rglob("*") if path.is_file()} == before
+
+
+def test_a_worktree_in_use_is_kept(house: House) -> None:
+    """With its ignored files, which are not work once the agent has ended."""
+    house.repo.write(".gitignore", "build/\n")
+    made = house.prepare()
+    (made.path / "build").mkdir()
+    with house.running("Alice", os.getpid()):
+        assert house.clean_up() == CleanedUp(made.path, "Alice is running")
+    assert (made.path / "build").exists()
+    assert house.clean_up() == CleanedUp(made.path)
+    assert not made.path.exists()
 
 
 def test_merged_does_not_mean_merged_into_itself(house: House) -> None:

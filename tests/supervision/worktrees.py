@@ -56,12 +56,13 @@ class House:
         )
 
     @contextmanager
-    def running(self, agent: str) -> Iterator[None]:
-        """Hold the lock that the shim of `agent` holds while it runs."""
+    def running(self, agent: str, pid: int | None = None) -> Iterator[None]:
+        """Hold the lock that the shim of `agent` holds while it runs. pid: the agent's own, in the lock."""
         path = Path(self.home.agent_lock("web", agent))
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            print("" if pid is None else pid, file=file, flush=True)
             yield
 
     def script(self, spec: str, agent: str = "Alice") -> subprocess.Popen[str]:
