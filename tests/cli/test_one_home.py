@@ -20,7 +20,9 @@ def relay() -> Iterator[Relay]:
     folder = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp")).resolve()  # a socket's path is limited
     relay = Relay(folder)
     relay.environment = {
-        name: value for name, value in relay.environment.items() if not name.startswith(("RELAY_HOME", "XDG_"))
+        name: value
+        for name, value in relay.environment.items()
+        if not name.startswith(("RELAY_HOME", "XDG_"))
     }
     relay.environment["HOME"] = str(folder)
     yield relay
