@@ -173,7 +173,7 @@ def _import(home: Home, args: argparse.Namespace) -> None:
         found = [credentials.parse(each) for each in (value if isinstance(value, list) else [value])]
     except OSError as error:
         raise BrokerError(f"cannot read {path}: {error.strerror}. Check the path.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokerError(
             f"{path} contains no credentials ({error}). Create such a file with `relay broker credentials "
             "export`."

@@ -186,7 +186,7 @@ def _supervision(value: str) -> dict[str, Any]:
 
     try:
         fields = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         raise UsageError('--supervision takes a JSON object, such as \'{"restart": "always"}\'.')

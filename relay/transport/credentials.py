@@ -137,5 +137,5 @@ def _is_level(text: str, what: str) -> bool:
 def _read(path: Path) -> Credentials:
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BrokerError(f"the credentials in {path} cannot be read ({error}). Delete that file.") from None

@@ -126,7 +126,14 @@ def test_credentials_move_to_another_home(relay: Relay, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["no JSON", "{}", '{"team": "a/b", "name": "bob", "password": "p"}', '["x"]']
+    "text",
+    [
+        "no JSON",
+        "{}",
+        '{"team": "a/b", "name": "bob", "password": "p"}',
+        '["x"]',
+        pytest.param("[" * 100_000, id="nested too deeply"),
+    ],
 )
 def test_a_file_that_holds_no_credentials_is_refused(relay: Relay, tmp_path: Path, text: str) -> None:
     file = tmp_path / "file"

@@ -143,7 +143,8 @@ def test_what_is_no_credentials_is_refused(change: dict[str, object]) -> None:
         parse({**value, **change})
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    (tmp_path / "default.alice.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", pytest.param("[" * 100_000, id="nested too deeply")])
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "default.alice.json").write_text(text)
     with pytest.raises(BrokerError, match=r"cannot be read .* Delete that file"):
         CredentialStore(tmp_path).get("default", "Alice")

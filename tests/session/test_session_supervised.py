@@ -285,6 +285,13 @@ def test_mistakes(relay: Relay, policy: str, said: str) -> None:
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("policy", ["no", "[]", pytest.param("[" * 100_000, id="nested too deeply")])
+def test_a_policy_that_is_no_json_object(relay: Relay, policy: str) -> None:
+    done = relay("wrap", "--supervision", policy, "true", check=False)
+    assert done.returncode == 2
+    assert "--supervision takes a JSON object" in done.stderr
+
+
 def test_input_from_a_pipe_is_not_read_twice(relay: Relay, tmp_path: Path) -> None:
     script = f"cat; echo once >> {tmp_path / 'lives'}; exit 5"
     done = relay("wrap", "--restart", "always", "sh", "-c", script, input="hello\n", check=False)
