@@ -1,6 +1,7 @@
 """Holds the agent's account, and notices when other agents hold it.
 
 HoldAccount ─→ the account's file ─→ escalated once, by the first agent to hold it
+                 if it cannot be written, only this agent is held, until that succeeds
 MayBegin    ─→ nudges and first prompts wait while it is held
 TurnOver    ─→ a turn that began after the hold and ended well releases the account
 """
@@ -8,6 +9,7 @@ TurnOver    ─→ a turn that began after the hold and ended well releases the 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from relay.clock import TICK, WallClock
@@ -21,6 +23,7 @@ from relay.supervision.accounts import AccountHold, Accounts
 from relay.supervision.events import AccountFreed, AccountHeld, Escalate, HoldAccount
 from relay.supervision.restart import words
 from relay.tasks import Tasks
+from relay.terminal.events import Notify
 
 WAITS = frozenset({"task", "nudge"})
 """Kinds of texts that wait while the account is held."""
@@ -62,6 +65,8 @@ class AccountWatch:
             await self._held.wait()
             while await self._hold() is not None:
                 await self._clock.sleep(TICK)
+                if self._new is not None:
+                    self._tasks.queue("its account", self._try_again())
             self._held.clear()
             self._bus.publish(AccountFreed())
             self._bus.publish(TryAgain())
@@ -74,9 +79,11 @@ class AccountWatch:
 
     async def _begin(self, event: HoldAccount, new: AccountHold) -> None:
         try:
-            fresh = await asyncio.to_thread(self._accounts.hold, new)
-        finally:
-            self._new = None
+            fresh = await self._write(new)
+        except RelayError as error:
+            fresh = True  # as far as this agent knows
+            others = f"Meanwhile, other agents of the account {self._account} continue."
+            self._bus.publish(Notify(f"{error} {others}", "warning"))
         self._held.set()
         if fresh and event.until is None:
             detail = f": {event.reason}" if event.reason else ""
@@ -88,6 +95,18 @@ class AccountWatch:
                 f"`relay release --account {self._account}`."
             )
             self._bus.publish(Escalate(f"{what}.", how))
+
+    async def _write(self, new: AccountHold) -> bool:
+        """Write a hold; return False if the account is already held for at least as long."""
+        fresh = await asyncio.to_thread(self._accounts.hold, new)
+        if self._new is new:
+            self._new = None
+        return fresh
+
+    async def _try_again(self) -> None:
+        if self._new is not None:
+            with suppress(RelayError):  # it has been reported
+                await self._write(self._new)
 
     @handles(PromptSubmitted, TurnBegan)
     def begins(self, _: object) -> None:
@@ -102,10 +121,14 @@ class AccountWatch:
     async def _release(self, since: float) -> None:
         held = await self._hold()
         if held is not None and held.until is None:
+            if held is self._new and held.at <= since:
+                self._new = None
             await asyncio.to_thread(self._accounts.release, self._account, since=since)
 
     async def _hold(self) -> AccountHold | None:
-        return self._new or await asyncio.to_thread(self._accounts.get, self._account)
+        if self._new is not None and self._new.active(self._clock.now()):
+            return self._new
+        return await asyncio.to_thread(self._accounts.get, self._account)
 
     @answers(AccountHeld)
     async def is_held(self, _: AccountHeld, __: object) -> AccountHold | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from relay.lifecycle import Describe
 from relay.state.events import PromptSubmitted, TurnOver
 from relay.supervision.accounts import AccountHold, Accounts
 from relay.supervision.events import AccountFreed, AccountHeld, Escalate, HoldAccount
+from relay.terminal.events import Notify
 from supervision.world import World
 
 
@@ -125,6 +128,31 @@ class Watched(World):
     def held(self) -> bool:
         return bool(asyncio.run(self.bus.ask(AccountHeld())))
 
+    def waits(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Run the watch until it says that the account is free. sleep: instead of its clock's."""
+        freed, queued = asyncio.Event(), list[Coroutine[Any, Any, object]]()
+
+        class Goes:
+            @handles(AccountFreed)
+            def on(self, _: AccountFreed) -> None:
+                freed.set()
+
+        async def slept(seconds: float) -> None:
+            while queued:
+                await queued.pop(0)
+            await sleep(seconds)
+
+        async def scene() -> None:
+            running = asyncio.ensure_future(self.watch.run())
+            async with asyncio.timeout(60):
+                await freed.wait()
+            running.cancel()
+
+        self.clock.sleep = slept  # type: ignore[method-assign]
+        self.queue = lambda _, work: queued.append(work)  # type: ignore[method-assign]
+        self.bus.add(Goes())
+        asyncio.run(scene())
+
 
 @pytest.mark.parametrize("kind", ["message", "hook", "notice", "task", "nudge", "closing"])
 def test_nudges_and_first_prompts_wait_for_the_account(tmp_path: Path, kind: Kind) -> None:
@@ -180,26 +208,51 @@ def test_a_success_does_not_end_a_limit(tmp_path: Path) -> None:
 
 
 def test_the_agent_that_met_with_it_goes_on_when_it_is_over(tmp_path: Path) -> None:
-    alice, freed = Watched(tmp_path), asyncio.Event()
+    alice = Watched(tmp_path)
 
     async def sleep(seconds: float) -> None:
         assert alice.of(AccountFreed) == []
         alice.clock.time += seconds
 
-    class Goes:
-        @handles(AccountFreed)
-        def on(self, _: AccountFreed) -> None:
-            freed.set()
-
-    async def scene() -> None:
-        event = HoldAccount("rate_limited", "limit", alice.clock.now() + 60)
-        await alice.watch._begin(event, hold(alice.clock.now(), event.until))
-        running = asyncio.ensure_future(alice.watch.run())
-        async with asyncio.timeout(60):
-            await freed.wait()
-        running.cancel()
-
-    alice.clock.sleep = sleep  # type: ignore[method-assign]
-    alice.bus.add(Goes())
-    asyncio.run(scene())
+    alice.bus.publish(HoldAccount("rate_limited", "limit", alice.clock.now() + 60))
+    alice.waits(sleep)
     assert not alice.held()
+
+
+def test_a_hold_that_cannot_be_written_is_kept_until_it_can(tmp_path: Path) -> None:
+    """As on a full disk: only this agent waits, and the user is told."""
+    alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
+    (tmp_path / "state").mkdir()
+    obstacle = tmp_path / "state" / "accounts"
+    obstacle.touch()
+    alice.bus.publish(HoldAccount("unauthorized", "Invalid API key"))
+    (told,) = alice.of(Escalate)
+    assert told.what == "Alice stopped on an error (not logged in): Invalid API key."
+    (warned,) = alice.of(Notify)
+    assert str(obstacle) in warned.text
+    assert alice.held() and not bob.held()
+    written = []
+
+    async def sleep(_: float) -> None:
+        if obstacle.is_file():
+            obstacle.unlink()
+        written.append(bob.accounts.release("work"))
+
+    alice.waits(sleep)
+    assert written[0] is None and written[-1] is not None
+    assert len(alice.of(Escalate)) == 1
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_success_ends_a_hold_that_could_not_be_written(tmp_path: Path, later: bool) -> None:
+    alice = Watched(tmp_path)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "accounts").touch()
+    alice.bus.publish(PromptSubmitted(by_user=True))
+    alice.clock.passes(1)
+    alice.bus.publish(HoldAccount("unauthorized", "No."))
+    alice.clock.passes(1)
+    if later:
+        alice.bus.publish(PromptSubmitted(by_user=True))
+    alice.bus.publish(TurnOver(well=True))
+    assert alice.held() is not later
