@@ -12,7 +12,7 @@ from pathlib import Path
 from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import Inject, Occupied
 from relay.injection.injection import nudge
-from relay.rules.command import CommandResult, run
+from relay.rules.command import END, CommandResult, run
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted
 from relay.state.states import AgentState
@@ -24,9 +24,6 @@ from relay.terminal.events import Notify
 
 TIME_LIMIT = 600.0
 """Seconds that a command may take: enough for a whole test suite."""
-
-MAX_OUTPUT = 8_000
-"""Bytes from the end of a gate's output, where a failure shows, that become a prompt."""
 
 
 class GateRunner:
@@ -108,8 +105,8 @@ def _prompt(command: str, result: CommandResult) -> str:
     """Return the prompt for a failed gate."""
     how = result.problem or f"It exited with {result.exit_code}."
     head = f"`{command}` must succeed before your task is done, but it failed. {how}"
-    output = result.stdout[-MAX_OUTPUT:].decode(errors="ignore").strip()
+    output = result.end.decode(errors="ignore").strip()  # a failure shows at the end
     if not output:
         return f"{head} It printed nothing."
-    cut = " (the end of it)" if result.cut or len(result.stdout) > MAX_OUTPUT else ""
+    cut = " (the end of it)" if len(result.stdout) > END else ""
     return f"{head} Its output{cut}:\n{output}"

@@ -1,7 +1,7 @@
 """One run of a rule's command: its process, standard input, output, time limit and end.
 
                     ┌─ payload ──→ stdin
-    run ── sh -c ───┼─ stdout ───→ kept, at most KEEP; the rest is discarded
+    run ── sh -c ───┼─ stdout ───→ kept, at most KEEP; of the rest, only the last END
                     └─ stderr ───→ kept, at most KEEP; the rest is discarded
 
 The command leads its own session, so it has no controlling terminal. At its timeout, or when `run` is
@@ -32,6 +32,9 @@ from relay.rules import process_tree
 KEEP = 1 << 20
 """Bytes kept of each stream, from its beginning."""
 
+END = 8_000
+"""Bytes kept from the end of standard output, however long it is."""
+
 _GRACE = 0.25  # seconds to wait for EOF after the command has ended: a child may keep a pipe open
 _FLOOD = 0.005  # seconds between two reads of a pipe whose contents are discarded
 _CHUNK = 1 << 16  # capacity of a pipe in bytes (pipe(7))
@@ -45,6 +48,7 @@ class CommandResult:
 
     exit_code: 128 + N if signal N ended it, as in a shell; None if it did not end by itself.
     stdout, stderr: their first KEEP bytes. cut: stdout was longer.
+    end:       the last END bytes of stdout.
     duration:  seconds.
     problem:   why it could not be started, or was killed; "" if it ended by itself.
     """
@@ -53,6 +57,7 @@ class CommandResult:
     stdout: bytes = b""
     stderr: bytes = b""
     cut: bool = False
+    end: bytes = b""
     duration: float = 0.0
     problem: str = ""
 
@@ -104,7 +109,7 @@ async def run(
         ended.cancel()
         for each in (writer, out, err):
             each.close()
-    kept = bytes(out.kept), bytes(err.kept), out.cut
+    kept = bytes(out.kept), bytes(err.kept), out.cut, out.end
     if not done:
         problem = f"It took longer than {timeout:g} s, and was killed with everything it had started."
         return CommandResult(None, *kept, clock() - began, problem)
@@ -178,6 +183,7 @@ class _Reader:
 
     def __init__(self, fd: int) -> None:
         self.kept = bytearray()
+        self._rest = b""  # the end of what came after `kept`
         self.cut = False
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = self._loop.create_future()
@@ -185,6 +191,11 @@ class _Reader:
         self._timer: asyncio.TimerHandle | None = None
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._read)
+
+    @property
+    def end(self) -> bytes:
+        """The last END bytes."""
+        return (bytes(self.kept[-END:]) + self._rest)[-END:]
 
     def close(self) -> None:
         if self._fd < 0:
@@ -206,10 +217,11 @@ class _Reader:
             self._empty()
 
     def _empty(self) -> None:
-        """Discard what is in the pipe; do so again a little later rather than at each byte."""
+        """Discard what is in the pipe but its end; do so again a little later rather than at each byte."""
         self._timer = None
-        data = self._take(_WIDE)
-        self.cut = self.cut or bool(data)
+        if data := self._take(_WIDE):
+            self.cut = True
+            self._rest = (self._rest + data[-END:])[-END:]
         if self._fd >= 0:
             self._timer = self._loop.call_later(_FLOOD, self._empty)
 

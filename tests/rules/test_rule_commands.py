@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from relay.rules import command
-from relay.rules.command import KEEP, CommandResult
+from relay.rules.command import END, KEEP, CommandResult
 from support import eventually
 
 HANGING = Path(__file__).with_name("hanging.py")
@@ -139,6 +139,14 @@ def test_100_megabytes_of_output(stream: str) -> None:
     assert kept == b"x" * KEEP
     assert other == b""
     assert out.cut == (not stream)
+
+
+@pytest.mark.parametrize("lines", [10, 2_000, 200_000, 2_000_000])
+def test_the_end_of_the_output_is_kept(lines: int) -> None:
+    out = run(f"seq {lines}; echo the last line")
+    whole = b"".join(b"%d\n" % number for number in range(1, lines + 1)) + b"the last line\n"
+    assert out.end == whole[-END:]
+    assert (out.stdout, out.cut) == (whole[:KEEP], len(whole) > KEEP)
 
 
 def test_output_as_long_as_is_kept_is_whole() -> None:

@@ -156,6 +156,14 @@ def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
     assert str(relay.home) in alice.heard and "Alice" in alice.heard
 
 
+def test_the_prompt_has_the_end_of_a_long_output(relay: Relay) -> None:
+    """The reason for a failure is at the end, however much a command prints."""
+    run = "seq -f %0100.0f 20000; printf 'the rea%s' son; exit 1"
+    alice = cared_for(relay, on_idle=on_idle("gate", run=run))
+    assert "00020000" in alice.hears("the reason")
+    assert "(the end of it)" in alice.heard
+
+
 def test_a_failed_agent_stays_failed(relay: Relay) -> None:
     cared_for(relay, restart="always", on_idle=on_idle("fail"))
     ended = phase(relay, "failed")
