@@ -17,6 +17,12 @@ from relay.text import visible
 TAIL = 20
 """How many of the last lines of output an error shows."""
 
+LIMIT = 16 << 20
+"""Bytes of a command's output that the log keeps: half of them from its beginning, the rest from its end."""
+
+LEFT_OUT = b"[relay: part of the output is left out here]\n"
+
+_PIECE = 65536  # bytes told between two looks at the clock
 _TAIL_BYTES = 8192
 _LOOK = 0.05  # seconds between two polls of a running command
 _MERCY = 2.0  # seconds between SIGTERM and SIGKILL
@@ -38,8 +44,9 @@ def run(
 ) -> None:
     """Run `commands` in `directory` in order until one fails, each for at most `limit` seconds.
 
-    Their output goes to `log` (0600) and, line by line, to `progress`. Each command is a separate process
-    group, which is ended as a whole if the command takes too long, fails, or `cancelled` becomes true.
+    Their output goes to `log` (0600) and, line by line, to `progress`; if it is longer than LIMIT, its middle
+    is dropped. Each command is a separate process group, which is ended as a whole if the command takes too
+    long, fails, or `cancelled` becomes true.
     started: called with each process id and its start time (`start_of`).
     Raise SetupFailed if a command fails; WorktreeError if cancelled, or if the log cannot be written.
     """
@@ -48,6 +55,7 @@ def run(
         with suppress(FileNotFoundError):
             log.replace(log.with_name(log.name + ".1"))
         file = os.open(log, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except OSError as error:
         raise WorktreeError(
             f"cannot write {log}: {error.strerror}. Free some space, or make it writable."
@@ -57,15 +65,17 @@ def run(
             progress(f"$ {command}")
             os.write(file, f"$ {command}\n".encode("utf-8", "surrogateescape"))
             begin = os.fstat(file).st_size
-            code = _Command(command, directory, env, file, progress).run(limit, started, cancelled, clock)
+            running = _Command(command, directory, env, file, output, progress)
+            code = running.run(limit, started, cancelled, clock)
             if code != 0:
                 raise _failed(command, code, _last_lines(file, begin), log, limit)
     finally:
         os.close(file)
+        os.close(output)
 
 
 class _Command:
-    """One running command. log: the descriptor of an open file."""
+    """One running command. log: the descriptor of its log. output: another one of it, with its own offset."""
 
     def __init__(
         self,
@@ -73,10 +83,12 @@ class _Command:
         directory: Path,
         env: Mapping[str, str],
         log: int,
+        output: int,
         progress: Callable[[str], None],
     ) -> None:
         self._log = log
-        self._read = os.fstat(log).st_size
+        self._begin = self._read = os.fstat(log).st_size
+        self._kept = 0  # where the part that is left out begins
         self._part = b""
         self._progress = progress
         self._process = subprocess.Popen(
@@ -84,8 +96,8 @@ class _Command:
             cwd=directory,
             env=dict(env),
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
 
@@ -99,18 +111,22 @@ class _Command:
         """Wait for the command. Return its exit code, 128+N for signal N; None if it took too long."""
         deadline = clock() + limit
         pid = self._process.pid
+        behind = False
         try:
             started(pid, start_of(pid))
-            while (code := self._wait(_LOOK)) is None and clock() < deadline:
-                self._tell()
+            while (code := self._wait(0 if behind else _LOOK)) is None and clock() < deadline:
+                self._shorten()
+                behind = self._tell()
                 if cancelled():
                     raise WorktreeError("the setup of the worktree was cancelled.")
-            self._tell()
         except BaseException:  # including the user's Ctrl-C
             self._end()
             raise
         if code != 0:
             self._end()
+        end = self._shorten()  # what the command leaves running may still write
+        while code is not None and self._read < end and self._tell():
+            pass
         if self._part:
             self._progress(visible(self._part.decode("utf-8", "replace")))
         return code if code is None or code >= 0 else 128 - code
@@ -121,13 +137,38 @@ class _Command:
         except subprocess.TimeoutExpired:
             return None
 
-    def _tell(self) -> None:
-        while data := os.pread(self._log, 65536, self._read):
-            self._read += len(data)
-            *lines, self._part = (self._part + data).split(b"\n")
-            self._part = self._part[-65536:]
-            for line in lines:
-                self._progress(visible(line.decode("utf-8", "replace")))
+    def _tell(self) -> bool:
+        """Tell the next lines; return False if there is no more output yet."""
+        data = os.pread(self._log, _PIECE, self._read)
+        self._read += len(data)
+        *lines, self._part = (self._part + data).split(b"\n")
+        self._part = self._part[-_PIECE:]
+        for line in lines:
+            self._progress(visible(line.decode("utf-8", "replace")))
+        return bool(data)
+
+    def _shorten(self) -> int:
+        """Drop the middle of a long output, told or not; return the size of the log.
+
+        The command, which appends to the file, continues after what is kept. What it writes meanwhile may be
+        dropped, or come before LEFT_OUT.
+        """
+        size = os.fstat(self._log).st_size
+        if size <= self._begin + LIMIT:
+            return size
+        if self._kept == 0:
+            half = self._begin + LIMIT // 2
+            self._kept = half - len(os.pread(self._log, _TAIL_BYTES, half - _TAIL_BYTES).rpartition(b"\n")[2])
+        tail = os.pread(self._log, LIMIT // 4, size - LIMIT // 4)
+        tail = tail[tail.find(b"\n") + 1 :]
+        os.ftruncate(self._log, self._kept)
+        os.write(self._log, LEFT_OUT + tail)
+        end = os.lseek(self._log, 0, os.SEEK_CUR)
+        if size - self._read <= len(tail):
+            self._read += end - size
+        elif self._read > self._kept:
+            self._read, self._part = end - len(tail) - len(LEFT_OUT), b""
+        return end
 
     def _end(self) -> None:
         end_group(self._process.pid, lambda: self._wait(_LOOK) is not None)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from relay.errors import SetupFailed, WorktreeError
+from relay.supervision import worktree_setup
 from relay.supervision.worktree import WorktreeSpec, prepare
+from relay.supervision.worktree_setup import LEFT_OUT, LIMIT, TAIL
 from supervision.repositories import needs_git
 from supervision.worktrees import House, group_is_gone
 from support import wait_until
@@ -70,3 +75,56 @@ def test_a_setup_can_be_cancelled(house: House) -> None:
         )
     pid = int((house.root / "app-worktrees" / "Alice" / "pid").read_text())
     wait_until(lambda: group_is_gone(pid))
+
+
+# A flood of output.
+
+FLOOD = "yes | head -c 20000000; sleep 1000; true"
+
+
+class Flood:
+    """A setup that floods its output. told: the lines of its output."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "logs" / "log"
+        self.folder = folder
+        self.told: list[str] = []
+
+    def run(self, command: str, **options: Any) -> None:
+        worktree_setup.run(
+            [command], self.folder, os.environ, self.log, progress=self.tell, **{"limit": 1000.0, **options}
+        )
+
+    def tell(self, line: str) -> None:
+        if not line.startswith("$ "):
+            self.told.append(line)
+
+
+def test_a_flood_does_not_delay_a_cancellation(tmp_path: Path) -> None:
+    flood = Flood(tmp_path)
+    with pytest.raises(WorktreeError, match="cancelled"):
+        flood.run(FLOOD, cancelled=lambda: bool(flood.told))
+    assert len(flood.told) <= 65536
+
+
+def test_a_flood_does_not_delay_the_time_limit(tmp_path: Path) -> None:
+    flood = Flood(tmp_path)
+    with pytest.raises(SetupFailed, match="setup_timeout") as caught:
+        flood.run("yes", clock=lambda: 2000.0 * bool(flood.told))
+    assert caught.value.lines == ("y",) * TAIL
+    assert flood.log.stat().st_size <= LIMIT + 200
+
+
+def test_the_middle_of_a_long_output_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worktree_setup, "LIMIT", 1 << 16)
+    flood = Flood(tmp_path)
+    flood.run("i=0; while [ $i -lt 40000 ]; do i=$((i+1)); echo $i; done; sleep 0.2; seq 40001 40010")
+    kept = flood.log.read_bytes()
+    assert len(kept) <= (1 << 16) + 200
+    assert kept.count(LEFT_OUT) == 1
+    head, tail = kept.split(LEFT_OUT)
+    assert head.splitlines()[1:4] == [b"1", b"2", b"3"] and len(head) > 20_000
+    assert tail.splitlines()[-10:] == [b"%d" % number for number in range(40_001, 40_011)]
+    numbers = [int(line) for line in flood.told if line.isdigit()]
+    assert (numbers[:3], numbers[-1]) == ([1, 2, 3], 40_010)
+    assert len(set(numbers)) == len(numbers), "nothing is told twice"
