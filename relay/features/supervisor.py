@@ -192,14 +192,22 @@ class Supervisor:
         return next(iter(await self._bus.ask_all(AccountHeld())), None)
 
     async def _wait(self, until: float | None) -> str | None:
-        """Return the user's order; None if none comes by `until` (seconds since the epoch)."""
+        """Return the user's order; None if none comes by `until` (seconds since the epoch).
+
+        An order to go on, "due", counts once: if that is not possible now, the next wait is not over at once.
+        """
         left = math.inf if until is None else until - self._clock()
         # The wall clock runs while the machine sleeps; if it is set back, the loop's clock ends the wait.
         while left > 0 and (until is None or self._clock() < until) and not self._order.done():
             look = min(left, LOOK)
             await asyncio.wait({self._order}, timeout=look)
             left -= look
-        return self._order.result() if self._order.done() else None
+        if not self._order.done():
+            return None
+        order = self._order.result()
+        if order == "due":
+            self._order = self._bus.loop.create_future()
+        return order
 
     async def _decide(self, code: int) -> RestartDecision:
         """Return the decision: an earlier session's if this one continues in the pause that followed it."""

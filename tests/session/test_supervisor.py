@@ -23,6 +23,7 @@ from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import Phase
 from relay.supervision.succession import Succession
+from relay.terminal.events import KeyChosen
 from relay.terminal.shim_link import ShimLink
 
 HOUR = 3600.0
@@ -96,3 +97,33 @@ def test_the_pause_ends_by_the_wall_clock(
     answers, entered = asyncio.run(asyncio.wait_for(run(), 60))
     assert answers == [Follower(None)]
     assert entered == [Phase.WAITING, Phase.STARTING, Phase.OFF]
+
+
+def test_a_key_ends_one_pause(tmp_path: Path) -> None:
+    """If the program is missing then, the agent waits for the next attempt, and not all of them are made."""
+    home = Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
+
+    async def run() -> tuple[list[Any], list[Phase]]:
+        bus, phases, orders = EventBus(), Phases(), [KeyChosen("r"), KeyChosen("r"), StopRequested()]
+        feature = Supervisor(
+            bus,
+            cast(ShimLink, Shim(lambda: bus.loop.call_soon(bus.publish, orders.pop(0)))),
+            Journal(home.journal, "s1", "Alice", bus, publishes=False),
+            Identity("s1", "Alice", "team", tmp_path),
+            Progress(tmp_path / "progress.jsonl", resumed=False),
+            Records(home),
+            Supervision(restart="always", backoff=HOUR, backoff_max=HOUR, max_restarts=9),
+            Succession(
+                catalog.load("generic", home), ["no-such-agent"], "auto", env=os.environ, directory=tmp_path
+            ),
+        )
+        bus.add(feature)
+        bus.add(phases)
+        bus.publish(SessionBegan())
+        answers = await bus.ask_all(WhatFollows(1))
+        assert not orders
+        return answers, phases.entered
+
+    answers, entered = asyncio.run(asyncio.wait_for(run(), 60))
+    assert answers == []
+    assert entered == [Phase.BACKOFF, Phase.BACKOFF, Phase.BACKOFF, Phase.OFF]
