@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relay.clock import until_tick
+from relay.control.fleet_status import FleetStatus
 from relay.control.sessions import claims
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers
@@ -82,7 +83,8 @@ class FleetKeeper:
             team = key(fleet.team)
             own = {key(record.name): record for record in records if key(record.team) == team}
             there = {name for other, name in running if other == team}
-            if names := due(fleet, own, there, self._clock()):
+            now = self._clock()
+            if due(fleet, own, there, now) and (names := FleetStatus.now(self._home, fleet).due(now)):
                 found[path] = names
         return found
 

@@ -39,6 +39,7 @@ class AgentRecord:
     next_try:    when it will be restarted, in seconds since the epoch; None: it will not be.
     note:        what happens next, in words; "": nothing.
     scheduled:   when its schedule starts to count: at its last start, or when `relay up` first saw it.
+    overdue:     it is queued, and starts as soon as the agents that it depends on let it.
     history:     the basis of the next restart decision.
     supervised:  it is restarted automatically.
     task_given:  it has received its first prompt.
@@ -68,6 +69,7 @@ class AgentRecord:
     supervised: bool = False
     task_given: bool = False
     scheduled: float = 0.0
+    overdue: bool = False
     session: str = ""
     conversation: Mapping[str, Any] | None = None
     parent: str = ""

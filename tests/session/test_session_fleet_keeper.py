@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from cli.test_up import states, write
 from relay.control.fleet_start import starting
 from relay.errors import HomeError
 from relay.home import Home
+from relay.supervision.records import Records
 from support import Relay, session_patch, wait_until
 
 LOOK = session_patch(
@@ -72,6 +74,67 @@ def test_a_schedule(relay: Relay, project: Path) -> None:
     relay("down", "B", cwd=project)
     wait_until(lambda: "B" not in states(relay))
     assert states(relay, "-a")["B"]["wanted"] == "down"
+
+
+WAITS = """
+[agents.Clock]
+run = ["sh", "-c", "echo run >> clock"]
+schedule = { every = 1 }
+[agents.Report]
+run = ["sh", "-c", "echo run >> report"]
+schedule = { every = 1 }
+depends_on = { Worker = "exited_ok" }
+[agents.Worker]
+restart = "no"
+"""
+
+
+def times(path: Path) -> int:
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def make_due(relay: Relay, name: str) -> None:
+    """Change the record of an agent that starts every hour: it has waited for longer."""
+    records = Records(Home.from_env(relay.environment))
+    records.change("web", name, lambda record: replace(record, scheduled=record.scheduled - 4000))
+
+
+def test_an_agent_that_waits_for_others_delays_nobody(relay: Relay, project: Path) -> None:
+    write(
+        relay,
+        project,
+        agents("Keeper") + WAITS + """run = ["sh", "-c", "until [ -e finish ]; do sleep 0.1; done"]""",
+    )
+    relay("up", cwd=project)
+    wait_until(lambda: states(relay, "-a")["Report"]["reason"] == "it is waiting until Worker is exited_ok")
+    before = times(project / "clock")
+    wait_until(lambda: times(project / "clock") > before + 1)
+    assert times(project / "report") == 0
+    (project / "finish").touch()
+    wait_until(lambda: times(project / "report") > 1)
+
+
+def test_what_others_wait_for_is_started_once(relay: Relay, project: Path) -> None:
+    write(relay, project, agents("Keeper") + WAITS + """run = ["sh", "-c", "echo run >> worker; exit 1"]""")
+    relay("up", cwd=project, check=False)
+    wait_until(lambda: states(relay, "-a")["Report"]["reason"] == "it is waiting until Worker is exited_ok")
+    before = times(project / "clock")
+    wait_until(lambda: times(project / "clock") > before + 3)
+    assert times(project / "worker") <= 2  # by relay up, and for Report
+    assert times(project / "report") == 0
+
+
+def test_what_others_wait_for_may_wait_for_others(relay: Relay, project: Path) -> None:
+    rest = 'autostart = false\n[agents.{0}]\nrun = "cat"\ndepends_on = ["{1}"]\n'
+    hourly = "schedule = { every = 3600, catch_up = true }\n"
+    tables = agents("C") + rest.format("B", "C") + rest.format("A", "B") + hourly
+    write(relay, project, tables)
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"B", "C"}
+    relay("down", "B", "C", cwd=project)
+    make_due(relay, "A")
+    relay("up", "--due", cwd=project)
+    wait_until(lambda: states(relay).keys() == {"A", "B", "C"})
 
 
 def test_the_keeper_that_dies_is_followed(relay: Relay, project: Path) -> None:
