@@ -6,6 +6,7 @@ Only the session that holds the home's lock does this; when it ends, another ses
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from relay.storage.locks import open_lock, try_lock
 from relay.supervision import fleet_file
 from relay.supervision.due import due
 from relay.supervision.records import Records
+
+_log = logging.getLogger(__name__)
 
 LOOK = 30.0
 """Seconds between two checks for agents that are due: schedules have a precision of a minute."""
@@ -56,9 +59,15 @@ class FleetKeeper:
         while True:
             await asyncio.sleep(until_tick(self._look))
             if self._take():
-                for path, names in (await asyncio.to_thread(self._due)).items():
-                    self._journal.write("fleet_due", fleet=str(path), agents=names)
-                    await asyncio.to_thread(self._start, path)
+                try:
+                    await self._start_due()
+                except (OSError, RuntimeError, RelayError) as error:  # no process or thread can be created
+                    _log.warning("fleets: %s; trying again", error)
+
+    async def _start_due(self) -> None:
+        for path, names in (await asyncio.to_thread(self._due)).items():
+            self._journal.write("fleet_due", fleet=str(path), agents=names)
+            await asyncio.to_thread(self._start, path)
 
     def _take(self) -> bool:
         """Take the lock if no other session has it; return True if this session holds it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from dataclasses import replace
@@ -12,7 +13,10 @@ import pytest
 from cli.test_up import states, write
 from relay.control.fleet_start import starting
 from relay.errors import HomeError
+from relay.eventbus import EventBus
+from relay.features.fleet_keeper import FleetKeeper
 from relay.home import Home
+from relay.storage.journal import Journal
 from relay.supervision.records import Records
 from support import Relay, session_patch, wait_until
 
@@ -135,6 +139,30 @@ def test_what_others_wait_for_may_wait_for_others(relay: Relay, project: Path) -
     make_due(relay, "A")
     relay("up", "--due", cwd=project)
     wait_until(lambda: states(relay).keys() == {"A", "B", "C"})
+
+
+def test_what_cannot_be_started_now_is_tried_again(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when there are too many processes."""
+    home = Home.from_env(relay.environment).ensure()
+
+    async def scene() -> None:
+        bus, started, problems = EventBus(), asyncio.Event(), [BlockingIOError(11, "No more processes")]
+        keeper = FleetKeeper(bus, Journal(home.journal, "s1", "Alice", bus, publishes=False), home, look=0.01)
+
+        def start(_: Path) -> None:
+            if problems:
+                raise problems.pop()
+            bus.loop.call_soon_threadsafe(started.set)
+
+        monkeypatch.setattr(keeper, "_due", lambda: {Path("/web/relay.toml"): ["A"]})
+        monkeypatch.setattr(keeper, "_start", start)
+        running = asyncio.ensure_future(keeper.run())
+        waiting = asyncio.ensure_future(started.wait())
+        done, _ = await asyncio.wait({running, waiting}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        assert done == {waiting}
+
+    asyncio.run(scene())
 
 
 def test_the_keeper_that_dies_is_followed(relay: Relay, project: Path) -> None:
