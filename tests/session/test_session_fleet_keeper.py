@@ -18,6 +18,7 @@ from relay.features.fleet_keeper import FleetKeeper
 from relay.home import Home
 from relay.storage.journal import Journal
 from relay.supervision.records import Records
+from supervision.repositories import Repo, needs_git
 from support import Relay, session_patch, wait_until
 
 LOOK = session_patch(
@@ -139,6 +140,23 @@ def test_what_others_wait_for_may_wait_for_others(relay: Relay, project: Path) -
     make_due(relay, "A")
     relay("up", "--due", cwd=project)
     wait_until(lambda: states(relay).keys() == {"A", "B", "C"})
+
+
+@needs_git
+@pytest.mark.parametrize("problem", ["setup", "program"])
+def test_a_start_that_fails_is_tried_again_at_its_next_time(
+    relay: Relay, project: Path, problem: str
+) -> None:
+    repo = Repo(project / "app")
+    setup = 'run = "cat"\nworktree = { setup = ["false"] }\n'
+    run = setup if problem == "setup" else 'run = "no-such-program"\n'
+    write(relay, repo.path, f"[agents.A]\n{run}schedule = {{ every = 3600, catch_up = true }}\n")
+    relay("up", cwd=repo.path)
+    make_due(relay, "A")
+    first, second = (relay("up", "--due", cwd=repo.path, check=False) for _ in range(2))
+    assert first.returncode == 1 and problem in first.stderr
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    assert states(relay, "-a")["A"]["state"] == ("held" if problem == "setup" else "failed")
 
 
 def test_what_cannot_be_started_now_is_tried_again(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
