@@ -25,7 +25,7 @@ from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.names import key
 from relay.supervision import fleet_file
-from relay.supervision.due import due, enqueue
+from relay.supervision.due import enqueue, postpone
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import PlanStep, plan
 from relay.supervision.records import Records
@@ -108,12 +108,12 @@ class _Upstart:
 
     def due(self, status: FleetStatus) -> list[str]:
         """Return the agents to start with --due."""
-        return due(self._fleet, status.records, status.sessions, time.time())
+        return status.due(time.time())
 
     def bring_up(self, names: list[str], *, only_due: bool) -> None:
         """Start the agents, each once its dependencies have reached the required state.
 
-        only_due: as long as they are due.
+        only_due: as long as they are due, without waiting: what cannot start yet is due once it can.
         """
         told: set[str] = set()
         said: set[str] = set()
@@ -139,7 +139,11 @@ class _Upstart:
                     first = False
                     told.add(step.agent)
                     self._start(self._fleet.agents[step.agent])
-            waiting = [step for step in steps if step.kind == "wait" and step.agent not in told]
+                waiting = [step for step in steps if step.kind == "wait" and step.agent not in told]
+                if only_due and not starts:
+                    for step in waiting:
+                        self._postpone(step)
+                    return
             if starts:
                 continue
             if not waiting:
@@ -204,6 +208,14 @@ class _Upstart:
             self._fleet.team,
             agent.name,
             lambda record: enqueue(record, agent, now, scheduled=step.kind == "scheduled"),
+        )
+
+    def _postpone(self, step: PlanStep) -> None:
+        """Record that an agent is wanted, and waits for others."""
+        agent, now = self._fleet.agents[step.agent], time.time()
+        why = f"it is waiting until {_needs(step)}"
+        Records(self._home).change(
+            self._fleet.team, step.agent, lambda record: postpone(record, agent, now, why)
         )
 
     def _start(self, agent: FleetAgent) -> None:

@@ -16,7 +16,8 @@ from relay.names import key
 from relay.storage.locks import open_lock, try_lock, wait_lock
 from relay.supervision import worktree
 from relay.supervision.fleet import Fleet, FleetAgent
-from relay.supervision.records import Records
+from relay.supervision.records import AgentRecord, Records
+from relay.supervision.restart import describe
 from relay.supervision.start import StartOrder, StartOutcome, start
 from relay.supervision.states import Phase
 
@@ -67,14 +68,14 @@ def start_agent(
 
     Raise WorktreeError if that preparation fails; the agent is then held.
     """
+    records, now = Records(home), time.time()
     try:
         directory = _directory(home, fleet, agent, progress)
     except WorktreeError as error:
         why = f"its worktree could not be prepared: {error}"
-        Records(home).change(
-            fleet.team,
-            agent.name,
-            lambda record: record.enter(Phase.HELD, time.time(), why, supervised=True),
+        held = {"supervised": True, "scheduled": now, "overdue": False}
+        records.change(
+            fleet.team, agent.name, lambda record: record.enter(Phase.HELD, time.time(), why, **held)
         )
         raise WorktreeError(why) from None
     command = None if fresh else _resumed(home, fleet, agent, directory)
@@ -85,7 +86,19 @@ def start_agent(
     order = StartOrder(
         agent.name, fleet.team, command or agent.command, directory, supervision, agent.env, options
     )
-    return FleetStart(start(order), resumed=command is not None)
+    outcome = start(order)
+    if not outcome.ok and records.get(fleet.team, agent.name) is not None:
+        records.change(fleet.team, agent.name, lambda record: _failed(record, outcome, now))
+    return FleetStart(outcome, resumed=command is not None)
+
+
+def _failed(record: AgentRecord, outcome: StartOutcome, began: float) -> AgentRecord:
+    """Return the record of an agent whose start failed, so that it is tried again at its next time only."""
+    record = replace(record, scheduled=began, overdue=False)
+    if record.phase is not Phase.QUEUED:  # its session has said what happened
+        return record
+    why = (outcome.text or describe(outcome.code)).rstrip(".")
+    return record.enter(Phase.FAILED, time.time(), f"could not be started: {why}")
 
 
 def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[str], None]) -> Path:

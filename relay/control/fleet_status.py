@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relay.control.sessions import UNRESPONSIVE, SessionInfo, live
 from relay.home import Home
 from relay.names import key
+from relay.supervision.due import due
 from relay.supervision.fleet import Condition, Fleet
 from relay.supervision.plan import Standing
 from relay.supervision.records import AgentRecord, Records
@@ -46,6 +47,21 @@ class FleetStatus:
                 reached=self.reached(name),
             )
         return found
+
+    def due(self, now: float) -> list[str]:
+        """Return the agents to start automatically now, in the order of the file.
+
+        One that is overdue is returned only once its dependencies are met: they were started before.
+        """
+        return [
+            name
+            for name in due(self.fleet, self.records, self.sessions, now)
+            if not self.records[key(name)].overdue
+            or all(
+                condition in self.reached(other)
+                for other, condition in self.fleet.agents[name].depends_on.items()
+            )
+        ]
 
     def others(self) -> int:
         """Return the number of running agents that are no longer in the fleet file."""

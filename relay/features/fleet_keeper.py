@@ -6,6 +6,7 @@ Only the session that holds the home's lock does this; when it ends, another ses
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relay.clock import until_tick
+from relay.control.fleet_status import FleetStatus
 from relay.control.sessions import claims
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers
@@ -25,6 +27,8 @@ from relay.storage.locks import open_lock, try_lock
 from relay.supervision import fleet_file
 from relay.supervision.due import due
 from relay.supervision.records import Records
+
+_log = logging.getLogger(__name__)
 
 LOOK = 30.0
 """Seconds between two checks for agents that are due: schedules have a precision of a minute."""
@@ -55,9 +59,15 @@ class FleetKeeper:
         while True:
             await asyncio.sleep(until_tick(self._look))
             if self._take():
-                for path, names in (await asyncio.to_thread(self._due)).items():
-                    self._journal.write("fleet_due", fleet=str(path), agents=names)
-                    await asyncio.to_thread(self._start, path)
+                try:
+                    await self._start_due()
+                except (OSError, RuntimeError, RelayError) as error:  # no process or thread can be created
+                    _log.warning("fleets: %s; trying again", error)
+
+    async def _start_due(self) -> None:
+        for path, names in (await asyncio.to_thread(self._due)).items():
+            self._journal.write("fleet_due", fleet=str(path), agents=names)
+            await asyncio.to_thread(self._start, path)
 
     def _take(self) -> bool:
         """Take the lock if no other session has it; return True if this session holds it."""
@@ -82,7 +92,8 @@ class FleetKeeper:
             team = key(fleet.team)
             own = {key(record.name): record for record in records if key(record.team) == team}
             there = {name for other, name in running if other == team}
-            if names := due(fleet, own, there, self._clock()):
+            now = self._clock()
+            if due(fleet, own, there, now) and (names := FleetStatus.now(self._home, fleet).due(now)):
                 found[path] = names
         return found
 

@@ -27,7 +27,7 @@ def due(fleet: Fleet, records: Mapping[str, AgentRecord], running: Collection[st
         record = records.get(key(name))
         if not room or record is None or record.wanted != "up" or key(name) in running:
             continue
-        queued = record.phase is Phase.QUEUED and agent.schedule is None
+        queued = record.phase is Phase.QUEUED and (agent.schedule is None or record.overdue)
         if queued or (agent.schedule is not None and agent.schedule.due(record.scheduled, now)):
             found.append(name)
     return found
@@ -41,7 +41,16 @@ def enqueue(record: AgentRecord, agent: FleetAgent, now: float, *, scheduled: bo
     known = {Phase.QUEUED, *ENDED} if scheduled else {Phase.QUEUED}
     if record.phase in known and record.wanted == "up" and record.scheduled:
         return record
-    about = {"cwd": str(agent.cwd), "command": agent.command, "fleet": agent.supervision.fleet}
     why = "it is waiting for its schedule" if scheduled else "max_running agents are running"
-    queued = record.enter(Phase.QUEUED, now, why, **about)
+    return _queued(record, agent, now, why, overdue=False)
+
+
+def postpone(record: AgentRecord, agent: FleetAgent, now: float, why: str) -> AgentRecord:
+    """Return the record of an agent that is to start now, but waits for those that it depends on."""
+    return record if record.overdue else _queued(record, agent, now, why, overdue=True)
+
+
+def _queued(record: AgentRecord, agent: FleetAgent, now: float, why: str, *, overdue: bool) -> AgentRecord:
+    about = {"cwd": str(agent.cwd), "command": agent.command, "fleet": agent.supervision.fleet}
+    queued = record.enter(Phase.QUEUED, now, why, overdue=overdue, **about)
     return replace(queued, wanted="up", by="up", supervised=True, scheduled=record.scheduled or now)

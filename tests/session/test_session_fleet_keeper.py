@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,12 @@ import pytest
 from cli.test_up import states, write
 from relay.control.fleet_start import starting
 from relay.errors import HomeError
+from relay.eventbus import EventBus
+from relay.features.fleet_keeper import FleetKeeper
 from relay.home import Home
+from relay.storage.journal import Journal
+from relay.supervision.records import Records
+from supervision.repositories import Repo, needs_git
 from support import Relay, session_patch, wait_until
 
 LOOK = session_patch(
@@ -72,6 +79,108 @@ def test_a_schedule(relay: Relay, project: Path) -> None:
     relay("down", "B", cwd=project)
     wait_until(lambda: "B" not in states(relay))
     assert states(relay, "-a")["B"]["wanted"] == "down"
+
+
+WAITS = """
+[agents.Clock]
+run = ["sh", "-c", "echo run >> clock"]
+schedule = { every = 1 }
+[agents.Report]
+run = ["sh", "-c", "echo run >> report"]
+schedule = { every = 1 }
+depends_on = { Worker = "exited_ok" }
+[agents.Worker]
+restart = "no"
+"""
+
+
+def times(path: Path) -> int:
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def make_due(relay: Relay, name: str) -> None:
+    """Change the record of an agent that starts every hour: it has waited for longer."""
+    records = Records(Home.from_env(relay.environment))
+    records.change("web", name, lambda record: replace(record, scheduled=record.scheduled - 4000))
+
+
+def test_an_agent_that_waits_for_others_delays_nobody(relay: Relay, project: Path) -> None:
+    write(
+        relay,
+        project,
+        agents("Keeper") + WAITS + """run = ["sh", "-c", "until [ -e finish ]; do sleep 0.1; done"]""",
+    )
+    relay("up", cwd=project)
+    wait_until(lambda: states(relay, "-a")["Report"]["reason"] == "it is waiting until Worker is exited_ok")
+    before = times(project / "clock")
+    wait_until(lambda: times(project / "clock") > before + 1)
+    assert times(project / "report") == 0
+    (project / "finish").touch()
+    wait_until(lambda: times(project / "report") > 1)
+
+
+def test_what_others_wait_for_is_started_once(relay: Relay, project: Path) -> None:
+    write(relay, project, agents("Keeper") + WAITS + """run = ["sh", "-c", "echo run >> worker; exit 1"]""")
+    relay("up", cwd=project, check=False)
+    wait_until(lambda: states(relay, "-a")["Report"]["reason"] == "it is waiting until Worker is exited_ok")
+    before = times(project / "clock")
+    wait_until(lambda: times(project / "clock") > before + 3)
+    assert times(project / "worker") <= 2  # by relay up, and for Report
+    assert times(project / "report") == 0
+
+
+def test_what_others_wait_for_may_wait_for_others(relay: Relay, project: Path) -> None:
+    rest = 'autostart = false\n[agents.{0}]\nrun = "cat"\ndepends_on = ["{1}"]\n'
+    hourly = "schedule = { every = 3600, catch_up = true }\n"
+    tables = agents("C") + rest.format("B", "C") + rest.format("A", "B") + hourly
+    write(relay, project, tables)
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"B", "C"}
+    relay("down", "B", "C", cwd=project)
+    make_due(relay, "A")
+    relay("up", "--due", cwd=project)
+    wait_until(lambda: states(relay).keys() == {"A", "B", "C"})
+
+
+@needs_git
+@pytest.mark.parametrize("problem", ["setup", "program"])
+def test_a_start_that_fails_is_tried_again_at_its_next_time(
+    relay: Relay, project: Path, problem: str
+) -> None:
+    repo = Repo(project / "app")
+    setup = 'run = "cat"\nworktree = { setup = ["false"] }\n'
+    run = setup if problem == "setup" else 'run = "no-such-program"\n'
+    write(relay, repo.path, f"[agents.A]\n{run}schedule = {{ every = 3600, catch_up = true }}\n")
+    relay("up", cwd=repo.path)
+    make_due(relay, "A")
+    first, second = (relay("up", "--due", cwd=repo.path, check=False) for _ in range(2))
+    assert first.returncode == 1 and problem in first.stderr
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    assert states(relay, "-a")["A"]["state"] == ("held" if problem == "setup" else "failed")
+
+
+def test_what_cannot_be_started_now_is_tried_again(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when there are too many processes."""
+    home = Home.from_env(relay.environment).ensure()
+
+    async def scene() -> None:
+        bus, started, problems = EventBus(), asyncio.Event(), [BlockingIOError(11, "No more processes")]
+        keeper = FleetKeeper(bus, Journal(home.journal, "s1", "Alice", bus, publishes=False), home, look=0.01)
+
+        def start(_: Path) -> None:
+            if problems:
+                raise problems.pop()
+            bus.loop.call_soon_threadsafe(started.set)
+
+        monkeypatch.setattr(keeper, "_due", lambda: {Path("/web/relay.toml"): ["A"]})
+        monkeypatch.setattr(keeper, "_start", start)
+        running = asyncio.ensure_future(keeper.run())
+        waiting = asyncio.ensure_future(started.wait())
+        done, _ = await asyncio.wait({running, waiting}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        assert done == {waiting}
+
+    asyncio.run(scene())
 
 
 def test_the_keeper_that_dies_is_followed(relay: Relay, project: Path) -> None:

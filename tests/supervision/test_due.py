@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.supervision.due import due
+from relay.supervision.due import due, enqueue, postpone
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.records import AgentRecord
 from relay.supervision.schedule import MISSED, Schedule
@@ -80,6 +80,10 @@ QUEUED = AgentRecord("A", "web", phase=Phase.QUEUED, scheduled=NOW - 3600)
         (CLOCK, replace(QUEUED, scheduled=NOW - 10), set(), 0, False),
         (CLOCK, replace(QUEUED, wanted="down"), set(), 0, False),
         (CLOCK, QUEUED, {"a"}, 0, False),  # overlap: skip
+        (CLOCK, replace(QUEUED, scheduled=NOW - 10, overdue=True), set(), 0, True),
+        (CLOCK, replace(QUEUED, scheduled=NOW - 10, overdue=True), {"b"}, 1, False),
+        (CLOCK, replace(QUEUED, scheduled=NOW - 10, overdue=True, wanted="down"), set(), 0, False),
+        (CLOCK, replace(QUEUED, scheduled=NOW - 10, overdue=True, phase=Phase.HELD), set(), 0, False),
     ],
 )
 def test_who_is_due(
@@ -88,6 +92,13 @@ def test_who_is_due(
     records = {} if record is None else {"a": record}
     both = fleet(agent, replace(PLAIN, name="B"), most=most)
     assert due(both, records, running, NOW) == (["A"] if starts else [])
+
+
+def test_an_agent_that_was_down_waits_for_its_schedule_again() -> None:
+    waits = postpone(QUEUED, CLOCK, NOW, "it is waiting until B is done")
+    assert waits.overdue and postpone(waits, CLOCK, NOW + 1, "another reason") == waits
+    down = replace(waits, wanted="down")
+    assert not enqueue(down, CLOCK, NOW, scheduled=True).overdue
 
 
 def test_an_agent_that_another_one_has_started_takes_its_room() -> None:
