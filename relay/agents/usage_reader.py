@@ -60,7 +60,7 @@ class UsageReader:
         followed: Callable[[dict[str, Any]], None] = lambda fields: None,
     ) -> None:
         self._kind = kind
-        self._prices = prices
+        self._sums = _Sums(prices)
         self._began = began
         self._named = named
         self._followed = followed
@@ -71,13 +71,11 @@ class UsageReader:
         self._left_limits: RateLimits | None = None
         self._folders: set[Path] = set()  # of subagents' transcripts
         self._totals: set[str] = set()
-        self._charges: dict[str, Charge] = {}
-        self._models: dict[str, Spent] = {}
 
     @property
     def models(self) -> dict[str, Spent]:
         """The use of each model since the run began."""
-        return {model: spent for model, spent in dict(self._models).items() if spent.tokens}
+        return {model: spent for model, spent in dict(self._sums.models).items() if spent.tokens}
 
     @property
     def limits(self) -> RateLimits | None:
@@ -116,7 +114,7 @@ class UsageReader:
             for line, _ in lines:
                 for charge in lines_of.read(line):
                     if not (charge.time and charge.time < since):
-                        self._add(charge)
+                        self._sums.add(charge)
             if budget <= 0:
                 return True
         if any(tail.behind for tail, _ in self._files.values()):
@@ -179,22 +177,31 @@ class UsageReader:
         while len(self._left) > _IDS:
             del self._left[next(iter(self._left))]
 
-    def _add(self, charge: Charge) -> None:
+
+class _Sums:
+    """The use of each model, from charges that may be recorded more than once."""
+
+    def __init__(self, prices: Prices) -> None:
+        self.models: dict[str, Spent] = {}
+        self._prices = prices
+        self._charges: dict[str, Charge] = {}
+
+    def add(self, charge: Charge) -> None:
         """Count a charge, replacing a smaller record of the same answer."""
         before = self._charges.pop(charge.id, None)
         named = before is not None and before.model == "" != charge.model
         if before is not None and not named and before.tokens.total >= charge.tokens.total:
             charge = before
         elif before is not None:
-            self._models[before.model] = self._of(before.model) - self._spent(before)
+            self.models[before.model] = self._of(before.model) - self._spent(before)
         if charge is not before:
-            self._models[charge.model] = self._of(charge.model) + self._spent(charge)
+            self.models[charge.model] = self._of(charge.model) + self._spent(charge)
         self._charges[charge.id] = charge
         while len(self._charges) > _IDS:
             del self._charges[next(iter(self._charges))]
 
     def _of(self, model: str) -> Spent:
-        return self._models.get(model, Spent())
+        return self.models.get(model, Spent())
 
     def _spent(self, charge: Charge) -> Spent:
         return self._prices.spent(charge.model, charge.tokens, charge.cost)

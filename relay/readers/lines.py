@@ -28,6 +28,22 @@ _MAX_BLOCK = 4 * 1024 * 1024
 """Maximum bytes after a `<<<` that are read in full before a `>>>` comes."""
 
 
+class _Marker:
+    """The text that begins a directive, and the patterns that find it: by (with fences, kind of output)."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.patterns = {
+            (fences, kind): re.compile(pattern + (b"|" + FENCES if fences else b""))
+            for fences in (False, True)
+            for kind, pattern in (
+                ("plain", directive(text)),
+                ("coloured", coloured(text)),
+                ("any", re.escape(text)),
+            )
+        }
+
+
 class LinesReader:
     """Turns raw output into lines for an AutoReader, which documents the methods.
 
@@ -37,18 +53,9 @@ class LinesReader:
 
     def __init__(self, columns: int, marker: bytes, echo: Echo, places: PlaceCounter) -> None:
         self._columns = columns
-        self._marker = marker
+        self._marker = _Marker(marker)
         self._echo = echo
         self._places = places
-        self._patterns = {
-            (fences, kind): re.compile(pattern + (b"|" + FENCES if fences else b""))
-            for fences in (False, True)
-            for kind, pattern in (
-                ("plain", directive(marker)),
-                ("coloured", coloured(marker)),
-                ("any", re.escape(marker)),
-            )
-        }
         self._end = 0  # offset of the next output
         self._partial = bytearray()
         self._cut = False  # the line has grown beyond _MAX_LINE
@@ -94,7 +101,7 @@ class LinesReader:
         self._block = 0
         text = self._echo.before_draft(self.unfinished())
         rest = self._unsettled(text)
-        marker = re.escape(self._marker.decode("utf-8", "replace"))
+        marker = re.escape(self._marker.text.decode("utf-8", "replace"))
         if not sure and re.match(rf"\W*?{marker}", rest):
             return []  # a directive that the program, which is only silent, may still be printing
         self.settled = text
@@ -167,8 +174,8 @@ class LinesReader:
         kind = "plain" if b"\x1b" not in data else "coloured" if only_colours(data) else "any"
         # Searching for one byte is six times as fast.
         fences = (b"`" in data and b"```" in data) or (b"~" in data and b"~~~" in data)
-        pattern = self._patterns[fences, kind]
-        matters = fences or self._marker in data
+        pattern = self._marker.patterns[fences, kind]
+        matters = fences or self._marker.text in data
         at = first
         while matters and (found := pattern.search(data, at, tail)) is not None:
             start = data.rfind(b"\n", at, found.start()) + 1 or at
@@ -209,7 +216,7 @@ class LinesReader:
             self.settled = ""
             if self._block:
                 self._block = 0 if text.strip() == ">>>" else max(0, self._block - len(raw))
-            elif text.endswith("<<<") and self._marker in raw and not hidden:
+            elif text.endswith("<<<") and self._marker.text in raw and not hidden:
                 self._block = _MAX_BLOCK
             if rest or not text:
                 lines += self._emit(rest, offset, now, hidden=hidden)

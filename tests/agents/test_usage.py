@@ -208,7 +208,7 @@ def test_a_forgotten_transcript_is_continued_when_an_event_names_it(tmp_path: Pa
         reader.event(event(path, NativeName.TOOL_PRE))
     before = used(reader)
     assert str(first) not in reader._files
-    reader._charges.clear()
+    reader._sums._charges.clear()
     reader.event(event(first, NativeName.TOOL_PRE))
     assert used(reader) == before == EXPECTED["qwen.jsonl"]
 
