@@ -51,6 +51,7 @@ _ELECTION_SECONDS = 15.0
 _ASKING = 0.2  # seconds; another process's `status` takes the lock for a moment
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
+_TERMINATE_AGAIN = 1.0
 _RELOAD_SECONDS = 5.0
 
 
@@ -336,19 +337,27 @@ def _reload(home: Home, endpoint: Endpoint | None) -> None:
 
 def _stop(home: Home) -> None:
     """Terminate the supervisor, which ends the broker, or a broker without one; under the election lock."""
+    descriptor = open_lock(home.broker / "alive.lock")
+    deadline = time.monotonic() + _STOP_SECONDS
+    try:
+        _terminate(home)
+        while not wait_lock(descriptor, _TERMINATE_AGAIN):
+            if time.monotonic() >= deadline:
+                raise BrokerError(f"the broker did not stop within {_STOP_SECONDS:.0f} s. See {_log(home)}.")
+            # A signal that arrives just before a system call does not interrupt it.
+            _terminate(home)
+        for name in ("endpoint.json", broker_supervisor.KEEP):
+            (home.broker / name).unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _terminate(home: Home) -> None:
     if (found := _read_endpoint(home)) is not None:
         supervised = is_held(home.broker / "supervisor.lock")
         if isinstance(target := found[1].get("supervisor" if supervised else "pid"), int):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(target, signal.SIGTERM)
-    descriptor = open_lock(home.broker / "alive.lock")
-    try:
-        if not wait_lock(descriptor, _STOP_SECONDS):
-            raise BrokerError(f"the broker did not stop within {_STOP_SECONDS:.0f} s. See {_log(home)}.")
-        for name in ("endpoint.json", broker_supervisor.KEEP):
-            (home.broker / name).unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
 
 
 def _read_endpoint(home: Home) -> tuple[Endpoint, dict[str, object]] | None:

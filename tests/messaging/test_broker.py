@@ -78,6 +78,23 @@ def test_twenty_starters_get_one_broker(home: Home) -> None:
     assert len(list((home.broker / "credentials").glob("*.json"))) == 20
 
 
+def test_stop_does_not_rely_on_one_signal(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that arrives just before the supervisor sleeps does not wake it up."""
+    lost: list[int] = []
+    kill = os.kill
+
+    def lossy(pid: int, number: int) -> None:
+        if lost:
+            kill(pid, number)
+        else:
+            lost.append(number)
+
+    broker.ensure(home)
+    monkeypatch.setattr(os, "kill", lossy)
+    assert broker.stop(home)
+    assert lost == [signal.SIGTERM]
+
+
 def test_stop_leaves_no_process(home: Home) -> None:
     endpoint = broker.ensure(home)
     supervisor = supervisor_of(home)
