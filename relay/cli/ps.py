@@ -111,7 +111,7 @@ def unknown_team(home: Home, team: str) -> str:
 
 def _row(session: SessionInfo) -> tuple[str, ...]:
     try:
-        directory = f"~/{Path(session.cwd).relative_to(Path.home())}"
+        directory = str("~" / Path(session.cwd).relative_to(Path.home()))
     except ValueError:
         directory = session.cwd
     return (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.cli.ps import COLOURS
+from relay.cli.ps import COLOURS, _row
 from relay.cli.watch import frame
 from relay.columns import width
 from relay.control.needs import Need, by_urgency, need
@@ -107,6 +108,13 @@ def test_colours_are_by_need_and_may_be_left_out() -> None:
     coloured = texts(session("Alice", "failed"), coloured=True)[2]
     assert coloured.startswith(f"{COLOURS[Need.FAILED]}Alice\x1b[0m")
     assert "\x1b" not in "".join(texts(session("Alice", "failed")))
+
+
+def test_folders_are_shown_below_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/you")
+    agent = session("A", "ready")
+    shown = [_row(replace(agent, cwd=cwd))[-1] for cwd in ("/home/you", "/home/you/src", "/home/your", "/")]
+    assert shown == ["~", "~/src", "/home/your", "/"]
 
 
 @pytest.mark.parametrize(
