@@ -85,7 +85,7 @@ class Loop:
         """Call back, and log any exception to standard error: the agent must outlive our bugs."""
         try:
             call(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 (logged with its traceback; the agent lives on)
             self.log(error)
             time.sleep(RESPITE)
 

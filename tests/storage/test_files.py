@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -147,3 +148,17 @@ def test_a_home_with_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -
     home.state.touch()
     with pytest.raises(HomeError, match="Not a directory"):
         home.check()
+
+
+def test_a_lock_that_cannot_be_looked_at_counts_as_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holder may live: without a free descriptor, every agent would seem to have ended."""
+    (tmp_path / "lock").touch()
+    assert not is_held(tmp_path / "lock") and not is_held(tmp_path / "none")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", full)
+    assert is_held(tmp_path / "lock")
