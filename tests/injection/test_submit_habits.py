@@ -170,3 +170,24 @@ def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, brid
             assert [each.id for each in await agent.injector.take(1_000)] == (["later"] if bridged else [])
 
     asyncio.run(main())
+
+
+def test_enter_is_not_pressed_once_the_screen_cannot_be_read(tmp_path: Path) -> None:
+    """The text is in the input, and what stands there now may be a dialog."""
+
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
+            write = agent.write
+
+            def blinded(data: bytes) -> None:
+                write(data)
+                agent.view.forbid("the screen cannot be read")
+
+            agent.write = blinded  # type: ignore[method-assign]
+            agent.submit("hello")
+            assert await agent.ended() == ["uncertain"]
+            assert b"\r" not in [data for data, _ in agent.writes]
+            ((_, outcome),) = agent.outcomes
+            assert outcome.detail == "Enter was not pressed: the screen cannot be read"
+
+    asyncio.run(main())
