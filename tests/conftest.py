@@ -7,12 +7,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from support import Relay, processes_of, wait_until
 
 
@@ -27,6 +29,17 @@ def pytest_configure(config: pytest.Config) -> None:
     person = tempfile.mkdtemp(prefix="home-")
     os.environ["HOME"] = person  # shells and language prompts keep their history there
     config.add_cleanup(lambda: shutil.rmtree(person, ignore_errors=True))
+    # A user's Python has byte code. Without it, each process would compile all of relay.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    forkserver.install()
+
+
+@pytest.fixture(autouse=True)
+def _real_exec(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start `relay` with execve(2) in tests with the mark `real_exec`."""
+    with forkserver.real_exec() if request.node.get_closest_marker("real_exec") else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture

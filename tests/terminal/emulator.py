@@ -10,6 +10,7 @@ import select
 import shlex
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from forkserver import take_terminal
 from relay.terminal.screen import VirtualScreen
 
 PATIENCE = 60.0
@@ -54,21 +56,17 @@ class Emulator:
         self.resize(columns, rows, master)
         self.name = os.ttyname(slave)
         self.before = termios.tcgetattr(slave)
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
-                    signal.signal(number, signal.SIG_DFL)  # pytest's workers ignore some
-                os.setsid()
-                fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-                for fd in (0, 1, 2):
-                    os.dup2(slave, fd)
-                os.chdir(cwd or environment["RELAY_HOME"])
-                if prepare is not None:
-                    prepare()
-                os.execvpe(argv[0], list(argv), dict(environment))
-            finally:
-                os._exit(127)
+        self._process = subprocess.Popen(
+            argv,
+            env=dict(environment),
+            cwd=cwd or environment["RELAY_HOME"],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=take_terminal if prepare is None else lambda: (take_terminal(), prepare()),
+        )
+        self.pid = self._process.pid
         self.slave = slave
         self.master = master
         os.set_blocking(master, False)
@@ -147,9 +145,7 @@ class Emulator:
 
     def ended(self) -> bool:
         if self.code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.code = os.waitstatus_to_exitcode(status)
+            self.code = self._process.poll()
         return self.code is not None
 
     def drain(self) -> None:
