@@ -26,9 +26,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:  # nohup or a background job: children inherit it
             signal.signal(number, handler)
-    person = tempfile.mkdtemp(prefix="home-")
-    os.environ["HOME"] = person  # shells and language prompts keep their history there
-    config.add_cleanup(lambda: shutil.rmtree(person, ignore_errors=True))
+    user = tempfile.mkdtemp(prefix="home-")
+    os.environ["HOME"] = user  # shells and language prompts keep their history there
+    config.add_cleanup(lambda: shutil.rmtree(user, ignore_errors=True))
     # A user's Python has byte code. Without it, each process would compile all of relay.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

@@ -32,7 +32,7 @@ import termios
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -132,11 +132,17 @@ def _warm(args: Sequence[str], env: Sequence[bytes] | None) -> bool:
         return False
     if sum(map(len, args)) + sum(map(len, env)) > _LARGEST:
         return False
-    return b"LC_ALL=C.UTF-8" in env and not any(map(_affects_python, env))
+    return b"LC_ALL=C.UTF-8" in env and not _affects_python(env)
 
 
-def _affects_python(variable: bytes) -> bool:
-    return variable.startswith((b"PYTHON", b"COVERAGE_")) and not variable.startswith(b"PYTHONSAFEPATH=")
+def _affects_python(env: Iterable[bytes]) -> bool:
+    """Return True if Python itself, with these variables, would start differently from the server's."""
+    known = [b"PYTHONSAFEPATH="]
+    if any(variable.startswith(b"RELAY_TEST_PATCH=") for variable in env):
+        known.append(b"PYTHONPATH=")  # support.session_patch
+    return any(
+        each.startswith((b"PYTHON", b"COVERAGE_")) and not each.startswith(tuple(known)) for each in env
+    )
 
 
 def _umask() -> int:
@@ -229,7 +235,7 @@ def _unblocked(call: Callable[[], int]) -> int:
 
 def _exec_session(path: str, argv: list[str], env: Mapping[str, str]) -> NoReturn:
     """Do what os.execve does; a session of this tree starts from what is imported already."""
-    odd = any(_affects_python(os.fsencode(name) + b"=") for name in env)
+    odd = _affects_python([os.fsencode(name) + b"=" for name in env])
     if argv[:3] != [sys.executable, "-P", _SESSION] or odd or not os.path.samefile(path, sys.executable):
         _execve(path, argv, env)
     for name in os.listdir("/proc/self/fd"):
@@ -243,7 +249,11 @@ def _exec_session(path: str, argv: list[str], env: Mapping[str, str]) -> NoRetur
             signal.signal(number, signal.SIG_DFL)
     from relay.session.__main__ import run
 
-    _run(argv, env, lambda: run(int(argv[3])), path=[])
+    def patched() -> int:
+        exec(env.get("RELAY_TEST_PATCH", ""), {"__name__": "sitecustomize"})
+        return run(int(argv[3]))
+
+    _run(argv, env, patched, path=[])
 
 
 _execve = os.execve
@@ -260,7 +270,7 @@ def _run(argv: list[str], env: Mapping[str, str], call: Callable[[], int], *, pa
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.path[:0] = path
+        sys.path[:0] = [*path, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
         sys.argv = argv[2:]  # without the interpreter and its option
         sys.orig_argv = argv
         _open_standard()

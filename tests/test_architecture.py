@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from session.puppet import Puppet
+from session.fake_agent import FakeAgent
 from support import Relay, session_patch
 
 ROOT = Path(__file__).parent.parent
@@ -92,9 +92,9 @@ def test_the_first_change_works(relay: Relay) -> None:
         + line
         + "}\n"
     )
-    alice = Puppet(relay, "Alice").wrap(env=patch)
+    alice = FakeAgent(relay, "Alice").wrap(env=patch)
     alice.say("All 12 tests passed.")
-    alice.told("the tests pass.")
+    alice.notice("the tests pass.")
     alice.exit()
 
 
@@ -122,8 +122,8 @@ def test_a_feature_that_refuses_deliveries_is_asked_before_those_that_record_the
         "        self.bus.publish(Notify('asked in order: ' + ' '.join(asked)))\n"
         "FEATURES['order'] = Order"
     )
-    alice = Puppet(relay, "Alice").wrap(options=("--restart", "on-failure"), env=patch)
-    order = re.findall(r"relay\.features\.(\w+)", alice.told("asked in order: "))
+    alice = FakeAgent(relay, "Alice").wrap(options=("--restart", "on-failure"), env=patch)
+    order = re.findall(r"relay\.features\.(\w+)", alice.notice("asked in order: "))
     assert sorted(order) == features()["MayBegin"]
     assert refusing and set(order[: len(refusing)]) == refusing, order
     alice.exit()

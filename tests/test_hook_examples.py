@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooks.house import House
+from hooks.rig import Rig
 from relay.hooks import config_file
 from relay.hooks.events import ToolPost
 from relay.hooks.result import HookResult
@@ -254,7 +254,7 @@ def test_test_feedback_tells_what_the_real_pytest_finds(project: Project) -> Non
 @pytest.mark.parametrize(
     ("recipe", "tool"), [("linter-feedback", "ruff"), ("type-feedback", "mypy"), ("test-feedback", "pytest")]
 )
-def test_a_tool_that_is_missing_is_told_to_the_person(
+def test_a_tool_that_is_missing_is_told_to_the_user(
     project: Project, without_tools: str, recipe: str, tool: str
 ) -> None:
     """R79, R81, R82: the user learns how to install it; the agent is told nothing."""
@@ -265,7 +265,7 @@ def test_a_tool_that_is_missing_is_told_to_the_person(
     assert f"pip install {tool}" in answer["system_message"]
 
 
-def test_a_tool_that_fails_is_told_to_the_person(project: Project) -> None:
+def test_a_tool_that_fails_is_told_to_the_user(project: Project) -> None:
     """R81: if ruff cannot read its configuration, that is not reported as a finding."""
     need("ruff")
     project.write("halves.py", UNUSED)
@@ -309,7 +309,7 @@ def test_git_status_is_told_at_the_start(project: Project) -> None:
     ]
 
 
-def test_a_missing_git_is_told_to_the_person(project: Project, without_tools: str) -> None:
+def test_a_missing_git_is_told_to_the_user(project: Project, without_tools: str) -> None:
     """R79, R83."""
     project.path = without_tools
     answer = project.fire("git-status", "SessionStart", {"source": "startup"})
@@ -568,27 +568,27 @@ def test_the_guardrail_reads_what_is_long_in_time(piece: str) -> None:
 def test_the_linter_as_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R70, R81: examples/linter answers with a HookResult; the user sees the number of findings."""
     need("ruff")
-    house = House(tmp_path)
+    rig = Rig(tmp_path)
     try:
-        loaded = config_file.load(config_file.read(ROOT / "examples/linter/relay.config.py"), house.registry)
-        house.registry.include(loaded.registry)
-        house.folder = tmp_path
-        in_session = house.context
+        loaded = config_file.load(config_file.read(ROOT / "examples/linter/relay.config.py"), rig.registry)
+        rig.registry.include(loaded.registry)
+        rig.folder = tmp_path
+        in_session = rig.context
 
         def context(services: Any) -> Any:
             made = in_session(services)
             made.env = {"PATH": f"{TOOLS}:/usr/bin:/bin"}
             return made
 
-        monkeypatch.setattr(house, "context", context)
+        monkeypatch.setattr(rig, "context", context)
         (tmp_path / "halves.py").write_text(UNUSED)
         wrote = ToolPost("Write", {"file_path": str(tmp_path / "halves.py")})
-        (result,), _ = house.fire(wrote)
+        (result,), _ = rig.fire(wrote)
         assert (result.action, result.context_injection_role) == ("inject_context", "system")
         assert "halves.py:1:8: F401" in (result.context_injection or "")
         assert result.user_message == "ruff found 1 problem in halves.py."
         (tmp_path / "halves.py").write_text(CLEAN)
-        (clean,), _ = house.fire(wrote)
+        (clean,), _ = rig.fire(wrote)
         assert clean == HookResult(source=clean.source)
     finally:
-        house.store.close()
+        rig.store.close()

@@ -80,7 +80,7 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
     assert "continuations ignored, because the file is not trusted" in notice
 
 
-def test_what_is_allowed_in_advance_is_said_by_the_person_only(tmp_path: Path) -> None:
+def test_what_is_allowed_in_advance_is_said_by_the_user_only(tmp_path: Path) -> None:
     """A project cannot allow anything, even if its file is trusted."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
     project = tmp_path / "project"

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from real_agents.install import CACHE, Package
 from relay.hooks.registry import Registry, registering
-from session.puppet import Puppet, messages
+from session.fake_agent import FakeAgent, messages
 from support import PATIENCE, Relay, wait_until
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "trajectory"
@@ -128,10 +128,10 @@ def test_a_session_is_recorded_from_its_task_to_its_end(
     relay: Relay, folder: Path, trail_env: dict[str, str]
 ) -> None:
     """R64: the task, phases from the agent's own words, a message and the closing prompt are recorded."""
-    ada, data = Puppet(relay, "Ada"), data_of(folder, "Ada")
+    ada, data = FakeAgent(relay, "Ada"), data_of(folder, "Ada")
     ada.wrap(options=("--task", "Fix the 'login' form"), cwd=folder, env=trail_env)
-    ada.hears("Active trajectory: Fix the 'login' form")
-    ada.hears("Phase: none yet")
+    ada.receives("Active trajectory: Fix the 'login' form")
+    ada.receives("Phase: none yet")
     ada.say("Now designing the form.")
     wait_until(lambda: phases(data) == ["design"], message=ada.log)
     ada.say("tests/testing.py: testing 3 of 3 ok")
@@ -144,7 +144,7 @@ def test_a_session_is_recorded_from_its_task_to_its_end(
     assert phases(data) == ["design", "test"]
     assert events(data, "decision")[1]["raw"]["reasoning"] == "The agent said: I'm testing it."
     assert reflections(data) == "Message from the user: mind the umlauts"
-    (line,) = re.findall(r"trail --data-dir .* --confidence 0\.9", ada.heard)
+    (line,) = re.findall(r"trail --data-dir .* --confidence 0\.9", ada.received)
     subprocess.run(["sh", "-c", line], env={**os.environ, **trail_env}, cwd=folder, check=True)
     (completed,) = trajectories(data)
     assert (completed["status"], completed["agents"][0]["name"]) == ("completed", "Ada")
@@ -155,22 +155,22 @@ def test_a_session_is_recorded_from_its_task_to_its_end(
 def test_two_agents_at_once_lose_nothing(relay: Relay, folder: Path, trail_env: dict[str, str]) -> None:
     """R64: the agents share a folder and write phases and messages at the same time."""
     said, short = ["designing", "implementing", "testing"], ["design", "implement", "test"]
-    both = [Puppet(relay, name) for name in ("Ada", "Bob")]
-    for puppet in both:
-        puppet.wrap(options=("--task", f"{puppet.name}'s task"), cwd=folder, env=trail_env)
-        puppet.hears("Active trajectory")
+    both = [FakeAgent(relay, name) for name in ("Ada", "Bob")]
+    for fake in both:
+        fake.wrap(options=("--task", f"{fake.name}'s task"), cwd=folder, env=trail_env)
+        fake.receives("Active trajectory")
     for number, phase in enumerate(said):
-        for puppet in both:
-            puppet.say(f"Now {phase}.")
-            relay("send", puppet.name, f"for {puppet.name}, number {number}.")
-    for puppet in both:
-        data = data_of(folder, puppet.name)
-        wait_until(lambda data=data: phases(data) == short, message=puppet.log)
-        wait_until(lambda data=data: reflections(data).count("number") == len(said), message=puppet.log)
+        for fake in both:
+            fake.say(f"Now {phase}.")
+            relay("send", fake.name, f"for {fake.name}, number {number}.")
+    for fake in both:
+        data = data_of(folder, fake.name)
+        wait_until(lambda data=data: phases(data) == short, message=fake.log)
+        wait_until(lambda data=data: reflections(data).count("number") == len(said), message=fake.log)
         assert reflections(data).splitlines() == [
-            f"Message from the user: for {puppet.name}, number {number}." for number in range(len(said))
+            f"Message from the user: for {fake.name}, number {number}." for number in range(len(said))
         ]
-        assert trajectories(data)[0]["task"]["title"] == f"{puppet.name}'s task"
+        assert trajectories(data)[0]["task"]["title"] == f"{fake.name}'s task"
 
 
 def test_without_trail_the_user_is_told_once_and_the_session_goes_on(
@@ -181,11 +181,11 @@ def test_without_trail_the_user_is_told_once_and_the_session_goes_on(
     path.mkdir()
     for program in ("sh", "env"):
         (path / program).symlink_to(str(shutil.which(program)))
-    ada = Puppet(relay, "Ada").wrap(options=("--task", "x"), cwd=folder, env={"PATH": str(path)})
-    ada.told("npm install -g agent-trajectories")
+    ada = FakeAgent(relay, "Ada").wrap(options=("--task", "x"), cwd=folder, env={"PATH": str(path)})
+    ada.notice("npm install -g agent-trajectories")
     ada.say("Now testing.")
     relay("send", "Ada", "hello")
-    ada.hears("hello")
+    ada.receives("hello")
     wait_until(lambda: messages(relay, "--to", "Ada")[0]["state"] == "injected")
     relay("stop", "Ada", timeout=2 * PATIENCE)
     assert sum("npm install -g" in json.dumps(event) for event in ada.events()) == 1
@@ -196,12 +196,12 @@ def test_a_trail_that_hangs_is_killed_and_the_session_goes_on(
 ) -> None:
     """R64: trail's child processes are killed, too; the fixture finds any that is left."""
     env = {**fake(tmp_path / "bin", "sleep 1000 & wait"), "TRAIL_SECONDS": "0.2"}
-    ada = Puppet(relay, "Ada").wrap(options=("--task", "x"), cwd=folder, env=env)
-    ada.told("trail export did not end within 0.2 s.")
+    ada = FakeAgent(relay, "Ada").wrap(options=("--task", "x"), cwd=folder, env=env)
+    ada.notice("trail export did not end within 0.2 s.")
     relay("send", "Ada", "hello")
-    ada.hears("hello")
+    ada.receives("hello")
     relay("stop", "Ada", timeout=2 * PATIENCE)
-    assert "[SESSION ENDING]" in ada.heard
+    assert "[SESSION ENDING]" in ada.received
     assert sum("did not end within" in json.dumps(event) for event in ada.events()) == 1
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from session.puppet import events
+from session.fake_agent import events
 from support import Relay, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_hooked.py"

@@ -28,15 +28,15 @@ class Place:
     """A user's home, a project, and the directory of one run; each with a space in its path."""
 
     def __init__(self, folder: Path) -> None:
-        self.person = folder / "a person"
+        self.user = folder / "a user"
         self.project = folder / "a project"
         self.run = folder / "a run"
         self.socket = str(folder / "s o.sock")
-        for each in (self.person, self.project):
+        for each in (self.user, self.project):
             each.mkdir()
 
     def prepare(self, kind: str, *command: str, at: int | None = 0, **env: str) -> Prepared:
-        return prepare(kind, command, {"HOME": str(self.person), **env}, str(self.run), self.socket, at=at)
+        return prepare(kind, command, {"HOME": str(self.user), **env}, str(self.run), self.socket, at=at)
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
 
 
 def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> None:
-    put(place.person / ".claude" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
-    before = {path: path.read_bytes() for path in place.person.rglob("*") if path.is_file()}
+    put(place.user / ".claude" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+    before = {path: path.read_bytes() for path in place.user.rglob("*") if path.is_file()}
     place.prepare("claude", "claude")
-    assert {path: path.read_bytes() for path in place.person.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in place.user.rglob("*") if path.is_file()} == before
     assert list(place.project.iterdir()) == []
     (file,) = place.run.iterdir()
     assert (place.run.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
@@ -108,12 +108,12 @@ def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> N
 def test_the_users_own_settings_flag_goes_on_working(place: Place, form: str) -> None:
     """R95: Claude accepts only one --settings, so both go into one file."""
     own = {"model": "opus", "hooks": {"Stop": [THEIRS], "Odd": [THEIRS]}}
-    file = str(put(place.person / "my settings.json", own))
+    file = str(put(place.user / "my settings.json", own))
     given = {
         "two words": ["--settings", file],
         "one word": [f"--settings={file}"],
         "JSON": ["--settings", json.dumps(own)],
-        "from home": ["--settings", "../a person/my settings.json"],
+        "from home": ["--settings", "../a user/my settings.json"],
     }[form]
     prepared = place.prepare("claude", "claude", "-c", *given, "hello")
     assert prepared.command[3:] == ["-c", "hello"]
@@ -140,7 +140,7 @@ def test_settings_that_cannot_be_read_are_claudes_to_complain_of(
 ) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     if given == "[]":
-        given = str(put(place.person / "list.json", []))
+        given = str(put(place.user / "list.json", []))
     command = ["claude", "--settings", given]
     prepared = bridge("", command, {"A": "1"}, home, str(place.run), place.socket)
     assert (prepared.command, prepared.env, prepared.kind) == (command, {"A": "1"}, "")
@@ -164,7 +164,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
     latin = tmp_path / "latin.json"
     latin.write_bytes('{"x": "é"}'.encode("latin-1"))
     given = str(latin) if given == latin.name else given
-    command, env = [kind], {"HOME": str(place.person)}
+    command, env = [kind], {"HOME": str(place.user)}
     if kind == "claude":
         command += ["--settings", given]
     else:
@@ -175,9 +175,9 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
 
 
 def test_qwen_ignores_settings_that_are_not_text(place: Place) -> None:
-    for folder in (place.person, place.project):
+    for folder in (place.user, place.project):
         put(folder / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
-    (place.person / ".qwen" / "settings.json").write_bytes('{"hooks": "é"}'.encode("latin-1"))
+    (place.user / ".qwen" / "settings.json").write_bytes('{"hooks": "é"}'.encode("latin-1"))
     assert place.prepare("qwen", "qwen").kind == "qwen"
 
 
@@ -277,7 +277,7 @@ def test_the_administrators_defaults_are_kept(
     monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
     stop = "Stop" if kind == "qwen" else "AfterAgent"
     own = {"theme": "x", "hooks": {stop: [THEIRS]}}
-    beside = put(place.person / "etc" / "system-defaults.json", own)
+    beside = put(place.user / "etc" / "system-defaults.json", own)
     for env in (
         {f"{prefix}_SYSTEM_DEFAULTS_PATH": str(beside)},
         {f"{prefix}_SYSTEM_SETTINGS_PATH": str(beside.with_name("settings.json"))},
@@ -303,7 +303,7 @@ def test_timeouts_are_in_each_agents_unit(place: Place, monkeypatch: pytest.Monk
 
 
 def test_qwen_is_read_from_its_screen_where_it_would_take_no_more_hooks(place: Place) -> None:
-    put(place.person / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+    put(place.user / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
     assert place.prepare("qwen", "qwen").kind == "qwen"
     put(place.project / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
     with pytest.raises(ConfigError, match="accepts no further hooks"):
@@ -330,7 +330,7 @@ def extension(prepared: Prepared) -> Any:
     return json.loads(options)
 
 
-def test_pi_gets_an_extension_beside_the_persons_own(place: Place) -> None:
+def test_pi_gets_an_extension_beside_the_users_own(place: Place) -> None:
     prepared = place.prepare("pi", "pi", "-e", "mine.ts", "--continue", "hello")
     file = str(place.run / "relay.js")
     assert prepared.command == ["pi", "--extension", file, "-e", "mine.ts", "--continue", "hello"]
@@ -439,7 +439,7 @@ def test_a_program_that_speaks_relays_dialect_is_told_where_to_write_its_words(p
     prepared = place.prepare("relay", "mine", "-x", A="1")
     path = str(place.run / "transcript.jsonl")
     assert (prepared.command, prepared.kind) == (["mine", "-x"], "relay")
-    assert prepared.env == {"HOME": str(place.person), "A": "1", "RELAY_TRANSCRIPT": path}
+    assert prepared.env == {"HOME": str(place.user), "A": "1", "RELAY_TRANSCRIPT": path}
 
 
 # all agents

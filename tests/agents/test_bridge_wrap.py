@@ -17,7 +17,7 @@ from relay.agents.hook_setup import call
 from relay.home import Home
 from relay.session import launch
 from relay.session.options import Options
-from session.puppet import project
+from session.fake_agent import project
 from support import Relay, wait_until
 
 

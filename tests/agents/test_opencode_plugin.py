@@ -208,7 +208,7 @@ def test_a_permission_is_answered_as_relay_says(tmp_path: Path, behavior: str, r
     assert [options["body"]["response"] for name, options in ran.done if name == "permission"] == response
 
 
-def test_a_turn_goes_on_by_a_prompt_that_is_no_persons(tmp_path: Path) -> None:
+def test_a_turn_goes_on_by_a_prompt_that_is_no_users(tmp_path: Path) -> None:
     program = """
         await prompt("ses_1", "begin", "plan")
         await says("ses_1", "Half.")

@@ -209,7 +209,7 @@ print(sent)
     assert played.told[-1]["last_assistant_message"] == "Done."
 
 
-def test_a_blocked_prompt_goes_no_further_and_the_person_reads_why(tmp_path: Path) -> None:
+def test_a_blocked_prompt_goes_no_further_and_the_user_reads_why(tmp_path: Path) -> None:
     program = 'print(await fire("input", { text: "forbidden" })); print(notes)'
     played = Played(tmp_path, program, {"UserPromptSubmit": {"decision": "block", "reason": "POLICY-7"}})
     assert played.printed == [{"action": "handled"}, ["POLICY-7"]]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hooks.house import House
+from hooks.rig import Rig
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path)
-    yield house
-    house.store.close()
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.store.close()

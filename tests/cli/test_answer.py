@@ -17,7 +17,7 @@ from relay import data
 from relay.control.sessions import call
 from relay.errors import NotAllowed, UsageError
 from relay.state.question import find
-from session.puppet import events, messages, ps
+from session.fake_agent import events, messages, ps
 from support import Relay, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
@@ -272,7 +272,7 @@ def asked(kind, text):
 """
 
 
-def test_a_handler_reads_what_the_person_does(relay: Relay) -> None:
+def test_a_handler_reads_what_the_user_does(relay: Relay) -> None:
     """R96: the handler also gets the rows above the options, which say what is to be allowed."""
     (relay.home / "config").mkdir()
     (relay.home / "config" / "relay.config.py").write_text(ASKED)
@@ -373,7 +373,7 @@ def test_the_mark_does_not_make_another_question() -> None:
     assert find(other, "").token != find(rows, "").token
 
 
-def test_the_person_hears_of_it_wherever_they_look(relay: Relay) -> None:
+def test_the_user_hears_of_it_wherever_they_look(relay: Relay) -> None:
     """R96: at once in the terminal and in `relay ps`; the agent named in the settings gets a message."""
     (relay.home / "config").mkdir(exist_ok=True)
     (relay.home / "config" / "relay.toml").write_text('escalate_to = "Lead"\n')

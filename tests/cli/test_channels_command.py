@@ -14,7 +14,7 @@ from support import Relay
 AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}
 
 
-def test_a_person_joins_has_agents_join_and_leaves(relay: Relay) -> None:
+def test_a_user_joins_has_agents_join_and_leaves(relay: Relay) -> None:
     assert relay("channels").stdout.startswith("There are no channels.")
     assert relay("join", "ops").stdout == "You are in #ops now.\n"
     assert relay("join", "#OPS").stdout == "You are in #ops already.\n"

@@ -14,7 +14,7 @@ import pytest
 from relay.cli import main
 from relay.cli.main import COMMANDS, dispatch, parser_of
 from relay.errors import InvalidName
-from session.puppet import Puppet, messages, ps
+from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, wait_until
 
 
@@ -273,7 +273,7 @@ def test_channels_and_messages_that_change_as_json(relay: Relay) -> None:
 
 def test_what_fails_halfway_says_what_was_done_and_what_was_not(relay: Relay) -> None:
     """All messages are dropped except one that is being typed."""
-    Puppet(relay, "Bob").wrap("--busy")
+    FakeAgent(relay, "Bob").wrap("--busy")
     ids = [json.loads(relay("send", "--json", "Bob", text).stdout)[0]["id"] for text in ("one", "two", "six")]
     wait_until(lambda: {each["state"] for each in messages(relay)} == {"stored"})
     with sqlite3.connect(relay.home / "state" / "ledger.db") as ledger:

@@ -480,8 +480,8 @@ def test_an_agent_may_not_change_what_is_in_force(relay: Relay, home: Path, acti
     assert result.returncode == 1
     assert f"an agent may not {action[0]} rules." in result.stderr
     assert listed(relay)["rules"][0]["enabled"]
-    person = Home.from_env({"RELAY_HOME": str(home)})
-    entries = [(entry["event"], entry["operation"]) for entry in journal.read(person.journal)]
+    user_home = Home.from_env({"RELAY_HOME": str(home)})
+    entries = [(entry["event"], entry["operation"]) for entry in journal.read(user_home.journal)]
     assert entries == [("refused", f"hooks {action[0]}")]
     relay("hooks", "list", env=agent)
 

@@ -24,7 +24,7 @@ from relay.agents.rate_limits import LimitWindow, RateLimits
 from relay.agents.usage import Spent, Tokens
 from relay.home import Home
 from relay.supervision.accounts import AccountHold, Accounts
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
@@ -74,10 +74,10 @@ def running(relay: Relay) -> None:
 
 
 def ended(relay: Relay) -> None:
-    puppet = Puppet(relay, "Ann").wrap()
-    puppet.say("Tuesday")
+    fake = FakeAgent(relay, "Ann").wrap()
+    fake.say("Tuesday")
     wait_until(lambda: "Tuesday" in relay("logs", "Ann").stdout)
-    puppet.exit()
+    fake.exit()
     wait_until(lambda: not ps(relay))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from session.puppet import Puppet, events, ps, settings
+from session.fake_agent import FakeAgent, events, ps, settings
 from session.test_session_guard import LISTENING, Agent
 from session.test_session_replaced import entry, replaced
 from support import Relay, wait_until
@@ -26,7 +26,7 @@ def logged(relay: Relay, *arguments: str) -> list[str]:
     return relay("logs", *arguments).stdout.splitlines()
 
 
-def says(agent: Puppet, text: str) -> None:
+def says(agent: FakeAgent, text: str) -> None:
     """Have the agent say `text`, and wait until relay has read it."""
     agent.say(text)
     last = text.splitlines()[-1]
@@ -34,7 +34,7 @@ def says(agent: Puppet, text: str) -> None:
 
 
 def test_what_it_said_is_shown_in_order_and_safe_to_show(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     says(alice, "one\ntwo \x1b[31mred\x1b[0m\n\nr\u202eeversed\nlast")
     assert logged(relay, "alice") == ["one", "two red", "", "r<U+202E>eversed", "last"]
     run = relay("logs", "-n", "2", "Alice")
@@ -50,7 +50,7 @@ def test_what_it_said_is_shown_in_order_and_safe_to_show(relay: Relay) -> None:
 
 
 def test_secrets_are_taken_out_also_one_of_several_lines(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     says(alice, f"{KEY}\nthe token is {TOKEN}\nover")
     text = relay("logs", "Alice").stdout
     assert "the token is [secret" in text
@@ -62,20 +62,20 @@ def test_secrets_are_taken_out_also_one_of_several_lines(relay: Relay) -> None:
 
 
 def test_it_is_there_after_the_agent_has_ended_and_is_its_last_run(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     says(alice, "of the first run")
     alice.exit()
     wait_until(lambda: not ps(relay))
     assert logged(relay, "Alice") == ["of the first run"]
     assert logged(relay, "-f", "Alice") == ["of the first run"], "nothing more comes"
-    again = Puppet(relay, "Alice").wrap()
+    again = FakeAgent(relay, "Alice").wrap()
     assert logged(relay, "Alice") == [], "it has said nothing yet"
     says(again, "of the second")
     assert logged(relay, "Alice") == ["of the second"]
 
 
 def test_a_session_that_follows_another_logs_each_line_once(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     wanted = []
     before = entry(relay)
     for number in range(4):
@@ -90,7 +90,7 @@ def test_a_session_that_follows_another_logs_each_line_once(relay: Relay) -> Non
 
 
 def test_it_is_followed_across_a_restart_to_its_end(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     says(alice, "one")
     with subprocess.Popen(
         [*relay.command, "logs", "-f", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
@@ -109,7 +109,7 @@ def test_it_is_followed_across_a_restart_to_its_end(relay: Relay) -> None:
 
 
 def test_a_session_that_hangs_keeps_nobody_from_its_log(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     says(alice, "before it hung")
     pid = entry(relay)["pid"]
     os.kill(pid, signal.SIGSTOP)
@@ -121,7 +121,7 @@ def test_a_session_that_hangs_keeps_nobody_from_its_log(relay: Relay) -> None:
 
 def test_without_recordings_there_is_none(relay: Relay) -> None:
     settings(relay, 'record = "never"\n')
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say("hello")
     wait_until(lambda: ps(relay)[0]["last_line"] == "hello")
     run = relay("logs", "Alice", check=False)
@@ -132,7 +132,7 @@ def test_without_recordings_there_is_none(relay: Relay) -> None:
 
 
 def test_an_unknown_name_is_told_with_a_suggestion(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.exit()
     wait_until(lambda: not ps(relay))
     run = relay("logs", "Alise", check=False)
@@ -147,9 +147,9 @@ def test_an_agent_looks_at_itself_and_at_its_team_where_that_is_allowed(
     relay: Relay, tmp_path: Path, look: str
 ) -> None:
     settings(relay, f'look = "{look}"\n')
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     says(bob, "Bob's words")
-    Puppet(relay, "Cy", team="other").wrap()
+    FakeAgent(relay, "Cy", team="other").wrap()
     agent = Agent(relay, tmp_path, f"{LISTENING}{LOOKS}; relay peek -t other Cy || echo refused")
     theirs = ["Bob's words"] * 2 if look == "team" else ["refused"] * 2
     assert agent.out.split("\n") == [*theirs, "refused", ""]
@@ -161,7 +161,7 @@ def test_an_untrusted_project_does_not_show_its_agents(relay: Relay, tmp_path: P
     project = relay.home / "project"
     project.mkdir()
     (project / "relay.toml").write_text('look = "team"\n')
-    bob = Puppet(relay, "Bob").wrap(cwd=project)
+    bob = FakeAgent(relay, "Bob").wrap(cwd=project)
     says(bob, "Bob's words")
     agent = Agent(relay, tmp_path, "relay peek Bob")
     assert (agent.code, agent.out) == (1, "")

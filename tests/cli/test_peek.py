@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from session.puppet import Puppet
+from session.fake_agent import FakeAgent
 from support import Relay, wait_until
 
 DRAWN = (
@@ -13,7 +13,7 @@ DRAWN = (
 
 
 def test_the_screen_is_shown_as_text(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say(DRAWN, end="")
     wait_until(lambda: "row three" in relay("peek", "Alice").stdout)
     assert relay("peek", "alice").stdout == "green on\n\n    row three\n"
@@ -23,7 +23,7 @@ def test_the_screen_is_shown_as_text(relay: Relay) -> None:
 
 
 def test_only_colours_come_with_it(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say(DRAWN, end="")
     wait_until(lambda: "row three" in relay("peek", "Alice").stdout)
     coloured = relay("peek", "--ansi", "Alice").stdout

@@ -9,7 +9,7 @@ from typing import Any
 from relay.control.ended import KEPT
 from relay.home import Home
 from relay.supervision.records import Records
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from session.test_session_supervised import phase
 from support import Relay, wait_until
 
@@ -19,8 +19,8 @@ def rows(relay: Relay) -> dict[str, Any]:
 
 
 def test_those_that_have_ended_are_listed(relay: Relay) -> None:
-    Puppet(relay, "Alice").wrap().exit(4)
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Alice").wrap().exit(4)
+    FakeAgent(relay, "Bob").wrap()
     phase(relay, "failed")
     wait_until(lambda: len(ps(relay)) == 1)
     found = rows(relay)
@@ -36,7 +36,7 @@ def test_those_that_have_ended_are_listed(relay: Relay) -> None:
 
 
 def test_what_was_not_supervised_is_forgotten_after_a_week(relay: Relay) -> None:
-    Puppet(relay, "Alice").wrap().exit(4)
+    FakeAgent(relay, "Alice").wrap().exit(4)
     phase(relay, "failed")
     wait_until(lambda: not ps(relay))
     records = Records(Home.from_env(relay.environment))

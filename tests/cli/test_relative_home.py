@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from relay.home import Home
-from session.puppet import ps
+from session.fake_agent import ps
 from support import Relay
 
 

@@ -121,12 +121,12 @@ def test_waiting_for_several_names_those_that_were_not_reached(
     assert any("was delivered to Bob." in line for line in said)
 
 
-def test_of_what_is_for_the_person_it_is_said_where_it_is_read(bob: Relay) -> None:
+def test_of_what_is_for_the_user_it_is_said_where_it_is_read(bob: Relay) -> None:
     said = bob("send", "--from", "ci", "you", "hi").stdout
     assert "is in `relay messages --to you`, where the user reads it." in said
 
 
-def test_what_the_person_released_or_dropped_is_in_the_journal(absent: Relay, home: Path) -> None:
+def test_what_the_user_released_or_dropped_is_in_the_journal(absent: Relay, home: Path) -> None:
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
         ids = [
             message.id

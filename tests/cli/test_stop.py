@@ -13,7 +13,7 @@ from relay.cli import stop
 from relay.cli.output import Outcomes
 from relay.control.sessions import UNRESPONSIVE, SessionInfo
 from relay.home import Home
-from session.puppet import Puppet, ps, settings
+from session.fake_agent import FakeAgent, ps, settings
 from support import Relay, session_patch
 
 
@@ -48,7 +48,7 @@ BUSY = session_patch(
 def test_an_agent_that_is_named_twice_is_not_killed(relay: Relay) -> None:
     """The second request would be an impatient user's."""
     settings(relay, "closing_seconds = 0.1\n")
-    alice = Puppet(relay, "Alice").wrap("--think", "1000", "--reply", "", "", env=BUSY)
+    alice = FakeAgent(relay, "Alice").wrap("--think", "1000", "--reply", "", "", env=BUSY)
     assert relay("stop", "Alice", "alice").stdout == "Alice has ended.\n"
     assert alice.events("session_end")[0]["code"] == 128 + signal.SIGTERM
 
@@ -56,6 +56,6 @@ def test_an_agent_that_is_named_twice_is_not_killed(relay: Relay) -> None:
 @pytest.mark.parametrize("command", ["stop", "restart", "resume", "reload", "hooks reload"])
 def test_each_agent_is_reported_once(command: str, shared: Relay) -> None:
     if not ps(shared):
-        Puppet(shared, "Alice").wrap(env=BUSY)
+        FakeAgent(shared, "Alice").wrap(env=BUSY)
     done = shared(*command.split(), "--json", "Alice", "alice", "ALICE", check=False)
     assert [row["name"] for row in json.loads(done.stdout)] == ["Alice"]

@@ -100,9 +100,9 @@ def test_a_projects_fleet_is_trusted_with_the_rest(relay: Relay, home: Path, tmp
     assert "hooks.json:1: it is not JSON" in result.stderr and "relay.toml" not in result.stderr
     assert "   3  run = 'claude'\n" in result.stdout
     assert "with the next `relay up`" in result.stdout and "Its agents: Lead." in result.stdout
-    person = Home.from_env({"RELAY_HOME": str(home)})
-    assert list(fleet_file.load(person, tmp_path).agents) == ["Lead"]
-    assert load(person, tmp_path, Trust(person).covers_file)[1] == []
+    user = Home.from_env({"RELAY_HOME": str(home)})
+    assert list(fleet_file.load(user, tmp_path).agents) == ["Lead"]
+    assert load(user, tmp_path, Trust(user).covers_file)[1] == []
 
 
 def test_a_missing_file_is_named(relay: Relay, tmp_path: Path):
@@ -120,8 +120,8 @@ def test_an_agent_may_not_trust_and_the_attempt_is_noted(relay: Relay, home: Pat
     assert result.returncode == 1
     assert "an agent may not trust files" in result.stderr
     assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).file is None
-    person = Home.from_env({"RELAY_HOME": str(home)})
-    entries = [(entry["event"], entry["operation"], entry["name"]) for entry in journal.read(person.journal)]
+    user = Home.from_env({"RELAY_HOME": str(home)})
+    entries = [(entry["event"], entry["operation"], entry["name"]) for entry in journal.read(user.journal)]
     assert entries == [("refused", "trust", "Alice")]
 
 

@@ -15,7 +15,7 @@ import pytest
 from relay.control.fleet_start import starting
 from relay.home import Home
 from relay.supervision.records import Records
-from session.puppet import ps, settings
+from session.fake_agent import ps, settings
 from session.test_session_supervised import record
 from supervision.repositories import Repo, needs_git
 from support import Relay, wait_until
@@ -80,7 +80,7 @@ def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: P
         '[agents.C]\nrun = "cat"\nautostart = false\n',
     )
     relay("up", cwd=project)
-    wait_until(lambda: "from A] hello" in (project / "heard").read_text())
+    wait_until(lambda: "from A] hello" in (project / "received").read_text())
     refused = relay("send", "-t", "web", "C", "hello", check=False)
     assert "team 'web' has no agent called 'C'" in refused.stderr
 
@@ -235,7 +235,7 @@ def test_an_untrusted_fleet_starts_nothing(relay: Relay, project: Path) -> None:
 def test_the_first_prompt(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > heard"]\ntask = "Mend the tests."\n')
     relay("up", cwd=project)
-    wait_until(lambda: "task] Mend the tests. [/relay" in (project / "heard").read_text())
+    wait_until(lambda: "task] Mend the tests. [/relay" in (project / "received").read_text())
 
 
 def test_an_agent_with_a_schedule_waits_for_it(relay: Relay, project: Path) -> None:

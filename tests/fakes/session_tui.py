@@ -2,7 +2,7 @@
 
     session_tui.py FOLDER [--llm-history-file LOG]
 
-FOLDER/heard     every submitted text, with a newline at its end
+FOLDER/received     every submitted text, with a newline at its end
 FOLDER/strings   a datagram socket: {"say": TEXT} draws TEXT above the input, {"exit": CODE} ends
                  {"log": TEXT} appends TEXT to LOG; {"bottom": TEXT} draws TEXT in place of the input
 """
@@ -34,7 +34,7 @@ def draw(above: str = "") -> None:
     out(f"\x1b[?2026h\r\x1b[J{lines}{bottom or '> ' + shown[-60:]}\x1b[?2026l")
 
 
-log = os.open(f"{folder}/heard", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+log = os.open(f"{folder}/received", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 signal.signal(signal.SIGWINCH, lambda *_: draw())
 typed, pasting, rest, bottom = b"", False, b"", ""
 out("\x1b[?2004h")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import relay
-from hooks.house import House, texts
+from hooks.rig import Rig, texts
 from relay.errors import ConfigError, UsageError
 from relay.memory.config import MemoryConfig
 from relay.session import launch
@@ -41,7 +41,7 @@ def test_the_decorators_return_the_function_and_need_a_file_being_loaded():
     assert program.on("idle")(handler) is handler
 
 
-def test_a_relay_registers_patterns_and_events(house: House):
+def test_a_relay_registers_patterns_and_events(rig: Rig):
     """R59"""
     program = relay.Relay(name="MyAgent")
 
@@ -51,9 +51,9 @@ def test_a_relay_registers_patterns_and_events(house: House):
 
     program.pattern("status", lambda: "fine", body=False)
     program.on("sessionStart", lambda ctx: ctx.inject("memories"))
-    house.registry.include(program.registry)
-    assert texts(house.say("@deploy:x y")[0].results) == ["Deployed to x"]
-    assert texts(house.say("@status:x")[0].results) == ["fine"]
+    rig.registry.include(program.registry)
+    assert texts(rig.say("@deploy:x y")[0].results) == ["Deployed to x"]
+    assert texts(rig.say("@status:x")[0].results) == ["fine"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hooks.house import House, texts
+from hooks.rig import Rig, texts
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.hooks.config_file import Choice, Loaded, changed, choose, find, read
@@ -31,9 +31,9 @@ RELAY_CONFIG = "from relay import RelayConfig\n"
 
 
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Return a user's relay home; their home folder is `tmp_path/person`."""
-    folder = tmp_path / "person"
+def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Return a user's relay home; their home folder is `tmp_path/user_home`."""
+    folder = tmp_path / "user_home"
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setattr(sys, "path", [*sys.path])
     return Home(folder / "config", folder / "state", folder / "run").ensure()
@@ -45,68 +45,68 @@ def write(path: Path, text: str = GOOD) -> Path:
     return path
 
 
-def test_the_nearest_file_up_to_the_root_of_the_project_is_found(person: Home, tmp_path: Path):
+def test_the_nearest_file_up_to_the_root_of_the_project_is_found(user_home: Home, tmp_path: Path):
     """R57"""
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     (project / "a" / "b").mkdir(parents=True)
     write(tmp_path / "relay.config.py")
-    assert find(project / "a" / "b", person) is None
+    assert find(project / "a" / "b", user_home) is None
     top = write(project / "relay.config.py")
-    assert find(project / "a" / "b", person) == top
+    assert find(project / "a" / "b", user_home) == top
     near = write(project / "a" / "relay.config.py")
-    assert find(project / "a" / "b", person) == near
+    assert find(project / "a" / "b", user_home) == near
 
 
-def test_the_search_ends_at_the_home_folder(person: Home, tmp_path: Path):
+def test_the_search_ends_at_the_home_folder(user_home: Home, tmp_path: Path):
     """R57"""
-    work = tmp_path / "person" / "work"
+    work = tmp_path / "user_home" / "work"
     work.mkdir()
     write(tmp_path / "relay.config.py")
-    assert find(work, person) is None
+    assert find(work, user_home) is None
 
 
-def test_the_persons_own_file_comes_second_and_needs_no_trust(person: Home, tmp_path: Path):
+def test_the_users_own_file_comes_second_and_needs_no_trust(user_home: Home, tmp_path: Path):
     """R57"""
-    assert choose(person, tmp_path) == Choice()
-    own = write(person.config / "relay.config.py")
-    choice = choose(person, tmp_path)
+    assert choose(user_home, tmp_path) == Choice()
+    own = write(user_home.config / "relay.config.py")
+    choice = choose(user_home, tmp_path)
     assert choice.file == read(own)
     assert choice.notice is None
 
 
-def test_a_projects_file_runs_only_once_trusted_and_unchanged(person: Home, tmp_path: Path):
+def test_a_projects_file_runs_only_once_trusted_and_unchanged(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "my project" / "relay.config.py")
-    choice = choose(person, path.parent)
+    choice = choose(user_home, path.parent)
     assert choice.file is None
     assert "is not trusted, so it does not run" in choice.notice
     assert f"relay trust '{path}'" in choice.notice
-    Trust(person).grant(path, path.read_bytes())
-    assert choose(person, path.parent).file.source == GOOD.encode()
+    Trust(user_home).grant(path, path.read_bytes())
+    assert choose(user_home, path.parent).file.source == GOOD.encode()
     write(path, GOOD + "\n")
-    assert choose(person, path.parent).file is None
+    assert choose(user_home, path.parent).file is None
 
 
-def test_trust_is_for_one_path(person: Home, tmp_path: Path):
+def test_trust_is_for_one_path(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "a" / "relay.config.py")
-    Trust(person).grant(path, path.read_bytes())
+    Trust(user_home).grant(path, path.read_bytes())
     write(tmp_path / "b" / "relay.config.py")
-    assert choose(person, tmp_path / "b").file is None
+    assert choose(user_home, tmp_path / "b").file is None
 
 
-def test_naming_a_file_grants_it_no_trust(person: Home, tmp_path: Path):
+def test_naming_a_file_grants_it_no_trust(user_home: Home, tmp_path: Path):
     named = write(tmp_path / "elsewhere.py")
-    assert choose(person, tmp_path, named).file is None
+    assert choose(user_home, tmp_path, named).file is None
     with pytest.raises(ConfigError, match=r"missing.py: there is no such file. Check the path"):
-        choose(person, tmp_path, tmp_path / "missing.py")
+        choose(user_home, tmp_path, tmp_path / "missing.py")
 
 
-def test_what_was_hashed_is_what_runs(house: House, person: Home, tmp_path: Path):
+def test_what_was_hashed_is_what_runs(rig: Rig, user_home: Home, tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
-    Trust(person).grant(path, path.read_bytes())
-    choice = choose(person, tmp_path)
+    Trust(user_home).grant(path, path.read_bytes())
+    choice = choose(user_home, tmp_path)
     write(path, "raise RuntimeError('the newer content ran')")
-    assert len(load_file(choice.file, house.registry).registry.handlers()) == 2
+    assert len(load_file(choice.file, rig.registry).registry.handlers()) == 2
     assert changed(path, choice.file.digest)
 
 
@@ -120,36 +120,36 @@ def test_a_changed_or_vanished_file_is_noticed(tmp_path: Path):
     assert changed(path, digest)
 
 
-def test_trust_that_cannot_be_read_trusts_nothing(person: Home, tmp_path: Path):
+def test_trust_that_cannot_be_read_trusts_nothing(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
     for damage in ("{", "[]", "[" * 5000, '{"files": []}', '{"files": {"%s": 3}}' % path):  # noqa: UP031
-        person.trust.write_text(damage)
-        assert not Trust(person).covers_file(path)
-    Trust(person).grant(path, path.read_bytes())
-    assert Trust(person).covers_file(path)
-    assert person.trust.stat().st_mode & 0o777 == 0o600
-    assert not Trust(person).covers_file(tmp_path / "missing")
+        user_home.trust.write_text(damage)
+        assert not Trust(user_home).covers_file(path)
+    Trust(user_home).grant(path, path.read_bytes())
+    assert Trust(user_home).covers_file(path)
+    assert user_home.trust.stat().st_mode & 0o777 == 0o600
+    assert not Trust(user_home).covers_file(tmp_path / "missing")
 
 
-def load(house: House, folder: Path, text: str, **options: float) -> Loaded:
-    """Load `text` as a relay.config.py; its handlers are then in the house's registry."""
-    loaded = load_file(read(write(folder / "relay.config.py", text)), house.registry, **options)
-    house.registry.include(loaded.registry)
+def load(rig: Rig, folder: Path, text: str, **options: float) -> Loaded:
+    """Load `text` as a relay.config.py; its handlers are then in the rig's registry."""
+    loaded = load_file(read(write(folder / "relay.config.py", text)), rig.registry, **options)
+    rig.registry.include(loaded.registry)
     return loaded
 
 
-def test_decorators_register(house: House, person: Home, tmp_path: Path):
+def test_decorators_register(rig: Rig, user_home: Home, tmp_path: Path):
     """R49, R50, R51, R57"""
-    load(house, tmp_path, GOOD)
-    outcome, _ = house.say("@deploy:staging v1.2.3")
+    load(rig, tmp_path, GOOD)
+    outcome, _ = rig.say("@deploy:staging v1.2.3")
     assert texts(outcome.results) == ["Deployed v1.2.3 to staging"]
-    assert texts(house.fire(SessionStart())[0]) == ["You are on call."]
+    assert texts(rig.fire(SessionStart())[0]) == ["You are on call."]
 
 
-def test_a_relay_config_registers(house: House, person: Home, tmp_path: Path):
+def test_a_relay_config_registers(rig: Rig, user_home: Home, tmp_path: Path):
     """R49, R57, R58, R63"""
     loaded = load(
-        house,
+        rig,
         tmp_path,
         """
 from relay import RelayConfig
@@ -169,28 +169,28 @@ config = RelayConfig(
     )
     assert loaded.memory == MemoryConfig("embedded", prompt_on_end=True)
     assert loaded.channels == ("#ops", "dev")
-    assert texts(house.say("@deploy:x y")[0].results) == ["plain x"]
-    assert texts(house.say("@status:x")[0].results) == ["status"]
-    assert texts(house.say("@relay:Bob y")[0].results) == ["mine"]
-    assert "Saved" in texts(house.say("@memory:save y")[0].results)[0]
-    assert texts(house.fire(SessionStart())[0]) == ["one", "two"]
+    assert texts(rig.say("@deploy:x y")[0].results) == ["plain x"]
+    assert texts(rig.say("@status:x")[0].results) == ["status"]
+    assert texts(rig.say("@relay:Bob y")[0].results) == ["mine"]
+    assert "Saved" in texts(rig.say("@memory:save y")[0].results)[0]
+    assert texts(rig.fire(SessionStart())[0]) == ["one", "two"]
 
 
-def test_decorators_and_a_config_go_together(house: House, person: Home, tmp_path: Path):
+def test_decorators_and_a_config_go_together(rig: Rig, user_home: Home, tmp_path: Path):
     """R68"""
     load(
-        house,
+        rig,
         tmp_path,
         GOOD + RELAY_CONFIG + "config = RelayConfig(hooks={'idle': greet})\n",
     )
-    labels = [handler.label for handler in house.registry.handlers() if not handler.builtin]
+    labels = [handler.label for handler in rig.registry.handlers() if not handler.builtin]
     assert labels == ["@deploy", "on session_start", "on idle"]
 
 
-def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tmp_path: Path):
+def test_a_module_beside_the_file_can_be_imported(rig: Rig, user_home: Home, tmp_path: Path):
     write(tmp_path / "beside_the_config.py", "TEXT = 'from beside'")
     load(
-        house,
+        rig,
         tmp_path,
         "from relay import on\nimport beside_the_config\non('idle')(lambda: beside_the_config.TEXT)\n",
     )
@@ -320,33 +320,33 @@ def test_a_module_beside_the_file_can_be_imported(house: House, person: Home, tm
     ],
 )
 def test_a_wrong_file_is_answered_with_its_line_and_registers_nothing(
-    house: House, person: Home, tmp_path: Path, text, line, said
+    rig: Rig, user_home: Home, tmp_path: Path, text, line, said
 ):
     """R57, R63"""
-    before = house.registry.handlers()
+    before = rig.registry.handlers()
     with pytest.raises(ConfigError) as caught:
-        load(house, tmp_path, text)
+        load(rig, tmp_path, text)
     assert said in str(caught.value)
     assert caught.value.path == tmp_path / "relay.config.py"
     assert caught.value.line == line
     assert str(caught.value).count("relay.config.py") == 1
-    assert house.registry.handlers() == before
+    assert rig.registry.handlers() == before
 
 
-def test_a_file_that_fails_halfway_registers_nothing(house: House, person: Home, tmp_path: Path):
-    before = house.registry.handlers()
+def test_a_file_that_fails_halfway_registers_nothing(rig: Rig, user_home: Home, tmp_path: Path):
+    before = rig.registry.handlers()
     with pytest.raises(ConfigError):
-        load(house, tmp_path, GOOD + "\nraise RuntimeError\n")
-    assert house.registry.handlers() == before
+        load(rig, tmp_path, GOOD + "\nraise RuntimeError\n")
+    assert rig.registry.handlers() == before
 
 
-def test_a_file_that_never_ends_loading_is_given_up(house: House, person: Home, tmp_path: Path):
+def test_a_file_that_never_ends_loading_is_given_up(rig: Rig, user_home: Home, tmp_path: Path):
     with pytest.raises(ConfigError, match=r":[23]: loading did not finish within 0\.2 s"):
-        load(house, tmp_path, "x = 1\nwhile True:\n    pass\n", timeout=0.2)
+        load(rig, tmp_path, "x = 1\nwhile True:\n    pass\n", timeout=0.2)
 
 
 def test_what_a_file_prints_while_loading_is_kept_from_the_terminal(
-    house: House, person: Home, tmp_path: Path, capfd
+    rig: Rig, user_home: Home, tmp_path: Path, capfd
 ):
-    assert load(house, tmp_path, "print('loading \\x1b[2J')\n").printed == "loading \x1b[2J\n"
+    assert load(rig, tmp_path, "print('loading \\x1b[2J')\n").printed == "loading \x1b[2J\n"
     assert capfd.readouterr() == ("", "")

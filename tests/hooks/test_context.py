@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from hooks.house import House, texts
+from hooks.rig import Rig, texts
 from relay.errors import UnknownRecipient
 from relay.hooks.commands import Member
 from relay.hooks.context import MAX_OUTPUT
 from relay.hooks.events import Output, SessionStart
 
 
-def test_what_a_handler_knows(house: House, tmp_path: Path):
+def test_what_a_handler_knows(rig: Rig, tmp_path: Path):
     """R60"""
     seen = {}
 
@@ -19,8 +19,8 @@ def test_what_a_handler_knows(house: House, tmp_path: Path):
         names = ["agent_id", "agent_name", "session_id", "working_dir", "env", "task", "output", "messages"]
         seen.update({name: getattr(ctx, name) for name in names})
 
-    house.registry.add_event("session_start", handler)
-    house.fire(SessionStart())
+    rig.registry.add_event("session_start", handler)
+    rig.fire(SessionStart())
     assert seen == {
         "agent_id": "alice-1",
         "agent_name": "Alice",
@@ -33,25 +33,25 @@ def test_what_a_handler_knows(house: House, tmp_path: Path):
     }
 
 
-def test_output_is_bounded_and_a_handler_gets_a_copy(house: House):
+def test_output_is_bounded_and_a_handler_gets_a_copy(rig: Rig):
     """R60"""
     copies = []
-    house.registry.add_event("output", lambda ctx: copies.append(ctx.output))
+    rig.registry.add_event("output", lambda ctx: copies.append(ctx.output))
 
     async def scene(runner, ctx, services):
-        lines = house.history.output
+        lines = rig.history.output
         lines.extend(map(str, range(MAX_OUTPUT + 5)))
         await runner.fire(Output("x"), ctx)
         lines.append("later")
 
-    house.run(scene)
+    rig.run(scene)
     assert len(copies[0]) == MAX_OUTPUT
     assert copies[0][0] == "5"
     assert copies[0][-1] == str(MAX_OUTPUT + 4)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_send_and_notify(house: House, kind):
+def test_send_and_notify(rig: Rig, kind):
     """R61"""
 
     def act(ctx):
@@ -62,34 +62,34 @@ def test_send_and_notify(house: House, kind):
     async def act_async(ctx):
         act(ctx)
 
-    house.registry.add_event("session_start", act if kind == "sync" else act_async)
+    rig.registry.add_event("session_start", act if kind == "sync" else act_async)
 
     async def scene(runner, ctx, services):
         await runner.fire(SessionStart(), ctx)
         await services.until(lambda: len(services.sent) == 3)
 
-    services = house.run(scene)
+    services = rig.run(scene)
     assert services.sent == [("Bob", "hello"), ("#errors", "one"), ("#errors", "two")]
 
 
-def test_a_message_that_cannot_be_sent_is_reported_with_the_handlers_name(house: House):
+def test_a_message_that_cannot_be_sent_is_reported_with_the_handlers_name(rig: Rig):
     """R61"""
 
     def act(ctx):
         ctx.send("Bbo", "hello")
 
-    house.registry.add_event("session_start", act)
+    rig.registry.add_event("session_start", act)
 
     async def scene(runner, ctx, services):
         await runner.fire(SessionStart(), ctx)
         await services.until(lambda: bool(services.problems))
 
-    (problem,) = house.run(scene).problems
+    (problem,) = rig.run(scene).problems
     assert problem.kind == "not_sent"
     assert "the handler act (on session_start) could not send a message to 'Bbo': nobody" in str(problem)
 
 
-def test_the_relay_service_tells_the_outcome(house: House):
+def test_the_relay_service_tells_the_outcome(rig: Rig):
     """R62"""
     seen = []
 
@@ -103,8 +103,8 @@ def test_the_relay_service_tells_the_outcome(house: House):
         except UnknownRecipient as error:
             seen.append(error.suggestion)
 
-    house.registry.add_event("session_start", act)
-    _, services = house.fire(SessionStart())
+    rig.registry.add_event("session_start", act)
+    _, services = rig.fire(SessionStart())
     assert seen == [
         ["Bob"],
         ["Bob", "Carol"],
@@ -115,7 +115,7 @@ def test_the_relay_service_tells_the_outcome(house: House):
     assert services.problems == []
 
 
-def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
+def test_a_message_has_a_thread_a_priority_and_an_end(rig: Rig):
     seen = []
 
     async def act(ctx):
@@ -132,13 +132,13 @@ def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
                 seen.append(str(error).partition(" must be ")[0])
         ctx.send("Bob", "later", priority="low", expires=60.0)
 
-    house.registry.add_event("session_start", act)
+    rig.registry.add_event("session_start", act)
 
     async def scene(runner, ctx, services):
         await runner.fire(SessionStart(), ctx)
         await services.until(lambda: len(services.sent) == 2)
 
-    services = house.run(scene)
+    services = rig.run(scene)
     assert seen == [
         ("injected", "3"),
         "priority must be 'urgent', 'normal' or 'low', not 'soon'",
@@ -151,7 +151,7 @@ def test_a_message_has_a_thread_a_priority_and_an_end(house: House):
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_the_memory_service(house: House, kind):
+def test_the_memory_service(rig: Rig, kind):
     """R62, R63: the embedded backend works from a plain handler's thread and from a coroutine's."""
     seen = []
 
@@ -166,14 +166,14 @@ def test_the_memory_service(house: House, kind):
     async def act_async(ctx):
         act(ctx)
 
-    house.registry.add_event("session_start", act if kind == "sync" else act_async)
-    _, services = house.fire(SessionStart())
+    rig.registry.add_event("session_start", act if kind == "sync" else act_async)
+    _, services = rig.fire(SessionStart())
     assert services.problems == []
     everything = ["everybody likes tea", "the tests need a broker"]
     assert seen == [["the tests need a broker"], everything, True, False]
 
 
-def test_a_late_injection_goes_to_the_session(house: House):
+def test_a_late_injection_goes_to_the_session(rig: Rig):
     """R61: a thread or task that a handler leaves behind may still inject."""
     go = threading.Event()
 
@@ -186,7 +186,7 @@ def test_a_late_injection_goes_to_the_session(house: House):
 
         threading.Thread(target=later, daemon=True).start()
 
-    house.registry.add_event("session_start", handler)
+    rig.registry.add_event("session_start", handler)
 
     async def scene(runner, ctx, services):
         results = await runner.fire(SessionStart(), ctx)
@@ -195,7 +195,7 @@ def test_a_late_injection_goes_to_the_session(house: House):
         go.set()
         await services.until(lambda: bool(services.injected))
 
-    assert house.run(scene).injected == [("later", "handler (on session_start)")]
+    assert rig.run(scene).injected == [("later", "handler (on session_start)")]
 
 
 @pytest.mark.parametrize(
@@ -206,15 +206,15 @@ def test_a_late_injection_goes_to_the_session(house: House):
         lambda ctx: ctx.notify(None, "text"),
     ],
 )
-def test_nonsense_given_to_the_context_is_the_handlers_fault(house: House, act):
-    house.registry.add_event("session_start", act)
-    _, services = house.fire(SessionStart())
+def test_nonsense_given_to_the_context_is_the_handlers_fault(rig: Rig, act):
+    rig.registry.add_event("session_start", act)
+    _, services = rig.fire(SessionStart())
     (problem,) = services.problems
     assert "raised TypeError" in problem.what
     assert "must be a string, not" in problem.what
 
 
-def test_two_handlers_at_once_keep_their_injections_apart(house: House):
+def test_two_handlers_at_once_keep_their_injections_apart(rig: Rig):
     async def first(ctx):
         ctx.inject("a1")
         await asyncio.sleep(0)
@@ -225,11 +225,11 @@ def test_two_handlers_at_once_keep_their_injections_apart(house: House):
         await asyncio.sleep(0)
         ctx.inject("b2")
 
-    house.registry.add_event("output", first)
-    house.registry.add_event("session_start", second)
+    rig.registry.add_event("output", first)
+    rig.registry.add_event("session_start", second)
 
     async def scene(runner, ctx, services):
         a, b = await asyncio.gather(runner.fire(Output("x"), ctx), runner.fire(SessionStart(), ctx))
         assert (texts(a), texts(b)) == (["a1", "a2"], ["b1", "b2"])
 
-    house.run(scene)
+    rig.run(scene)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hooks.house import House, texts
+from hooks.rig import Rig, texts
 from relay.hooks import config_file
 from relay.hooks.events import AgentEnd
 from relay.hooks.registry import Registry, registering
@@ -52,20 +52,20 @@ INNOCENT = [
 
 
 @pytest.fixture
-def gate(house: House) -> House:
-    house.registry.include(config_file.load(config_file.read(PATH), house.registry).registry)
-    return house
+def gate(rig: Rig) -> Rig:
+    rig.registry.include(config_file.load(config_file.read(PATH), rig.registry).registry)
+    return rig
 
 
 @pytest.mark.parametrize("text", EXCUSES)
-def test_an_excuse_makes_the_agent_go_on(gate: House, text: str) -> None:
+def test_an_excuse_makes_the_agent_go_on(gate: Rig, text: str) -> None:
     """R4, R7, R9"""
     (said,) = texts(gate.fire(AgentEnd(last_assistant_message=text))[0])
     assert said.startswith('You ended with "') and "Do it now" in said
 
 
 @pytest.mark.parametrize("text", INNOCENT)
-def test_innocent_phrasings_pass(gate: House, text: str) -> None:
+def test_innocent_phrasings_pass(gate: Rig, text: str) -> None:
     """R8, R9"""
     assert texts(gate.fire(AgentEnd(last_assistant_message=text or None))[0]) == []
 

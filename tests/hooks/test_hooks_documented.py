@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hooks.house import House, texts
+from hooks.rig import Rig, texts
 from relay.builtin.memory import ACTIONS
 from relay.hooks.config_file import ConfigFile, load
 from relay.hooks.context import Context, MemoryService, RelayService
@@ -29,13 +29,13 @@ def test_every_event_is_documented_with_its_fields_and_in_its_own_words(name):
     assert f"| `{name}` | {columns + ' ' if columns else ''}| {meaning} |" in HOOKS
 
 
-def test_every_part_of_the_context_and_of_a_result_is_documented(house: House):
+def test_every_part_of_the_context_and_of_a_result_is_documented(rig: Rig):
     contexts = []
 
     async def scene(runner, ctx, services):
         contexts.append(ctx)
 
-    house.run(scene)
+    rig.run(scene)
     (context,) = contexts
     public = {name for name in dir(context) if not name.startswith("_")} - {"for_call"}
     public |= {name for kind in (MemoryService, RelayService) for name in vars(kind) if name[0] != "_"}
@@ -54,22 +54,22 @@ def examples(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("source", examples(HOOKS) + examples(CONFIG))
-def test_every_example_loads(house: House, tmp_path: Path, source):
-    loaded = load(ConfigFile(tmp_path / "relay.config.py", source.encode()), house.registry)
+def test_every_example_loads(rig: Rig, tmp_path: Path, source):
+    loaded = load(ConfigFile(tmp_path / "relay.config.py", source.encode()), rig.registry)
     assert loaded.registry.handlers() or "Relay(name=" in source
 
 
-def test_the_first_example_does_what_it_says(house: House, tmp_path: Path):
+def test_the_first_example_does_what_it_says(rig: Rig, tmp_path: Path):
     """R49, R50"""
     source = examples(HOOKS)[0]
-    house.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)
-    assert texts(house.say("@deploy:staging v1.2.3")[0].results) == ["Deployed v1.2.3 to staging"]
+    rig.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)
+    assert texts(rig.say("@deploy:staging v1.2.3")[0].results) == ["Deployed v1.2.3 to staging"]
 
 
-def test_the_nudge_of_the_examples(house: House, tmp_path: Path):
+def test_the_nudge_of_the_examples(rig: Rig, tmp_path: Path):
     """R56"""
     (source,) = [example for example in examples(HOOKS) if "def nudge" in example]
-    house.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)
-    results, _ = house.fire(Idle(30.4))
+    rig.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)
+    results, _ = rig.fire(Idle(30.4))
     assert texts(results) == ["Nothing has happened for 30 s. What is the state?"]
     assert results[0].user_message == "The agent was nudged."

@@ -1,6 +1,6 @@
 import pytest
 
-from hooks.house import House, directive, texts
+from hooks.rig import Rig, directive, texts
 from relay.errors import ConfigError
 from relay.hooks.events import SessionStart
 from relay.hooks.registry import Pattern, Registry, registering
@@ -82,30 +82,30 @@ def test_handlers_of_one_pattern_run_in_the_order_of_registration_unless_a_prior
     assert order(registry, "@deploy:x") == ["first", "1", "2", "3", "last"]
 
 
-def test_the_runner_keeps_to_the_order(house: House):
+def test_the_runner_keeps_to_the_order(rig: Rig):
     """R66, R68"""
     for number in "12":
-        house.registry.add_pattern("deploy", speaker(f"any {number}"))
-    house.registry.add_pattern("deploy:eu", speaker("eu"))
-    outcome, _ = house.say("@deploy:eu now")
+        rig.registry.add_pattern("deploy", speaker(f"any {number}"))
+    rig.registry.add_pattern("deploy:eu", speaker("eu"))
+    outcome, _ = rig.say("@deploy:eu now")
     assert texts(outcome.results) == ["eu", "any 1", "any 2"]
 
 
-def test_stop_ends_the_chain(house: House):
+def test_stop_ends_the_chain(rig: Rig):
     """R69"""
-    house.registry.add_pattern("deploy", speaker("1"))
-    house.registry.add_pattern("deploy", speaker("2", stop=True))
-    house.registry.add_pattern("deploy", speaker("3"))
-    outcome, _ = house.say("@deploy:eu now")
+    rig.registry.add_pattern("deploy", speaker("1"))
+    rig.registry.add_pattern("deploy", speaker("2", stop=True))
+    rig.registry.add_pattern("deploy", speaker("3"))
+    outcome, _ = rig.say("@deploy:eu now")
     assert texts(outcome.results) == ["1", "2"]
 
 
-def test_stop_ends_the_chain_of_an_event(house: House):
+def test_stop_ends_the_chain_of_an_event(rig: Rig):
     """R69"""
-    house.registry.add_event("session_start", lambda: {"inject": "late", "stop": True})
-    house.registry.add_event("session_start", lambda: "never")
-    house.registry.add_event("session_start", lambda: "early", priority=1)
-    results, _ = house.fire(SessionStart())
+    rig.registry.add_event("session_start", lambda: {"inject": "late", "stop": True})
+    rig.registry.add_event("session_start", lambda: "never")
+    rig.registry.add_event("session_start", lambda: "early", priority=1)
+    results, _ = rig.fire(SessionStart())
     assert texts(results) == ["early", "late"]
 
 

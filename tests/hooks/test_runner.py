@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hooks.house import House, directive, texts
+from hooks.rig import Rig, directive, texts
 from relay.errors import RelayError
 from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
 from relay.hooks.result import HookResult
@@ -15,69 +15,69 @@ from relay.hooks.result import HookResult
 SHORT = 1.5  # seconds: the timeout for what never ends; enough for what does end, on a busy machine
 
 
-def test_sync_and_async_handlers(house: House):
+def test_sync_and_async_handlers(rig: Rig):
     """R49, R50"""
 
     async def deploy(target, message, ctx):
         await asyncio.sleep(0)
         return {"inject": f"{message} to {target}"}
 
-    house.registry.add_pattern("deploy", deploy)
-    house.registry.add_pattern("deploy", lambda target, message, ctx: f"plain: {message} to {target}")
-    outcome, services = house.say("@deploy:staging v1.2.3")
+    rig.registry.add_pattern("deploy", deploy)
+    rig.registry.add_pattern("deploy", lambda target, message, ctx: f"plain: {message} to {target}")
+    outcome, services = rig.say("@deploy:staging v1.2.3")
     assert texts(outcome.results) == ["v1.2.3 to staging", "plain: v1.2.3 to staging"]
     assert [result.source for result in outcome.results] == ["deploy (@deploy)", "<lambda> (@deploy)"]
     assert outcome.errors == ()
     assert services.problems == []
 
 
-def test_user_code_runs_on_threads_of_its_own(house: House):
+def test_user_code_runs_on_threads_of_its_own(rig: Rig):
     threads = []
 
     async def on_a_loop(ctx):
         threads.append(threading.current_thread())
 
-    house.registry.add_event("session_start", on_a_loop)
-    house.registry.add_event("session_start", lambda: threads.append(threading.current_thread()))
-    house.fire(SessionStart())
+    rig.registry.add_event("session_start", on_a_loop)
+    rig.registry.add_event("session_start", lambda: threads.append(threading.current_thread()))
+    rig.fire(SessionStart())
     assert len({*threads, threading.main_thread()}) == 3
 
 
-def test_async_handlers_share_one_loop(house: House):
+def test_async_handlers_share_one_loop(rig: Rig):
     """A client opened in session_start works in a later handler."""
     loops = []
 
     async def remember(ctx):
         loops.append(asyncio.get_running_loop())
 
-    house.registry.add_event("session_start", remember)
-    house.registry.add_event("session_end", remember)
+    rig.registry.add_event("session_start", remember)
+    rig.registry.add_event("session_end", remember)
 
     async def scene(runner, ctx, services):
         await runner.fire(SessionStart(), ctx)
         await runner.fire(SessionEnd(), ctx)
 
-    house.run(scene)
+    rig.run(scene)
     assert loops[0] is loops[1]
 
 
-def test_events_reach_their_handlers_with_their_fields(house: House):
+def test_events_reach_their_handlers_with_their_fields(rig: Rig):
     """R51, R52, R53, R55, R56"""
     seen = []
-    house.registry.add_event("onSessionStart", lambda ctx: "initial context")
-    house.registry.add_event("onOutput", lambda output, ctx: seen.append(output))
-    house.registry.add_event("onMessageReceived", lambda sender, body, ctx: seen.append((sender, body)))
-    house.registry.add_event("onIdle", lambda event, ctx: seen.append(event.seconds))
-    house.registry.add_event("onSessionEnd", lambda ctx: {"inject": "closing prompt"})
-    assert texts(house.fire(SessionStart())[0]) == ["initial context"]
-    house.fire(Output("an ERROR"))
-    house.fire(MessageReceived("Bob", "hello"))
-    house.fire(Idle(30.0))
+    rig.registry.add_event("onSessionStart", lambda ctx: "initial context")
+    rig.registry.add_event("onOutput", lambda output, ctx: seen.append(output))
+    rig.registry.add_event("onMessageReceived", lambda sender, body, ctx: seen.append((sender, body)))
+    rig.registry.add_event("onIdle", lambda event, ctx: seen.append(event.seconds))
+    rig.registry.add_event("onSessionEnd", lambda ctx: {"inject": "closing prompt"})
+    assert texts(rig.fire(SessionStart())[0]) == ["initial context"]
+    rig.fire(Output("an ERROR"))
+    rig.fire(MessageReceived("Bob", "hello"))
+    rig.fire(Idle(30.0))
     assert seen == ["an ERROR", ("Bob", "hello"), 30.0]
-    assert texts(house.fire(SessionEnd())[0]) == ["closing prompt"]
+    assert texts(rig.fire(SessionEnd())[0]) == ["closing prompt"]
 
 
-def test_what_a_handler_injects_comes_before_what_it_returns(house: House):
+def test_what_a_handler_injects_comes_before_what_it_returns(rig: Rig):
     """R50, R61"""
 
     def handler(ctx):
@@ -85,15 +85,15 @@ def test_what_a_handler_injects_comes_before_what_it_returns(house: House):
         ctx.inject("second")
         return "third"
 
-    house.registry.add_pattern("deploy", handler)
-    outcome, _ = house.say("@deploy:x y")
+    rig.registry.add_pattern("deploy", handler)
+    outcome, _ = rig.say("@deploy:x y")
     assert texts(outcome.results) == ["first", "second", "third"]
 
 
-def test_a_hook_result_keeps_its_fields(house: House):
+def test_a_hook_result_keeps_its_fields(rig: Rig):
     result = HookResult("inject_context", "text", "user", user_message="look", user_message_level="warning")
-    house.registry.add_pattern("deploy", lambda: result)
-    outcome, _ = house.say("@deploy:x y")
+    rig.registry.add_pattern("deploy", lambda: result)
+    outcome, _ = rig.say("@deploy:x y")
     assert [(r.context_injection_role, r.user_message) for r in outcome.results] == [("user", "look")]
 
 
@@ -143,17 +143,15 @@ def generates():
         (generates, "bad_result", "(generator). Return None"),
     ],
 )
-def test_a_fault_is_reported_once_with_its_place_and_the_next_handler_runs(
-    house: House, function, kind, said
-):
-    house.registry.add_event("output", function)
-    house.registry.add_event("output", lambda: "next")
+def test_a_fault_is_reported_once_with_its_place_and_the_next_handler_runs(rig: Rig, function, kind, said):
+    rig.registry.add_event("output", function)
+    rig.registry.add_event("output", lambda: "next")
 
     async def scene(runner, ctx, services):
         for _ in range(3):
             assert texts(await runner.fire(Output("x"), ctx)) == ["next"]
 
-    services = house.run(scene)
+    services = rig.run(scene)
     (problem,) = services.problems
     assert problem.kind == kind
     assert said in str(problem)
@@ -165,38 +163,38 @@ def test_a_fault_is_reported_once_with_its_place_and_the_next_handler_runs(
     )
 
 
-def test_two_different_faults_of_one_handler_are_two_reports(house: House):
+def test_two_different_faults_of_one_handler_are_two_reports(rig: Rig):
     def handler(output):
         raise {"a": ValueError, "b": KeyError}[output](output)
 
-    house.registry.add_event("output", handler)
+    rig.registry.add_event("output", handler)
 
     async def scene(runner, ctx, services):
         for output in "abab":
             await runner.fire(Output(output), ctx)
 
-    assert [p.what for p in house.run(scene).problems] == ["raised ValueError: a", "raised KeyError: 'b'"]
+    assert [p.what for p in rig.run(scene).problems] == ["raised ValueError: a", "raised KeyError: 'b'"]
 
 
-def test_what_is_printed_reaches_the_journal_and_not_the_terminal(house: House, capfd):
-    house.registry.add_event("output", prints)
+def test_what_is_printed_reaches_the_journal_and_not_the_terminal(rig: Rig, capfd):
+    rig.registry.add_event("output", prints)
 
     async def scene(runner, ctx, services):
         await runner.fire(Output("x"), ctx)
         await runner.fire(Output("x"), ctx)
 
-    services = house.run(scene)
+    services = rig.run(scene)
     assert services.notes == [("prints (on output)", "secret\x1b[2J\nto stderr\n")] * 2
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_flood_of_printing_is_cut(house: House):
+def test_a_flood_of_printing_is_cut(rig: Rig):
     def flood():
         for _ in range(100):
             print("x" * 10_000)
 
-    house.registry.add_event("output", flood)
-    _, services = house.fire(Output("x"))
+    rig.registry.add_event("output", flood)
+    _, services = rig.fire(Output("x"))
     ((_, text),) = services.notes
     assert len(text) < 70_000
     assert text.endswith("more characters")
@@ -225,10 +223,10 @@ async def will_not_be_cancelled():
 
 
 @pytest.mark.parametrize("function", [hangs, loops_for_ever, hangs_async, will_not_be_cancelled])
-def test_a_handler_that_hangs_is_given_up(house: House, function):
-    house.registry.add_pattern("deploy", function)
-    house.registry.add_pattern("deploy", lambda: "next")
-    outcome, services = house.say("@deploy:x y", timeout=SHORT)
+def test_a_handler_that_hangs_is_given_up(rig: Rig, function):
+    rig.registry.add_pattern("deploy", function)
+    rig.registry.add_pattern("deploy", lambda: "next")
+    outcome, services = rig.say("@deploy:x y", timeout=SHORT)
     assert texts(outcome.results) == ["next"]
     assert outcome.errors == (f"@deploy:x: its handler did not answer within {SHORT:g} s.",)
     (problem,) = services.problems
@@ -246,14 +244,14 @@ async def blocks_async():
 
 
 @pytest.mark.parametrize("function", [busy_async, blocks_async])
-def test_a_coroutine_that_blocks_its_thread_is_given_up_and_the_thread_replaced(house: House, function):
+def test_a_coroutine_that_blocks_its_thread_is_given_up_and_the_thread_replaced(rig: Rig, function):
     async def works():
         await asyncio.sleep(0)
         return "works"
 
-    house.registry.add_pattern("deploy", function)
-    house.registry.add_pattern("deploy", works)
-    outcome, services = house.say("@deploy:x y", timeout=SHORT)
+    rig.registry.add_pattern("deploy", function)
+    rig.registry.add_pattern("deploy", works)
+    outcome, services = rig.say("@deploy:x y", timeout=SHORT)
     assert texts(outcome.results) == ["works"]
     (problem,) = services.problems
     assert problem.kind == "blocked"
@@ -261,13 +259,13 @@ def test_a_coroutine_that_blocks_its_thread_is_given_up_and_the_thread_replaced(
     assert first < problem.line <= first + 2  # where it is stuck, not where it starts
 
 
-def test_the_session_stays_alive_while_a_handler_blocks(house: House):
+def test_the_session_stays_alive_while_a_handler_blocks(rig: Rig):
     release = threading.Event()
 
     async def blocks(ctx):
         release.wait()
 
-    house.registry.add_event("output", blocks)
+    rig.registry.add_event("output", blocks)
 
     async def scene(runner, ctx, services):
         firing = asyncio.ensure_future(runner.fire(Output("x"), ctx))
@@ -277,15 +275,15 @@ def test_the_session_stays_alive_while_a_handler_blocks(house: House):
         release.set()
         await firing
 
-    assert house.run(scene).problems == []
+    assert rig.run(scene).problems == []
 
 
-def test_coroutines_that_were_waiting_behind_a_blocked_one_run_elsewhere(house: House):
+def test_coroutines_that_were_waiting_behind_a_blocked_one_run_elsewhere(rig: Rig):
     async def waiting():
         return "ran"
 
-    house.registry.add_pattern("block", blocks_async)
-    house.registry.add_pattern("wait", waiting)
+    rig.registry.add_pattern("block", blocks_async)
+    rig.registry.add_pattern("wait", waiting)
 
     async def scene(runner, ctx, services):
         first, second = await asyncio.gather(
@@ -294,10 +292,10 @@ def test_coroutines_that_were_waiting_behind_a_blocked_one_run_elsewhere(house: 
         assert first.errors
         assert texts(second.results) == ["ran"]
 
-    house.run(scene, timeout=SHORT)
+    rig.run(scene, timeout=SHORT)
 
 
-def test_a_handler_that_is_still_stuck_is_not_called_again(house: House):
+def test_a_handler_that_is_still_stuck_is_not_called_again(rig: Rig):
     release = threading.Event()
     calls = []
 
@@ -305,7 +303,7 @@ def test_a_handler_that_is_still_stuck_is_not_called_again(house: House):
         calls.append(1)
         release.wait()
 
-    house.registry.add_pattern("deploy", stuck)
+    rig.registry.add_pattern("deploy", stuck)
 
     async def scene(runner, ctx, services):
         for _ in range(3):
@@ -313,23 +311,23 @@ def test_a_handler_that_is_still_stuck_is_not_called_again(house: House):
         assert outcome.errors == ("@deploy:x: the handler is still busy with an earlier call.",)
         release.set()
 
-    services = house.run(scene, timeout=SHORT)
+    services = rig.run(scene, timeout=SHORT)
     assert calls == [1]
     assert len(services.problems) == 1
 
 
-def test_what_a_handler_injected_before_it_hung_is_kept(house: House):
+def test_what_a_handler_injected_before_it_hung_is_kept(rig: Rig):
     def handler(ctx):
         ctx.inject("starting")
         threading.Event().wait()
 
-    house.registry.add_pattern("deploy", handler)
-    outcome, _ = house.say("@deploy:x y", timeout=SHORT)
+    rig.registry.add_pattern("deploy", handler)
+    outcome, _ = rig.say("@deploy:x y", timeout=SHORT)
     assert texts(outcome.results) == ["starting"]
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), ValueError("oops")])
-def test_a_task_that_a_handler_leaves_behind_does_no_harm(house: House, error):
+def test_a_task_that_a_handler_leaves_behind_does_no_harm(rig: Rig, error):
     async def leave(ctx):
         async def failing():
             raise error
@@ -339,41 +337,41 @@ def test_a_task_that_a_handler_leaves_behind_does_no_harm(house: House, error):
     async def works():
         return "works"
 
-    house.registry.add_event("session_start", leave)
-    house.registry.add_event("session_end", works)
+    rig.registry.add_event("session_start", leave)
+    rig.registry.add_event("session_end", works)
 
     async def scene(runner, ctx, services):
         await runner.fire(SessionStart(), ctx)
         await services.until(lambda: bool(services.problems))
         assert texts(await runner.fire(SessionEnd(), ctx)) == ["works"]
 
-    services = house.run(scene)
+    services = rig.run(scene)
     assert f"left a task behind, which raised {type(error).__name__}" in str(services.problems[0])
 
 
-def test_a_directive_that_nothing_handles_is_answered(house: House):
-    house.registry.add_pattern("deploy:prod-*", lambda: None)
-    house.registry.add_pattern("deploy:staging", lambda: None)
-    outcome, _ = house.say("@deploy:stagin now")
+def test_a_directive_that_nothing_handles_is_answered(rig: Rig):
+    rig.registry.add_pattern("deploy:prod-*", lambda: None)
+    rig.registry.add_pattern("deploy:staging", lambda: None)
+    outcome, _ = rig.say("@deploy:stagin now")
     assert outcome.errors == (
         "@deploy:stagin was ignored: nothing handles this target. Did you mean @deploy:staging? "
         "Targets: prod-*, staging.",
     )
 
 
-def test_a_missing_text_is_told_unless_the_handler_needs_none(house: House):
-    house.registry.add_pattern("deploy", lambda: "ran")
-    house.registry.add_pattern("status", lambda message: f"ran{message}", body=False)
-    outcome, _ = house.say("@deploy:x")
+def test_a_missing_text_is_told_unless_the_handler_needs_none(rig: Rig):
+    rig.registry.add_pattern("deploy", lambda: "ran")
+    rig.registry.add_pattern("status", lambda message: f"ran{message}", body=False)
+    outcome, _ = rig.say("@deploy:x")
     assert texts(outcome.results) == []
     assert "@deploy:x was ignored: it needs a text" in outcome.errors[0]
-    outcome, _ = house.say("@status:x")
+    outcome, _ = rig.say("@status:x")
     assert texts(outcome.results) == ["ran"]
     assert outcome.errors == ()
 
 
-def test_a_block_without_an_end_is_delivered_and_told(house: House):
-    house.registry.add_pattern("deploy", lambda message: message)
+def test_a_block_without_an_end_is_delivered_and_told(rig: Rig):
+    rig.registry.add_pattern("deploy", lambda message: message)
 
     async def scene(runner, ctx, services):
         unclosed = replace(directive("@deploy:x"), body="many\nlines", unclosed=True)
@@ -381,27 +379,27 @@ def test_a_block_without_an_end_is_delivered_and_told(house: House):
         assert texts(outcome.results) == ["many\nlines"]
         assert ">>>" in outcome.errors[0]
 
-    house.run(scene)
+    rig.run(scene)
 
 
-def test_a_relay_error_is_an_answer_and_no_fault(house: House):
+def test_a_relay_error_is_an_answer_and_no_fault(rig: Rig):
     def handler():
         raise RelayError("staging is frozen; try again tomorrow.")
 
-    house.registry.add_pattern("deploy", handler)
-    outcome, services = house.say("@deploy:x y")
+    rig.registry.add_pattern("deploy", handler)
+    outcome, services = rig.say("@deploy:x y")
     assert outcome.errors == ("@deploy:x: staging is frozen; try again tomorrow.",)
     assert services.problems == []
 
 
-def test_idle_threads_are_used_again(house: House):
+def test_idle_threads_are_used_again(rig: Rig):
     threads = []
-    house.registry.add_event("output", lambda: threads.append(threading.current_thread()))
+    rig.registry.add_event("output", lambda: threads.append(threading.current_thread()))
 
     async def scene(runner, ctx, services):
         for _ in range(20):
             await runner.fire(Output("x"), ctx)
 
-    house.run(scene)
+    rig.run(scene)
     assert len(threads) == 20
     assert len(set(threads)) == 1

@@ -12,21 +12,21 @@ from peers import Cluster, Mosquitto
 from hosts import Host, Network
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.puppet import Puppet, messages
+from session.fake_agent import FakeAgent, messages
 from support import wait_until
 
 Networks = Callable[[int], Network]
 Brokers = Callable[[Host], Mosquitto]
 
 
-def wrap(host: Host, name: str, broker: Mosquitto | Cluster) -> Puppet:
+def wrap(host: Host, name: str, broker: Mosquitto | Cluster) -> FakeAgent:
     if isinstance(broker, Mosquitto):
-        return Puppet(host.relay, name).wrap(options=("--broker", broker.url))
+        return FakeAgent(host.relay, name).wrap(options=("--broker", broker.url))
     certificate = {"SSL_CERT_FILE": str(broker.certificate)}
-    return Puppet(host.relay, name).wrap(options=("--broker", broker.url(name)), env=certificate)
+    return FakeAgent(host.relay, name).wrap(options=("--broker", broker.url(name)), env=certificate)
 
 
-def connected(session: Puppet) -> Puppet:
+def connected(session: FakeAgent) -> FakeAgent:
     """Return `session` once it has its name."""
     wait_until(lambda: any("connected" in entry["status"] for entry in session.events("bus")), timeout=60)
     return session
@@ -45,11 +45,11 @@ def test_agents_on_two_hosts_exchange_directives(network: Networks, mosquitto: B
     alice, bob = wrap(net.hosts[0], "Alice", broker), wrap(net.hosts[1], "Bob", broker)
     knows(net.hosts[0], "Bob")
     alice.say("\n".join(f"@relay:Bob number {number}" for number in range(20)))
-    bob.hears("number 19")
-    bob.hears_exactly(*(("Alice", f"number {number}") for number in range(20)))
+    bob.receives("number 19")
+    bob.receives_exactly(*(("Alice", f"number {number}") for number in range(20)))
     bob.say("@relay:Alice all here")
-    alice.hears("all here")
-    alice.hears_exactly(("Bob", "all here"))
+    alice.receives("all here")
+    alice.receives_exactly(("Bob", "all here"))
     for agent in (alice, bob):
         wait_until(lambda: {m["state"] for m in messages(agent.relay)} == {"injected"})  # noqa: B023
 
@@ -60,9 +60,9 @@ def test_a_second_session_of_a_name_on_another_host_is_refused(network: Networks
     broker.start()
     connected(wrap(net.hosts[0], "Bob", broker))
     other = wrap(net.hosts[1], "Bob", broker)
-    other.told("'Bob' is already on the bus, on host 'host-1'")
+    other.notice("'Bob' is already on the bus, on host 'host-1'")
     other.say("@memory:save the agent lives on")
-    other.hears("Saved to memory")
+    other.receives("Saved to memory")
 
 
 @pytest.mark.skipif("RELAY_LONG" not in os.environ, reason="a name that is free again: RELAY_LONG=1")
@@ -73,7 +73,7 @@ def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, 
     broker.start()
     first = connected(wrap(net.hosts[0], "Bob", broker))
     other = wrap(net.hosts[1], "Bob", broker)
-    other.told("'Bob' is already on the bus")
+    other.notice("'Bob' is already on the bus")
     net.hosts[0].relay("stop", "Bob")
     assert first.ended()
     connected(other)

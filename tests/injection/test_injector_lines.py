@@ -169,7 +169,7 @@ def test_what_waits_at_the_end_is_reported_as_not_typed(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_draft_of_the_person_is_never_merged_with_a_message(tmp_path: Path) -> None:
+def test_a_draft_of_the_user_is_never_merged_with_a_message(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             await agent.verdict("ready")

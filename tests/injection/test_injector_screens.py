@@ -123,7 +123,7 @@ def test_a_program_that_reads_with_readline(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_the_person_types_in_the_middle_comes_after_it(tmp_path: Path) -> None:
+def test_what_the_user_types_in_the_middle_comes_after_it(tmp_path: Path) -> None:
     """The user's keys are neither merged with the text nor lost."""
 
     async def main() -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
 
 # Says each directive, and waits for relay's answer before the next; `{id}` is the id in the first answer.
@@ -81,16 +81,16 @@ def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Rela
 
 
 def test_a_store_that_another_process_holds_delays_its_user_and_nothing_else(relay: Relay) -> None:
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     other = sqlite3.connect(relay.home / "state" / "memory.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     alice.say("@memory:save The mat hides a key\n@memory:list")
     wait_until(lambda: alice.events("directive"))
     assert [row["name"] for row in ps(relay)] == ["Alice", "Bob"], "its session answers meanwhile"
     bob.say("@relay:Alice the session goes on")
-    alice.hears("the session goes on")
-    assert "Saved to memory" not in alice.heard
+    alice.receives("the session goes on")
+    assert "Saved to memory" not in alice.received
     other.execute("COMMIT")
     other.close()
-    alice.hears("The latest memories")
-    assert alice.heard.index("Saved to memory") < alice.heard.index("The latest memories"), "in order"
+    alice.receives("The latest memories")
+    assert alice.received.index("Saved to memory") < alice.received.index("The latest memories"), "in order"

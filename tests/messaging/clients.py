@@ -100,7 +100,7 @@ class Agent:
 
         await eventually(seen)
 
-    async def hears(self, name: str) -> bool:
+    async def receives(self, name: str) -> bool:
         """Return whether its home has heard that `name` is online; the roster also knows local agents."""
         tracker = self.client._listener.tracker
         return await tracker.ledger.run(lambda ledger: tracker.attendance(ledger).online(name))

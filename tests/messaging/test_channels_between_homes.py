@@ -150,7 +150,7 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
     asyncio.run(scenario())
 
 
-def test_a_returning_member_gets_at_once_what_the_person_sent_meanwhile(
+def test_a_returning_member_gets_at_once_what_the_user_sent_meanwhile(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user has no session: others in the home publish, and learn that the member is back."""

@@ -21,7 +21,7 @@ from cluster import Cluster, Node, serving
 
 from relay.home import Home
 from relay.message import State
-from session.puppet import Puppet
+from session.fake_agent import FakeAgent
 from support import Relay, eventually, wait_until
 
 GAP = 20.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
@@ -160,7 +160,7 @@ def test_a_session_says_what_is_true_while_most_nodes_are_away(cluster: Cluster,
     """Off the bus, it says why and where it tries next; messages arrive once the nodes are back."""
     env = {"SSL_CERT_FILE": str(cluster.certificate)}
     alice, bob = (
-        Puppet(shared, name).wrap(options=("--broker", cluster.url(name)), env=env)
+        FakeAgent(shared, name).wrap(options=("--broker", cluster.url(name)), env=env)
         for name in ("Alice", "Bob")
     )
 
@@ -179,6 +179,6 @@ def test_a_session_says_what_is_true_while_most_nodes_are_away(cluster: Cluster,
     assert "Reconnecting to mqtts://127.0.0.1" in explained()
     for node in cluster.nodes[:2]:
         node.start()
-    bob.hears("hello")
+    bob.receives("hello")
     wait_until(lambda: not off_the_bus(), message=lambda: shared("ps").stdout)
-    bob.hears_exactly(("Alice", "hello"))
+    bob.receives_exactly(("Alice", "hello"))

@@ -75,7 +75,7 @@ def test_within_a_home_the_broker_carries_messages_alone_and_their_senders_learn
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
-            await eventually(lambda: alice.hears("Bob"))
+            await eventually(lambda: alice.receives("Bob"))
             for number in range(WINDOW + 20):
                 await alice.send("Bob", str(number))
             for message in await bob.receive(WINDOW + 20):
@@ -102,7 +102,7 @@ def test_mail_of_an_agent_that_has_ended_is_carried_by_another(home: Home) -> No
     asyncio.run(scenario())
 
 
-def test_the_persons_message_is_carried_by_a_session_and_its_end_is_known(home: Home) -> None:
+def test_the_users_message_is_carried_by_a_session_and_its_end_is_known(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob:
 
@@ -121,7 +121,7 @@ def test_the_persons_message_is_carried_by_a_session_and_its_end_is_known(home: 
     asyncio.run(scenario())
 
 
-def test_what_an_agent_says_to_the_person_is_in_the_ledger(home: Home) -> None:
+def test_what_an_agent_says_to_the_user_is_in_the_ledger(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             await alice.send(names.PERSON, "done")

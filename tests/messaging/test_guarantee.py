@@ -238,7 +238,7 @@ class Network(RuleBasedStateMachine):
 
     @precondition(lambda self: self.fates)
     @rule(pick=picks, action=st.sampled_from(["drop", "retry", "release"]))
-    def person(self, pick: int, action: str) -> None:
+    def user(self, pick: int, action: str) -> None:
         id = list(self.fates)[pick % len(self.fates)]  # ids are random, their order is not
         fate = self.fates[id]
         process = self.processes.get(fate.pair[0])

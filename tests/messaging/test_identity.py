@@ -88,7 +88,7 @@ async def heard_of(agent: Agent, name: str) -> str:
         return bool(found)
 
     await eventually(heard)
-    assert await agent.hears(name)
+    assert await agent.receives(name)
     return found[0]
 
 

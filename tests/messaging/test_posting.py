@@ -69,7 +69,7 @@ def test_what_is_accepted_every_receiver_takes(
         assert decode(encode(parcel), InboxTopic("default", "bob", "alice"))
 
 
-def test_the_person_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:
+def test_the_user_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:
     """One transaction covers all: if it is refused, nothing has been sent."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Alice", "Bob"):

@@ -101,7 +101,7 @@ def test_a_home_hears_each_announcement_a_few_times_however_many_it_has(
                 await stack.enter_async_context(running(agent))
             for agent in (agents[0], agents[-1]):
                 for other in agents:
-                    await eventually(lambda agent=agent, other=other: agent.hears(other.name))
+                    await eventually(lambda agent=agent, other=other: agent.receives(other.name))
             assert [listens(agent) for agent in agents] == [True] + [False] * (MANY - 1)
         assert sum(heard.values()) <= 5 * MANY
 
@@ -148,7 +148,7 @@ def test_another_session_listens_at_once_when_the_listener_is_killed(
 
     async def scenario() -> None:
         async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
-            await eventually(lambda: alice.hears("Bob"))
+            await eventually(lambda: alice.receives("Bob"))
             assert not listens(alice)
             bob.kill()
             await bob.wait()
@@ -158,7 +158,7 @@ def test_another_session_listens_at_once_when_the_listener_is_killed(
                 await alice.sees("Carol")
             await alice.sees("Carol", online=False)
             await alice.sees("Bob", online=False)
-            assert not await alice.hears("Bob")
+            assert not await alice.receives("Bob")
 
     asyncio.run(scenario())
 
@@ -171,7 +171,7 @@ def test_another_session_listens_beside_a_listener_that_hangs(
 
     async def scenario() -> None:
         async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
-            await eventually(lambda: alice.hears("Bob"))
+            await eventually(lambda: alice.receives("Bob"))
             assert not listens(alice)
             bob.send_signal(signal.SIGSTOP)
             await eventually(lambda: listens(alice))
@@ -225,9 +225,9 @@ def test_each_team_of_a_home_has_a_listener_and_knows_its_own_agents_only(home: 
                 for agents in teams:
                     assert [listens(agent) for agent in agents] == [True, False]
                     for agent in agents:
-                        await eventually(lambda agent=agent: agent.hears("one"))
-                        await eventually(lambda agent=agent: agent.hears("two"))
-                await eventually(lambda: teams[0][1].hears("Extra"))
+                        await eventually(lambda agent=agent: agent.receives("one"))
+                        await eventually(lambda agent=agent: agent.receives("two"))
+                await eventually(lambda: teams[0][1].receives("Extra"))
                 assert [each.name for each in await teams[1][1].client.roster()] == ["one", "two"]
 
     asyncio.run(scenario())
@@ -256,7 +256,7 @@ def test_one_name_is_looked_up_by_itself(home: Home, far: Home) -> None:
 def test_all_are_heard_again_after_the_broker_was_killed(home: Home, far: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
-            await eventually(lambda: alice.hears("Bob"))
+            await eventually(lambda: alice.receives("Bob"))
             before = {each.name: each.boot for each in await alice.client.roster()}
             running_broker = broker.status(home)
             assert running_broker is not None
@@ -293,7 +293,7 @@ def test_what_slipped_through_when_the_listener_came_is_heard_soon(
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(far, "Bob", url=url(home, "Bob"))):
-            await eventually(lambda: alice.hears("Bob"))
+            await eventually(lambda: alice.receives("Bob"))
             assert missed
 
     asyncio.run(scenario())
@@ -321,10 +321,10 @@ def test_a_broker_forgets_that_a_former_listener_wants_to_hear_all(
             running(Agent(home, "Alice", url=url(far, "Alice"))) as alice,
         ):
             assert listens(bob) and not listens(alice)
-            await eventually(lambda: alice.hears("Alice"))
+            await eventually(lambda: alice.receives("Alice"))
             heard.clear()
             async with running(Agent(home, "Carol", url=url(far, "Carol"))):
-                await eventually(lambda: alice.hears("Carol"))
+                await eventually(lambda: alice.receives("Carol"))
             await eventually(lambda: heard["Bob"])
             assert heard["Alice"] == 0
 

@@ -38,7 +38,7 @@ def test_a_new_turn_forgets_what_was_never_answered() -> None:
     assert chain.depth == 2
 
 
-def test_the_persons_word_begins_anew_typed_or_sent_or_released() -> None:
+def test_the_users_word_begins_anew_typed_or_sent_or_released() -> None:
     chain = ReplyChain()
     chain.given(7, begins=True)
     chain.given(0, begins=False)

@@ -88,7 +88,7 @@ def test_a_storm_of_broadcasts_is_held(ledger: Ledger, clock: Clock) -> None:
     assert {message.state for message in send(ledger, "later", limits, to="*")} == {State.QUEUED}
 
 
-def test_a_person_is_never_held(ledger: Ledger) -> None:
+def test_a_user_is_never_held(ledger: Ledger) -> None:
     limits = Limits(rate=1, depth=1, broadcasts=1)
     for _ in range(5):
         for to in ("Bob", "*"):
@@ -116,7 +116,7 @@ def test_a_held_message_can_be_dropped_but_not_retried(ledger: Ledger) -> None:
     assert travelling(ledger) == ["goes", "behind"]
 
 
-def test_a_held_message_to_the_person_is_there_when_it_is_released(ledger: Ledger) -> None:
+def test_a_held_message_to_the_user_is_there_when_it_is_released(ledger: Ledger) -> None:
     limits = Limits(rate=1)
     states = [send(ledger, "hello", limits, to=names.PERSON)[0].state for _ in range(2)]
     assert states == [State.STORED, State.HELD]

@@ -157,7 +157,7 @@ def test_no_more_than_the_last_readings_are_kept() -> None:
 
 # Any order of the record's contents, the screen's contents, and what is known about turns.
 
-BODIES = ("one", "two", "three", "four", "apples and pears", "a plan of the whole house")
+BODIES = ("one", "two", "three", "four", "apples and pears", "a plan of the whole rig")
 """No two look alike. The same body may be said twice."""
 
 LINE = "What comes next is {}."

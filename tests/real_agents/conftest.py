@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.house import House
+from real_agents.rig import Rig
 from real_agents.install import PACKAGES
 from real_agents.recipes import AGENTS, Agent
 from real_agents.versions_table import VersionsTable
@@ -20,7 +20,7 @@ from support import Relay
 DEFAULT = "claude codex qwen pi aider"
 NOBODY = ""
 TIMEOUT = 600
-"""Seconds for one test: agents are slow on a busy machine. A single wait times out sooner (house)."""
+"""Seconds for one test: agents are slow on a busy machine. A single wait times out sooner (rig)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,7 +70,7 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 
 @pytest.fixture
-def house(relay: Relay) -> Iterator[House]:
-    """Yield real agents in one relay home: `alice = house.wrap(agent, "Alice", Rule("hi", "hello"))`."""
-    with House(relay) as house:
-        yield house
+def rig(relay: Relay) -> Iterator[Rig]:
+    """Yield real agents in one relay home: `alice = rig.wrap(agent, "Alice", Rule("hi", "hello"))`."""
+    with Rig(relay) as rig:
+        yield rig

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule
 from real_agents.recipes import Agent
 from support import session_patch
@@ -55,28 +55,28 @@ class Member:
 class Fleet:
     """A fleet of real agents. `relay up` has started those with autostart."""
 
-    def __init__(self, house: House, *members: Member) -> None:
-        self.house = house
+    def __init__(self, rig: Rig, *members: Member) -> None:
+        self.rig = rig
         self._members = {each.name: each for each in members}
-        self._places = {each.name: house.place(each.agent, each.name, *each.script) for each in members}
-        self._passed = house.relay.home / "passed"
-        self._file = house.relay.home / "fleet" / "relay.toml"
+        self._places = {each.name: rig.place(each.agent, each.name, *each.script) for each in members}
+        self._passed = rig.relay.home / "passed"
+        self._file = rig.relay.home / "fleet" / "relay.toml"
         self._env = {"PYTHONSAFEPATH": "1", **session_patch(_CLOCK.format(path=str(self._passed)))}
         self._file.parent.mkdir()
         self._file.write_text(
             '[fleet]\nteam = "default"\nstart_interval = 0\n\n' + "\n".join(map(self._table, members))
         )
-        house.relay("trust", self._file)
+        rig.relay("trust", self._file)
         self.up()
 
     def up(self, *arguments: str) -> str:
         """Run `relay up` and return its output."""
-        return self.house.relay("up", "-f", self._file, *arguments, env=self._env, timeout=120).stdout
+        return self.rig.relay("up", "-f", self._file, *arguments, env=self._env, timeout=120).stdout
 
     def attach(self, name: str) -> Wrapped:
         """Attach a terminal to a running agent."""
         member, place = self._members[name], self._places[name]
-        return self.house.attach(member.agent, name, place, self._command(member))
+        return self.rig.attach(member.agent, name, place, self._command(member))
 
     def pass_time(self, seconds: float) -> None:
         """Put the sessions' wall clock forward."""
@@ -86,19 +86,19 @@ class Fleet:
 
     def state(self, name: str) -> str:
         """Return the STATE column of `relay ps -a`."""
-        header, *rows = self.house.relay("ps", "-a").stdout.splitlines()
+        header, *rows = self.rig.relay("ps", "-a").stdout.splitlines()
         start, end = header.index("STATE"), header.index("FOR")
         (row,) = [row for row in rows if row.split()[0] == name]
         return row[start:end].strip()
 
     def record(self, name: str) -> dict[str, Any]:
         """Return relay's record of the agent, even after it has ended."""
-        path = self.house.relay.home / "state" / "agents" / "default" / f"{name.lower()}.json"
+        path = self.rig.relay.home / "state" / "agents" / "default" / f"{name.lower()}.json"
         return dict(json.loads(path.read_text()))
 
     def next(self) -> str:
         """Return the output of `relay next --print`: the agent that needs the user, or ""."""
-        return self.house.relay("next", "--print", check=False).stdout.strip()
+        return self.rig.relay("next", "--print", check=False).stdout.strip()
 
     def _command(self, member: Member) -> list[str]:
         return [str(member.agent.package.command), *self._places[member.name].arguments]

@@ -141,7 +141,7 @@ class Model:
         self._server.server_close()
         self._thread.join()
 
-    def heard(self, *roles: str) -> list[str]:
+    def received(self, *roles: str) -> list[str]:
         """Return every different text said to the model. roles: default: all except the model's own."""
         said = dict.fromkeys(said for request in list(self.requests) for said in request.turn.said)
         return [each.text for each in said if each.role in (roles or ("user", "note", "result"))]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from real_agents.dialects import Call
-from real_agents.house import House
+from real_agents.rig import Rig
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
@@ -37,7 +37,7 @@ def note(kind, ctx):
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_denied_tool_call_does_not_happen(house: House, agent: Agent) -> None:
+def test_a_denied_tool_call_does_not_happen(rig: Rig, agent: Agent) -> None:
     """R36: the model reads the reason; the denied command does not run, another one does."""
     config = """
 from relay import on
@@ -48,16 +48,16 @@ def policy(tool_name, tool_input):
         return {"deny": "POLICY-7 forbids that."}
 """
     calls = Step(calls=(Shell("touch forbidden"),)), Step(calls=(Shell("touch allowed"),)), "Understood."
-    alice = house.wrap(agent, "Alice", Rule("^begin", *calls), config=config, arguments=agent.free)
+    alice = rig.wrap(agent, "Alice", Rule("^begin", *calls), config=config, arguments=agent.free)
     alice.say("begin now")
     alice.sees("Understood")
-    assert "POLICY-7 forbids that." in "\n".join(alice.model.heard("result"))
+    assert "POLICY-7 forbids that." in "\n".join(alice.model.received("result"))
     assert (alice.work / "allowed").exists()
     assert not (alice.work / "forbidden").exists()
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_linters_finding_reaches_the_model_before_its_next_step(house: House, agent: Agent) -> None:
+def test_a_linters_finding_reaches_the_model_before_its_next_step(rig: Rig, agent: Agent) -> None:
     """R73: real ruff checks a real file, and the model reads its findings."""
     config = f"""
 import subprocess
@@ -74,9 +74,9 @@ def lint(ctx):
 """
     write: Call | Shell = Shell("echo 'import os' > bad.py")
     if agent.name == "claude":
-        path = str(house.relay.home / "Alice" / "work" / "bad.py")
+        path = str(rig.relay.home / "Alice" / "work" / "bad.py")
         write = Call("Write", {"file_path": path, "content": "import os\n"})
-    alice = house.wrap(
+    alice = rig.wrap(
         agent, "Alice", Rule("^begin", Step(calls=(write,)), "I see."), config=config, arguments=agent.free
     )
     alice.say("begin now")
@@ -92,7 +92,7 @@ def lint(ctx):
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_turn_goes_on_until_a_handler_is_content(house: House, agent: Agent) -> None:
+def test_a_turn_goes_on_until_a_handler_is_content(rig: Rig, agent: Agent) -> None:
     """R1, R2, R7, R8, R10: agent_end comes last; what it injects continues the turn, None ends it."""
     config = ENDS + (
         """
@@ -102,7 +102,7 @@ def more(last_assistant_message):
         return {"inject": "The other half is missing."}
 """
     )
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", "Here is half of it."),
@@ -112,14 +112,14 @@ def more(last_assistant_message):
     alice.say("begin now")
     alice.sees("here is all")
     alice.becomes("ready")
-    ends = house.wait((alice.work / "ends").read_text, "agent_end fired").splitlines()
+    ends = rig.wait((alice.work / "ends").read_text, "agent_end fired").splitlines()
     assert [json.loads(line) for line in ends] == [["Here is half of it.", True], ["And here is all.", True]]
     assert alice.model.count("The other half is missing.") == 1
     assert len(alice.model.requests) == 2
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_continuations_stop_at_the_cap(house: House, agent: Agent) -> None:
+def test_continuations_stop_at_the_cap(rig: Rig, agent: Agent) -> None:
     """R10: a handler that always continues gets three in a row, and three more after the next prompt."""
     config = """
 from relay import on
@@ -128,24 +128,22 @@ from relay import on
 def more():
     return {"inject": "Go on, go on."}
 """
-    alice = house.wrap(agent, "Alice", config=config)
+    alice = rig.wrap(agent, "Alice", config=config)
     for turn in (1, 2):
         alice.say(f"turn number {turn}")
-        house.wait(lambda turn=turn: len(alice.model.requests) == 4 * turn, "three continuations")
+        rig.wait(lambda turn=turn: len(alice.model.requests) == 4 * turn, "three continuations")
         alice.becomes("ready")
     assert len(alice.model.requests) == 8
-    assert len([text for text in alice.model.heard("user") if "Go on, go on." in text]) == 6
+    assert len([text for text in alice.model.received("user") if "Go on, go on." in text]) == 6
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_message_rides_on_the_reply_to_a_tools_hook(house: House, agent: Agent) -> None:
+def test_a_message_rides_on_the_reply_to_a_tools_hook(rig: Rig, agent: Agent) -> None:
     """R73: a message sent while a command runs reaches the model in the same turn."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done")
-    alice = house.wrap(
-        agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free
-    )
+    alice = rig.wrap(agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free)
     alice.say("begin now")
-    house.wait((alice.work / "started").exists, "the command runs")
+    rig.wait((alice.work / "started").exists, "the command runs")
     alice.send("while it runs")
     (alice.work / "go").touch()
     alice.sees("It ran")
@@ -156,7 +154,7 @@ def test_a_message_rides_on_the_reply_to_a_tools_hook(house: House, agent: Agent
 
 
 @pytest.mark.agents("claude", "pi")
-def test_a_failed_tool_is_told_with_its_error(house: House, agent: Agent) -> None:
+def test_a_failed_tool_is_told_with_its_error(rig: Rig, agent: Agent) -> None:
     """R37: tool_post reports the error."""
     config = """
 from relay import on
@@ -165,7 +163,7 @@ from relay import on
 def note(tool_name, error, ctx):
     (ctx.working_dir / "failure").write_text(f"{tool_name}: {error}")
 """
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", Step(calls=(Shell("echo no''body; exit 3"),)), "It failed."),
@@ -174,16 +172,16 @@ def note(tool_name, error, ctx):
     )
     alice.say("begin now")
     alice.sees("It failed")
-    said = house.wait((alice.work / "failure").read_text, "tool_post fired")
+    said = rig.wait((alice.work / "failure").read_text, "tool_post fired")
     assert said.lower().startswith("bash: ")
     assert "3" in said
 
 
 @pytest.mark.agents("claude", "qwen")
-def test_a_plan_waits_for_approval(house: House, agent: Agent) -> None:
+def test_a_plan_waits_for_approval(rig: Rig, agent: Agent) -> None:
     """R88, R96, R99: a proposed plan is recognised, and its handlers run."""
     assert agent.plan_call is not None
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", Step("My plan.", calls=(agent.plan_call,))),
@@ -192,19 +190,19 @@ def test_a_plan_waits_for_approval(house: House, agent: Agent) -> None:
     )
     alice.say("begin now")
     alice.sees(agent.plan)
-    house.wait(lambda: alice.state == "prompting (plan_approval)", "the plan is seen")
-    house.wait((alice.work / "asked").exists, "prompting fires")
+    rig.wait(lambda: alice.state == "prompting (plan_approval)", "the plan is seen")
+    rig.wait((alice.work / "asked").exists, "prompting fires")
     assert alice.send("no hurry", wait=3) == "stored"
     alice.type("\x1b")
-    alice.hears("no hurry")
+    alice.receives("no hurry")
     assert (alice.work / "asked").read_text().splitlines() == ["plan_approval"]
 
 
 @pytest.mark.agents("claude", "qwen")
-def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
+def test_a_question_is_seen_as_one(rig: Rig, agent: Agent) -> None:
     """R89, R96, R99: a question is recognised, and is over once the user has answered."""
     assert agent.question_call is not None
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", Step("Let me ask.", calls=(agent.question_call,)), "A good choice."),
@@ -212,8 +210,8 @@ def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
     )
     alice.say("begin now")
     alice.sees(agent.question)
-    house.wait(lambda: alice.state == "prompting (question)", "the question is seen")
-    house.wait((alice.work / "asked").exists, "prompting fires")
+    rig.wait(lambda: alice.state == "prompting (question)", "the question is seen")
+    rig.wait((alice.work / "asked").exists, "prompting fires")
     alice.type("\r")
     alice.sees("A good choice")
     alice.becomes("ready")
@@ -221,7 +219,7 @@ def test_a_question_is_seen_as_one(house: House, agent: Agent) -> None:
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) -> None:
+def test_directives_are_taken_from_the_exact_text(rig: Rig, agent: Agent) -> None:
     """Text before a tool call counts; text in a fence, in a quote or after a backslash does not."""
     before = "\n".join(
         [
@@ -238,7 +236,7 @@ def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) ->
             "\\@relay:you said behind a backslash",
         ]
     )
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule(
@@ -247,22 +245,22 @@ def test_directives_are_taken_from_the_exact_text(house: House, agent: Agent) ->
         arguments=agent.free,
     )
     alice.say("begin now")
-    house.wait(lambda: any(row["body"] == "said last" for row in house.messages("you")), "all is heard")
+    rig.wait(lambda: any(row["body"] == "said last" for row in rig.messages("you")), "all is heard")
     alice.becomes("ready")
-    assert [row["body"] for row in house.messages("you")] == ["said before the tool", "said last"]
+    assert [row["body"] for row in rig.messages("you")] == ["said before the tool", "said last"]
 
 
-def test_an_agent_is_taught_once(house: House, agent: Agent) -> None:
+def test_an_agent_is_taught_once(rig: Rig, agent: Agent) -> None:
     """The first conversation says who it is and how to write directives; none of that fires."""
-    house.settings(teach="auto")
-    alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you I know my name"))
+    rig.settings(teach="auto")
+    alice = rig.wrap(agent, "Alice", Rule("^begin", "@relay:you I know my name"))
     if not agent.native:  # the lesson is typed
-        alice.hears("@relay:")
+        alice.receives("@relay:")
         alice.becomes("ready")
     alice.say("begin now")
-    house.wait(lambda: house.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive is heard")
     alice.becomes("ready")
-    told = [text for text in alice.model.heard() if "@relay:" in text]
+    told = [text for text in alice.model.received() if "@relay:" in text]
     assert len(told) == 1
     assert "Alice" in told[0]
-    assert [row["body"] for row in house.messages("you")] == ["I know my name"]
+    assert [row["body"] for row in rig.messages("you")] == ["I know my name"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent, Place, Start
 
@@ -58,33 +58,33 @@ def ends_at(failed: dict[str, Any], reset: int) -> bool:
 
 
 @pytest.mark.agents("claude", "codex")
-def test_a_usage_limit_and_when_it_ends(house: House, agent: Agent) -> None:
+def test_a_usage_limit_and_when_it_ends(rig: Rig, agent: Agent) -> None:
     """The limit is reported once, even by the session after a killed one, until a turn succeeds."""
     reset = int(time.time()) + HOURS * 3600
     wrapped = subscriber(agent) if agent.name == "claude" else agent
-    alice = house.wrap(wrapped, "Alice", Rule("^begin", limited(agent, reset)))
+    alice = rig.wrap(wrapped, "Alice", Rule("^begin", limited(agent, reset)))
     alice.say("begin now")
-    (failed,) = house.wait(lambda: failures(alice), "the failure is told")
+    (failed,) = rig.wait(lambda: failures(alice), "the failure is told")
     assert failed["class"] == "rate_limited" and "limit" in failed["text"]
     assert failed["source"] == ("hook" if agent.name == "claude" else "transcript")
     assert ends_at(failed, reset)
-    house.wait(lambda: alice.state.split(" ")[0] in {"failed", "prompting"}, "it shows that")
+    rig.wait(lambda: alice.state.split(" ")[0] in {"failed", "prompting"}, "it shows that")
     session = alice.info()["pid"]
     os.kill(session, signal.SIGKILL)
-    house.wait(lambda: alice.info().get("pid") not in {None, session}, "another session is there")
-    house.wait(lambda: alice.explain().get("failure"), "it knows of it")
+    rig.wait(lambda: alice.info().get("pid") not in {None, session}, "another session is there")
+    rig.wait(lambda: alice.explain().get("failure"), "it knows of it")
     if agent.name == "claude":
-        house.wait(
+        rig.wait(
             lambda: (
                 alice.shows("Stop and wait for limit to reset") or alice.shows("Continuing automatically")
             ),
             "it tells of the limit",
         )
         alice.type("\x1b")
-        house.wait(lambda: not alice.shows("Esc to cancel"), "it waits for a prompt")
+        rig.wait(lambda: not alice.shows("Esc to cancel"), "it waits for a prompt")
     alice.sees(agent.ready)
     alice.say("try it again")
-    house.wait(lambda: alice.explain().get("failure", 0) is None, "the failure is forgotten")
+    rig.wait(lambda: alice.explain().get("failure", 0) is None, "the failure is forgotten")
     assert len(failures(alice)) == 1
 
 
@@ -122,50 +122,50 @@ CLASSES = {
 
 
 @pytest.mark.agents("claude", "codex")
-def test_what_failed_has_a_class(house: House, agent: Agent) -> None:
+def test_what_failed_has_a_class(rig: Rig, agent: Agent) -> None:
     """One conversation has a turn for each class; each counts as a separate occurrence."""
     steps = CLASSES[agent.name]
-    alice = house.wrap(agent, "Alice", *(Rule(f"^try {cls}", *[step] * 12) for cls, step in steps.items()))
+    alice = rig.wrap(agent, "Alice", *(Rule(f"^try {cls}", *[step] * 12) for cls, step in steps.items()))
     for number, cls in enumerate(steps, start=1):
         alice.say(f"try {cls} now")
-        house.wait(lambda number=number: len(failures(alice)) >= number, f"{cls} is told")
+        rig.wait(lambda number=number: len(failures(alice)) >= number, f"{cls} is told")
         alice.becomes("failed", "ready")
     assert [failed["class"] for failed in failures(alice)] == list(steps)
 
 
 @pytest.mark.agents("claude", "codex")
-def test_a_model_that_quotes_a_limit_has_not_failed(house: House, agent: Agent) -> None:
+def test_a_model_that_quotes_a_limit_has_not_failed(rig: Rig, agent: Agent) -> None:
     said = f"{LIMIT}\n\nAPI Error: 529 Overloaded\n\n- ■ You've hit your usage limit. Try again at 8:00 PM."
-    alice = house.wrap(agent, "Alice", Rule("^quote", said), Rule("^fail", Step(status=401)))
+    alice = rig.wrap(agent, "Alice", Rule("^quote", said), Rule("^fail", Step(status=401)))
     alice.say("quote it for me")
     alice.sees("529 Overloaded")
     alice.becomes("ready")
     assert alice.explain()["failure"] is None
     alice.say("fail for me")  # any effect of a quotation would show by then
-    house.wait(lambda: failures(alice), "the failure is told")
+    rig.wait(lambda: failures(alice), "the failure is told")
     assert [failed["class"] for failed in failures(alice)] == ["unauthorized"]
 
 
 @pytest.mark.agents("claude")
-def test_without_hooks_its_screen_tells_of_the_limit(house: House, agent: Agent) -> None:
+def test_without_hooks_its_screen_tells_of_the_limit(rig: Rig, agent: Agent) -> None:
     reset = int(time.time()) + HOURS * 3600
     silent = subscriber(agent, {"disableAllHooks": True})
-    alice = house.wrap(silent, "Alice", Rule("^begin", limited(agent, reset)))
+    alice = rig.wrap(silent, "Alice", Rule("^begin", limited(agent, reset)))
     alice.say("begin now")
-    (failed,) = house.wait(lambda: failures(alice), "the failure is told")
+    (failed,) = rig.wait(lambda: failures(alice), "the failure is told")
     assert (failed["class"], failed["source"]) == ("rate_limited", "screen")
     zone = failed["text"].rpartition("(")[2]
     assert zone == "America/New_York)" and ends_at(failed, reset)
 
 
 @pytest.mark.agents("claude")
-def test_a_run_without_a_terminal_exits_with_its_reason(house: House, agent: Agent) -> None:
+def test_a_run_without_a_terminal_exits_with_its_reason(rig: Rig, agent: Agent) -> None:
     """claude -p prints its limit, and exits with 1."""
     reset = int(time.time()) + HOURS * 3600
     rule = Rule("^begin", limited(agent, reset))
-    alice = house.wrap(subscriber(agent), "Alice", rule, arguments=("-p", "begin now"), ready=False)
-    house.wait(alice.terminal.ended, "it ends")
+    alice = rig.wrap(subscriber(agent), "Alice", rule, arguments=("-p", "begin now"), ready=False)
+    rig.wait(alice.terminal.ended, "it ends")
     assert alice.terminal.code == 1
-    (failed,) = house.wait(lambda: failures(alice), "the failure is told")
+    (failed,) = rig.wait(lambda: failures(alice), "the failure is told")
     assert failed["class"] == "rate_limited" and failed["source"] in {"hook", "transcript", "exit"}
     assert ends_at(failed, reset)

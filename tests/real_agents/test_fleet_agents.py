@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from real_agents.fleet import Fleet, Member
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
 from real_agents.test_failures import CLASSES, limited, subscriber
@@ -33,7 +33,7 @@ def escalations(*agents: Wrapped) -> list[str]:
 
 def escalated(agent: Wrapped, words: str) -> str:
     """Wait until the user is told `words`; return the whole text."""
-    return agent.house.wait(
+    return agent.rig.wait(
         lambda: next((text for text in escalations(agent) if words in text), ""),
         f"the user is told {words!r}",
     )
@@ -49,30 +49,30 @@ def waits_for_its_account(fleet: Fleet, name: str) -> Wrapped:
     """Start another agent of a held account: it does not get its task."""
     fleet.up(name)
     agent = fleet.attach(name)
-    agent.house.wait(lambda: agent.waiting() == 1 and agent.state == "ready", f"{name} waits")
+    agent.rig.wait(lambda: agent.waiting() == 1 and agent.state == "ready", f"{name} waits")
     assert "account work is held" in agent.explain()["obstacle"]
     assert fleet.state(name) == "ready (account held)"
     assert not agent.model.requests
     return agent
 
 
-def test_a_usage_limit_is_waited_for(house: House, agent: Agent) -> None:
+def test_a_usage_limit_is_waited_for(rig: Rig, agent: Agent) -> None:
     """All agents of the account wait; after the reset, the one that met the limit is nudged once."""
     reset = int(time.time()) + 3 * HOUR
     agent = subscriber(agent) if agent.name == "claude" else agent
     fleet = Fleet(
-        house,
+        rig,
         Member("Alice", agent, (Rule(TASK, limited(agent, reset)), Rule("usage limit", "I do.")), WORK),
         Member("Bob", agent, (), LATER),
     )
     alice = fleet.attach("Alice")
     alice.becomes("waiting")
     if agent.name == "claude":
-        house.wait(
+        rig.wait(
             lambda: alice.events("dismissed") or alice.shows("Continuing automatically"),  # since 2.1.331
             "its dialog about the limit is dismissed",
         )
-    house.wait(lambda: not alice.info()["prompt"], "it asks nothing")
+    rig.wait(lambda: not alice.info()["prompt"], "it asks nothing")
     assert fleet.record("Alice")["phase"] == "waiting"
     state = fleet.state("Alice")
     assert state.startswith("waiting (account held, stopped on an error (usage limit), next try in ")
@@ -80,20 +80,20 @@ def test_a_usage_limit_is_waited_for(house: House, agent: Agent) -> None:
     assert (fleet.next(), escalations(alice, bob)) == ("", [])
     assert "limit" not in str(alice.events("escalated")), "its dialog is no question for the user"
     fleet.pass_time(3 * HOUR + 400)
-    alice.hears("Your last turn ended with an error (usage limit)")
-    bob.hears("help with it")
+    alice.receives("Your last turn ended with an error (usage limit)")
+    bob.receives("help with it")
     for each in (alice, bob):
         each.becomes("ready")
-    house.wait(lambda: fleet.state("Alice") == fleet.state("Bob") == "ready", "nothing is held")
+    rig.wait(lambda: fleet.state("Alice") == fleet.state("Bob") == "ready", "nothing is held")
     assert [TASK in text for text in prompts(alice)] == [True, False]
     assert len(prompts(bob)) == 1
     assert fleet.record("Alice")["phase"] == "up"
 
 
-def test_an_expired_login_holds_the_account(house: House, agent: Agent) -> None:
+def test_an_expired_login_holds_the_account(rig: Rig, agent: Agent) -> None:
     """The user is told once, logs in, and prompts one of them: all continue."""
     fleet = Fleet(
-        house,
+        rig,
         Member("Alice", agent, (Rule(TASK, *[Step(status=401)] * 12),), WORK),
         Member("Bob", agent, (), LATER),
     )
@@ -105,20 +105,20 @@ def test_an_expired_login_holds_the_account(house: House, agent: Agent) -> None:
     bob = waits_for_its_account(fleet, "Bob")
     assert fleet.next() == "Alice"
     alice.say("I have logged in")
-    bob.hears("help with it")
+    bob.receives("help with it")
     for each in (alice, bob):
         each.becomes("ready")
-    house.wait(lambda: fleet.state("Alice") == fleet.state("Bob") == "ready", "nothing is held")
+    rig.wait(lambda: fleet.state("Alice") == fleet.state("Bob") == "ready", "nothing is held")
     assert len(escalations(alice, bob)) == 1
     assert [len(prompts(alice)), len(prompts(bob))] == [2, 1]
 
 
-def test_a_full_context(house: House, agent: Agent) -> None:
+def test_a_full_context(rig: Rig, agent: Agent) -> None:
     """The user is told; an agent with a restart policy then starts again, once."""
     full = CLASSES[agent.name]["context_full"]
     on_error = [{"match": "context_full", "action": "restart", "cooldown": 0}]
     fleet = Fleet(
-        house,
+        rig,
         Member("Alice", agent, (Rule(TASK, full),), {"task": TASK}),
         Member("Bob", agent, (Rule(TASK, full),), {"task": TASK, "on_error": on_error}),
     )
@@ -127,7 +127,7 @@ def test_a_full_context(house: House, agent: Agent) -> None:
     assert "compact its context" in told and "`relay restart Alice`" in told
     escalated(bob, "Bob stopped on an error (context full)")
     for name in ("Alice", "Bob"):
-        house.wait(
+        rig.wait(
             lambda name=name: fleet.state(name).startswith("ready (stopped on an error (context full)"),
             f"{name} could be typed into again",
         )
@@ -144,7 +144,7 @@ def keeps(agent: Wrapped, session: str, text: str) -> bool:
     return not files or any(text in path.read_text(errors="replace") for path in files)
 
 
-def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
+def test_a_crash_in_mid_turn(rig: Rig, agent: Agent) -> None:
     """The next agent has the old conversation and is told to continue; the task is not given again."""
     hold = threading.Event()
     script = (
@@ -152,16 +152,16 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
         Rule("second thing", Step("Half of it", hold=hold, after=1)),
         Rule(TASK, "The bird is a heron."),
     )
-    fleet = Fleet(house, Member("Alice", agent, script, {"task": TASK, "backoff": 0.1}))
+    fleet = Fleet(rig, Member("Alice", agent, script, {"task": TASK, "backoff": 0.1}))
     alice = fleet.attach("Alice")
     alice.sees("a heron")
     alice.becomes("ready")
     alice.say("second thing")
-    house.wait(lambda: any("second thing" in each for each in prompts(alice)), "it is asked")
+    rig.wait(lambda: any("second thing" in each for each in prompts(alice)), "it is asked")
     first = alice.info()
-    house.wait(lambda: keeps(alice, first["session_id"], "second thing"), "its conversation has that")
+    rig.wait(lambda: keeps(alice, first["session_id"], "second thing"), "its conversation has that")
     os.kill(first["agent_pid"], signal.SIGKILL)
-    alice.hears("You were interrupted")
+    alice.receives("You were interrupted")
     hold.set()
     alice.sees("I go on")
     alice.becomes("ready")
@@ -174,11 +174,11 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
     assert fleet.record("Alice")["exit_code"] == 128 + signal.SIGKILL
 
 
-def test_an_idle_agent_is_nudged(house: House, agent: Agent) -> None:
+def test_an_idle_agent_is_nudged(rig: Rig, agent: Agent) -> None:
     """Nudges come as often as the policy says, no faster; then the user is told."""
     nudge = {"action": "nudge", "text": "Go on, please.", "attempts": 2, "cooldown": 4}
     keys = {"task": TASK, "idle_grace": 0.5, "on_idle": nudge}
-    fleet = Fleet(house, Member("Alice", agent, (Rule(TASK, "Begun."), Rule("", "Still at it.")), keys))
+    fleet = Fleet(rig, Member("Alice", agent, (Rule(TASK, "Begun."), Rule("", "Still at it.")), keys))
     alice = fleet.attach("Alice")
     told = escalated(alice, "Alice has been idle")
     assert "after 2 tries" in told and "`relay attach Alice`" in told and "`relay stop Alice`" in told
@@ -190,15 +190,15 @@ def test_an_idle_agent_is_nudged(house: House, agent: Agent) -> None:
     assert (fleet.state("Alice"), fleet.next()) == ("ready (has been idle for 0 s after 2 tries)", "Alice")
 
 
-def test_a_gate_fails_twice_and_passes(house: House, agent: Agent) -> None:
+def test_a_gate_fails_twice_and_passes(rig: Rig, agent: Agent) -> None:
     """The gate's output is the agent's next prompt; once the gate passes, the agent is done."""
     run = 'echo x >> tried; echo "bug $(wc -l < tried) of 2"; [ "$(wc -l < tried)" = 3 ]'
     gate = {"action": "gate", "run": run, "attempts": 5, "cooldown": 0}
     keys = {"task": TASK, "idle_grace": 0.5, "on_idle": gate}
-    fleet = Fleet(house, Member("Alice", agent, (Rule(TASK, "Begun."), Rule("", "Mended.")), keys))
+    fleet = Fleet(rig, Member("Alice", agent, (Rule(TASK, "Begun."), Rule("", "Mended.")), keys))
     alice = fleet.attach("Alice")
-    house.wait(alice.terminal.ended, "it ends")
-    house.wait(lambda: fleet.record("Alice")["phase"] == "done", "that is noted")
+    rig.wait(alice.terminal.ended, "it ends")
+    rig.wait(lambda: fleet.record("Alice")["phase"] == "done", "that is noted")
     texts = prompts(alice)
     assert [TASK in texts[0], "bug 1 of 2" in texts[1], "bug 2 of 2" in texts[2], len(texts)] == [
         True
@@ -208,12 +208,12 @@ def test_a_gate_fails_twice_and_passes(house: House, agent: Agent) -> None:
     assert "Alice" in fleet.up() and fleet.record("Alice")["phase"] != "off"
 
 
-def test_a_cap_warns_and_holds(house: House, agent: Agent) -> None:
+def test_a_cap_warns_and_holds(rig: Rig, agent: Agent) -> None:
     """relay warns at 80 % of the cap and holds at 100 %; then no nudge or message starts a turn."""
     answer = INPUT + OUTPUT
     nudge = {"action": "nudge", "text": "Go on, please.", "attempts": 50, "cooldown": 0}
     keys = {"task": TASK, "idle_grace": 0.5, "max_tokens": 5 * answer - 1, "on_idle": nudge}
-    fleet = Fleet(house, Member("Alice", agent, (Rule("", "Fine."),), keys))
+    fleet = Fleet(rig, Member("Alice", agent, (Rule("", "Fine."),), keys))
     alice = fleet.attach("Alice")
     most = f"of {5 * answer - 1} tokens"
     escalated(alice, f"Alice has used {4 * answer} {most}. At 100 % it is held")
@@ -227,5 +227,5 @@ def test_a_cap_warns_and_holds(house: House, agent: Agent) -> None:
     assert alice.send("are you there?", 3) not in {"injected", "uncertain"}
     assert "it is held: it has used" in alice.explain()["obstacle"]
     assert len(prompts(alice)) == turns
-    house.relay("release", "--agent", "Alice")
-    alice.hears("are you there?")
+    rig.relay("release", "--agent", "Alice")
+    alice.receives("are you there?")

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
@@ -94,8 +94,8 @@ LEAVES_TEXT_TWICE = {"aider"}
 SAID = [*BODIES, *BODIES, "last of the first turn", "after the resizes"]
 
 
-def said(house: House) -> list[str]:
-    return [row["body"] for row in house.messages("you")]
+def said(rig: Rig) -> list[str]:
+    return [row["body"] for row in rig.messages("you")]
 
 
 def resize(alice: Wrapped) -> None:
@@ -103,11 +103,11 @@ def resize(alice: Wrapped) -> None:
     for columns in WIDTHS[1:]:
         written = len(alice.terminal.output)
         alice.terminal.resize(columns, 40)
-        alice.house.wait(lambda written=written: len(alice.terminal.output) > written, "it is drawn again")
+        alice.rig.wait(lambda written=written: len(alice.terminal.output) > written, "it is drawn again")
         alice.becomes("ready")
 
 
-def have_it_talk(house: House, agent: Agent) -> None:
+def have_it_talk(rig: Rig, agent: Agent) -> None:
     """Have it say REPLY before and after a tool, and a line after resizes; wait for the end of each."""
     command, reply = "echo @relay:you said by a tool", REPLY
     tool = Step(reply, calls=(Shell(command),), pace=PACE)
@@ -115,7 +115,7 @@ def have_it_talk(house: House, agent: Agent) -> None:
         reply = REPLY.replace("```sh", "```text")
         tool = Step(f"{reply}\n```bash\n{command}\n```\n", pace=PACE)
     last = Step(reply + "\n@relay:you last of the first turn", pace=PACE)
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", tool, last),
@@ -132,40 +132,40 @@ def have_it_talk(house: House, agent: Agent) -> None:
             alice.type("y\r")
         alice.becomes("ready")
         alice.say("go on now")
-    house.wait(lambda: "last of the first turn" in said(house), "all is heard")
+    rig.wait(lambda: "last of the first turn" in said(rig), "all is heard")
     alice.becomes("ready")
     resize(alice)
     alice.say("again now")
-    house.wait(lambda: "after the resizes" in said(house), "what comes later is heard")
+    rig.wait(lambda: "after the resizes" in said(rig), "what comes later is heard")
     alice.becomes("ready")
     assert not [each for each in alice.events("directive") if each.get("outcome") == "failed"]
 
 
 def test_each_directive_is_heard_once_and_exactly(
-    house: House, agent: Agent, record_property: Callable[[str, object], None]
+    rig: Rig, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
     """Directives come before and after a tool, in a long turn and after resizes; nothing else counts."""
-    have_it_talk(house, agent)
-    record_property("heard", ["its record", f"{len(SAID)} of {len(SAID)}", "", ""])
-    assert said(house) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in SAID]
+    have_it_talk(rig, agent)
+    record_property("received", ["its record", f"{len(SAID)} of {len(SAID)}", "", ""])
+    assert said(rig) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in SAID]
 
 
 def test_from_the_screen_alone_none_is_heard_twice_or_cut(
-    house: House, agent: Agent, record_property: Callable[[str, object], None]
+    rig: Rig, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
     """The hooks and the record are off. Text that the drawing makes ambiguous cannot be told apart."""
-    own = house.relay.home / "config" / "patterns" / f"{agent.name}.toml"
+    own = rig.relay.home / "config" / "patterns" / f"{agent.name}.toml"
     own.parent.mkdir(parents=True)
     own.write_text(f'name = "{agent.name}"\n[native]\nhooks = ""\ntranscript = ""\n')
-    have_it_talk(house, agent)
-    heard, expected = Counter(map(drawn, said(house))), Counter(map(drawn, SAID))
+    have_it_talk(rig, agent)
+    heard, expected = Counter(map(drawn, said(rig))), Counter(map(drawn, SAID))
     missed, none = expected - heard, heard - expected
     names = {drawn(text): text for text in (*SAID, *NONE)}
     cells = [
         ", ".join(f"`{names.get(each, each).split(chr(10))[0][:32]}`" for each in sorted(some))
         for some in (missed, none)
     ]
-    record_property("heard", ["its screen", f"{(heard & expected).total()} of {expected.total()}", *cells])
+    record_property("received", ["its screen", f"{(heard & expected).total()} of {expected.total()}", *cells])
     left = BODIES if agent.name in LEAVES_TEXT_TWICE else []
     assert set(none) <= set(map(drawn, [*NONE, *left])), "nothing is cut, or said twice"
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from real_agents.house import House
+from real_agents.rig import Rig
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
@@ -21,13 +21,13 @@ BODY = (
 
 
 @pytest.mark.parametrize("columns", [60, 200])
-def test_a_directive_is_heard_once_at_any_width(house: House, agent: Agent, columns: int) -> None:
+def test_a_directive_is_heard_once_at_any_width(rig: Rig, agent: Agent, columns: int) -> None:
     """A body wider than the terminal arrives complete if the agent has hooks, else at least once."""
-    alice = house.wrap(agent, "Alice", Rule("^begin", f"Now then.\n\n@relay:you {BODY}\n"), columns=columns)
+    alice = rig.wrap(agent, "Alice", Rule("^begin", f"Now then.\n\n@relay:you {BODY}\n"), columns=columns)
     alice.say("begin now")
-    house.wait(lambda: house.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive is heard")
     alice.becomes("ready")
-    bodies = [row["body"] for row in house.messages("you")]
+    bodies = [row["body"] for row in rig.messages("you")]
     assert len(bodies) == 1
     if agent.native:
         assert bodies == [BODY]
@@ -35,108 +35,108 @@ def test_a_directive_is_heard_once_at_any_width(house: House, agent: Agent, colu
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode")
-def test_a_killed_agents_message_is_heard_by_its_successor(house: House, agent: Agent) -> None:
+def test_a_killed_agents_message_is_heard_by_its_successor(rig: Rig, agent: Agent) -> None:
     """A message waiting behind a dialog when the agent is killed goes to its successor, once."""
-    alice = house.wrap(agent, "Alice", Rule("^begin", Step(calls=(Shell("touch approved", escalate=True),))))
+    alice = rig.wrap(agent, "Alice", Rule("^begin", Step(calls=(Shell("touch approved", escalate=True),))))
     alice.say("begin now")
     alice.sees(agent.permission)
     alice.becomes("prompting")
     assert alice.send("for whoever comes", wait=HOLDS) == "stored"
     os.kill(alice.info()["agent_pid"], signal.SIGKILL)
-    house.wait(alice.terminal.ended, "the session ends with its agent")
+    rig.wait(alice.terminal.ended, "the session ends with its agent")
     assert alice.terminal.code == 128 + signal.SIGKILL
-    second = house.wrap(agent, "Alice")
-    second.hears("for whoever comes")
+    second = rig.wrap(agent, "Alice")
+    second.receives("for whoever comes")
     second.becomes("ready")
     assert (alice.model.count("for whoever comes"), second.model.count("for whoever comes")) == (0, 1)
     assert not (alice.work / "approved").exists()
 
 
-def test_an_api_that_fails_loses_no_message(house: House, agent: Agent) -> None:
+def test_an_api_that_fails_loses_no_message(rig: Rig, agent: Agent) -> None:
     """The API returns 529, which most retry, then 401, on which they give up; the user retries later."""
-    alice = house.wrap(agent, "Alice", Rule("", Step(status=529)))
+    alice = rig.wrap(agent, "Alice", Rule("", Step(status=529)))
     alice.say("begin now")
-    house.wait(lambda: alice.model.requests, "the model is asked")
+    rig.wait(lambda: alice.model.requests, "the model is asked")
     alice.send("are you well?")
     alice.model.script = [Rule("", Step(status=401))]
 
     def given_up() -> bool:
         return alice.model.requests[-1].step.status == 401
 
-    house.wait(lambda: given_up() or alice.state == "failed", "the model is asked again, or that was all")
+    rig.wait(lambda: given_up() or alice.state == "failed", "the model is asked again, or that was all")
     if not given_up():  # pi 0.87.1
         alice.say("once more")
-        house.wait(given_up, "the model is asked again")
+        rig.wait(given_up, "the model is asked again")
     alice.becomes("ready", "failed")
     alice.model.script = []
     alice.say("try it again")
-    alice.hears("try it again")
-    alice.hears("are you well?")
+    alice.receives("try it again")
+    alice.receives("are you well?")
     alice.becomes("ready")
     assert alice.model.count("are you well?") == 1
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode")
-def test_a_new_conversation_repeats_nothing(house: House, agent: Agent) -> None:
+def test_a_new_conversation_repeats_nothing(rig: Rig, agent: Agent) -> None:
     """R99: after /clear no old directive counts again, and messages reach the new conversation."""
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^first", "Now then.\n\n@relay:you before it"),
         Rule("^second", "Now then.\n\n@relay:you after it"),
     )
     alice.say("first thing")
-    house.wait(lambda: house.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive is heard")
     alice.becomes("ready")
     alice.say(agent.clear)
-    house.wait(lambda: not alice.shows("before it"), "the conversation is gone from the screen")
+    rig.wait(lambda: not alice.shows("before it"), "the conversation is gone from the screen")
     alice.becomes("ready")
     alice.send("news for you")
-    alice.hears("news for you")
+    alice.receives("news for you")
     alice.becomes("ready")
     alice.say("second thing")
-    house.wait(lambda: len(house.messages("you")) > 1, "the second directive is heard")
-    assert [row["body"] for row in house.messages("you")] == ["before it", "after it"]
+    rig.wait(lambda: len(rig.messages("you")) > 1, "the second directive is heard")
+    assert [row["body"] for row in rig.messages("you")] == ["before it", "after it"]
     assert alice.model.count("news for you") == 1
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_resumed_conversation_repeats_nothing(house: House, agent: Agent) -> None:
+def test_a_resumed_conversation_repeats_nothing(rig: Rig, agent: Agent) -> None:
     """Redrawing the earlier conversation does not repeat its directives."""
     script = (Rule("^first", "Now then.\n\n@relay:you before it"), Rule("^second", "@relay:you after it"))
-    alice = house.wrap(agent, "Alice", *script)
+    alice = rig.wrap(agent, "Alice", *script)
     alice.say("first thing")
-    house.wait(lambda: house.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive is heard")
     alice.becomes("ready")
-    house.relay("stop", "--now", "Alice")
-    house.wait(alice.terminal.ended, "the session ends")
-    again = house.wrap(agent, "Alice", *script, arguments=agent.resume)
+    rig.relay("stop", "--now", "Alice")
+    rig.wait(alice.terminal.ended, "the session ends")
+    again = rig.wrap(agent, "Alice", *script, arguments=agent.resume)
     again.sees("before it")
     again.becomes("ready")
     again.say("second thing")
-    house.wait(lambda: len(house.messages("you")) > 1, "the second directive is heard")
+    rig.wait(lambda: len(rig.messages("you")) > 1, "the second directive is heard")
     again.becomes("ready")
-    assert [row["body"] for row in house.messages("you")] == ["before it", "after it"]
+    assert [row["body"] for row in rig.messages("you")] == ["before it", "after it"]
 
 
-def test_killed_sessions_leave_the_agent_and_what_it_said(house: House, agent: Agent) -> None:
+def test_killed_sessions_leave_the_agent_and_what_it_said(rig: Rig, agent: Agent) -> None:
     """S7: the same agent stays in the same conversation; each directive and each message counts once."""
     words = [Rule(f"^say {n}", f"@relay:you number {n}") for n in ("one", "two", "three")]
-    alice = house.wrap(agent, "Alice", *words)
+    alice = rig.wrap(agent, "Alice", *words)
     before = alice.info()
     for count, word in enumerate(("one", "two", "three"), start=1):
         alice.say(f"say {word}")
-        house.wait(lambda count=count: len(house.messages("you")) >= count, "the directive is heard")
+        rig.wait(lambda count=count: len(rig.messages("you")) >= count, "the directive is heard")
         alice.becomes("ready")
         session = alice.info()["pid"]
         os.kill(session, signal.SIGKILL)
-        house.wait(
+        rig.wait(
             lambda session=session: alice.info().get("pid") not in {None, session}, "another session is there"
         )
     alice.becomes("ready")
     alice.send("are you still there?")
-    alice.hears("are you still there?")
-    assert [row["body"] for row in house.messages("you")] == ["number one", "number two", "number three"]
+    alice.receives("are you still there?")
+    assert [row["body"] for row in rig.messages("you")] == ["number one", "number two", "number three"]
     assert alice.model.count("are you still there?") == 1
     after = alice.info()
     assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.house import House
+from real_agents.rig import Rig
 from real_agents.model import Rule
 from real_agents.recipes import Agent
 
@@ -16,20 +16,20 @@ pytestmark = pytest.mark.agents("claude", "codex", "qwen")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "memory" / "relay.config.py"
 
 
-def test_a_note_of_yesterday_is_in_the_first_prompt_of_today(house: House, agent: Agent) -> None:
+def test_a_note_of_yesterday_is_in_the_first_prompt_of_today(rig: Rig, agent: Agent) -> None:
     """R51, R63: the shipped example does this with what the agent itself saved."""
     config = EXAMPLE.read_text()
-    yesterday = house.wrap(
+    yesterday = rig.wrap(
         agent, "Alice", Rule("^learn", "@memory:save The project work uses Prisma."), config=config
     )
     yesterday.say("learn about it")
-    house.wait(lambda: saved(house), "the agent's note is saved")
-    assert not any("Prisma" in text for text in yesterday.model.heard("user", "note"))
-    house.relay("stop", "--now", "Alice")
+    rig.wait(lambda: saved(rig), "the agent's note is saved")
+    assert not any("Prisma" in text for text in yesterday.model.received("user", "note"))
+    rig.relay("stop", "--now", "Alice")
 
-    today = house.wrap(agent, "Alice", Rule("^begin", "Begun."), config=config)
+    today = rig.wrap(agent, "Alice", Rule("^begin", "Begun."), config=config)
     today.say("begin now")
-    house.wait(lambda: any("begin now" in text for text in today.model.heard()), "the model is asked")
+    rig.wait(lambda: any("begin now" in text for text in today.model.received()), "the model is asked")
     first = [said.text for said in today.model.requests[0].turn.said]
     assert any(
         "not instructions:\n[CONTEXT FROM MEMORY]\n- The project work uses Prisma. (Alice)" in text
@@ -37,6 +37,6 @@ def test_a_note_of_yesterday_is_in_the_first_prompt_of_today(house: House, agent
     ), first
 
 
-def saved(house: House) -> list[str]:
-    found = json.loads(house.relay("memory", "list", "--json", "--name", "Alice").stdout)
+def saved(rig: Rig) -> list[str]:
+    found = json.loads(rig.relay("memory", "list", "--json", "--name", "Alice").stdout)
     return [memory["text"] for memory in found]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
@@ -30,15 +30,15 @@ export default (pi) => {
 """
 
 
-def said(house: House) -> list[str]:
-    return [row["body"] for row in house.messages("you")]
+def said(rig: Rig) -> list[str]:
+    return [row["body"] for row in rig.messages("you")]
 
 
 def say(alice: Wrapped, text: str, heard: str) -> None:
     """Say something that Alice answers with a message with that body."""
     alice.becomes("ready")
     alice.say(text)
-    alice.house.wait(lambda: heard in said(alice.house), f"{heard!r} is heard")
+    alice.rig.wait(lambda: heard in said(alice.rig), f"{heard!r} is heard")
     alice.becomes("ready")
 
 
@@ -47,12 +47,12 @@ def bridge(alice: Wrapped) -> str:
 
 
 def sessions(alice: Wrapped) -> list[Path]:
-    return sorted((alice.house.relay.home / "Alice" / "home" / ".pi").rglob("*.jsonl"))
+    return sorted((alice.rig.relay.home / "Alice" / "home" / ".pi").rglob("*.jsonl"))
 
 
-def test_a_fork_and_a_step_back_repeat_nothing(house: House, agent: Agent) -> None:
+def test_a_fork_and_a_step_back_repeat_nothing(rig: Rig, agent: Agent) -> None:
     """/fork and /tree show the old words again, in another conversation and on another branch."""
-    alice = house.wrap(agent, "Alice", *SCRIPT)
+    alice = rig.wrap(agent, "Alice", *SCRIPT)
     say(alice, "first thing", "before it")
     alice.say("/fork")
     alice.sees("Fork from Message|Fork from")
@@ -63,67 +63,67 @@ def test_a_fork_and_a_step_back_repeat_nothing(house: House, agent: Agent) -> No
     alice.say("/tree")
     alice.sees("Session Tree")
     alice.type("\x1b[A\x1b[A\r")
-    alice.house.wait(lambda: not alice.shows("Session Tree"), "the choice is made")
+    alice.rig.wait(lambda: not alice.shows("Session Tree"), "the choice is made")
     if alice.shows("(?i)summar"):
         alice.type("\r")
     alice.becomes("ready", "working")
     alice.type("\x15")
     say(alice, "third thing", "at last")
-    assert said(house) == ["before it", "after it", "at last"]
+    assert said(rig) == ["before it", "after it", "at last"]
     assert "they report its state and its words" in bridge(alice)
 
 
 @pytest.mark.parametrize("how", ["--session", "--fork"])
-def test_a_conversation_that_is_named_repeats_nothing(house: House, agent: Agent, how: str) -> None:
-    alice = house.wrap(agent, "Alice", *SCRIPT)
+def test_a_conversation_that_is_named_repeats_nothing(rig: Rig, agent: Agent, how: str) -> None:
+    alice = rig.wrap(agent, "Alice", *SCRIPT)
     say(alice, "first thing", "before it")
-    house.relay("stop", "--now", "Alice")
-    house.wait(alice.terminal.ended, "the session ends")
+    rig.relay("stop", "--now", "Alice")
+    rig.wait(alice.terminal.ended, "the session ends")
     (session,) = sessions(alice)
-    again = house.wrap(agent, "Alice", *SCRIPT, arguments=(how, str(session)))
+    again = rig.wrap(agent, "Alice", *SCRIPT, arguments=(how, str(session)))
     again.sees("before it")
     say(again, "second thing", "after it")
-    assert said(house) == ["before it", "after it"]
+    assert said(rig) == ["before it", "after it"]
 
 
-def test_a_compaction_says_nothing(house: House, agent: Agent) -> None:
+def test_a_compaction_says_nothing(rig: Rig, agent: Agent) -> None:
     """The summary may quote anything; later text counts."""
     quoted = Rule("conversation to summarize|structured context checkpoint", "@relay:you from a summary")
-    alice = house.wrap(agent, "Alice", quoted, *SCRIPT)
+    alice = rig.wrap(agent, "Alice", quoted, *SCRIPT)
     say(alice, "first thing", "before it")
     alice.say("/compact")
     alice.sees("Compacted from")
     say(alice, "second thing", "after it")
-    assert said(house) == ["before it", "after it"]
+    assert said(rig) == ["before it", "after it"]
 
 
-def test_esc_in_a_tool_leaves_what_was_said_before_it(house: House, agent: Agent) -> None:
+def test_esc_in_a_tool_leaves_what_was_said_before_it(rig: Rig, agent: Agent) -> None:
     """A message that rode on the tool's result is not lost with the turn, either."""
     run = Step("@relay:you before the tool", calls=(Shell("touch started; sleep 600"),))
-    alice = house.wrap(agent, "Alice", Rule("^begin", run, "Never said."), *SCRIPT)
+    alice = rig.wrap(agent, "Alice", Rule("^begin", run, "Never said."), *SCRIPT)
     alice.say("begin now")
-    house.wait((alice.work / "started").exists, "the command runs")
+    rig.wait((alice.work / "started").exists, "the command runs")
     alice.send("while it runs")
     alice.type("\x1b")
-    alice.hears("while it runs")
+    alice.receives("while it runs")
     say(alice, "second thing", "after it")
-    assert said(house) == ["before the tool", "after it"]
+    assert said(rig) == ["before the tool", "after it"]
     assert alice.model.count("while it runs") == 1
     assert alice.messages() == ["injected"]
 
 
 @pytest.mark.parametrize("flags", [(), ("--no-extensions",)], ids=["found", "named alone"])
 def test_the_users_own_extensions_are_loaded_beside_ours(
-    house: House, agent: Agent, flags: tuple[str, ...]
+    rig: Rig, agent: Agent, flags: tuple[str, ...]
 ) -> None:
     """pi loads those it finds by itself and, with --no-extensions, those named; it does not complain."""
-    folder = house.relay.home / "Alice"
+    folder = rig.relay.home / "Alice"
     found, named = folder / "home/.pi/agent/extensions/mine.js", folder / "named.js"
     for path in (found, named):
         path.parent.mkdir(parents=True, exist_ok=True)
     (named if flags else found).write_text(MINE)
     call = Step(calls=(Shell("touch forbidden"),))
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", call, "@relay:you done"),
@@ -131,20 +131,20 @@ def test_the_users_own_extensions_are_loaded_beside_ours(
     )
     say(alice, "begin now", "done")
     assert list(alice.work.glob("mine-*"))
-    assert "MINE-7 says so" in alice.model.heard("result")
+    assert "MINE-7 says so" in alice.model.received("result")
     assert not (alice.work / "forbidden").exists()
     assert "they report its state and its words" in bridge(alice)
     assert not alice.shows("Failed to load|Error")
 
 
-def test_without_the_extension_its_screen_is_read_and_that_is_said(house: House, agent: Agent) -> None:
+def test_without_the_extension_its_screen_is_read_and_that_is_said(rig: Rig, agent: Agent) -> None:
     """A program between relay and pi drops the flag, as an old version would ignore the extension."""
-    script = house.relay.home / "pi"
+    script = rig.relay.home / "pi"
     script.write_text(f'#!/bin/sh\nshift 2\nexec {agent.package.command} "$@"\n')
     script.chmod(0o755)
     through = replace(agent, package=replace(agent.package, program=str(script)))
-    alice = house.wrap(through, "Alice", *SCRIPT)
+    alice = rig.wrap(through, "Alice", *SCRIPT)
     say(alice, "first thing", "before it")
     say(alice, "second thing", "after it")
-    assert said(house) == ["before it", "after it"]
+    assert said(rig) == ["before it", "after it"]
     assert "relay reads the screen instead" in bridge(alice)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from real_agents.house import PATIENCE, House
+from real_agents.rig import PATIENCE, Rig
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
 
@@ -31,16 +31,16 @@ SAID = "“Hi”\n\n> é 日本語 \\n\ttab\n"
     ids=["json", "text", "refused", "misused"],
 )
 def test_a_pipeline_gets_what_the_agent_writes_by_itself(
-    house: House, agent: Agent, answer: Step, arguments: tuple[str, ...], code: int
+    rig: Rig, agent: Agent, answer: Step, arguments: tuple[str, ...], code: int
 ) -> None:
     """The output is the same byte for byte, standard error is separate, and the exit code is the agent's."""
-    place = house.place(agent, "Alice", Rule("^hi", answer))
+    place = rig.place(agent, "Alice", Rule("^hi", answer))
 
     def run(*before: str) -> tuple[bytes, bytes, int]:
         command: Sequence[str] = [*before, str(agent.package.command), *place.arguments, *arguments]
         done = subprocess.run(
             command,
-            env={**place.environment, "RELAY_HOME": str(house.relay.home), "PYTHONSAFEPATH": "1"},
+            env={**place.environment, "RELAY_HOME": str(rig.relay.home), "PYTHONSAFEPATH": "1"},
             cwd=place.work,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -49,7 +49,7 @@ def test_a_pipeline_gets_what_the_agent_writes_by_itself(
         )
         return VOLATILE.sub(rb'"\1":0', done.stdout), done.stderr, done.returncode
 
-    alone, wrapped = run(), run(*house.relay.command, "wrap", "-n", "Alice", "--")
+    alone, wrapped = run(), run(*rig.relay.command, "wrap", "-n", "Alice", "--")
     assert wrapped == alone
     assert alone[2] == code
     if "json" in arguments:

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 from relay.recording.asciicast import Cast
@@ -63,20 +63,20 @@ def shown(path: Path) -> str:
 
 def ours(alice: Wrapped) -> list[Path]:
     """Return the files of relay's home; the agent's own folders are next to its state."""
-    home = alice.house.relay.home
+    home = alice.rig.relay.home
     return [path for path in home.rglob("*") if path.is_file() and home / alice.name not in path.parents]
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi")
-def test_no_secret_is_in_any_file(house: House, agent: Agent) -> None:
+def test_no_secret_is_in_any_file(rig: Rig, agent: Agent) -> None:
     """R44: the model says it in small pieces, a command prints it, and it is redrawn many times."""
     secrets = Secrets()
     prose = "\n".join(f"Line {number} of an answer that is no secret at all." for number in range(30))
     said = Step(f"Here:\n\n```\n{secrets.text}\n```\n\n{prose}\n")
-    source = house.relay.home / "Alice" / "work" / "leaked.txt"
+    source = rig.relay.home / "Alice" / "work" / "leaked.txt"
     source.parent.mkdir(parents=True)
     source.write_text(secrets.text)
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("say it", said),
@@ -87,7 +87,7 @@ def test_no_secret_is_in_any_file(house: House, agent: Agent) -> None:
     alice.becomes("ready")
     alice.say("print it")
     alice.sees("That was it")
-    house.relay("stop", "--all", "--now")
+    rig.relay("stop", "--all", "--now")
     found = [
         (piece, path.name)
         for path in ours(alice)

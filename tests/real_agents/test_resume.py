@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 from relay.agents import catalog
@@ -29,24 +29,24 @@ def conversation(alice: Wrapped) -> str:
 
 def kill(alice: Wrapped) -> None:
     os.kill(alice.info()["agent_pid"], signal.SIGKILL)
-    alice.house.wait(alice.terminal.ended, "the session ends with its agent")
+    alice.rig.wait(alice.terminal.ended, "the session ends with its agent")
 
 
 def resumed(alice: Wrapped, id: str, *, ready: bool = True) -> Wrapped:
     """Wrap the command that resumes the conversation `id` of Alice, who has ended."""
-    home = Home.from_env(alice.house.relay.environment)
+    home = Home.from_env(alice.rig.relay.environment)
     profile = catalog.for_command(alice.command, home)
     command = resume_command(profile, alice.command, Conversation(profile.name, id, alice.work))
     assert command is not None
-    return alice.house.wrap(alice.agent, alice.name, *SCRIPT, command=command, ready=ready)
+    return alice.rig.wrap(alice.agent, alice.name, *SCRIPT, command=command, ready=ready)
 
 
-def test_a_killed_agent_resumes_its_conversation(house: House, agent: Agent) -> None:
+def test_a_killed_agent_resumes_its_conversation(rig: Rig, agent: Agent) -> None:
     """The model gets the old conversation, and the command line's first prompt only once."""
-    alice = house.wrap(agent, "Alice", *SCRIPT, arguments=(*agent.prompts, "first thing"), ready=False)
+    alice = rig.wrap(agent, "Alice", *SCRIPT, arguments=(*agent.prompts, "first thing"), ready=False)
     alice.sees("a heron")
     alice.becomes("ready")
-    id = house.wait(lambda: conversation(alice), "the id is known")
+    id = rig.wait(lambda: conversation(alice), "the id is known")
     assert alice.explain()["conversation"] == f"{id} (can be resumed)"
     kill(alice)
     again = resumed(alice, id)
@@ -62,21 +62,21 @@ def test_a_killed_agent_resumes_its_conversation(house: House, agent: Agent) -> 
 
 
 @pytest.mark.agents("claude", "qwen", "pi")
-def test_without_a_prompt_there_is_nothing_to_resume(house: House, agent: Agent) -> None:
+def test_without_a_prompt_there_is_nothing_to_resume(rig: Rig, agent: Agent) -> None:
     """These agents report an id at once, but save nothing before the first prompt, and reject the id."""
-    alice = house.wrap(agent, "Alice")
-    id = house.wait(lambda: conversation(alice), "the id is known")
+    alice = rig.wrap(agent, "Alice")
+    id = rig.wait(lambda: conversation(alice), "the id is known")
     assert alice.explain()["conversation"] == f"{id} (nothing to resume yet)"
     kill(alice)
     again = resumed(alice, id, ready=False)
-    house.wait(again.terminal.ended, "it does not start")
+    rig.wait(again.terminal.ended, "it does not start")
     assert again.terminal.code not in {0, None}
 
 
 @pytest.mark.agents("claude", "codex", "qwen")
-def test_a_child_of_the_agent_does_not_take_its_place(house: House, agent: Agent) -> None:
+def test_a_child_of_the_agent_does_not_take_its_place(rig: Rig, agent: Agent) -> None:
     """The child runs in the agent's shell and folder, with its hooks, and starts its own conversation."""
-    alice = house.wrap(agent, "Alice", arguments=agent.free)
+    alice = rig.wrap(agent, "Alice", arguments=agent.free)
     arguments = Path(f"/proc/{alice.info()['agent_pid']}/cmdline").read_text().split("\0")
     hooks = arguments[arguments.index("--settings") :][:2] if agent.name == "claude" else []
     once = {"codex": ["exec", *agent.free]}.get(agent.name, [*agent.free, "-p"])
@@ -86,7 +86,7 @@ def test_a_child_of_the_agent_does_not_take_its_place(house: House, agent: Agent
         *SCRIPT,
     ]
     alice.say("first thing")
-    alice.hears("a child asks")
+    alice.receives("a child asks")
     alice.sees("It is done")
     alice.becomes("ready")
     if hooks:
@@ -97,31 +97,31 @@ def test_a_child_of_the_agent_does_not_take_its_place(house: House, agent: Agent
     kill(alice)
     again = resumed(alice, id)
     again.say("second thing")
-    again.hears("second thing")
+    again.receives("second thing")
     assert again.model.count("first thing")
-    assert "a child asks" not in again.model.heard("user")
+    assert "a child asks" not in again.model.received("user")
 
 
-def test_a_new_conversation_is_the_one_that_is_resumed(house: House, agent: Agent) -> None:
+def test_a_new_conversation_is_the_one_that_is_resumed(rig: Rig, agent: Agent) -> None:
     """/clear starts one with another id; Gemini without hooks does not report which."""
-    alice = house.wrap(agent, "Alice", *SCRIPT)
+    alice = rig.wrap(agent, "Alice", *SCRIPT)
     alice.say("first thing")
     alice.sees("a heron")
     alice.becomes("ready")
-    first = house.wait(lambda: conversation(alice), "the id is known")
+    first = rig.wait(lambda: conversation(alice), "the id is known")
     alice.say(agent.clear)
-    house.wait(lambda: not alice.shows("a heron"), "the conversation is gone from the screen")
+    rig.wait(lambda: not alice.shows("a heron"), "the conversation is gone from the screen")
     alice.becomes("ready")
     alice.say("second thing")
     alice.sees("It still is")
     if agent.name == "gemini":
-        house.wait(lambda: not conversation(alice), "the id is not known any more")
+        rig.wait(lambda: not conversation(alice), "the id is not known any more")
         return
-    second = house.wait(lambda: {conversation(alice)} - {first}, "another id is known").pop()
+    second = rig.wait(lambda: {conversation(alice)} - {first}, "another id is known").pop()
     alice.becomes("ready")
     kill(alice)
     again = resumed(alice, second)
     again.say("second thing, again")
-    again.hears("second thing, again")
+    again.receives("second thing, again")
     assert not again.model.count("first thing")
     assert again.model.count("second thing") == 2

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
 
@@ -20,11 +20,11 @@ KEYS = {"restart": "on-failure", "backoff": 0.1, "prompt": "first thing"}
 def die(alice: Wrapped, restarts: int) -> None:
     """Kill the agent, and wait until the next one is ready."""
     os.kill(alice.info()["agent_pid"], signal.SIGKILL)
-    alice.house.wait(lambda: alice.info().get("restarts") == restarts, "another agent follows")
+    alice.rig.wait(lambda: alice.info().get("restarts") == restarts, "another agent follows")
     alice.becomes("ready")
 
 
-def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
+def test_a_crash_in_mid_turn(rig: Rig, agent: Agent) -> None:
     """The first prompt is given once; the next agent has the old conversation, and is told to continue."""
     hold = threading.Event()
     script = (
@@ -32,13 +32,13 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
         Rule("^second thing", Step("It stands in the reeds.", hold=hold, after=1)),
         Rule("^third thing", "It still is."),
     )
-    alice = house.wrap(agent, "Alice", *script, supervision=KEYS)
+    alice = rig.wrap(agent, "Alice", *script, supervision=KEYS)
     alice.sees("a heron")
     alice.becomes("ready")
     alice.say("second thing")
-    house.wait(lambda: any("second thing" in each.turn.user for each in alice.model.requests), "it is asked")
+    rig.wait(lambda: any("second thing" in each.turn.user for each in alice.model.requests), "it is asked")
     die(alice, 1)
-    alice.hears("You were interrupted")
+    alice.receives("You were interrupted")
     hold.set()
     alice.becomes("ready")
     alice.say("third thing")
@@ -49,14 +49,14 @@ def test_a_crash_in_mid_turn(house: House, agent: Agent) -> None:
     assert len([text for text in said if "a heron" in text]) == 1, said
     assert "third thing" in said[-1]
     alice.send("hello again", 60)
-    alice.hears("hello again")
+    alice.receives("hello again")
     phases = [event["phase"] for event in alice.events("phase")]
     assert phases == ["backoff", "starting"]
 
 
-def test_the_agent_of_a_finished_conversation_is_done(house: House, agent: Agent) -> None:
+def test_the_agent_of_a_finished_conversation_is_done(rig: Rig, agent: Agent) -> None:
     """An agent that the user quits is not restarted, even if the policy restarts it after every exit."""
-    alice = house.wrap(agent, "Alice", Rule("first", "Yes."), supervision={"restart": "always"})
+    alice = rig.wrap(agent, "Alice", Rule("first", "Yes."), supervision={"restart": "always"})
     alice.say("first")
     alice.sees("Yes")
     alice.becomes("ready")
@@ -65,5 +65,5 @@ def test_the_agent_of_a_finished_conversation_is_done(house: House, agent: Agent
     else:
         for key in "\x03\x03\x04":
             alice.type(key)
-    house.wait(alice.terminal.ended, "it ends")
+    rig.wait(alice.terminal.ended, "it ends")
     assert alice.events("phase")[-1]["phase"] == "done"

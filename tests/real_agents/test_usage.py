@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from real_agents.house import House, Wrapped
+from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
@@ -20,9 +20,9 @@ def tokens(agent: Wrapped) -> int:
     return int(agent.info().get("tokens") or 0)
 
 
-def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> None:
+def test_each_answer_of_the_model_counts_once(rig: Rig, agent: Agent) -> None:
     """The answer before a tool call counts, too; a resize and another session change nothing."""
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", Step("Before.", calls=(Shell("echo hi"),)), "After."),
@@ -30,12 +30,12 @@ def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> Non
         arguments=agent.free,
     )
     alice.say("begin now")
-    house.wait(lambda: tokens(alice) >= 2 * (INPUT + OUTPUT), f"two answers count: {alice.explain()}")
+    rig.wait(lambda: tokens(alice) >= 2 * (INPUT + OUTPUT), f"two answers count: {alice.explain()}")
     alice.becomes("ready")
     first = tokens(alice)
     assert first % (INPUT + OUTPUT) == 0
     alice.say("again please")
-    house.wait(lambda: tokens(alice) >= first + INPUT + OUTPUT, "the next one, too")
+    rig.wait(lambda: tokens(alice) >= first + INPUT + OUTPUT, "the next one, too")
     alice.becomes("ready")
     usage = alice.explain()["usage"]
     answers = usage["tokens"]["total"] // (INPUT + OUTPUT)
@@ -45,13 +45,13 @@ def test_each_answer_of_the_model_counts_once(house: House, agent: Agent) -> Non
     assert usage["turns"] == 2
     assert usage["models"] and "" not in usage["models"]
     before = alice.explain()["usage"]
-    house.relay("reload", "Alice")
-    house.wait(lambda: tokens(alice) == before["tokens"]["total"], "another session says the same")
+    rig.relay("reload", "Alice")
+    rig.wait(lambda: tokens(alice) == before["tokens"]["total"], "another session says the same")
     assert alice.explain()["usage"] == before
 
 
 @pytest.mark.agents("codex")
-def test_the_rate_limits_of_the_account_as_codex_is_told_them(house: House, agent: Agent) -> None:
+def test_the_rate_limits_of_the_account_as_codex_is_told_them(rig: Rig, agent: Agent) -> None:
     resets = int(time.time()) + 3000
     headers = {
         "x-codex-primary-used-percent": "42.5",
@@ -61,12 +61,10 @@ def test_the_rate_limits_of_the_account_as_codex_is_told_them(house: House, agen
         "x-codex-secondary-window-minutes": "10080",
         "x-codex-secondary-reset-at": str(resets + 86400),
     }
-    alice = house.wrap(agent, "Alice", Rule("^begin", Step("Hello.", headers=headers)), arguments=agent.free)
+    alice = rig.wrap(agent, "Alice", Rule("^begin", Step("Hello.", headers=headers)), arguments=agent.free)
     alice.say("begin now")
-    house.wait(
-        lambda: json.loads(house.relay("usage", "--json").stdout)["limits"], "codex's limits are logged"
-    )
-    (told,) = json.loads(house.relay("usage", "--json").stdout)["limits"]
+    rig.wait(lambda: json.loads(rig.relay("usage", "--json").stdout)["limits"], "codex's limits are logged")
+    (told,) = json.loads(rig.relay("usage", "--json").stdout)["limits"]
     assert (told["account"], told["agent"]) == ("default", "codex")
     assert told["windows"] == [
         {"used_percent": 42.5, "window_minutes": 300, "resets_at": resets},

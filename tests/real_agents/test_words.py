@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from real_agents.house import House
+from real_agents.rig import Rig
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 
@@ -50,9 +50,9 @@ HEARD = [
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "opencode")
-def test_whatever_the_markdown_each_directive_is_heard_once(house: House, agent: Agent) -> None:
+def test_whatever_the_markdown_each_directive_is_heard_once(rig: Rig, agent: Agent) -> None:
     """Before and after a tool, and after a resize, which makes the agent redraw everything."""
-    alice = house.wrap(
+    alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", Step(SAID, calls=(Shell("echo @relay:you by a tool"),)), "@relay:you after the tool"),
@@ -60,27 +60,27 @@ def test_whatever_the_markdown_each_directive_is_heard_once(house: House, agent:
         arguments=agent.free,
     )
     alice.say("begin now")
-    house.wait(lambda: len(house.messages("you")) == len(HEARD) + 1, "all is heard")
+    rig.wait(lambda: len(rig.messages("you")) == len(HEARD) + 1, "all is heard")
     alice.becomes("ready")
     alice.terminal.resize(70, 30)
     alice.say("again please")
-    house.wait(lambda: len(house.messages("you")) >= 2 * len(HEARD) + 1, "all is heard again")
+    rig.wait(lambda: len(rig.messages("you")) >= 2 * len(HEARD) + 1, "all is heard again")
     alice.becomes("ready")
     alice.terminal.resize(120, 40)
     alice.say("and the end")
     alice.sees("Done")
     alice.becomes("ready")
-    assert [row["body"] for row in house.messages("you")] == [*HEARD, "after the tool", *HEARD]
+    assert [row["body"] for row in rig.messages("you")] == [*HEARD, "after the tool", *HEARD]
 
 
 @pytest.mark.agents("opencode")
-def test_without_its_plugin_its_screen_is_read(house: House, agent: Agent) -> None:
+def test_without_its_plugin_its_screen_is_read(rig: Rig, agent: Agent) -> None:
     """With `--pure`, or a version that does not load it, nothing is lost, and `relay explain` says so."""
-    alice = house.wrap(agent, "Alice", Rule("^begin", "@relay:you from the screen"), arguments=("--pure",))
+    alice = rig.wrap(agent, "Alice", Rule("^begin", "@relay:you from the screen"), arguments=("--pure",))
     alice.say("begin now")
-    house.wait(lambda: house.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive is heard")
     alice.becomes("ready")
-    assert [row["body"] for row in house.messages("you")] == ["from the screen"]
+    assert [row["body"] for row in rig.messages("you")] == ["from the screen"]
     bridge = alice.explain()["bridge"]
     assert "silent so far: relay reads the screen instead" in bridge
     assert "--pure" in bridge

@@ -36,7 +36,7 @@ class VersionsTable:
         if found is None or found[1] not in PACKAGES or (report.when != "call" and not report.failed):
             return
         self._outcomes[found[1]][report.nodeid] = report.outcome
-        for _, cells in (each for each in report.user_properties if each[0] == "heard"):
+        for _, cells in (each for each in report.user_properties if each[0] == "received"):
             source = f"{PACKAGES[found[1]].version}, {cells[0]}"
             self._heard[found[1], source] = f"| {' | '.join((found[1], source, *cells[1:]))} |\n"
 

@@ -177,7 +177,7 @@ def test_a_stop_with_an_error_alone_ends() -> None:
     assert stop_outcome(told, Ending(0, 3)) == "block"
 
 
-def test_what_a_stop_tells_the_person() -> None:
+def test_what_a_stop_tells_the_user() -> None:
     """R26, R29."""
     result = aggregate(
         fired("Stop", {"systemMessage": "one"}, {"system_message": "two", "suppressOutput": True})
@@ -209,7 +209,7 @@ def specific(**answer: Any) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **answer}}
 
 
-def test_a_tool_call_for_which_the_person_is_asked_does_not_go_on_by_itself() -> None:
+def test_a_tool_call_for_which_the_user_is_asked_does_not_go_on_by_itself() -> None:
     """R31: "block"; of allow, ask and deny, the strongest wins."""
     allow, ask = specific(permissionDecision="allow"), specific(permissionDecision="ask")
     changed = specific(updatedInput={"command": "ls"})

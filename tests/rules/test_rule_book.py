@@ -17,9 +17,9 @@ from relay.rules.rule_book import RuleBook, disabled, find, switch
 
 
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("HOME", str(tmp_path / "person"))
-    (tmp_path / "person").mkdir()
+def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("HOME", str(tmp_path / "user_home"))
+    (tmp_path / "user_home").mkdir()
     return Home.from_env({"RELAY_HOME": str(tmp_path / "relay")}).ensure()
 
 
@@ -36,8 +36,8 @@ def write(path: Path, *commands: str, event: str = "Stop", **more: object) -> Pa
     return path
 
 
-def trust(person: Home, path: Path) -> None:
-    Trust(person).grant(path, path.read_bytes())
+def trust(user_home: Home, path: Path) -> None:
+    Trust(user_home).grant(path, path.read_bytes())
 
 
 def commands(book: RuleBook) -> list[str]:
@@ -48,44 +48,44 @@ def chosen(book: RuleBook, name: str = "Stop", **data: object) -> list[str]:
     return [rule.command for rule in book.select(RuleEvent(name, data))]
 
 
-def test_several_files_are_one_set_of_rules_in_firing_order(person: Home, project: Path) -> None:
+def test_several_files_are_one_set_of_rules_in_firing_order(user_home: Home, project: Path) -> None:
     """R14: the user's own come first, then the project's, then those named on the command line."""
-    write(person.config / "hooks.json", "own", "own 2")
-    trust(person, write(project / "hooks.json", "project"))
+    write(user_home.config / "hooks.json", "own", "own 2")
+    trust(user_home, write(project / "hooks.json", "project"))
     named = [write(project / "b.json", "b"), write(project / "a.json", "a")]
-    book = RuleBook.load(person, project, named)
+    book = RuleBook.load(user_home, project, named)
     assert book.warnings == ()
     assert commands(book) == chosen(book) == ["own", "own 2", "project", "b", "a"]
     assert [rule.origin for rule in book.rules] == ["user", "user", "project", "named", "named"]
 
 
-def test_without_files_there_are_no_rules_and_no_warnings(person: Home, project: Path) -> None:
-    assert RuleBook.load(person, project) == RuleBook()
+def test_without_files_there_are_no_rules_and_no_warnings(user_home: Home, project: Path) -> None:
+    assert RuleBook.load(user_home, project) == RuleBook()
 
 
-def test_a_projects_rules_need_trust(person: Home, project: Path) -> None:
+def test_a_projects_rules_need_trust(user_home: Home, project: Path) -> None:
     """R12: the trust is for this exact content."""
     path = write(project / "hooks.json", "theirs")
     for _ in range(2):
-        book = RuleBook.load(person, project)
+        book = RuleBook.load(user_home, project)
         assert book.rules == ()
         (warning,) = book.warnings
         assert str(warning).startswith(f"{path}: is not trusted, so none of its rules applies.")
         assert f"`relay trust {path}`" in str(warning)
-        trust(person, path)
-        assert RuleBook.load(person, project).warnings == ()
+        trust(user_home, path)
+        assert RuleBook.load(user_home, project).warnings == ()
         write(path, "theirs", "and more")
 
 
-def test_naming_a_file_is_the_persons_word(person: Home, project: Path) -> None:
+def test_naming_a_file_is_the_users_word(user_home: Home, project: Path) -> None:
     """R12: the file is in force without trust, once, even if it is the project's own."""
     path = write(project / "hooks.json", "theirs")
-    book = RuleBook.load(person, project, [path, path])
+    book = RuleBook.load(user_home, project, [path, path])
     assert (commands(book), book.warnings) == (["theirs"], ())
     assert book.rules[0].origin == "named"
 
 
-def test_the_nearest_file_of_the_project_counts(person: Home, project: Path) -> None:
+def test_the_nearest_file_of_the_project_counts(user_home: Home, project: Path) -> None:
     """R12: the search goes up to the folder with .git, but not above the user's home folder."""
     inner = project / "a" / "b"
     inner.mkdir(parents=True)
@@ -99,22 +99,22 @@ def test_the_nearest_file_of_the_project_counts(person: Home, project: Path) -> 
     assert find(Path.home()) is None
 
 
-def test_a_file_is_read_once_though_it_is_found_twice(person: Home, project: Path) -> None:
+def test_a_file_is_read_once_though_it_is_found_twice(user_home: Home, project: Path) -> None:
     """R14: the file may be in relay's own folder, or behind a link."""
-    own = write(person.config / "hooks.json", "own")
-    assert commands(RuleBook.load(person, person.config, [own])) == ["own"]
+    own = write(user_home.config / "hooks.json", "own")
+    assert commands(RuleBook.load(user_home, user_home.config, [own])) == ["own"]
     (project / "hooks.json").symlink_to(own)
-    book = RuleBook.load(person, project)
+    book = RuleBook.load(user_home, project)
     assert (commands(book), book.warnings) == (["own"], ())
 
 
-def test_the_project_of_one_is_a_link_into_that_of_another(person: Home, project: Path) -> None:
+def test_the_project_of_one_is_a_link_into_that_of_another(user_home: Home, project: Path) -> None:
     """R12: trust applies to the file that the link leads to."""
     real = write(project / "real.json", "real")
     (project / "hooks.json").symlink_to(real)
-    assert commands(RuleBook.load(person, project)) == []
-    trust(person, real)
-    assert commands(RuleBook.load(person, project)) == ["real"]
+    assert commands(RuleBook.load(user_home, project)) == []
+    trust(user_home, real)
+    assert commands(RuleBook.load(user_home, project)) == ["real"]
 
 
 def unreadable(path: Path) -> None:
@@ -138,37 +138,37 @@ def unreadable(path: Path) -> None:
     ids=["directory", "fifo", "dangling", "loop", "unreadable", "huge", "text"],
 )
 def test_a_file_that_cannot_be_read_leaves_the_others_in_force(
-    person: Home, project: Path, make, said
+    user_home: Home, project: Path, make, said
 ) -> None:
     """R12, R14"""
-    make(person.config / "hooks.json")
-    book = RuleBook.load(person, project, [write(project / "x.json", "x")])
+    make(user_home.config / "hooks.json")
+    book = RuleBook.load(user_home, project, [write(project / "x.json", "x")])
     (warning,) = book.warnings
-    assert str(warning).startswith(f"{person.config / 'hooks.json'}")
+    assert str(warning).startswith(f"{user_home.config / 'hooks.json'}")
     assert said in str(warning)
     assert commands(book) == ["x"]
     assert not [
-        link for link in Path("/proc/self/fd").glob("*") if link.resolve() == person.config / "hooks.json"
+        link for link in Path("/proc/self/fd").glob("*") if link.resolve() == user_home.config / "hooks.json"
     ]
 
 
-def test_a_project_file_that_cannot_be_read_is_said_too(person: Home, project: Path) -> None:
+def test_a_project_file_that_cannot_be_read_is_said_too(user_home: Home, project: Path) -> None:
     (project / "hooks.json").mkdir()
-    (warning,) = RuleBook.load(person, project).warnings
+    (warning,) = RuleBook.load(user_home, project).warnings
     assert "hooks.json: cannot be read" in str(warning)
 
 
-def test_a_named_file_that_has_gone_is_said(person: Home, project: Path) -> None:
-    (warning,) = RuleBook.load(person, project, [project / "gone.json"]).warnings
+def test_a_named_file_that_has_gone_is_said(user_home: Home, project: Path) -> None:
+    (warning,) = RuleBook.load(user_home, project, [project / "gone.json"]).warnings
     assert "gone.json: cannot be read: No such file or directory" in str(warning)
 
 
-def test_only_rules_of_the_event_whose_matcher_fits_are_selected(person: Home, project: Path) -> None:
+def test_only_rules_of_the_event_whose_matcher_fits_are_selected(user_home: Home, project: Path) -> None:
     """R14, R19, R37"""
     for event in ("PreToolUse", "PostToolUseFailure"):
         write(project / f"{event}.json", f"bash after {event}", event=event, matcher="Bash")
     write(project / "any.json", "any", event="PreToolUse")
-    book = RuleBook.of(person, sorted(project.glob("*.json")))
+    book = RuleBook.of(user_home, sorted(project.glob("*.json")))
     assert chosen(book, "PreToolUse", tool_name="run_shell_command") == ["bash after PreToolUse", "any"]
     assert chosen(book, "PreToolUse", tool_name="Read") == ["any"]
     assert chosen(book, "PostToolUseFailure", tool_name="exec_command") == ["bash after PostToolUseFailure"]
@@ -176,45 +176,48 @@ def test_only_rules_of_the_event_whose_matcher_fits_are_selected(person: Home, p
     assert chosen(book, "Unheard") == []
 
 
-def test_equal_work_is_done_once(person: Home, project: Path) -> None:
+def test_equal_work_is_done_once(user_home: Home, project: Path) -> None:
     """R14: files and matchers do not matter; a group's payload differs, so its work does."""
     write(project / "a.json", "same", event="PreToolUse", matcher="Bash")
     write(project / "b.json", "same", "other", event="PreToolUse", timeout=3)
     group = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "same"}]}]}}
     (project / "c.json").write_text(json.dumps(group))
-    book = RuleBook.of(person, sorted(project.glob("*.json")))
+    book = RuleBook.of(user_home, sorted(project.glob("*.json")))
     assert chosen(book, "PreToolUse", tool_name="Bash") == ["same", "other", "same"]
     for tool, timeouts in (("Bash", [60, 3, 60]), ("Read", [3, 3, 60])):  # among those that match the first
         found = book.select(RuleEvent("PreToolUse", {"tool_name": tool}))
         assert [rule.timeout for rule in found] == timeouts
 
 
-def test_a_rule_in_the_background_stands_for_no_guard(person: Home, project: Path) -> None:
+def test_a_rule_in_the_background_stands_for_no_guard(user_home: Home, project: Path) -> None:
     """R14: a background rule decides nothing, whatever its command might decide."""
     write(project / "a.json", "guard", event="PreToolUse", **{"async": True})
     write(project / "b.json", "guard", event="PreToolUse")
-    found = RuleBook.of(person, sorted(project.glob("*.json"))).select(RuleEvent("PreToolUse"))
+    found = RuleBook.of(user_home, sorted(project.glob("*.json"))).select(RuleEvent("PreToolUse"))
     assert [rule.background for rule in found] == [True, False]
 
 
-def test_a_rule_that_is_switched_off_is_not_selected(person: Home, project: Path) -> None:
+def test_a_rule_that_is_switched_off_is_not_selected(user_home: Home, project: Path) -> None:
     path = write(project / "a.json", "one", "two", "two")
-    one, two, again = RuleBook.of(person, [path]).rules
-    switch(person, [one.id, two.id], off=True)
-    book = RuleBook.of(person, [path])
+    one, two, again = RuleBook.of(user_home, [path]).rules
+    switch(user_home, [one.id, two.id], off=True)
+    book = RuleBook.of(user_home, [path])
     assert [book.enabled(rule) for rule in book.rules] == [False, False, True]
     assert [rule.id for rule in book.select(RuleEvent("Stop"))] == [again.id]
-    switch(person, [one.id], off=False)
-    assert [rule.id for rule in RuleBook.of(person, [path]).select(RuleEvent("Stop"))] == [one.id, again.id]
+    switch(user_home, [one.id], off=False)
+    assert [rule.id for rule in RuleBook.of(user_home, [path]).select(RuleEvent("Stop"))] == [
+        one.id,
+        again.id,
+    ]
 
 
-def test_what_is_switched_off_is_in_a_private_file(person: Home) -> None:
-    assert disabled(person) == frozenset()
-    switch(person, ["b", "a"], off=True)
-    switch(person, ["c"], off=True)
-    assert disabled(person) == {"a", "b", "c"}
-    assert stat.S_IMODE(person.disabled_rules.stat().st_mode) == 0o600
-    assert sorted(path.name for path in person.state.iterdir()) == [
+def test_what_is_switched_off_is_in_a_private_file(user_home: Home) -> None:
+    assert disabled(user_home) == frozenset()
+    switch(user_home, ["b", "a"], off=True)
+    switch(user_home, ["c"], off=True)
+    assert disabled(user_home) == {"a", "b", "c"}
+    assert stat.S_IMODE(user_home.disabled_rules.stat().st_mode) == 0o600
+    assert sorted(path.name for path in user_home.state.iterdir()) == [
         "disabled-rules.json",
         "disabled-rules.lock",
     ]
@@ -224,21 +227,21 @@ def test_what_is_switched_off_is_in_a_private_file(person: Home) -> None:
     "content", ["", "[]", "{}", '{"disabled": 3}', '{"disabled": [3]}', "[" * 5000, "\xff"]
 )
 def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
-    person: Home, project: Path, content: str
+    user_home: Home, project: Path, content: str
 ) -> None:
     """No guard is lost, and the user is told."""
-    write(person.config / "hooks.json", "guard")
-    person.disabled_rules.write_text(content, "latin-1")
-    book = RuleBook.load(person, project)
+    write(user_home.config / "hooks.json", "guard")
+    user_home.disabled_rules.write_text(content, "latin-1")
+    book = RuleBook.load(user_home, project)
     assert chosen(book) == ["guard"]
-    assert f"{person.disabled_rules} cannot be read, so every rule is on" in str(book.warnings)
+    assert f"{user_home.disabled_rules} cannot be read, so every rule is on" in str(book.warnings)
     with pytest.raises(HomeError, match="Delete it"):
-        switch(person, ["x"], off=True)
+        switch(user_home, ["x"], off=True)
 
 
-def reloaded(person: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
+def reloaded(user_home: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
     """Return the commands in force after rereading the files, and the messages."""
-    book = RuleBook.load(person, project, named, last=last)
+    book = RuleBook.load(user_home, project, named, last=last)
     return commands(book), " ".join(str(warning) for warning in book.warnings)
 
 
@@ -246,34 +249,34 @@ STAY = "This session keeps the rules that it loaded from the file before."
 
 
 def test_a_projects_rules_stay_in_force_when_their_file_is_trusted_no_more(
-    person: Home, project: Path
+    user_home: Home, project: Path
 ) -> None:
     """R12: whoever writes to the file, such as the agent, must not be able to remove its guard."""
     path = write(project / "hooks.json", "guard")
-    trust(person, path)
-    last = RuleBook.load(person, project)
+    trust(user_home, path)
+    last = RuleBook.load(user_home, project)
     write(path, "theirs")
-    now, said = reloaded(person, project, last)
+    now, said = reloaded(user_home, project, last)
     assert now == ["guard"]
     assert said == (
         f"{path}: is not trusted in its current form. {STAY} "
         f"Read it, then `relay trust {path}` and `relay hooks reload`."
     )
-    again = RuleBook.load(person, project, last=last)
-    assert reloaded(person, project, again) == (now, said)  # however often
-    trust(person, path)
-    assert reloaded(person, project, again) == (["theirs"], "")
+    again = RuleBook.load(user_home, project, last=last)
+    assert reloaded(user_home, project, again) == (now, said)  # however often
+    trust(user_home, path)
+    assert reloaded(user_home, project, again) == (["theirs"], "")
 
 
-def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(person: Home, project: Path) -> None:
+def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(user_home: Home, project: Path) -> None:
     """R12"""
-    trust(person, write(project / "hooks.json", "guard"))
+    trust(user_home, write(project / "hooks.json", "guard"))
     (project / "a").mkdir()
-    last = RuleBook.load(person, project / "a")
+    last = RuleBook.load(user_home, project / "a")
     nearer = write(project / "a" / "hooks.json", "theirs")
-    assert reloaded(person, project / "a", last)[0] == ["guard"]
-    trust(person, nearer)
-    now, said = reloaded(person, project / "a", last)
+    assert reloaded(user_home, project / "a", last)[0] == ["guard"]
+    trust(user_home, nearer)
+    now, said = reloaded(user_home, project / "a", last)
     assert now == ["theirs"]
     assert f"{project / 'hooks.json'}: is no longer the nearest. No longer active: 1 rule" in said
 
@@ -288,28 +291,32 @@ def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(person: Home, pro
 )
 @pytest.mark.parametrize("origin", ["user", "named", "project"])
 def test_the_rules_of_a_file_that_cannot_be_read_any_more_stay_in_force(
-    person: Home, project: Path, content: str, origin: str
+    user_home: Home, project: Path, content: str, origin: str
 ) -> None:
     """R12: the others stay in force, too, in their order."""
-    paths = {"user": person.config / "hooks.json", "project": project / "hooks.json", "named": project / "n"}
+    paths = {
+        "user": user_home.config / "hooks.json",
+        "project": project / "hooks.json",
+        "named": project / "n",
+    }
     for each, path in paths.items():
         write(path, each, f"{each} 2")
-    trust(person, paths["project"])
-    last = RuleBook.load(person, project, [paths["named"]])
+    trust(user_home, paths["project"])
+    last = RuleBook.load(user_home, project, [paths["named"]])
     paths[origin].write_text(content, "latin-1")
-    trust(person, paths["project"])
-    now, said = reloaded(person, project, last, paths["named"])
+    trust(user_home, paths["project"])
+    now, said = reloaded(user_home, project, last, paths["named"])
     assert now == ["user", "user 2", "project", "project 2", "named", "named 2"]
     assert said.startswith(str(paths[origin])) and said.endswith(STAY)
-    assert STAY not in reloaded(person, project, RuleBook(), paths["named"])[1]
+    assert STAY not in reloaded(user_home, project, RuleBook(), paths["named"])[1]
 
 
-def test_a_file_that_cannot_be_opened_any_more_keeps_its_rules(person: Home, project: Path) -> None:
-    path = write(person.config / "hooks.json", "guard")
-    last = RuleBook.load(person, project)
+def test_a_file_that_cannot_be_opened_any_more_keeps_its_rules(user_home: Home, project: Path) -> None:
+    path = write(user_home.config / "hooks.json", "guard")
+    last = RuleBook.load(user_home, project)
     path.unlink()
     path.mkdir()
-    now, said = reloaded(person, project, last)
+    now, said = reloaded(user_home, project, last)
     assert (now, "cannot be read" in said, STAY in said) == (["guard"], True, True)
 
 
@@ -318,13 +325,13 @@ def test_a_file_that_cannot_be_opened_any_more_keeps_its_rules(person: Home, pro
     ["{}", '{"hooks": {}}', '{"hooks": null}', '{"hooks": []}', '{"hooks": {"Stop": []}}', '{"model": "x"}'],
 )
 def test_the_rules_of_a_file_that_was_emptied_are_gone_and_that_is_said(
-    person: Home, project: Path, content: str
+    user_home: Home, project: Path, content: str
 ) -> None:
     """R12"""
-    path = write(person.config / "hooks.json", "guard", "guard 2")
-    last = RuleBook.load(person, project)
+    path = write(user_home.config / "hooks.json", "guard", "guard 2")
+    last = RuleBook.load(user_home, project)
     path.write_text(content)
-    now, said = reloaded(person, project, last)
+    now, said = reloaded(user_home, project, last)
     assert now == []
     text = "no longer has rules. No longer active: 2 rules that this session had loaded from it."
     assert f"{path}: {text}" in said
@@ -332,39 +339,41 @@ def test_the_rules_of_a_file_that_was_emptied_are_gone_and_that_is_said(
 
 @pytest.mark.parametrize("origin", ["user", "named"])
 def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
-    person: Home, project: Path, origin: str
+    user_home: Home, project: Path, origin: str
 ) -> None:
     """R12: the notice comes once."""
-    path = write(person.config / "hooks.json" if origin == "user" else project / "n", "guard")
+    path = write(user_home.config / "hooks.json" if origin == "user" else project / "n", "guard")
     named = [] if origin == "user" else [path]
-    last = RuleBook.load(person, project, named)
+    last = RuleBook.load(user_home, project, named)
     path.unlink()
-    now, said = reloaded(person, project, last, *named)
+    now, said = reloaded(user_home, project, last, *named)
     assert now == []
     assert f"{path}: is gone. No longer active: 1 rule that this session had loaded from it." in said
-    assert "is gone" not in reloaded(person, project, RuleBook(), *named)[1]
+    assert "is gone" not in reloaded(user_home, project, RuleBook(), *named)[1]
 
 
-def test_what_is_switched_off_is_looked_up_without_reading_the_files(person: Home, project: Path) -> None:
+def test_what_is_switched_off_is_looked_up_without_reading_the_files(user_home: Home, project: Path) -> None:
     """R14: the files may have changed meanwhile."""
-    path = write(person.config / "hooks.json", "one", "two")
-    book = RuleBook.load(person, project)
-    switch(person, [book.rules[0].id], off=True)
+    path = write(user_home.config / "hooks.json", "one", "two")
+    book = RuleBook.load(user_home, project)
+    switch(user_home, [book.rules[0].id], off=True)
     path.write_text("{}")
-    off = book.switched(person)
+    off = book.switched(user_home)
     assert (off.rules, chosen(off), chosen(book)) == (book.rules, ["two"], ["one", "two"])
-    person.disabled_rules.write_text("x")
+    user_home.disabled_rules.write_text("x")
     for _ in range(2):
-        off = off.switched(person)
+        off = off.switched(user_home)
         assert (chosen(off), len(off.warnings)) == (["one", "two"], 1)
-    person.disabled_rules.unlink()
-    assert off.switched(person).warnings == ()
+    user_home.disabled_rules.unlink()
+    assert off.switched(user_home).warnings == ()
 
 
-def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(person: Home, project: Path) -> None:
+def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(
+    user_home: Home, project: Path
+) -> None:
     """R20: otherwise a long text would get around it."""
     path = write(project / "a.json", "guard", event="PreToolUse", matcher={"tool_input.command": "*rm -rf*"})
-    book = RuleBook.of(person, [path])
+    book = RuleBook.of(user_home, [path])
     told: list[str] = []
     event = RuleEvent("PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "x" * (2 << 20)}})
     for _ in range(2):
@@ -374,10 +383,10 @@ def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(person: 
     assert text.endswith("The rule runs, because it may be intended.")
 
 
-def test_a_book_as_json(person: Home, project: Path) -> None:
+def test_a_book_as_json(user_home: Home, project: Path) -> None:
     path = write(project / "a.json", "python3 /srv/x.py -a", event="PreToolUse", matcher="Bash")
-    (rule,) = RuleBook.of(person, [path]).rules
-    assert json.loads(json.dumps(RuleBook.of(person, [path]).public())) == {
+    (rule,) = RuleBook.of(user_home, [path]).rules
+    assert json.loads(json.dumps(RuleBook.of(user_home, [path]).public())) == {
         "rules": [
             {
                 "id": rule.id,

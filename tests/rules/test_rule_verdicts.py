@@ -114,7 +114,7 @@ def test_exit_2_at_a_stop_has_the_agent_go_on() -> None:
 
 
 @pytest.mark.parametrize("name", ONLY_SEEN)
-def test_where_nothing_can_be_blocked_exit_2_tells_the_person(name: str) -> None:
+def test_where_nothing_can_be_blocked_exit_2_tells_the_user(name: str) -> None:
     """R34: a compaction, and the start and end of a session, proceed."""
     ran = said(name, code=2, stderr="no!")
     assert not decide(ran.results).refused
@@ -264,7 +264,7 @@ def test_continue_false_outranks_a_decision() -> None:
     assert not any(each.force_continue for each in said("Stop", answer).results)
 
 
-def test_a_message_for_the_person() -> None:
+def test_a_message_for_the_user() -> None:
     """R79: the model does not get it."""
     ran = said("PostToolUse", {"systemMessage": "slow today"})
     assert told(ran) == ["slow today"]
@@ -346,7 +346,7 @@ def test_a_blocking_error_denies(name: str, key: str) -> None:
     assert kinds(ran) == [("hook_blocking_error", "no")]
 
 
-def test_a_blocking_error_at_a_stop_is_told_to_the_person() -> None:
+def test_a_blocking_error_at_a_stop_is_told_to_the_user() -> None:
     """R26: the turn ends; only force_continue, a decision or exit code 2 continues it."""
     ran = said("Stop", {"blockingError": "the disk is full"})
     assert told(ran) == ["the disk is full"]

@@ -2,7 +2,7 @@
 
     python tests/session/soak.py [--seconds N] [--seed S] [--rate R] [--hostile] [--spare]
 
-The agents are a few line programs and TUIs (tests/fakes/session_puppet.py, session_tui.py), which are never
+The agents are a few line programs and TUIs (tests/fakes/agent_remote.py, session_tui.py), which are never
 killed.  What each has said and was given is the truth that the ledger is checked against:
 
     said = received + uncertain + expired        each once, and in order
@@ -50,7 +50,7 @@ from relay.messaging.ledger import Ledger
 from support import Relay, processes_of, wait_until
 
 FAKES = Path(__file__).parent.parent / "fakes"
-LINES, TUI = FAKES / "session_puppet.py", FAKES / "session_tui.py"
+LINES, TUI = FAKES / "agent_remote.py", FAKES / "session_tui.py"
 AGENTS = {"Ada": LINES, "Bo": LINES, "Cy": LINES, "Dee": TUI, "Eli": TUI}
 TEAM, OTHERS, OTHER_TEAM = "default", {"Dee", "Eli"}, "web"  # with --hostile
 MALLORY, VICTIM = "Mallory", "Bo"
@@ -196,8 +196,8 @@ class Agent:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
             strings.sendto(json.dumps(what).encode(), str(self.folder / "strings"))
 
-    def heard(self) -> str:
-        return (self.folder / "heard").read_bytes().decode("utf-8", "replace")
+    def received(self) -> str:
+        return (self.folder / "received").read_bytes().decode("utf-8", "replace")
 
     def status(self) -> dict[str, Any]:
         """Return its shim's status; {} without a shim."""
@@ -242,7 +242,7 @@ class Soak:
         self._clients: list[Terminal] = []
         self._owner: Terminal | None = None
         self._quiet = threading.Event()
-        self._person: list[tuple[str, int]] = []
+        self._user: list[tuple[str, int]] = []
         self._unsure: set[int] = set()
         self._number = 0
 
@@ -260,7 +260,7 @@ class Soak:
             else:
                 self.relay("wrap", "-d", *arguments[1:])
         for agent in self.agents.values():
-            wait_until(lambda agent=agent: (agent.folder / "heard").exists(), 60)  # type: ignore[misc]
+            wait_until(lambda agent=agent: (agent.folder / "received").exists(), 60)  # type: ignore[misc]
             status = wait_until(lambda agent=agent: (s := agent.status()).get("ready") and s, 60)  # type: ignore[misc]
             agent.pids = (status["agent_pid"], status["terminal_pid"])
 
@@ -387,8 +387,8 @@ class Soak:
         for agent in self.agents.values():
             for to, number in agent.said:
                 said[agent.name, to].append(number)
-            given |= given_to(agent.name, agent.heard())
-        for to, number in self._person:
+            given |= given_to(agent.name, agent.received())
+        for to, number in self._user:
             said[names.PERSON, to].append(number)
         return account(messages, said, given, self._unsure)
 
@@ -511,7 +511,7 @@ class Soak:
             run.kill()
         if run.wait(60) != 0:
             self._unsure.add(number)
-        self._person.append((to, number))
+        self._user.append((to, number))
 
     def _look(self) -> None:
         self._command(

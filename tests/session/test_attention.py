@@ -24,7 +24,7 @@ class World:
 
     def __init__(self, *rows: str) -> None:
         self.rows = rows
-        self.heard: asyncio.Queue[Prompting] = asyncio.Queue()
+        self.received: asyncio.Queue[Prompting] = asyncio.Queue()
 
     def screen_text(self) -> list[str]:
         return list(self.rows)
@@ -37,7 +37,7 @@ class World:
 
     @handles(Prompting)
     def prompting(self, event: Prompting) -> None:
-        self.heard.put_nowait(event)
+        self.received.put_nowait(event)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,6 @@ def test_what_is_drawn_says_more_than_why_it_counts_as_a_prompt(
         bus.add(world)
         verdict = Verdict(Readiness.PROMPTING, "its hooks say that it asks", kind=PromptKind.PERMISSION)
         bus.publish(StateChanged("ready", "prompting", verdict))
-        assert await world.heard.get() == Prompting(kind="permission", text=text)
+        assert await world.received.get() == Prompting(kind="permission", text=text)
 
     asyncio.run(scene())

@@ -22,7 +22,7 @@ from relay.messaging.client import MessagingClient, current_client
 from relay.messaging.events import ClientOpened, StatusReported
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify
-from session.puppet import Puppet, ps, settings
+from session.fake_agent import FakeAgent, ps, settings
 from support import Relay, wait_until
 
 
@@ -261,7 +261,7 @@ def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
 
 def test_a_setting_with_too_many_channels_keeps_no_session_off_the_bus(relay: Relay) -> None:
     settings(relay, "channels = [" + ", ".join(f'"c{n}"' for n in range(130)) + "]\n")
-    alice = Puppet(relay, "Alice").wrap()
-    assert "is in 128 channels" in alice.told("Alice could not join #c128")
+    alice = FakeAgent(relay, "Alice").wrap()
+    assert "is in 128 channels" in alice.notice("Alice could not join #c128")
     wait_until(lambda: any("connected to" in e["status"] for e in alice.events("bus")))
     assert [row["name"] for row in ps(relay)] == ["Alice"]

@@ -12,7 +12,7 @@ from ledgers import locked
 from relay.home import Home
 from relay.recording import store
 from relay.recording.asciicast import Cast, gap_size
-from session.puppet import Puppet, messages
+from session.fake_agent import FakeAgent, messages
 from session.test_session_replaced import entry, replaced
 from support import Relay, clean_environment, session_patch, wait_until
 
@@ -39,8 +39,8 @@ def bodies(relay: Relay) -> list[str]:
 def test_a_directive_waits_for_a_ledger_that_others_keep_locked(relay: Relay) -> None:
     """S15: with many writers, one may wait for longer than one attempt does."""
     refused = relay.home / "refused"
-    alice = Puppet(relay, "Alice").wrap(env=session_patch(QUICK.format(refused=str(refused))))
-    Puppet(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(env=session_patch(QUICK.format(refused=str(refused))))
+    FakeAgent(relay, "Bob").wrap()
     with locked(Home.from_env(clean_environment(relay.home)).ledger):
         alice.say("@relay:Bob one\n@relay:Bob two")
         wait_until(refused.exists)
@@ -59,11 +59,11 @@ def test_last_words_that_are_cut_off_are_told(relay: Relay) -> None:
         "    await asyncio.Event().wait()\n"
         "module.deliver = functools.wraps(module.deliver)(deliver)\n"
     )
-    alice = Puppet(relay, "Alice").wrap(env=patch)
+    alice = FakeAgent(relay, "Alice").wrap(env=patch)
     alice.say("@relay:Bob one")
     wait_until(lambda: alice.events("directive"))
     alice.exit()
-    alice.told("1 directive in Alice's last words had no effect")
+    alice.notice("1 directive in Alice's last words had no effect")
 
 
 WRITER = """
@@ -106,7 +106,7 @@ def test_a_line_is_not_cut_where_the_program_goes_on_while_it_is_looked_at(relay
         "    return output(self, record)\n"
         "OutputReader._output = noted\n"
     )
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     folder = relay.home / "writer"
     folder.mkdir()
     (folder / "printed").touch()
@@ -122,10 +122,10 @@ def steps(relay: Relay, name: str = "Alice") -> dict[str, int]:
 
 def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
     """Sessions that were replaced count, too."""
-    alice, _ = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, _ = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob one\n@relay:Nobody two\n@memory:save three")
     expected = {
-        "heard": 3,
+        "received": 3,
         "begun": 3,
         "failed": 1,
         "unknown": 0,
@@ -145,7 +145,7 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
     replaced(relay, before)
     alice.say("@relay:Bob four\n> @relay:Bob quoted")
     wait_until(lambda: bodies(relay) == ["one", "four"])
-    expected |= {"heard": 4, "begun": 4, "passed_over": 1, "committed": 2}
+    expected |= {"received": 4, "begun": 4, "passed_over": 1, "committed": 2}
     wait_until(lambda: steps(relay).items() >= expected.items(), message=lambda: str(steps(relay)))
     shown = relay("explain", "Alice").stdout
     assert "directives: 4 read, 4 passed to handlers, 1 failed; 2 in the ledger." in shown
@@ -154,9 +154,9 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
 
 def test_a_directive_behind_a_sign_is_told(relay: Relay) -> None:
     """S9: a quote is no directive; a line that an unknown prompt makes look quoted is reported."""
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say("> @relay:Bob one\n> @relay:Bob two\n+ @unknown:Bob three\n`@relay:Bob` is how to write\n")
-    alice.told("a directive behind '>' was ignored as a quotation")
+    alice.notice("a directive behind '>' was ignored as a quotation")
     wait_until(lambda: steps(relay)["passed_over"] == 2)
     assert [e["text"] for e in alice.events("directive_passed_over")] == [
         "> @relay:Bob one",
@@ -187,12 +187,12 @@ def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
     (folder := relay.home / "flood").mkdir()
     (folder / "flood.py").write_text(FLOOD)
     relay("wrap", "-d", "-n", "Alice", sys.executable, "flood.py", cwd=folder)
-    alice, before = Puppet(relay, "Alice"), entry(relay)
+    alice, before = FakeAgent(relay, "Alice"), entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)
     (folder / "go").touch()
     wait_until((folder / "printed").exists, timeout=60)
     os.kill(before["pid"], signal.SIGCONT)
-    assert "ask Alice to repeat" in alice.told("missed some of Alice's output")
+    assert "ask Alice to repeat" in alice.notice("missed some of Alice's output")
     first, *_ = wait_until(lambda: alice.events("output_missed"))
     missed = steps(relay)["missed"]
     assert 0 < first["bytes"] <= missed
@@ -212,9 +212,9 @@ def test_what_was_skipped_after_two_deaths_is_told_and_a_gap_in_the_recording(re
         "    return feed(self, data, *times)\n"
         "AutoReader.feed = dies\n"
     )
-    alice = Puppet(relay, "Alice").wrap(env=patch)
+    alice = FakeAgent(relay, "Alice").wrap(env=patch)
     alice.say("poison\n")
-    alice.told("crashed two sessions")
+    alice.notice("crashed two sessions")
     alice.say("on we go\n")
     wait_until(lambda: alice.events("output_missed"), message=alice.log)
     assert steps(relay)["missed"] == len("poison\r\n\r\n")

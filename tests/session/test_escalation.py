@@ -27,7 +27,7 @@ from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import NotifyDesktop, OutputRead, ScreenChanged, TerminalLent
 from relay.terminal.shim_link import ShimLink
-from session.puppet import Puppet, settings
+from session.fake_agent import FakeAgent, settings
 from supervision.world import Timers
 from support import Relay, wait_until
 
@@ -263,7 +263,7 @@ def test_without_a_name_nobody_is_sent_anything(tmp_path: Path) -> None:
 
 def test_the_settings_may_want_no_escalation(relay: Relay) -> None:
     settings(relay, 'on_prompt = "none"\n')
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     wait_until(lambda: bob.events("state"))

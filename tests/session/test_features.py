@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from puppet import Puppet, project
+from fake_agent import FakeAgent, project
 
 from relay.control.sessions import live
 from relay.home import Home
@@ -40,7 +40,7 @@ def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
     probes.touch()
     rules = folder / "hooks.json"
     rules.write_text(json.dumps({"hooks": {"SessionStart": [{"type": "command", "command": "echo ruled"}]}}))
-    alice = Puppet(relay, "Alice")
+    alice = FakeAgent(relay, "Alice")
     without = session_patch(f"from relay.session.features import FEATURES\ndel FEATURES[{feature!r}]")
     alice.wrap(options=("--rules", rules), cwd=folder, env={"PROBES": str(probes), **without})
 
@@ -63,7 +63,7 @@ def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
     )
     works({"rules", "derived rules"}, lambda: "ruled" in json.dumps(alice.events("hook_fired")))
     relay("send", "Alice", "hello", check=feature != "bus")  # without it, no ledger knows Alice
-    works({"bus", "mailbox", "injector", "handlers", "sender"}, lambda: "hello" in alice.heard)
+    works({"bus", "mailbox", "injector", "handlers", "sender"}, lambda: "hello" in alice.received)
     works({"bus", "mailbox", "injector", "handlers", "sender"}, lambda: "injected" in states())
     works({"audit", "injector"}, lambda: alice.events("injection"))
     works({"recorder"}, lambda: list(home.recordings.rglob("*.cast")))

@@ -16,7 +16,7 @@ from ledgers import post
 from relay.cli.main import COMMANDS
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.puppet import Puppet, events, ps
+from session.fake_agent import FakeAgent, events, ps
 from support import Relay, wait_until
 
 DAEMON = """
@@ -133,11 +133,11 @@ def as_another(relay: Relay) -> Relay:
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="no process can adopt others there")
 @pytest.mark.parametrize("user", [as_root, as_another])
-def test_a_daemon_of_an_agent_is_refused_what_is_the_persons(
+def test_a_daemon_of_an_agent_is_refused_what_is_the_users(
     relay: Relay, tmp_path: Path, user: Callable[[Relay], Relay]
 ) -> None:
     relay = user(relay)
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
         (message,) = post(ledger, "default", "you", "Bob", "from the user")
     for name in ("relay.config.py", "new.toml"):

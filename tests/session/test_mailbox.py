@@ -31,7 +31,7 @@ from relay.state.events import PromptSubmitted
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import Notify
-from session.puppet import Puppet, messages
+from session.fake_agent import FakeAgent, messages
 from support import Relay, wait_until
 
 T = TypeVar("T")
@@ -41,9 +41,9 @@ def states(relay: Relay) -> list[str]:
     return [message["state"] for message in messages(relay)]
 
 
-def asking(relay: Relay) -> Puppet:
+def asking(relay: Relay) -> FakeAgent:
     """Return an agent that asks something, so its messages wait."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     return bob
@@ -57,10 +57,10 @@ def test_a_locked_ledger_delays_messages_and_changes_nothing_in_their_order(rela
     other = sqlite3.connect(Home.from_env(relay.environment).ledger, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     bob.say("\nNo answer; going on.")
-    bob.told("another process keeps it locked")
+    bob.notice("another process keeps it locked")
     other.execute("ROLLBACK")
     other.close()
-    bob.hears("second")
+    bob.receives("second")
     assert [text for _, text in bob.texts()] == ["first", "second"]
     wait_until(lambda: states(relay) == ["injected"] * 2)
     assert len([e for e in bob.events("notice") if "keeps it locked" in e["text"]]) == 1
@@ -73,14 +73,14 @@ def test_a_message_that_is_dropped_while_it_waits_is_not_typed(relay: Relay) -> 
     assert "is given up" in relay("drop", messages(relay)[0]["id"]).stdout
     relay("send", "Bob", "meant")
     bob.say("\nNo answer; going on.")
-    bob.hears("meant")
+    bob.receives("meant")
     assert [text for _, text in bob.texts()] == ["meant"]
     wait_until(lambda: states(relay) == ["rejected", "injected"])
 
 
 def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> None:
     """The ledger, the sender's included, and the journal record it, with the evidence of its arrival."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "Bob", "hello")
     wait_until(lambda: states(relay) == ["injected"])
     (message,) = messages(relay)
@@ -334,7 +334,7 @@ def test_a_notice_that_rides_along_makes_no_answer_deeper(home: Path, tmp_path: 
     at_desk(home, tmp_path, DIALOG, scene)
 
 
-def test_what_is_held_for_the_person_is_not_shown_to_them(home: Path, tmp_path: Path) -> None:
+def test_what_is_held_for_the_user_is_not_shown_to_them(home: Path, tmp_path: Path) -> None:
     async def scene(desk: Desk) -> None:
         for number in range(1000):
             if (await desk.send(names.PERSON, f"number {number}")).state is State.HELD:
@@ -530,11 +530,11 @@ def test_what_is_gone_from_the_ledger_is_not_given_any_more(home: Path, tmp_path
 
 def test_an_idle_receiver_is_woken_for_what_appears_in_the_ledger(relay: Relay) -> None:
     """A session may have been killed between storing a message and giving it to its agent."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "--wait", "20", "Bob", "hello")
     with Ledger(Home.from_env(relay.environment).ledger) as ledger:
         send(ledger, "default", "Alice", ["Bob"], "behind its back")
         for parcel in ledger.outbox.claim("default", "Alice", lambda *_: None, 1):
             ledger.inbox.store("default", parcel)
-    bob.hears("behind its back")
+    bob.receives("behind its back")
     wait_until(lambda: states(relay) == ["injected"] * 2)

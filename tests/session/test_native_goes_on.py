@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.hooked import Claude
-from session.puppet import project
+from session.fake_agent import project
 from session.test_session_native import CONTINUES, Transcript, begun, context
 from support import Relay, wait_until
 

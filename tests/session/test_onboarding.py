@@ -73,7 +73,7 @@ def test_however_it_is_wrapped_or_quoted_it_holds_no_directive(own: Home, width:
                 assert row.startswith(("@relay: ", "@memory: ")) or row in {"@relay:", "@memory:"}
 
 
-def test_the_persons_own_text_takes_its_place(own: Home) -> None:
+def test_the_users_own_text_takes_its_place(own: Home) -> None:
     own.config.mkdir(parents=True)
     (own.config / "lesson.md").write_text("Hi {name}, {braces} stay.\n", encoding="utf-8")
     assert taught(own, []) == "Hi Alice, {braces} stay."

@@ -12,8 +12,8 @@ import pytest
 
 from agents.hooked import Claude
 from relay.features.loop_watch import SAME_CALLS
-from session.puppet import Puppet, messages, project, ps, settings
-from session.test_session_person import Terminals
+from session.fake_agent import FakeAgent, messages, project, ps, settings
+from session.test_session_user import Terminals
 from session.test_session_replaced import entry
 from session.test_session_supervised import follows, phase, record
 from support import Relay, session_patch, wait_until
@@ -50,10 +50,10 @@ def terminals(relay: Relay) -> Iterator[Terminals]:
         user.close(force=True)
 
 
-def cared_for(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> Puppet:
-    """Wrap a puppet with a policy; grace periods are zero unless `policy` says otherwise."""
+def cared_for(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> FakeAgent:
+    """Wrap a fake with a policy; grace periods are zero unless `policy` says otherwise."""
     keys = {"idle_grace": 0.5, **policy}
-    return Puppet(relay, name).wrap(
+    return FakeAgent(relay, name).wrap(
         *arguments, options=("--supervision", json.dumps(keys)), env=session_patch(INCIDENTS)
     )
 
@@ -66,11 +66,11 @@ def explained(relay: Relay, name: str = "Alice") -> dict[str, Any]:
     return dict(json.loads(relay("explain", "--json", name).stdout))
 
 
-def escalations(agent: Puppet) -> list[str]:
+def escalations(agent: FakeAgent) -> list[str]:
     return [e["text"] for e in agent.events("escalated") if e.get("kind") == "supervision"]
 
 
-def escalated(agent: Puppet, words: str) -> str:
+def escalated(agent: FakeAgent, words: str) -> str:
     """Wait until the user was told `words`; return the whole text."""
     found = wait_until(lambda: [each for each in escalations(agent) if words in each], message=agent.log)
     return found[0]
@@ -80,13 +80,13 @@ def escalated(agent: Puppet, words: str) -> str:
 
 
 def test_an_idle_agent_is_nudged_and_escalated_then(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     settings(relay, 'escalate_to = "Bob"\n')
     alice = cared_for(relay, on_idle=on_idle("nudge", attempts=2, text="Go on, please."))
     text = escalated(alice, "has been idle")
     assert alice.texts() == [("nudge", "Go on, please.")] * 2
     assert "after 2 tries" in text and "relay attach Alice" in text
-    bob.hears("Alice has been idle")
+    bob.receives("Alice has been idle")
     before = len(alice.events("action"))
     idle = alice.events("state")
     assert before == 3 and idle
@@ -120,7 +120,7 @@ def test_an_agent_that_has_failed_and_ended_is_named(relay: Relay) -> None:
 
 def test_a_message_begins_the_count_anew(relay: Relay) -> None:
     alice = cared_for(relay, on_idle=on_idle("nudge", text="Go on.", then="none"))
-    alice.hears("Go on.")
+    alice.receives("Go on.")
     relay("send", "--wait", "30", "Alice", "news")
     wait_until(lambda: len(alice.texts()) == 3, message=alice.log)
     assert [text for _, text in alice.texts()] == ["Go on.", "news", "Go on."]
@@ -136,7 +136,7 @@ def test_an_agent_without_a_task_may_be_idle(relay: Relay) -> None:
 def test_an_idle_agent_with_a_task_is_escalated_once(relay: Relay) -> None:
     alice = cared_for(relay, prompt="Mend it.")
     escalated(alice, "Alice has been idle")
-    alice.hears("Mend it.")
+    alice.receives("Mend it.")
 
 
 def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
@@ -151,17 +151,17 @@ def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
     run = 'pwd; echo "$RELAY_NAME" >&2; echo x >> tried; [ "$(wc -l < tried)" = 3 ]'
     alice = cared_for(relay, on_idle=on_idle("gate", run=run, attempts=5))
     phase(relay, "done")
-    (first, second) = [line for line in alice.heard.splitlines() if "nudge gate" in line and "1/" in line]
+    (first, second) = [line for line in alice.received.splitlines() if "nudge gate" in line and "1/" in line]
     assert "must succeed before your task is done" in first and "must succeed" in second
-    assert str(relay.home) in alice.heard and "Alice" in alice.heard
+    assert str(relay.home) in alice.received and "Alice" in alice.received
 
 
 def test_the_prompt_has_the_end_of_a_long_output(relay: Relay) -> None:
     """The reason for a failure is at the end, however much a command prints."""
     run = "seq -f %0100.0f 20000; printf 'the rea%s' son; exit 1"
     alice = cared_for(relay, on_idle=on_idle("gate", run=run))
-    assert "00020000" in alice.hears("the reason")
-    assert "(the end of it)" in alice.heard
+    assert "00020000" in alice.receives("the reason")
+    assert "(the end of it)" in alice.received
 
 
 def test_a_failed_agent_stays_failed(relay: Relay) -> None:
@@ -182,7 +182,7 @@ def test_an_agent_is_restarted_once_for_being_idle(relay: Relay) -> None:
 
 def test_a_command_runs_beside_it(relay: Relay) -> None:
     alice = cared_for(relay, on_idle=on_idle("run", run="echo done > ran; exit 3", then="none"))
-    alice.told("exited with 3")
+    alice.notice("exited with 3")
     assert (relay.home / "ran").read_text() == "done\n"
     assert entry(relay)["state"] == "ready"
 
@@ -196,7 +196,7 @@ def test_a_half_typed_line_is_not_idle(relay: Relay, terminals: Terminals) -> No
     user.send("half a li")
     wait_until(lambda: entry(relay)["state"] == "held")
     user.send("ne\r")
-    alice.hears("half a line")
+    alice.receives("half a line")
     wait_until(lambda: len(alice.texts()) == 2, message=alice.log)  # one more, and it is held again
     wait_until(lambda: entry(relay)["state"] == "held", message=alice.log)
     user.send("half")
@@ -248,7 +248,7 @@ def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:
     own = {"action": "nudge", "match": "network", "text": "Again.", "cooldown": 0.0, "attempts": 2}
     alice = cared_for(relay, on_error=[own])
     alice.say("error network")
-    alice.hears("Again.")
+    alice.receives("Again.")
     alice.say("error network")
     alice.say("error network")
     assert "after 2 tries" in escalated(alice, "network failure")
@@ -258,7 +258,7 @@ def test_nobody_logged_in_holds_the_account(relay: Relay) -> None:
     """The account is held once, for all its agents; the first successful turn lets them continue."""
     alice = cared_for(relay, restart="on-failure", account="work")
     bob = cared_for(relay, name="Bob", restart="on-failure", account="work", on_idle=on_idle("nudge"))
-    bob.hears("You have been idle")
+    bob.receives("You have been idle")
     alice.say("error unauthorized")
     bob.say("error unauthorized")
     for name in ("Alice", "Bob"):
@@ -268,10 +268,10 @@ def test_nobody_logged_in_holds_the_account(relay: Relay) -> None:
     assert "not logged in" in told and "relay release --account work" in told
     carol = cared_for(relay, name="Carol", account="work", prompt="Mend it.")
     wait_until(lambda: "account work is held" in (explained(relay, "Carol")["obstacle"] or ""))
-    assert carol.heard == ""
+    assert carol.received == ""
     relay("send", "--wait", "30", "Alice", "I have logged in")
-    carol.hears("Mend it.")
-    bob.hears("ended with an error (not logged in)")
+    carol.receives("Mend it.")
+    bob.receives("ended with an error (not logged in)")
     wait_until(lambda: entry(relay, "Bob")["state"] == "ready")
     assert not entry(relay, "Alice")["account_hold"]
 
@@ -283,7 +283,7 @@ def test_the_user_releases_an_account(relay: Relay) -> None:
     wait_until(lambda: entry(relay)["state"] == "held")
     assert "Held: work." in relay("release", "--account", "home").stdout
     assert relay("release", "--account", "work").stdout == "The account work is no longer held.\n"
-    alice.hears("ended with an error (out of credits)")
+    alice.receives("ended with an error (out of credits)")
 
 
 def test_a_crashed_agent_waits_for_its_account(relay: Relay) -> None:
@@ -324,9 +324,9 @@ def test_an_agent_is_held_after_so_many_turns_without_the_user(relay: Relay) -> 
     relay("send", "Alice", "wait for it")
     wait_until(lambda: "it is held" in (explained(relay)["obstacle"] or ""))
     assert "held" in relay("explain", "Alice").stdout
-    assert "wait for it" not in alice.heard
+    assert "wait for it" not in alice.received
     assert relay("release", "--agent", "Alice").stdout == "Alice continues.\n"
-    alice.hears("wait for it")
+    alice.receives("wait for it")
     assert [m["state"] for m in messages(relay)] == ["injected"]
 
 
@@ -371,10 +371,10 @@ def test_handlers_of_idle_do_not_go_on_for_ever(relay: Relay) -> None:
     (example,) = [
         each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if '@on("idle")' in each
     ]
-    alice = Puppet(relay, "Alice").wrap(
+    alice = FakeAgent(relay, "Alice").wrap(
         "--reply", "Nothing has happened", "It goes well.\n", cwd=project(relay, example)
     )
-    alice.told("idle handlers have injected something 2 times in a row")
+    alice.notice("idle handlers have injected something 2 times in a row")
     assert explained(relay)["idle_dropped"] == 1
     assert len(alice.texts()) == 2
     assert "idle handlers dropped" in relay("explain", "Alice").stdout
@@ -392,7 +392,7 @@ def test_an_agent_is_held_after_so_long_without_the_user(relay: Relay) -> None:
 
 
 def test_an_agent_of_a_plain_wrap_is_left_alone(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap(env=session_patch(INCIDENTS))
+    alice = FakeAgent(relay, "Alice").wrap(env=session_patch(INCIDENTS))
     alice.say("error unauthorized")
     alice.say("error rate_limited 3600")
     relay("send", "--wait", "30", "Alice", "hello")

@@ -19,7 +19,7 @@ from relay.injection.events import InjectionEnded
 from relay.injection.injection import Injection, Outcome, Result
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify
-from session.puppet import Puppet, project, settings
+from session.fake_agent import FakeAgent, project, settings
 from session.test_session_guard import LISTENING, Agent
 from support import Relay, wait_until
 
@@ -37,7 +37,7 @@ def lint(target, message, ctx):
             return HookResult("inject_context", "between us " + message, suppress_output=True)
         case "role":
             return HookResult("inject_context", message, context_injection_role="assistant")
-        case "person":
+        case "user":
             return HookResult(user_message="look at " + message, user_message_level="error")
     return message
 
@@ -148,7 +148,7 @@ def test_what_was_not_given_costs_nothing(tmp_path: Path) -> None:
     assert desk.budget.spent == 0 and [level for _, level, _ in desk.told] == ["error"]
 
 
-def test_a_failure_is_told_with_what_the_person_was_told_before(tmp_path: Path) -> None:
+def test_a_failure_is_told_with_what_the_user_was_told_before(tmp_path: Path) -> None:
     """R80"""
     desk = Desk(tmp_path)
     desk.ended(hook(remark="3 findings", place="/x/hooks.json:12"), Outcome(Result.REJECTED, "too large"))
@@ -184,15 +184,15 @@ def test_what_is_not_to_be_shown_is_not_kept(tmp_path: Path) -> None:
 
 def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> None:
     """R75, R72: both the requested role and the role of the typed text are recorded."""
-    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:all hello there")
-    alice.hears("hello there")
+    alice.receives("hello there")
     alice.say("@lint:role I should look again")
-    alice.hears("I should look again")
+    alice.receives("I should look again")
     alice.say("@lint:quiet secretly")
-    alice.hears("between us secretly")
+    alice.receives("between us secretly")
     (message,) = json.loads(relay("send", "--json", "Alice", f"my token is {SECRET}").stdout)
-    alice.hears(SECRET)  # the agent gets what was sent
+    alice.receives(SECRET)  # the agent gets what was sent
     said = entry(relay, "hello there")
     assert (said["hook_name"], said["kind"], said["route"]) == ("@lint:all", "hook", "typed")
     assert (said["injection_role"], said["delivered_role"]) == ("system", "user")
@@ -210,46 +210,46 @@ def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> Non
 
 def test_a_text_that_is_too_large_is_told_to_its_author_and_harms_nothing(relay: Relay) -> None:
     """R71, R79, R80: the size counts in bytes, not characters; none of the text reaches the agent."""
-    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:big go")
     alice.say("@lint:all after that")
-    alice.hears("after that")
-    assert alice.told("5,121 findings") == "lint (@lint): 5,121 findings"
-    failed = alice.told("(injection failed)")
+    alice.receives("after that")
+    assert alice.notice("5,121 findings") == "lint (@lint): 5,121 findings"
+    failed = alice.notice("(injection failed)")
     assert failed.startswith("@lint:big: 5,121 findings (injection failed): the text has 10,242 bytes")
     levels = {e["text"]: (e["level"], e["source"]) for e in alice.events("notice")}
     assert levels["lint (@lint): 5,121 findings"] == ("warning", "lint (@lint)")
     assert levels[failed] == ("error", "@lint:big")
-    assert "é" not in alice.heard and "findings" not in alice.heard
+    assert "é" not in alice.received and "findings" not in alice.received
     (found,) = entries(relay, "--failed")
     assert (found["result"], found["injection_size"]) == ("rejected", 10_242)
 
 
-def test_what_is_for_the_person_stays_out_of_the_agents_context(relay: Relay) -> None:
+def test_what_is_for_the_user_stays_out_of_the_agents_context(relay: Relay) -> None:
     """R79"""
-    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
-    alice.say("@lint:person this")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    alice.say("@lint:user this")
     alice.say("@lint:all after that")
-    alice.hears("after that")
-    assert alice.told("look at this") == "lint (@lint): look at this"
+    alice.receives("after that")
+    assert alice.notice("look at this") == "lint (@lint): look at this"
     (notice,) = [e for e in alice.events("notice") if "look at this" in e["text"]]
     assert (notice["level"], notice["source"]) == ("error", "lint (@lint)")
-    assert "look at" not in alice.heard
+    assert "look at" not in alice.received
 
 
-def test_all_of_a_text_is_kept_where_the_person_wants_that(relay: Relay) -> None:
+def test_all_of_a_text_is_kept_where_the_user_wants_that(relay: Relay) -> None:
     """R43"""
     settings(relay, 'hook_output = "full"\n')
-    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     text = " ".join(f"word{number}" for number in range(300))
     alice.say(f"@lint:all {text}")
-    alice.hears("word299")
+    alice.receives("word299")
     assert entry(relay, "word150")["text"] == text
 
 
 def test_an_agent_sees_what_was_given_to_itself_only(relay: Relay, tmp_path: Path) -> None:
     """R75"""
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     relay("send", "Bob", "for Bob only")
     entry(relay, "for Bob only")
     own = Agent(relay, tmp_path, LISTENING + "relay audit --json; relay audit --to Bob")

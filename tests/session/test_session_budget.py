@@ -8,8 +8,8 @@ import pexpect
 import pytest
 
 from relay.injection.budget import Budget, tokens
-from session.puppet import Puppet, project, settings
-from session.test_session_person import Terminals
+from session.fake_agent import FakeAgent, project, settings
+from session.test_session_user import Terminals
 from support import Relay, wait_until
 
 LOUD = """
@@ -55,14 +55,14 @@ def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
     """R76: the user is warned, the audit says so, the agent gets the text; messages do not count."""
     settings(relay, "injection_budget = 10\n")
     folder = project(relay, LOUD)
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     relay("send", "Alice", "m" * 100)
-    alice.hears("m" * 100)
+    alice.receives("m" * 100)
     alice.say("@lint:all 40")
-    alice.hears("] " + "x" * 40 + " [")
+    alice.receives("] " + "x" * 40 + " [")
     alice.say("@lint:all 44")
-    alice.hears("] " + "x" * 44 + " [")
-    assert "about 21 tokens in this turn, more than 10" in alice.told("hooks have injected")
+    alice.receives("] " + "x" * 44 + " [")
+    assert "about 21 tokens in this turn, more than 10" in alice.notice("hooks have injected")
     (notice,) = [e for e in alice.events("notice") if "hooks have injected" in e["text"]]
     assert notice["level"] == "warning"
 
@@ -74,16 +74,16 @@ def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
     assert entries() == [(25, False), (10, False), (11, True)]
 
 
-def test_what_the_person_says_to_a_plain_program_begins_a_turn(relay: Relay) -> None:
+def test_what_the_user_says_to_a_plain_program_begins_a_turn(relay: Relay) -> None:
     """R77: nothing shows the end of such a program's turn."""
     settings(relay, "injection_budget = 10\n")
     terminals = Terminals(relay)
     try:
-        alice, person = terminals("Alice", cwd=project(relay, LOUD))
+        alice, user = terminals("Alice", cwd=project(relay, LOUD))
 
         def lint(length: int) -> None:
             alice.say(f"@lint:all {length}")
-            alice.hears(f"] {'x' * length} [")
+            alice.receives(f"] {'x' * length} [")
 
         def warnings() -> list[str]:
             return [e["text"] for e in alice.events("notice") if "hooks have injected" in e["text"]]
@@ -91,13 +91,13 @@ def test_what_the_person_says_to_a_plain_program_begins_a_turn(relay: Relay) -> 
         lint(44)
         lint(45)
         wait_until(lambda: len(warnings()) == 1)
-        person.sendline("go on")
-        alice.hears("go on")
+        user.sendline("go on")
+        alice.receives("go on")
         lint(48)
         wait_until(lambda: len(warnings()) == 2, message=lambda: str(warnings()))
         assert "about 12 tokens" in warnings()[1]
         alice.exit()
-        person.expect(pexpect.EOF)
+        user.expect(pexpect.EOF)
     finally:
         for opened in terminals.opened:
             opened.close(force=True)

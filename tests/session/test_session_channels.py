@@ -11,7 +11,7 @@ import pytest
 from relay.control.sessions import call, socket_of
 from relay.errors import InvalidName, UsageError
 from relay.home import Home
-from session.puppet import Puppet, messages, project, settings
+from session.fake_agent import FakeAgent, messages, project, settings
 from support import Relay, wait_until
 
 
@@ -21,41 +21,41 @@ def members(relay: Relay, *arguments: str) -> dict[str, list[str]]:
 
 
 def test_who_has_joined_hears_it_and_the_sender_does_not(relay: Relay) -> None:
-    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     for name in ("Alice", "bob"):
         assert relay("join", "-n", name, "ops").stdout.endswith(" is in #ops now.\n")
     assert relay("join", "-n", "Bob", "#OPS").stdout == "Bob is in #ops already.\n"
     assert members(relay) == {"ops": ["Alice", "Bob"]}
     alice.say("@relay:#ops The release is out")
-    bob.hears("[/relay")
-    bob.hears_exactly(("Alice in #ops", "The release is out"))
+    bob.receives("[/relay")
+    bob.receives_exactly(("Alice in #ops", "The release is out"))
     done = relay("send", "--wait", "20", "--json", "#Ops", "Well done")
     rows = json.loads(done.stdout)
     assert [(row["to"], row["channel"], row["state"]) for row in rows] == [
         ("Alice", "ops", "injected"),
         ("Bob", "ops", "injected"),
     ]
-    alice.hears_exactly(("the user in #ops", "Well done"))
+    alice.receives_exactly(("the user in #ops", "Well done"))
     relay("leave", "-n", "Bob", "ops")
     carol.say("@relay:#ops Bob is gone")
-    alice.hears("Bob is gone")
+    alice.receives("Bob is gone")
     assert [m["to"] for m in messages(relay) if m["body"] == "Bob is gone"] == ["Alice"]
-    assert carol.heard == ""
+    assert carol.received == ""
 
 
 def test_an_agent_hears_which_channel_there_is_none_of(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     relay("join", "-n", "Bob", "weather")
     alice.say("@relay:#wether It rains")
-    alice.hears("nobody in team 'default' is in #wether. Did you mean #weather?")
+    alice.receives("nobody in team 'default' is in #wether. Did you mean #weather?")
     relay("join", "-n", "Alice", "own")
     alice.say("@relay:#own Anybody?")
-    alice.hears("nobody else is in #own.")
+    alice.receives("nobody else is in #own.")
     assert messages(relay) == []
 
 
 def test_a_member_that_was_away_hears_what_it_missed(relay: Relay) -> None:
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     relay("join", "-n", "Bob", "ops")
     relay("stop", "Bob")
     alice.say("@relay:#ops first\n@relay:#ops second")
@@ -71,7 +71,7 @@ def test_a_member_that_was_away_hears_what_it_missed(relay: Relay) -> None:
 
 
 def test_an_agents_own_shell_joins_for_it_and_for_no_other(relay: Relay, tmp_path: Path) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     python = f"{sys.executable} -m relay"
     script = tmp_path / "agent.sh"
     script.write_text(
@@ -101,21 +101,21 @@ def tell(target, message, ctx):
 
 def test_configured_channels_are_joined_and_a_handler_notifies_them(relay: Relay) -> None:
     settings(relay, 'channels = ["#Ops"]\n')
-    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, CONFIG))
-    bob = Puppet(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, CONFIG))
+    bob = FakeAgent(relay, "Bob").wrap()
     wait_until(lambda: members(relay) == {"dev": ["Alice"], "Ops": ["Alice", "Bob"]})
     alice.say("@tell:ops from a handler")
-    bob.hears("[/relay")
-    bob.hears_exactly(("Alice in #Ops", "from a handler"))
+    bob.receives("[/relay")
+    bob.receives_exactly(("Alice in #Ops", "from a handler"))
     alice.say("@tell:nowhere lost")
-    alice.told("nobody in team 'default' is in #nowhere")
+    alice.notice("nobody in team 'default' is in #nowhere")
 
 
-def test_a_person_in_a_channel_is_told_what_agents_say_there(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+def test_a_user_in_a_channel_is_told_what_agents_say_there(relay: Relay) -> None:
+    alice = FakeAgent(relay, "Alice").wrap()
     relay("join", "ops")
     alice.say("@relay:#ops the tests pass")
-    alice.told("Alice in #ops: the tests pass")
+    alice.notice("Alice in #ops: the tests pass")
     wait_until(lambda: [row["state"] for row in messages(relay)] == ["stored"])
     (row,) = messages(relay)
     assert (row["to"], row["channel"]) == ("you", "ops")
@@ -123,7 +123,7 @@ def test_a_person_in_a_channel_is_told_what_agents_say_there(relay: Relay) -> No
 
 @pytest.mark.parametrize("operation", ["join", "leave"])
 def test_a_request_without_a_channel_is_refused(relay: Relay, operation: str) -> None:
-    Puppet(relay, "Alice").wrap()
+    FakeAgent(relay, "Alice").wrap()
     socket = socket_of(Home.from_env({"RELAY_HOME": str(relay.home)}), "default", "Alice")
     with pytest.raises(UsageError):
         call(socket, {"op": operation})

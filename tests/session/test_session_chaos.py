@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from session.puppet import Puppet, messages, ps
+from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, processes_of, session_patch, wait_until
 
 TYPING = [
@@ -46,10 +46,10 @@ def name(value: object) -> str | None:
     return value.rpartition(":")[2] if isinstance(value, str) else None
 
 
-def wrap_dying(puppet: Puppet, target: str, when: str) -> Path:
+def wrap_dying(fake: FakeAgent, target: str, when: str) -> Path:
     """Start it with a first session that dies there; return the file that then exists."""
-    died = puppet.folder / "died"
-    puppet.wrap(
+    died = fake.folder / "died"
+    fake.wrap(
         env=session_patch(
             "import os\n"
             f"if not os.path.exists({str(died)!r}):\n"
@@ -60,16 +60,16 @@ def wrap_dying(puppet: Puppet, target: str, when: str) -> Path:
     return died
 
 
-def dead(puppet: Puppet) -> None:
+def dead(fake: FakeAgent) -> None:
     """Return when it and its agent have died."""
     wait_until(
-        lambda: not any(str(puppet.folder) in line for line in processes_of(puppet.relay.home).values()),
-        message=lambda: f"{ps(puppet.relay)}\n{puppet.log()}",
+        lambda: not any(str(fake.folder) in line for line in processes_of(fake.relay.home).values()),
+        message=lambda: f"{ps(fake.relay)}\n{fake.log()}",
     )
-    (puppet.folder / "strings").unlink()
+    (fake.folder / "strings").unlink()
 
 
-def ends(relay: Relay, bob: Puppet) -> list[tuple[str, str, int]]:
+def ends(relay: Relay, bob: FakeAgent) -> list[tuple[str, str, int]]:
     """Return each message's outcome (body, state, how often Bob's agent got it), once all are final."""
     listed = wait_until(
         lambda: (
@@ -81,7 +81,7 @@ def ends(relay: Relay, bob: Puppet) -> list[tuple[str, str, int]]:
     )
     given = {m["body"] for m in listed if m["state"] == "injected"}
     wait_until(
-        lambda: given <= {body for _, body in bob.texts()}, message=lambda: f"{given} in {bob.heard!r}"
+        lambda: given <= {body for _, body in bob.texts()}, message=lambda: f"{given} in {bob.received!r}"
     )
     typed = [body for _, body in bob.texts()]
     return [(m["body"], m["state"], typed.count(m["body"])) for m in listed]
@@ -92,13 +92,13 @@ def test_a_receiver_that_is_killed_while_it_types(
     relay: Relay, target: str, when: str, allowed: set[tuple[str, int]]
 ) -> None:
     """R88: the message being typed is uncertain, the ones behind it are typed; and there is a next step."""
-    bob = Puppet(relay, "Bob")
+    bob = FakeAgent(relay, "Bob")
     died = wrap_dying(bob, target, when)
     agent = ps(relay)[0]["agent_pid"]
     relay("send", "Bob", "first")
     relay("send", "Bob", "second")
     wait_until(died.exists)
-    bob.hears("second")
+    bob.receives("second")
     (first, *end), second = ends(relay, bob)
     assert first == "first"
     assert tuple(end) in allowed
@@ -115,22 +115,22 @@ def test_a_receiver_that_is_killed_while_it_types(
 @pytest.mark.parametrize(("target", "when"), SENDING, ids=name)
 def test_a_sender_that_is_killed_while_it_sends(relay: Relay, target: str, when: str) -> None:
     """R88: the agent's words arrive once, wherever its session died on the way to the ledger."""
-    bob = Puppet(relay, "Bob").wrap()
-    alice = Puppet(relay, "Alice")
+    bob = FakeAgent(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice")
     died = wrap_dying(alice, target, when)
     alice.say("@relay:Bob one\n@relay:Bob two")
     wait_until(died.exists)
-    bob.hears("two")
-    relay("send", "--wait", "30", "Bob", "from a person")
-    assert ends(relay, bob) == [(body, "injected", 1) for body in ("one", "two", "from a person")]
-    assert [body for _, body in bob.texts()] == ["one", "two", "from a person"]
+    bob.receives("two")
+    relay("send", "--wait", "30", "Bob", "from a user")
+    assert ends(relay, bob) == [(body, "injected", 1) for body in ("one", "two", "from a user")]
+    assert [body for _, body in bob.texts()] == ["one", "two", "from a user"]
 
 
 def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
     """R88."""
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(50)))
-    bob.hears("number 3")
+    bob.receives("number 3")
     for pid, line in processes_of(relay.home).items():
         if "nats-server -c" in line or "relay wrap" in line or "relay/session" in line:
             with contextlib.suppress(ProcessLookupError):  # it ended along with another one
@@ -150,7 +150,7 @@ def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
 
 def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_elsewhere(relay: Relay) -> None:
     """R88: a *stored* message stays; `explain` says why, and `retry --to` sends it to another agent."""
-    bob, robert = Puppet(relay, "Bob").wrap(), Puppet(relay, "Robert").wrap()
+    bob, robert = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Robert").wrap()
     bob.say("Overwrite notes.txt? [y/N] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "hello")
@@ -158,23 +158,23 @@ def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_els
     explained = relay("explain", "Bob").stdout
     assert "prompting" in explained
     relay("retry", waiting["id"], "--to", "Robert")
-    robert.hears("hello")
+    robert.receives("hello")
     wait_until(lambda: sorted(m["state"] for m in messages(relay)) == ["injected", "rejected"])
     bob.say("\nNo answer; going on.")
     relay("send", "--wait", "30", "Bob", "later")
-    bob.hears_exactly(("the user", "later"))
+    bob.receives_exactly(("the user", "later"))
 
 
 def test_what_was_sent_to_a_name_that_has_gone_is_seen_and_sent_to_the_new_one(relay: Relay) -> None:
     """R88: Bob continues as Robert."""
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")
     relay("send", "Bob", "hello")
-    robert = Puppet(relay, "Robert").wrap()
+    robert = FakeAgent(relay, "Robert").wrap()
     (waiting,) = messages(relay)
     assert (waiting["to"], waiting["state"]) in {("Bob", "queued"), ("Bob", "sent")}
     relay("retry", waiting["id"], "--to", "Robert")
-    robert.hears("hello")
+    robert.receives("hello")
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["expired", "injected"])
     old, new = messages(relay)
     assert (old["to"], old["state"]) == ("Bob", "expired")

@@ -9,15 +9,15 @@ import time
 
 import pytest
 
-from session.puppet import Puppet, messages, project, ps, settings
+from session.fake_agent import FakeAgent, messages, project, ps, settings
 from support import Relay, wait_until
 
 
 def test_ps_lists_who_runs_where(relay: Relay) -> None:
     folder = project(relay, "x = 1\n", trust=False)
     before = time.time()
-    Puppet(relay, "Alice").wrap(cwd=folder)
-    Puppet(relay, "bob", team="red").wrap()
+    FakeAgent(relay, "Alice").wrap(cwd=folder)
+    FakeAgent(relay, "bob", team="red").wrap()
     alice, bob = ps(relay)
     assert {key: alice[key] for key in ("name", "team", "agent", "prompt", "cwd")} == {
         "name": "Alice", "team": "default", "agent": "generic", "prompt": None, "cwd": str(folder),
@@ -42,21 +42,21 @@ def test_ps_lists_who_runs_where(relay: Relay) -> None:
     ],
 )
 def test_the_states_of_ps(relay: Relay, arguments: tuple[str, ...], state: str) -> None:
-    alice = Puppet(relay, "Alice").wrap(*arguments)
+    alice = FakeAgent(relay, "Alice").wrap(*arguments)
     wait_until(lambda: alice.state() == state, message=lambda: alice.state())
     assert ps(relay)[0]["prompt"] == ("other" if state == "prompting" else None)
 
 
 def test_an_agent_whose_shim_was_killed_is_not_listed(relay: Relay) -> None:
-    Puppet(relay, "Alice").wrap()
+    FakeAgent(relay, "Alice").wrap()
     os.kill(ps(relay)[0]["terminal_pid"], 9)
     wait_until(lambda: ps(relay) == [])
-    Puppet(relay, "alice").wrap()  # the name is free again
+    FakeAgent(relay, "alice").wrap()  # the name is free again
     assert [row["name"] for row in ps(relay)] == ["alice"]
 
 
 def test_a_name_in_use_is_refused(relay: Relay) -> None:
-    Puppet(relay, "Alice").wrap()
+    FakeAgent(relay, "Alice").wrap()
     done = relay("wrap", "-d", "-n", "ALICE", "cat", check=False)
     assert done.returncode == 1
     assert "a session called ALICE is running in team default. Choose another name with -n" in done.stderr
@@ -88,7 +88,7 @@ def test_what_cannot_be_wrapped_is_said(
 
 def test_of_two_teams_one_must_be_named(relay: Relay) -> None:
     for team in ("red", "blue"):
-        Puppet(relay, "Bob", team=team).wrap()
+        FakeAgent(relay, "Bob", team=team).wrap()
     done = relay("stop", "Bob", check=False)
     assert done.returncode == 1
     assert "sessions called 'Bob' run in several teams (blue, red). Choose one with --team." in done.stderr
@@ -97,7 +97,7 @@ def test_of_two_teams_one_must_be_named(relay: Relay) -> None:
 
 
 def test_events_follow_what_happens_also_across_a_rotation(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     path = relay.home / "state" / "events.jsonl"
     with subprocess.Popen(
         [*relay.command, "events", "-f", "--json", "--name", "alice"],
@@ -106,7 +106,7 @@ def test_events_follow_what_happens_also_across_a_rotation(relay: Relay) -> None
         assert following.stdout is not None
         assert json.loads(following.stdout.readline())["event"] == "session_start"
         alice.say("@memory:save before the rotation")
-        alice.hears("Saved")
+        alice.receives("Saved")
         path.rename(path.with_name("events.jsonl.1"))
         alice.say("@memory:save after the rotation")
         bodies = []
@@ -144,7 +144,7 @@ def test_events_begin_with_the_latest_ones(relay: Relay) -> None:
 
 
 def test_events_show_text_of_others_harmlessly(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     relay("send", "Alice", "\x1b]0;owned\x07 \u202etxt")
     wait_until(lambda: alice.events("message_received"))
     out = relay("events", "--name", "ALICE").stdout
@@ -155,8 +155,8 @@ def test_events_show_text_of_others_harmlessly(relay: Relay) -> None:
 
 def test_ps_and_explain_say_who_is_on_the_bus_and_what_waits_or_is_held(relay: Relay) -> None:
     settings(relay, "runaway_rate = 1\n")
-    bob = Puppet(relay, "Bob").wrap("--ready", "Overwrite it? [y/N] ")
-    alice = Puppet(relay, "Alice").wrap()
+    bob = FakeAgent(relay, "Bob").wrap("--ready", "Overwrite it? [y/N] ")
+    alice = FakeAgent(relay, "Alice").wrap()
     wait_until(lambda: [row["bus"] for row in ps(relay)] == ["connected"] * 2)
     assert "Bus: connected to mqtt://127.0.0.1:" in relay("explain", "Alice").stdout
     alice.say("@relay:Bob one\n@relay:Bob two\n@relay:Bob three")
@@ -186,7 +186,7 @@ def test_ps_and_explain_say_who_is_on_the_bus_and_what_waits_or_is_held(relay: R
 
 
 def test_ps_and_explain_say_why_an_agent_is_off_the_bus(relay: Relay) -> None:
-    Puppet(relay, "Alice").wrap(options=("--broker", "mqtt://127.0.0.1:1"))
+    FakeAgent(relay, "Alice").wrap(options=("--broker", "mqtt://127.0.0.1:1"))
     (row,) = wait_until(lambda: [row for row in ps(relay) if row["bus"] != "connecting"])
     assert "127.0.0.1:1" in row["bus"] and (row["held"], row["waiting"]) == (0, 0)
     assert "(off the bus)" in relay("ps").stdout

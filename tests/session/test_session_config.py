@@ -6,7 +6,7 @@ import pytest
 
 from relay.home import Home
 from relay.hooks.trust import Trust
-from session.puppet import Puppet, project, settings
+from session.fake_agent import FakeAgent, project, settings
 from support import Relay, session_patch, wait_until
 
 GREETING = """
@@ -21,30 +21,30 @@ def greet(event, ctx):
 def test_an_untrusted_file_does_not_run_and_one_line_says_so(relay: Relay) -> None:
     """R57."""
     folder = project(relay, GREETING, trust=False)
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    notice = alice.told("is not trusted, so it does not run")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    notice = alice.notice("is not trusted, so it does not run")
     assert f"`relay trust {folder}/relay.config.py`" in notice
     assert "\n" not in notice
     alice.say("@memory:save the session runs")
-    assert "The configuration runs." not in alice.hears("Saved to memory")
+    assert "The configuration runs." not in alice.receives("Saved to memory")
     relay("stop", "Alice")
     relay("trust", folder / "relay.config.py")
-    Puppet(relay, "Bob").wrap(cwd=folder).hears("The configuration runs.")
+    FakeAgent(relay, "Bob").wrap(cwd=folder).receives("The configuration runs.")
 
 
 def test_naming_a_file_grants_it_no_trust(relay: Relay) -> None:
     file = project(relay, GREETING, trust=False) / "relay.config.py"
-    alice = Puppet(relay, "Alice").wrap(options=("--config", file))
-    alice.told("is not trusted, so it does not run")
+    alice = FakeAgent(relay, "Alice").wrap(options=("--config", file))
+    alice.notice("is not trusted, so it does not run")
     relay("trust", file)
-    Puppet(relay, "Bob").wrap(options=("--config", file)).hears("The configuration runs.")
+    FakeAgent(relay, "Bob").wrap(options=("--config", file)).receives("The configuration runs.")
 
 
-def test_the_persons_own_file_needs_no_trust(relay: Relay) -> None:
+def test_the_users_own_file_needs_no_trust(relay: Relay) -> None:
     """R57: the one in the configuration folder."""
     (relay.home / "config").mkdir(exist_ok=True)
     (relay.home / "config" / "relay.config.py").write_text(GREETING)
-    Puppet(relay, "Alice").wrap().hears("The configuration runs.")
+    FakeAgent(relay, "Alice").wrap().receives("The configuration runs.")
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_a_mistake_is_said_with_its_line_and_the_session_runs(
     folder = project(relay, config, trust=False)
     file = folder / "relay.config.py"
     Trust(Home.from_env(relay.environment)).grant(file, file.read_bytes())  # `relay trust` refuses some
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    notice = alice.told(words)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    notice = alice.notice(words)
     assert notice.startswith(f"{folder}/relay.config.py:{line}: ")
     assert notice.endswith("The session runs without it.")
     alice.say("@memory:save the session runs")
-    alice.hears("Saved to memory")
+    alice.receives("Saved to memory")
 
 
 FAULTS = """
@@ -147,14 +147,14 @@ def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
     relay: Relay, namespace: str, kind: str, told: str, answer: str | None
 ) -> None:
     folder = project(relay, FAULTS)
-    alice = Puppet(relay, "Alice").wrap(cwd=folder, env=session_patch(LIMIT))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder, env=session_patch(LIMIT))
     for number in (1, 2):
         alice.say(f"@{namespace}:x now\n@work:x {number}")
-        alice.hears(f"worked: {number}")
+        alice.receives(f"worked: {number}")
         if answer is not None:
-            alice.hears(answer)
-    alice.told(told)
-    alice.told("of an event")
+            alice.receives(answer)
+    alice.notice(told)
+    alice.notice("of an event")
     problems = alice.events("handler_problem")
     wait_until(lambda: len(alice.events("directive")) == 4)
     assert [p["kind"] for p in problems if "of an event" not in p["problem"]] == [kind]
@@ -166,23 +166,23 @@ def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
 def test_editing_the_file_is_said_once_and_changes_nothing(relay: Relay) -> None:
     folder = project(relay, GREETING.replace("session_start", "idle"))
     settings(relay, "idle_seconds = 0.05\n")
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    alice.hears("The configuration runs.")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.receives("The configuration runs.")
     (folder / "relay.config.py").write_text(
         GREETING.replace("session_start", "idle").replace("runs", "changed")
     )
-    notice = alice.told("has changed; this session keeps the version it started with")
+    notice = alice.notice("has changed; this session keeps the version it started with")
     assert "read it, then run `relay trust` and `relay reload`" in notice
-    count = alice.heard.count("The configuration runs.")
+    count = alice.received.count("The configuration runs.")
     alice.say("something")
-    wait_until(lambda: alice.heard.count("The configuration runs.") > count)
-    assert "changed" not in alice.heard
+    wait_until(lambda: alice.received.count("The configuration runs.") > count)
+    assert "changed" not in alice.received
     assert len([e for e in alice.events("notice") if "has changed" in e["text"]]) == 1
 
 
 def test_a_handler_that_is_stuck_does_not_keep_the_session_from_ending(relay: Relay) -> None:
     settings(relay, "handler_seconds = 0.3\n")
-    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, FAULTS))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, FAULTS))
     alice.say("@sleep:x now")
     wait_until(lambda: alice.events("directive"))
     alice.exit(0)

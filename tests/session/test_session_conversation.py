@@ -19,7 +19,7 @@ from relay.features.conversation import ConversationTracker
 from relay.lifecycle import SessionBegan
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from support import Relay, session_patch, wait_until
 
 FIRST, SECOND, OTHER = "11111111-aaaa", "22222222-bbbb", "33333333-cccc"
@@ -175,7 +175,7 @@ FEATURES["asks"] = lambda core: Asks(core.bus)
 
 
 def test_a_program_without_conversations_has_none_and_nothing_is_said(relay: Relay) -> None:
-    Puppet(relay, "Alice").wrap()
+    FakeAgent(relay, "Alice").wrap()
     assert [row["session_id"] for row in ps(relay)] == [None]
     assert explained(relay, "Alice") == []
 
@@ -184,7 +184,7 @@ def test_of_an_agent_that_cannot_resume_that_is_said(relay: Relay) -> None:
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "mine.toml").write_text('name = "mine"\n[native]\nhooks = "relay"\n')
-    Puppet(relay, "Alice").wrap(options=("--agent", "mine"))
+    FakeAgent(relay, "Alice").wrap(options=("--agent", "mine"))
     assert explained(relay, "Alice") == [
         "Its conversation: cannot be resumed (its profile has no [resume] table)."
     ]

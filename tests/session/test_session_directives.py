@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from session.puppet import Puppet, messages, project
+from session.fake_agent import FakeAgent, messages, project
 from support import Relay, wait_until
 
 RECORD = """
@@ -37,9 +37,9 @@ from relay import pattern
     return {{"inject": f"Deployed {{message}} to {{target}} for {{ctx.agent_name}}"}}
 """,
     )
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("Let me see.\n@deploy:staging v1.2.3")
-    alice.hears("[/relay")
+    alice.receives("[/relay")
     ((source, text),) = alice.texts()
     assert source.startswith("hook @deploy:staging") and text == "Deployed v1.2.3 to staging for Alice"
 
@@ -64,32 +64,32 @@ config = RelayConfig(
 )
 """,
     )
-    bob = Puppet(relay, "Bob").wrap()
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    alice.hears("Welcome.")
+    bob = FakeAgent(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.receives("Welcome.")
     alice.say("@deploy:staging v1\n@relay:Bob and by relay\n@memory:save the mat hides a key")
-    bob.hears("and by relay")
-    alice.hears("Saved to memory as")
+    bob.receives("and by relay")
+    alice.receives("Saved to memory as")
     wait_until(lambda: len(bob.texts()) == 2)
     assert sorted(bob.texts()) == [("Alice", "and by relay"), ("Alice", "staging is at v1")]
 
 
 def test_the_built_in_namespaces(relay: Relay) -> None:
     """R47, R48: all in one agent's words."""
-    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     alice.say("@relay:bob only for Bob\n@relay:* for all\n@broadcast:* for all again")
     for agent in (bob, carol):
-        agent.hears("for all again")
-    bob.hears_exactly(("Alice", "only for Bob"), ("Alice", "for all"), ("Alice", "for all again"))
-    carol.hears_exactly(("Alice", "for all"), ("Alice", "for all again"))
+        agent.receives("for all again")
+    bob.receives_exactly(("Alice", "only for Bob"), ("Alice", "for all"), ("Alice", "for all again"))
+    carol.receives_exactly(("Alice", "for all"), ("Alice", "for all again"))
     alice.say("@memory:save Deploys need two reviews")
-    id = alice.hears("Saved to memory as").split("Saved to memory as ")[1].split(".")[0]
+    id = alice.receives("Saved to memory as").split("Saved to memory as ")[1].split(".")[0]
     alice.say("@memory:search deploying")
-    alice.hears("Deploys need two reviews")
+    alice.receives("Deploys need two reviews")
     alice.say(f"@memory:forget {id}")
-    alice.hears(f"Forgot {id}")
+    alice.receives(f"Forgot {id}")
     alice.say("@memory:list")
-    alice.hears("There are no memories yet.")
+    alice.receives("There are no memories yet.")
 
 
 def test_what_is_meant_literally_is_not_acted_on_and_reaches_handlers_unescaped(relay: Relay) -> None:
@@ -107,13 +107,13 @@ def output(output):
     note("output: " + output)
 """,
     )
-    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap()
     alice.say(r"\@relay:Bob not sent")
     alice.say(r"\\@relay:Bob not sent either")
     alice.say("one may write @relay:Bob in a sentence\n```\n@relay:Bob in a fence\n```")
     alice.say(r"@log:x use \@relay:Name and \\@relay:Name")
     alice.say("@relay:Bob sent")
-    bob.hears("[/relay")
+    bob.receives("[/relay")
 
     def said() -> list[str]:
         """Return what was said, one or several lines at a time."""
@@ -121,7 +121,7 @@ def output(output):
 
     for line in (r"use @relay:Name and \@relay:Name", r"\@relay:Bob not sent either"):  # each has a queue
         wait_until(lambda line=line: line in said(), message=lambda: str(record(relay)))  # type: ignore[misc]
-    bob.hears_exactly(("Alice", "sent"))
+    bob.receives_exactly(("Alice", "sent"))
     assert "@relay:Bob not sent" in said()
 
 
@@ -154,7 +154,7 @@ async def after_the_builtin(target, message, ctx):
 def instead(target, message): note(f"instead: {message}")
 """,
     )
-    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap()
     alice.say("@ship:prod-eu it\n@relay:Bob hello\n@broadcast:* kept back\n@ship:lab it")
     wait_until(lambda: len(record(relay)) == 8, message=lambda: f"{record(relay)}\n{alice.log()}")
     lines = record(relay)
@@ -163,13 +163,13 @@ def instead(target, message): note(f"instead: {message}")
     ]  # fmt: skip
     assert "relay: ['hello']" in lines
     assert "instead: kept back" in lines
-    bob.hears("hello")
+    bob.receives("hello")
     assert [message["body"] for message in messages(relay)] == ["hello"]
 
 
 def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
-    Puppet(relay, "Bobby").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
+    FakeAgent(relay, "Bobby").wrap()
     for said, answer in (
         ("@relay:Bobyb hello", "Did you mean Bobby?"),
         ("@relay:Zoe hello", "team 'default' has no agent called 'Zoe'. There is Bobby."),
@@ -181,44 +181,44 @@ def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
         ("@relay:Bobby <<<\nno end", "there was no >>> line"),
     ):
         alice.say(said)
-        alice.hears(answer)
+        alice.receives(answer)
 
 
 def test_the_same_twice_is_two_messages_and_a_line_in_pieces_is_one(relay: Relay) -> None:
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob Are you", end="")
     wait_until(lambda: alice.state() == "ready")
     alice.say(" there?\n@relay:Bob Are you there?\n@relay:Bob last")
-    bob.hears("last")
+    bob.receives("last")
     assert [text for _, text in bob.texts()] == ["Are you there?", "Are you there?", "last"]
 
 
 def test_many_lines_are_one_message(relay: Relay) -> None:
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob <<<\nfirst\n\n  @relay:Bob second\n>>>\n@relay:Bob done")
-    bob.hears("done")
+    bob.receives("done")
     assert [m["body"] for m in messages(relay)] == ["first\n\n  @relay:Bob second", "done"]
 
 
 def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
     """The terminal echoes what relay types; the agent did not say it."""
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
-    carol = Puppet(relay, "Carol").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
+    carol = FakeAgent(relay, "Carol").wrap()
     alice.say("@relay:Bob @relay:Carol pass this on\n@relay:Bob <<<\nlook:\n@relay:Carol and this\n>>>")
-    bob.hears("and this")
+    bob.receives("and this")
     bob.say("@relay:Carol from Bob himself")
-    carol.hears("from Bob himself")
-    carol.hears_exactly(("Bob", "from Bob himself"))
+    carol.receives("from Bob himself")
+    carol.receives_exactly(("Bob", "from Bob himself"))
     assert json.loads(relay("messages", "--json", "--to", "Carol").stdout)[0]["body"] == "from Bob himself"
 
 
 def test_a_directive_that_is_drawn_again_and_again_fires_once(relay: Relay) -> None:
     """A session with the screen reader reads it."""
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     for _ in range(11):
         alice.say("\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\x1b[5;1H> ", end="")
     alice.say(
         "\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\r\n● @relay:Bob and done\r\n\x1b[8;1H> ", end=""
     )
-    bob.hears("and done")
+    bob.receives("and done")
     assert [text for _, text in bob.texts()] == ["drawn by cells", "and done"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.hooked import Claude
-from session.puppet import Puppet, events, project, ps, settings
+from session.fake_agent import FakeAgent, events, project, ps, settings
 from support import Relay, processes_of, wait_until
 
 CLOSING = """
@@ -31,7 +31,7 @@ def memories(relay: Relay, name: str) -> list[str]:
 def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: str) -> None:
     """R52: the agent's words are still acted on; a stop and a SIGTERM to the session have the same effect."""
     folder = project(relay, CLOSING)
-    alice = Puppet(relay, "Alice").wrap(
+    alice = FakeAgent(relay, "Alice").wrap(
         "--think",
         "0.3",
         "--think",
@@ -56,7 +56,7 @@ def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
     folder = project(
         relay, "from relay import RelayConfig\nconfig = RelayConfig(memory={'promptOnEnd': True})\n"
     )
-    Puppet(relay, "Alice").wrap(
+    FakeAgent(relay, "Alice").wrap(
         "--reply", "session is about to end", "@memory:save It ended well\n", cwd=folder
     )
     relay("stop", "Alice")
@@ -67,11 +67,11 @@ def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> Non
     """R52: the time is bounded."""
     settings(relay, "closing_seconds = 8\nstop_seconds = 0.3\n")
     deaf = ("--deaf", "SIGTERM", "--deaf", "SIGHUP", "--think", "1000", "--reply", "Save what", "")
-    alice = Puppet(relay, "Alice").wrap(*deaf, cwd=project(relay, CLOSING))
+    alice = FakeAgent(relay, "Alice").wrap(*deaf, cwd=project(relay, CLOSING))
     relay("stop", "Alice")
-    alice.hears("Save what you learned.")
+    alice.receives("Save what you learned.")
     assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL
-    wait_until(lambda: not [c for c in processes_of(relay.home).values() if "session_puppet" in c])
+    wait_until(lambda: not [c for c in processes_of(relay.home).values() if "session_fake" in c])
 
 
 def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(relay: Relay) -> None:
@@ -86,7 +86,7 @@ def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(rela
 
 
 def test_now_kills_without_a_closing_prompt(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", cwd=project(relay, CLOSING))
+    alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", cwd=project(relay, CLOSING))
     assert relay("stop", "--now", "Alice").stdout == "Alice has ended.\n"
     assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL
 
@@ -94,17 +94,17 @@ def test_now_kills_without_a_closing_prompt(relay: Relay) -> None:
 def test_an_agent_that_asks_something_gets_no_closing_prompt_and_ends(relay: Relay) -> None:
     """Text typed over its question would answer it."""
     settings(relay, "closing_seconds = 0.3\n")
-    alice = Puppet(relay, "Alice").wrap(cwd=project(relay, CLOSING))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, CLOSING))
     alice.say("Delete everything? [y/N] ", end="")
     wait_until(lambda: alice.state() == "prompting")
     relay("stop", "Alice")
-    assert alice.heard == ""
+    assert alice.received == ""
     assert [(e["kind"], e["result"]) for e in alice.events("injection")] == [("closing", "untyped")]
 
 
 def test_stopping_everything_and_nothing(relay: Relay) -> None:
     for name in ("Alice", "Bob"):
-        Puppet(relay, name).wrap()
+        FakeAgent(relay, name).wrap()
     done = relay("stop", "--all")
     assert sorted(done.stdout.splitlines()) == ["Alice has ended.", "Bob has ended."]
     assert ps(relay) == []
@@ -131,7 +131,7 @@ def ended(reason, ctx):
     Path(__file__).with_name("reason").write_text(reason)
 """,
     )
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("@memory:save last words")
     alice.exit(7)
     wait_until(lambda: not ps(relay))
@@ -153,9 +153,9 @@ def test_nothing_that_the_agent_started_is_left(relay: Relay, tmp_path: Path) ->
 def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
     """Every store is closed, and no callback fails."""
     env = {"PYTHONWARNINGS": "always::ResourceWarning"}
-    alice = Puppet(relay, "Alice").wrap(env=env)
+    alice = FakeAgent(relay, "Alice").wrap(env=env)
     alice.say("@memory:save a\n@relay:Alice b")
-    alice.hears("is the sender.")
+    alice.receives("is the sender.")
     relay("stop", "Alice")
     assert (relay.home / "state" / "session.log").read_text() == ""
 

@@ -10,7 +10,7 @@ import pytest
 from ledgers import post
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.puppet import Puppet, messages, project, settings
+from session.fake_agent import FakeAgent, messages, project, settings
 from support import Relay, wait_until
 
 NOTE = """
@@ -57,11 +57,11 @@ async def second(event, ctx):
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
         ledger.registry.register("default", "Alice")
         post(ledger, "default", "you", "Alice", "mail")
-    alice = Puppet(relay, "Alice").wrap(
+    alice = FakeAgent(relay, "Alice").wrap(
         "--ready", "@memory:save the mat hides a key\n", cwd=folder, options=("--task", "tidy up")
     )
-    alice.hears("Saved to memory")
-    alice.hears("from the user] mail")
+    alice.receives("Saved to memory")
+    alice.receives("from the user] mail")
     assert [text for _, text in alice.texts()][:3] == ["You are on call.", "Be brief.", "The task is tidy up"]
     assert [source.partition(",")[0] for source, _ in alice.texts()][:3] == [
         "hook first (on session_start)",
@@ -73,7 +73,7 @@ async def second(event, ctx):
 def test_output_is_heard_as_lines_without_escape_sequences(relay: Relay) -> None:
     """R53."""
     folder = project(relay, NOTE + "@on('output')\ndef heard(output): note('said', output)\n")
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("\x1b[1mbold\x1b[0m and \x1b]0;title\x07plain\nsecond 日本語")
     wait_until(lambda: "second" in str(notes(relay)) or "\\u" in str(notes(relay)))
     assert "\n".join(text for _, text in notes(relay)) == "bold and plain\nsecond 日本語"
@@ -94,7 +94,7 @@ def heard(output):
         time.sleep(0.01)
 """,
     )
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("first")
     noted(relay, "first")
     for number in range(10):
@@ -123,24 +123,24 @@ async def as_event(event, ctx): note("event", event.sender, event.body)
 def sent(to, body, ctx): note("sent", ctx.agent_name, to, body)
 """,
     )
-    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap(cwd=folder)
+    alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap(cwd=folder)
     alice.say("@relay:bob the build is red")
     noted(relay, "sent", "Alice", "Bob", "the build is red")
     noted(relay, "received", "Bob", "Alice", "the build is red")
     noted(relay, "event", "Alice", "the build is red")
-    bob.hears("the build is red")
-    relay("send", "Alice", "from a person")
-    noted(relay, "received", "Alice", "you", "from a person")
+    bob.receives("the build is red")
+    relay("send", "Alice", "from a user")
+    noted(relay, "received", "Alice", "you", "from a user")
 
 
 def test_idle_fires_once_for_each_quiet_time(relay: Relay) -> None:
     """R56: the event fires after idle_seconds in the settings."""
     settings(relay, "idle_seconds = 0.2\n")
     folder = project(relay, NOTE + "@on('idle')\ndef idle(seconds): note('idle', seconds >= 0.2)\n")
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     wait_until(lambda: len(notes(relay)) == 1)
     (folder / "relay.config.py").write_text("changed")
-    alice.told("has changed")  # found at the next check, so one has passed
+    alice.notice("has changed")  # found at the next check, so one has passed
     assert len(notes(relay)) == 1
     alice.say("still here")
     wait_until(lambda: len(notes(relay)) >= 2)
@@ -168,11 +168,11 @@ def tell(target, message, ctx):
     )
 """,
     )
-    alice = Puppet(relay, "Alice").wrap(
+    alice = FakeAgent(relay, "Alice").wrap(
         cwd=folder, env={"COLOUR": "green"}, options=("--task", "tidy up", "-t", "red")
     )
     relay("send", "-t", "red", "Alice", "hello")
-    alice.hears("hello")
+    alice.receives("hello")
     alice.say("one\ntwo")
     alice.say("@tell:me now")
     wait_until(lambda: notes(relay))
@@ -205,14 +205,14 @@ async def do(target, message, ctx):
     threading.Timer(0.05, ctx.inject, ["injected later"]).start()
 """,
     )
-    alice, bob = Puppet(relay, "Alice").wrap(cwd=folder), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap()
     alice.say("@do:it now")
-    bob.hears("[/relay")
-    alice.hears("injected later")
-    bob.hears_exactly(("Alice", "sent"))
+    bob.receives("[/relay")
+    alice.receives("injected later")
+    bob.receives_exactly(("Alice", "sent"))
     assert [text for _, text in alice.texts()] == ["injected", "injected later"]
-    assert "Did you mean Bob?" in alice.told("could not send a message to 'Bbo'")
-    alice.told("could not send a message to '#builds'")
+    assert "Did you mean Bob?" in alice.notice("could not send a message to 'Bbo'")
+    alice.notice("could not send a message to '#builds'")
 
 
 def test_the_services_of_a_handler(relay: Relay) -> None:
@@ -233,18 +233,18 @@ async def serve(target, message, ctx):
     note("roster", [[m.name, m.online] for m in await ctx.relay.roster()])
 """,
     )
-    Puppet(relay, "Carol").wrap()
+    FakeAgent(relay, "Carol").wrap()
     relay("stop", "Carol")
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(cwd=folder)
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("@serve:x y")
     noted(relay, "memory", ["Deploys need two reviews"], [True], True, [])
     noted(relay, "relay", ["Bob"], ["Bob"])
     noted(relay, "roster", [["Bob", True], ["Carol", False]])
-    bob.hears("to all")
+    bob.receives("to all")
     assert messages(relay, "--to", "Carol") == []
 
 
-def test_what_a_handler_tells_the_person_stays_out_of_the_agent(relay: Relay) -> None:
+def test_what_a_handler_tells_the_user_stays_out_of_the_agent(relay: Relay) -> None:
     folder = project(
         relay,
         """
@@ -255,8 +255,8 @@ def warn(target, message, ctx):
     return HookResult("inject_context", "for the agent", user_message="for the user", stop=True)
 """,
     )
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("@warn:x y")
-    alice.hears("for the agent")
-    assert alice.told("for the user") == "warn (@warn): for the user"
-    assert "for the user" not in alice.heard
+    alice.receives("for the agent")
+    assert alice.notice("for the user") == "warn (@warn): for the user"
+    assert "for the user" not in alice.received

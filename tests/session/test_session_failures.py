@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.hooked import Claude
-from session.puppet import Puppet
+from session.fake_agent import FakeAgent
 from session.test_session_replaced import entry, replaced
 from support import Relay, wait_until
 from terminal.emulator import Emulator
@@ -51,7 +51,7 @@ NO_MORE = "\r\n■ No more today, until\r\n  8pm (America/New_York)\r\n\r\n> "
 CLEARED = "\x1b[H\x1b[J> "
 
 
-class Known(Puppet):
+class Known(FakeAgent):
     """A TUI whose live region the test controls."""
 
     def command(self, *arguments: str) -> list[str | Path]:

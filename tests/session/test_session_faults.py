@@ -14,7 +14,7 @@ import pytest
 
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.puppet import Puppet, events, ps, settings
+from session.fake_agent import FakeAgent, events, ps, settings
 from support import Relay, processes_of, wait_until
 
 Talk = Callable[[socket.socket], None]
@@ -61,9 +61,9 @@ def refusal(channel: socket.socket) -> None:
     channel.recv(1 << 16)
 
 
-def runs_on_and_ends(alice: Puppet) -> None:
+def runs_on_and_ends(alice: FakeAgent) -> None:
     alice.say("@memory:save the agent runs on\n@relay:you and writes to the user")
-    alice.hears("Saved to memory")
+    alice.receives("Saved to memory")
     alice.relay("stop", alice.name)
     assert ps(alice.relay) == []
     log = (alice.relay.home / "state" / "session.log").read_text()
@@ -77,7 +77,9 @@ def runs_on_and_ends(alice: Puppet) -> None:
 )
 def test_what_is_no_broker_is_said_and_the_agent_runs_on(relay: Relay, talk: Talk, words: str) -> None:
     with server(talk) as port:
-        alice = Puppet(relay, "Alice").wrap(options=("--broker", f"mqtt://someone:secret@127.0.0.1:{port}"))
+        alice = FakeAgent(relay, "Alice").wrap(
+            options=("--broker", f"mqtt://someone:secret@127.0.0.1:{port}")
+        )
         wait_until(
             lambda: any(words in e["status"] for e in alice.events("bus")),
             message=alice.log,
@@ -88,18 +90,18 @@ def test_what_is_no_broker_is_said_and_the_agent_runs_on(relay: Relay, talk: Tal
 
 def test_a_broker_that_hangs_delays_nothing(relay: Relay) -> None:
     with server(silence) as port:
-        alice = Puppet(relay, "Alice").wrap(options=("--broker", f"mqtt://127.0.0.1:{port}"))
+        alice = FakeAgent(relay, "Alice").wrap(options=("--broker", f"mqtt://127.0.0.1:{port}"))
         with Ledger(Home.from_env(relay.environment).ledger) as ledger:
             ledger.registry.register("default", "Bob")
         alice.say("@relay:Bob hello\n@relay:Alice wrong")
-        alice.hears("is the sender.")
-        assert "offline" not in alice.heard  # nobody knows
+        alice.receives("is the sender.")
+        assert "offline" not in alice.received  # nobody knows
         runs_on_and_ends(alice)
 
 
 def test_a_port_where_nobody_listens(relay: Relay) -> None:
     settings(relay, 'broker = "mqtt://127.0.0.1:1"\n')
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     wait_until(lambda: any("no connection to the broker" in e["status"] for e in alice.events("bus")))
     runs_on_and_ends(alice)
 
@@ -111,11 +113,11 @@ def test_an_url_that_names_no_broker(relay: Relay, url: str) -> None:
     assert done.returncode != 0
     assert url in done.stderr and "Traceback" not in done.stderr
     settings(relay, f"broker = {json.dumps(url)}\n")
-    alice = Puppet(relay, "Alice").wrap()
-    assert url in alice.told("The agent keeps running without messages.")
+    alice = FakeAgent(relay, "Alice").wrap()
+    assert url in alice.notice("The agent keeps running without messages.")
     alice.say("@relay:Bob hello\n@memory:save the agent runs on")
-    alice.hears(url)
-    alice.hears("Saved to memory")
+    alice.receives(url)
+    alice.receives("Saved to memory")
 
 
 @pytest.mark.parametrize(
@@ -129,10 +131,10 @@ def test_a_store_that_cannot_be_opened(relay: Relay, file: str, words: str) -> N
     state = relay.home / "state"
     state.mkdir()
     (state / file).mkdir()
-    alice = Puppet(relay, "Alice").wrap()
-    alice.told(words)
+    alice = FakeAgent(relay, "Alice").wrap()
+    alice.notice(words)
     alice.say("@memory:save something\n@relay:you hello")
-    alice.hears(file)
+    alice.receives(file)
     alice.say("still here\n")
     relay("stop", "Alice")
     assert ps(relay) == []
@@ -143,10 +145,10 @@ def test_a_bus_that_cannot_begin_is_had_as_soon_as_it_can(relay: Relay) -> None:
     """No session ends because of its bus, and none has to be restarted for it."""
     lock = relay.home / "state" / "broker" / "users.lock"
     lock.mkdir(parents=True)
-    alice = Puppet(relay, "Alice").wrap()
-    assert "users.lock" in alice.told("until then this agent neither sends nor receives")
+    alice = FakeAgent(relay, "Alice").wrap()
+    assert "users.lock" in alice.notice("until then this agent neither sends nor receives")
     alice.say("@relay:you hello")
-    alice.hears("users.lock")
+    alice.receives("users.lock")
     lock.rmdir()
     wait_until(lambda: any("connected to" in e["status"] for e in alice.events("bus")))
     relay("send", "--wait", "20", "Alice", "welcome")
@@ -165,20 +167,20 @@ def test_a_home_that_cannot_be_used_is_said_before_anything_starts(relay: Relay)
 
 def test_a_full_disk_stops_no_agent(relay: Relay) -> None:
     """Beyond a few kilobytes every write fails: journal, ledger and memory report it."""
-    alice = Puppet(relay, "Alice")
-    Puppet(relay, "Bob").wrap()  # the stores are created while there is room
+    alice = FakeAgent(relay, "Alice")
+    FakeAgent(relay, "Bob").wrap()  # the stores are created while there is room
     relay("stop", "Bob")
     subprocess.run(
         [*relay.command, "wrap", "-d", "-n", "Alice", *map(str, alice.command())],
         env=relay.environment, cwd=relay.home, check=True, timeout=60, capture_output=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)),
     )  # fmt: skip
-    wait_until(lambda: (alice.folder / "heard").exists())
+    wait_until(lambda: (alice.folder / "received").exists())
     for number in range(20):
         alice.say(f"@memory:save note {number} " + "x" * 400)
-    alice.hears("Free some space")
+    alice.receives("Free some space")
     alice.say("@relay:Bob hello")
-    alice.hears("the message ledger")
+    alice.receives("the message ledger")
     assert [row["name"] for row in ps(relay)] == ["Alice"]
     relay("stop", "Alice")
     assert ps(relay) == []

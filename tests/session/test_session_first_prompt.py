@@ -8,7 +8,7 @@ import re
 import signal
 
 from relay.storage.locks import locked
-from session.puppet import Puppet
+from session.fake_agent import FakeAgent
 from session.test_session_replaced import entry
 from session.test_session_supervised import follows, record
 from support import Relay, wait_until
@@ -16,28 +16,28 @@ from support import Relay, wait_until
 PROMPT = {"prompt": "Mend the tests.", "restart": "always", "backoff": 0.05}
 
 
-def start(relay: Relay, **more: object) -> Puppet:
-    alice = Puppet(relay, "Alice")
+def start(relay: Relay, **more: object) -> FakeAgent:
+    alice = FakeAgent(relay, "Alice")
     return alice.wrap(options=("--supervision", json.dumps({**PROMPT, **more})))
 
 
-def prompts(alice: Puppet) -> list[str]:
-    return re.findall(r"\[relay \w+ task\] (.*) \[/relay \w+\]", alice.heard)
+def prompts(alice: FakeAgent) -> list[str]:
+    return re.findall(r"\[relay \w+ task\] (.*) \[/relay \w+\]", alice.received)
 
 
 def test_it_is_typed_once(relay: Relay) -> None:
     alice = start(relay)
-    alice.hears("Mend the tests.")
+    alice.receives("Mend the tests.")
     wait_until(lambda: record(relay)["task_given"])
     relay("reload", "Alice")
     relay("send", "--wait", "60", "Alice", "hello")
-    alice.hears("hello")
+    alice.receives("hello")
     assert prompts(alice) == ["Mend the tests."]
 
 
 def test_a_new_conversation_is_given_it_again(relay: Relay) -> None:
     alice = start(relay)
-    alice.hears("Mend the tests.")
+    alice.receives("Mend the tests.")
     wait_until(lambda: record(relay)["task_given"])
     before = entry(relay)
     alice.exit(1)
@@ -53,7 +53,7 @@ def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
     relay("stop", "Alice")
     alice = start(relay, fresh=["true"])
     relay("send", "--wait", "60", "Alice", "hello")
-    alice.hears("hello")
+    alice.receives("hello")
     assert prompts(alice) == ["Mend the tests."]
 
 
@@ -63,11 +63,11 @@ def test_it_is_typed_once_although_the_session_dies_over_it(relay: Relay) -> Non
     lock.parent.mkdir(parents=True)
     with locked(lock):
         alice = start(relay)
-        alice.hears("Mend the tests.")
+        alice.receives("Mend the tests.")
         os.kill(entry(relay)["pid"], signal.SIGKILL)
         relay("send", "--wait", "60", "Alice", "are you there?")  # the next session is ready
-        alice.hears("are you there?")
+        alice.receives("are you there?")
     relay("send", "--wait", "60", "Alice", "hello")
-    alice.hears("hello")
+    alice.receives("hello")
     assert prompts(alice) == ["Mend the tests."]
     assert wait_until(lambda: record(relay)["task_given"])

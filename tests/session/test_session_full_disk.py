@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from session.puppet import Puppet, messages
+from session.fake_agent import FakeAgent, messages
 from session.test_session_replaced import entry, replaced
 from support import Relay, processes_of, wait_until
 
@@ -44,9 +44,9 @@ def fill(home: Path) -> None:
                 continue
 
 
-def agent(relay: Relay, name: str) -> Puppet:
+def agent(relay: Relay, name: str) -> FakeAgent:
     """Return an agent whose own notes are on another disk."""
-    made = Puppet(relay, name)
+    made = FakeAgent(relay, name)
     made.folder = relay.home.with_name(f"{relay.home.name}-{name}")
     made.folder.mkdir()
     return made.wrap()
@@ -56,7 +56,7 @@ def test_a_session_that_is_replaced_while_the_disk_is_full(relay: Relay, home: P
     """Earlier words are not acted on again, and new ones are acted on or reported."""
     bob, alice = (agent(relay, name) for name in ("Bob", "Alice"))
     alice.say("@relay:Bob before")
-    bob.hears(" before ")
+    bob.receives(" before ")
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["injected"])
     before = entry(relay)
     fill(home)
@@ -67,11 +67,11 @@ def test_a_session_that_is_replaced_while_the_disk_is_full(relay: Relay, home: P
     (home / "filler").unlink()
     wait_until(lambda: entry(relay)["bus"] == "connected")  # until then, what is said is refused and reported
     alice.say("@relay:Bob afterwards")
-    bob.hears(" afterwards ")
+    bob.receives(" afterwards ")
     found = [body for _, body in bob.texts()]
     assert found in (["before", "meanwhile", "afterwards"], ["before", "afterwards"])
     if "meanwhile" not in found:
-        alice.hears("message ledger")
+        alice.receives("message ledger")
     relay("reload", "Alice")
     relay("send", "--wait", "30", "Alice", "well")
     assert [body for _, body in bob.texts()] == found

@@ -13,7 +13,7 @@ import pytest
 from ledgers import post
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.puppet import Puppet, events, messages, project, ps
+from session.fake_agent import FakeAgent, events, messages, project, ps
 from support import Relay, wait_until
 
 
@@ -48,7 +48,7 @@ LISTENING = 'while [ ! -S "$RELAY_SOCKET" ]; do sleep 0.01; done; '
     "line", ["relay stop Bob", "relay stop --all", LISTENING + "relay stop Mallory", "relay stop --now Bob"]
 )
 def test_an_agent_may_not_stop_sessions(relay: Relay, tmp_path: Path, line: str) -> None:
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, line)
     assert agent.code == 1
     assert "an agent may not request 'stop'. The user can" in agent.out + agent.err
@@ -58,7 +58,7 @@ def test_an_agent_may_not_stop_sessions(relay: Relay, tmp_path: Path, line: str)
 
 def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None:
     """The shim itself checks the caller."""
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, "relay reload Bob")
     assert agent.code == 1
     assert "an agent may not request 'reload'. The user can" in agent.out + agent.err
@@ -67,7 +67,7 @@ def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None
 
 def test_hiding_the_environment_does_not_help(relay: Relay, tmp_path: Path) -> None:
     """The caller is identified by its ancestry."""
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     hidden = f"env -i PATH=$PATH HOME=$HOME RELAY_HOME=$RELAY_HOME {sys.executable} -m relay stop Bob"
     agent = Agent(relay, tmp_path, hidden)
     assert "an agent may not request 'stop'" in agent.out + agent.err
@@ -78,7 +78,7 @@ def test_hiding_the_environment_does_not_help(relay: Relay, tmp_path: Path) -> N
     "hidden", ["", "env -u RELAY_SESSION -u RELAY_SOCKET -u RELAY_NAME "], ids=["open", "hidden"]
 )
 def test_an_agent_may_not_attach(relay: Relay, tmp_path: Path, hidden: str) -> None:
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     code = (
         "import pexpect, sys; child = pexpect.spawn(sys.executable, ['-m', 'relay', 'attach', 'Bob']);"
         "child.expect(pexpect.EOF); print(child.before.decode()); child.close(); sys.exit(child.exitstatus)"
@@ -130,7 +130,7 @@ def test_an_agent_acts_as_itself_whatever_its_environment_says(
     relay: Relay, tmp_path: Path, hide: str
 ) -> None:
     """The agent sends in its own name, and sees only its own messages, memory and events."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "--wait", "20", "Bob", "for Bob alone")
     relay("memory", "save", "--name", "Bob", "Bob's memory")
     agent = Agent(
@@ -140,7 +140,7 @@ def test_an_agent_acts_as_itself_whatever_its_environment_says(
         "relay memory list && relay messages --json && relay events --json",
     )
     assert agent.code == 0, agent.err
-    assert bob.hears("hello").count("from Mallory]") == 1
+    assert bob.receives("hello").count("from Mallory]") == 1
     assert "for Bob alone" not in agent.out
     assert "Bob's memory" not in agent.out
     assert '"body": "hello"' in agent.out
@@ -181,13 +181,13 @@ def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
     claim = relay.home / "run" / "sessions" / "default" / "gone.lock"
     claim.parent.mkdir(parents=True)
     claim.write_text(str(os.getpid()))
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "Bob", "from the user")
-    bob.hears("from the user] from the user")
+    bob.receives("from the user] from the user")
 
 
 def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     agent = Agent(
         relay,
         tmp_path,
@@ -196,7 +196,7 @@ def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) 
     )
     assert agent.code == 0, agent.err
     assert "the mat hides a key" in agent.out
-    bob.hears("hello")
+    bob.receives("hello")
     assert not [e for e in events(relay) if e["event"] == "refused"]
 
 
@@ -207,7 +207,7 @@ def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path
     assert "this terminal is already inside a relay session (Mallory)" in agent.err
 
 
-def test_the_persons_own_handlers_may_do_it_too(relay: Relay) -> None:
+def test_the_users_own_handlers_may_do_it_too(relay: Relay) -> None:
     """Handlers are the user's code, although their processes descend from a session."""
     folder = project(
         relay,
@@ -220,9 +220,9 @@ def stop(target, message):
     return subprocess.run([{sys.executable!r}, "-m", "relay", "stop", target], stdout=-1, text=True).stdout
 """,
     )
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(cwd=folder)
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("@stop:Bob please")
-    alice.hears("Bob has ended.")
+    alice.receives("Bob has ended.")
     assert bob.ended()
 
 
@@ -239,13 +239,13 @@ def stop(target, message):
     subprocess.run("setsid sh -c 'sleep 0.2; {sys.executable} -m relay stop " + target + "' &", shell=True)
 """,
     )
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(cwd=folder)
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("@stop:Bob please")
     wait_until(bob.ended, message=alice.log)
 
 
-def test_the_person_outside_may_do_all_of_it(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+def test_the_user_outside_may_do_all_of_it(relay: Relay) -> None:
+    bob = FakeAgent(relay, "Bob").wrap()
     assert os.environ.get("RELAY_SOCKET") is None
     relay("stop", "Bob")
     assert bob.ended()

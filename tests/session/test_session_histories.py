@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from session.puppet import ps
+from session.fake_agent import ps
 from session.test_session_replaced import entry
 from session.test_session_supervised import phase, record
 from support import Relay, wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from support import Relay
 
 CUSTOM = """
@@ -38,11 +38,11 @@ def test_a_backend_of_the_users_own_keeps_what_agents_say(relay: Relay, home: Pa
     """R63: a custom backend works; one that hangs costs its answer, and the session continues."""
     (home / "relay.config.py").write_text(CUSTOM % str(home / "notes.db"))
     relay("trust", "relay.config.py")
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say("@memory:save The mat hides a key")
-    alice.hears("Saved to memory")
+    alice.receives("Saved to memory")
     alice.say("@memory:search hang")
-    alice.hears("the memory backend custom did not answer within 2 s")
+    alice.receives("the memory backend custom did not answer within 2 s")
     assert [row["name"] for row in ps(relay)] == ["Alice"]
     assert not (home / "state" / "memory.db").exists()
     assert [memory["text"] for memory in memories(relay)] == ["The mat hides a key"]
@@ -54,10 +54,10 @@ def test_a_backend_that_cannot_be_opened_is_told_once_and_the_session_goes_on(
     own = relay.home / "config" / "relay.toml"
     own.parent.mkdir(exist_ok=True)
     own.write_text('[memory]\nbackend = "custom"\nfactory = "nowhere.to_be:found"\n')
-    alice = Puppet(relay, "Alice").wrap()
-    assert "The agent keeps running without memory." in alice.told("there is no 'nowhere.to_be:found'")
+    alice = FakeAgent(relay, "Alice").wrap()
+    assert "The agent keeps running without memory." in alice.notice("there is no 'nowhere.to_be:found'")
     alice.say("@memory:list")
-    alice.hears("> @memory:list: memory: there is no 'nowhere.to_be:found'")
+    alice.receives("> @memory:list: memory: there is no 'nowhere.to_be:found'")
     assert [row["name"] for row in ps(relay)] == ["Alice"]
 
 
@@ -65,12 +65,12 @@ def test_a_mistake_in_the_settings_keeps_the_session_from_saving_elsewhere(relay
     own = relay.home / "config" / "relay.toml"
     own.parent.mkdir(exist_ok=True)
     own.write_text('[memory]\nbackend = "mem"\n')
-    alice = Puppet(relay, "Alice").wrap()
-    assert "relay.toml:1: memory: there is no backend 'mem'" in alice.told(
+    alice = FakeAgent(relay, "Alice").wrap()
+    assert "relay.toml:1: memory: there is no backend 'mem'" in alice.notice(
         "The agent keeps running without memory."
     )
     alice.say("@memory:save hello")
-    alice.hears("there is no backend 'mem'")
+    alice.receives("there is no backend 'mem'")
     assert not (home / "state" / "memory.db").exists()
 
 
@@ -80,13 +80,13 @@ def test_the_last_answer_is_saved_where_the_user_wants_that(relay: Relay, home: 
         'from relay import RelayConfig\nconfig = RelayConfig(memory={"autoSave": True})\n'
     )
     relay("trust", "relay.config.py")
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say("The tests pass with Python 3.14.")
     relay("stop", "Alice")
     (memory,) = memories(relay)
     assert memory["text"].startswith(f"Last answer in {home.name}: ")  # type: ignore[attr-defined]
     assert "The tests pass with Python 3.14." in str(memory["text"])
     assert memory["metadata"]["auto"] is True  # type: ignore[index]
-    quiet = Puppet(relay, "Bob").wrap()
+    quiet = FakeAgent(relay, "Bob").wrap()
     relay("stop", quiet.name)
     assert memories(relay, "Bob") == []

@@ -13,7 +13,7 @@ import pytest
 from ledgers import locked
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.puppet import Puppet, events, messages, ps, settings
+from session.fake_agent import FakeAgent, events, messages, ps, settings
 from support import Relay, session_patch, wait_until
 
 
@@ -23,18 +23,18 @@ def states(relay: Relay, *arguments: str) -> list[str]:
 
 def test_a_message_arrives_once_and_exactly(relay: Relay) -> None:
     """R46, R47."""
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é")
-    bob.hears("[/relay")
-    bob.hears_exactly(("Alice", "Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é"))
+    bob.receives("[/relay")
+    bob.receives_exactly(("Alice", "Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é"))
     wait_until(lambda: states(relay) == ["injected"])
-    assert alice.heard == ""
+    assert alice.received == ""
 
 
 def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
     """So it is once `wrap -d` has returned, however long another process locked the ledger meanwhile."""
-    Puppet(relay, "Alice").wrap()
-    bob = Puppet(relay, "Bob")
+    FakeAgent(relay, "Alice").wrap()
+    bob = FakeAgent(relay, "Bob")
     with locked(Home.from_env(relay.environment).ledger):
         starting = subprocess.Popen(
             [*relay.command, "wrap", "-d", "-n", "Bob", *map(str, bob.command())],
@@ -45,12 +45,12 @@ def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
         assert starting.poll() is None
     assert starting.wait(60) == 0
     relay("send", "Bob", "hello")
-    bob.hears("hello")
+    bob.receives("hello")
 
 
 def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay) -> None:
     """The agent ends while the user's keys are still being held back: certainly nothing was typed."""
-    bob = Puppet(relay, "Bob")
+    bob = FakeAgent(relay, "Bob")
     bob.wrap(
         env=session_patch(
             "from relay.state.agent_terminal import AgentTerminal\n"
@@ -67,34 +67,34 @@ def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay
     bob.exit()
     wait_until(lambda: not ps(relay))
     assert states(relay) == ["stored"]
-    for left in ("strings", "heard"):
+    for left in ("strings", "received"):
         (bob.folder / left).unlink()
-    bob.wrap().hears("hello")
+    bob.wrap().receives("hello")
     wait_until(lambda: states(relay) == ["injected"])
 
 
 def test_the_order_of_fifty_is_kept(relay: Relay) -> None:
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(50)))
-    bob.hears("number 49")
+    bob.receives("number 49")
     assert [text for _, text in bob.texts()] == [f"number {n}" for n in range(50)]
     wait_until(lambda: states(relay) == ["injected"] * 50)
 
 
 def test_an_agents_first_words_raise_no_false_alarm(relay: Relay) -> None:
     """Bob is online: he is not reported offline because the broker has not been asked yet."""
-    bob = Puppet(relay, "Bob").wrap()
-    alice = Puppet(relay, "Alice").wrap("--ready", "@relay:Bob hello\n@memory:save done\n")
-    bob.hears("hello")
-    assert "offline" not in alice.hears("Saved to memory")
+    bob = FakeAgent(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap("--ready", "@relay:Bob hello\n@memory:save done\n")
+    bob.receives("hello")
+    assert "offline" not in alice.receives("Saved to memory")
 
 
 def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")
-    alice = Puppet(relay, "Alice").wrap("--ready", "@relay:Bob first\n@relay:bob second\n")
-    alice.hears("Bob is offline. The message waits until Bob is online.")
-    relay("send", "Bob", "from a person")
+    alice = FakeAgent(relay, "Alice").wrap("--ready", "@relay:Bob first\n@relay:bob second\n")
+    alice.receives("Bob is offline. The message waits until Bob is online.")
+    relay("send", "Bob", "from a user")
     assert set(states(relay)) <= {"queued", "sent"}
     (bob.folder / "strings").unlink()
     bob.wrap()
@@ -103,12 +103,12 @@ def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay
     wait_until(lambda: states(relay) == ["injected"] * 3)
 
 
-def test_a_person_sends_and_waits_and_is_answered(relay: Relay) -> None:
+def test_a_user_sends_and_waits_and_is_answered(relay: Relay) -> None:
     """The user runs `send` and `send --wait`, and an agent writes to the user."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     done = relay("send", "--wait", "20", "Bob", "are", "you", "there?")
     assert "was delivered to Bob." in done.stdout
-    bob.hears_exactly(("the user", "are you there?"))
+    bob.receives_exactly(("the user", "are you there?"))
     bob.say("@relay:you I am")
     wait_until(lambda: [m["body"] for m in messages(relay, "--to", "you")] == ["I am"])
 
@@ -122,18 +122,20 @@ def test_a_person_sends_and_waits_and_is_answered(relay: Relay) -> None:
     ],
 )
 def test_what_cannot_be_sent_is_said(relay: Relay, arguments: tuple[str, ...], words: str) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     done = relay("send", *arguments, check=False)
     assert (done.returncode, words in done.stderr, messages(relay)) == (1, True, [])
-    assert bob.heard == ""
+    assert bob.received == ""
 
 
 def test_the_largest_message_arrives_whole(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     body = " ".join(f"word{n}" for n in range(20_000))[: 64 * 1024].strip()
     relay("send", "--wait", "20", "Bob", "-", input=body)
     part = re.compile(r"^\[relay \w{8} (\d+)/(\d+) from the user\] (.*) \[/relay \w{8}\]$", re.MULTILINE)
-    parts = wait_until(lambda: (found := part.findall(bob.heard)) and found[-1][0] == found[-1][1] and found)
+    parts = wait_until(
+        lambda: (found := part.findall(bob.received)) and found[-1][0] == found[-1][1] and found
+    )
     assert " ".join(text for *_, text in parts) == body
 
 
@@ -145,11 +147,11 @@ def test_an_agents_own_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> 
         f"{sys.executable} -m relay messages --json > {tmp_path}/listed\n"
         f"echo $RELAY_NAME $RELAY_TEAM > {tmp_path}/done\nexec cat\n"
     )
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("wrap", "-d", "-n", "Alice", "sh", script)
     wait_until(lambda: (tmp_path / "done").exists() and (tmp_path / "done").read_text())
-    bob.hears("[/relay")
-    bob.hears_exactly(("Alice", "from a tool"))
+    bob.receives("[/relay")
+    bob.receives_exactly(("Alice", "from a tool"))
     assert json.loads((tmp_path / "sent").read_text())[0]["from"] == "Alice"
     assert json.loads((tmp_path / "listed").read_text())[0]["body"] == "from a tool"
     assert (tmp_path / "done").read_text() == "Alice default\n"
@@ -157,15 +159,15 @@ def test_an_agents_own_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("question", ["Install? [Y/n] ", "Overwrite notes.txt? ", "Password: "])
 def test_an_agent_that_asks_is_not_typed_into_until_it_is_answered(relay: Relay, question: str) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say(question, end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "y")
     wait_until(lambda: states(relay) == ["stored"])
-    assert bob.heard == ""
+    assert bob.received == ""
     bob.say("\nNo answer; going on.")
     relay("send", "--wait", "20", "Bob", "later")
-    bob.hears_exactly(("the user", "y"), ("the user", "later"))
+    bob.receives_exactly(("the user", "y"), ("the user", "later"))
 
 
 HOSTILE = [
@@ -184,19 +186,19 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("by", ["agent", "person"])
+@pytest.mark.parametrize("by", ["agent", "user"])
 def test_hostile_bodies_arrive_inert_and_spoil_nothing_that_follows(relay: Relay, by: str) -> None:
     """R84."""
-    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
-    if by == "person":
+    alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    if by == "user":
         relay("send", "Bob", "-", input="\n".join(HOSTILE))
     else:
         alice.say("\n".join(f"@relay:Bob <<<\n{body}\n>>>" for body in HOSTILE))
-    relay("send", "--wait", "20", "Bob", "the next message") if by == "person" else alice.say(
+    relay("send", "--wait", "20", "Bob", "the next message") if by == "user" else alice.say(
         "@relay:Bob the next message"
     )
-    heard = bob.hears("the next message")
-    sender = "the user" if by == "person" else "Alice"
+    heard = bob.receives("the next message")
+    sender = "the user" if by == "user" else "Alice"
     for line in heard.splitlines():
         part = re.fullmatch(rf"\[relay (\w{{8}})(?: \d+/\d+)? from {sender}\] (.*) \[/relay \1\]", line)
         assert part, line
@@ -204,29 +206,29 @@ def test_hostile_bodies_arrive_inert_and_spoil_nothing_that_follows(relay: Relay
     assert not set(heard) & {
         chr(n) for n in [*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x2066, 0x200B]
     }
-    assert carol.heard == ""
+    assert carol.received == ""
     assert "obey" in heard and "forward this" in heard
     assert bob.texts()[-1] == (sender, "the next message")
 
 
 def test_a_text_without_anything_to_type_is_rejected_and_its_sender_told(relay: Relay) -> None:
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob \u200b\u202e")
-    alice.hears("is rejected")
+    alice.receives("is rejected")
     assert states(relay) == ["rejected"]
-    assert bob.heard == ""
+    assert bob.received == ""
     (row,) = messages(relay)
     assert "no text" in row["detail"]
 
 
 def test_teams_do_not_hear_each_other_and_may_use_the_same_names(relay: Relay) -> None:
-    red, blue = Puppet(relay, "Bob", team="red").wrap(), Puppet(relay, "Bob", team="blue").wrap()
-    alice = Puppet(relay, "Alice", team="red").wrap()
+    red, blue = FakeAgent(relay, "Bob", team="red").wrap(), FakeAgent(relay, "Bob", team="blue").wrap()
+    alice = FakeAgent(relay, "Alice", team="red").wrap()
     alice.say("@relay:Bob for red\n@relay:* for all of red")
-    red.hears("for all of red")
+    red.receives("for all of red")
     relay("send", "-t", "blue", "--wait", "20", "Bob", "for blue")
-    red.hears_exactly(("Alice", "for red"), ("Alice", "for all of red"))
-    blue.hears_exactly(("the user", "for blue"))
+    red.receives_exactly(("Alice", "for red"), ("Alice", "for all of red"))
+    blue.receives_exactly(("the user", "for blue"))
 
 
 def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: Relay, tmp_path: Path) -> None:
@@ -242,7 +244,7 @@ def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: R
     )
 
 
-def test_a_message_to_a_shell_waits_and_the_person_is_told_why(relay: Relay) -> None:
+def test_a_message_to_a_shell_waits_and_the_user_is_told_why(relay: Relay) -> None:
     """Text typed into a shell runs."""
     settings(relay, "stop_seconds = 0.1\n")
     relay("wrap", "-d", "-n", "Bob", "bash", "--norc")
@@ -267,7 +269,7 @@ while True:
 """
 
 
-def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(relay: Relay) -> None:
+def test_a_dialog_above_the_input_holds_messages_and_the_user_is_told_why(relay: Relay) -> None:
     """The dialog may be a quotation; the program has no record that could tell."""
     settings(relay, "stop_seconds = 0.1\n")
     soon = session_patch("import relay.features.mailbox\nrelay.features.mailbox.HELD = 1.0")
@@ -284,7 +286,7 @@ def test_a_dialog_above_the_input_holds_messages_and_the_person_is_told_why(rela
 
 def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
     """`relay send` there is the agent's word, even if `relay` is in no directory of the user's PATH."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     elsewhere = "/usr/bin:/bin"
     assert not Path("/usr/bin/relay").exists()
     relay(
@@ -297,16 +299,16 @@ def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
         "relay send Bob hello; exec cat",
         env={"PATH": elsewhere},
     )
-    bob.hears("[/relay")
-    bob.hears_exactly(("Alice", "hello"))
+    bob.receives("[/relay")
+    bob.receives_exactly(("Alice", "hello"))
 
 
 def test_a_message_has_one_id_wherever_it_is_shown(relay: Relay) -> None:
     """U9: the agent's screen used to show another id than `relay messages`."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     sent = relay("send", "--wait", "60", "Bob", "hello").stdout
-    bob.hears("[/relay")
-    (shown,) = re.findall(r"\[relay (\w+) from the user\] hello \[/relay \1\]", bob.heard)
+    bob.receives("[/relay")
+    (shown,) = re.findall(r"\[relay (\w+) from the user\] hello \[/relay \1\]", bob.received)
     (message,) = messages(relay)
     assert message["id"].startswith(shown) and shown in sent
     for command in (
@@ -326,7 +328,7 @@ def test_a_message_has_one_id_wherever_it_is_shown(relay: Relay) -> None:
 
 
 def test_a_message_that_waits_is_explained_by_its_id(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     (row,) = json.loads(relay("send", "--json", "Bob", "hello").stdout)
@@ -341,7 +343,7 @@ def test_a_message_that_waits_is_explained_by_its_id(relay: Relay) -> None:
 
 def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
     """U13."""
-    bob, shell = Puppet(relay, "Bob").wrap(), Puppet(relay, "Carol")
+    bob, shell = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Carol")
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("wrap", "-d", "-n", "Carol", "bash", "--norc")
@@ -357,7 +359,7 @@ def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
         "Carol": "relay types nothing into Carol",
     }
     bob.say("\nNo answer; going on.")
-    bob.hears("hello")
+    bob.receives("hello")
     (row,) = json.loads(relay("send", "--json", "--wait", "60", "Bob", "again").stdout)
     assert (row["state"], row["obstacle"]) == ("injected", None)
     relay("stop", "--now", "Carol")
@@ -367,7 +369,7 @@ def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
 
 def test_a_receiver_in_another_team_is_said_to_be_there(relay: Relay) -> None:
     """U13: relay used to report such a name as unknown."""
-    Puppet(relay, "w1", team="web").wrap()
+    FakeAgent(relay, "w1", team="web").wrap()
     error = relay("send", "w1", "hello", check=False)
     assert error.returncode != 0
     assert "w1 is in team web, not in 'default': `relay send --team web w1 ...`" in error.stderr

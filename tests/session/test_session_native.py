@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents.hooked import Claude, Json
-from session.puppet import Puppet, messages, project, settings
+from session.fake_agent import FakeAgent, messages, project, settings
 from session.transcript import Transcript
 from support import Relay, wait_until
 from terminal.emulator import Emulator
@@ -137,7 +137,7 @@ def test_an_agent_goes_on_until_the_cap_is_reached(relay: Relay) -> None:
     assert not stopped["stdout"]
 
 
-def test_the_cap_is_the_persons(relay: Relay) -> None:
+def test_the_cap_is_the_users(relay: Relay) -> None:
     """R10, R28"""
     settings(relay, "continuations = 1\n")
     claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
@@ -166,7 +166,7 @@ def test_a_prompt_can_be_denied(relay: Relay) -> None:
     )
 
 
-def test_a_call_that_the_person_allowed_needs_no_dialog(relay: Relay) -> None:
+def test_a_call_that_the_user_allowed_needs_no_dialog(relay: Relay) -> None:
     """By default relay asks for every call; plans and questions always need the user. Each use is logged."""
     settings(relay, 'allow = ["Bash(git status)", "ExitPlanMode"]\n')
     claude = begun(Claude(relay).wrap())
@@ -209,7 +209,7 @@ def test_its_transcript_is_heard_and_its_screen_is_not(relay: Relay, transcript:
 
 
 @pytest.mark.parametrize("policy", ["ignore", "act"])
-def test_a_subagents_directives_count_where_the_person_wants_that(
+def test_a_subagents_directives_count_where_the_user_wants_that(
     relay: Relay, transcript: Transcript, policy: str
 ) -> None:
     settings(relay, f'subagents = "{policy}"\n')
@@ -312,7 +312,7 @@ def test_an_old_conversation_that_is_drawn_again_is_not_heard(relay: Relay) -> N
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text('name = "known"\n' + KNOWN)
     settings(relay, 'teach = "never"\n')  # nothing is submitted
-    alice = Puppet(relay, "Alice").wrap(options=("--agent", "known"))
+    alice = FakeAgent(relay, "Alice").wrap(options=("--agent", "known"))
     alice.say("@memory:save said long ago")
     alice.say("busy")
     wait_until(lambda: "spinner" in relay("explain", "Alice").stdout)
@@ -327,8 +327,8 @@ def test_an_old_conversation_is_not_heard_when_the_first_turn_begins(relay: Rela
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text('name = "known"\nreader = "screen"\n' + KNOWN)
     drawn = "\x1b[2J\x1b[H@memory:save said long ago\n"
-    alice = Puppet(relay, "Alice").wrap("--ready", drawn, options=("--agent", "known"))
-    alice.hears("relay send NAME TEXT")  # the end of the lesson, which is the first submission
+    alice = FakeAgent(relay, "Alice").wrap("--ready", drawn, options=("--agent", "known"))
+    alice.receives("relay send NAME TEXT")  # the end of the lesson, which is the first submission
     alice.say("@memory:save said now")
     wait_until(lambda: alice.events("directive"))
     assert [e["body"] for e in alice.events("directive")] == ["said now"]
@@ -348,17 +348,17 @@ def test_hooks_that_fall_silent_give_the_screen_its_say_again(relay: Relay) -> N
         message=lambda: str(claude.events("state")) + relay("explain", claude.name).stdout,
     )
     command = [sys.executable, "-m", "relay", "attach", claude.name]
-    person = Emulator(command, {**relay.environment, "PYTHONSAFEPATH": "1"}, cwd=relay.home)
+    user = Emulator(command, {**relay.environment, "PYTHONSAFEPATH": "1"}, cwd=relay.home)
     try:
-        person.wait_for("over")
-        person.type("hello\r")
-        person.wait_for("hello")
+        user.wait_for("over")
+        user.type("hello\r")
+        user.wait_for("hello")
         claude.print("busy\n")
         wait_until(lambda: "spinner" in relay("explain", claude.name).stdout)
         claude.print("over\n")
         wait_until(lambda: [e for e in claude.events("bridge") if e.get("alive") is False])
     finally:
-        person.close()
+        user.close()
     assert "silent in its last turn" in relay("explain", claude.name).stdout
     claude.print("@memory:save drawn\n")
     wait_until(lambda: [e["body"] for e in claude.events("directive")] == ["drawn"])

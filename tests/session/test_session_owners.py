@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from relay.control.sessions import call
-from session.puppet import Puppet, messages, ps
+from session.fake_agent import FakeAgent, messages, ps
 from session.test_session_replaced import entry, replaced
 from support import Relay, processes_of, session_patch, wait_until
 
 RUN = Path(sys.executable).name.split(".")[0]
-"""The name that relay derives from a puppet's command."""
+"""The name that relay derives from a fake's command."""
 
 
-def run(relay: Relay, *arguments: str, **more: Any) -> Puppet:
+def run(relay: Relay, *arguments: str, **more: Any) -> FakeAgent:
     """Start an agent without a name of its own."""
-    folder = relay.home / "puppets" / "default" / RUN
-    for left in ("strings", "heard"):  # left by the last one
+    folder = relay.home / "fakes" / "default" / RUN
+    for left in ("strings", "received"):  # left by the last one
         (folder / left).unlink(missing_ok=True)
-    return Puppet(relay, RUN).wrap(*arguments, named=False, **more)
+    return FakeAgent(relay, RUN).wrap(*arguments, named=False, **more)
 
 
 def gone(relay: Relay, name: str) -> None:
@@ -43,30 +43,30 @@ def are(relay: Relay, state: str, *arguments: str) -> list[dict[str, Any]]:
 
 def test_a_new_run_never_gets_mail_of_the_last_one_whose_senders_are_told(relay: Relay) -> None:
     """U2."""
-    alice, first = Puppet(relay, "Alice").wrap(), run(relay, "--busy")
+    alice, first = FakeAgent(relay, "Alice").wrap(), run(relay, "--busy")
     alice.say(f"@relay:{RUN} for the first")
     relay("send", RUN, "from the user")
     are(relay, "stored")
     first.exit()
-    heard = alice.hears("is rejected")
+    heard = alice.receives("is rejected")
     assert f"{RUN} has ended" in heard
     assert {row["detail"] for row in are(relay, "rejected")} == {f"{RUN} has ended"}
     gone(relay, RUN)
     refused = relay("send", RUN, "too late", check=False)
     assert refused.returncode == 1 and f"{RUN} has ended" in refused.stderr
     alice.say(f"@relay:{RUN} too late, too")
-    alice.hears("and no agent has its name now")
+    alice.receives("and no agent has its name now")
     assert len(messages(relay)) == 2
     second = run(relay)
     relay("send", "--wait", "60", RUN, "for the second")
-    second.hears_exactly(("the user", "for the second"))
+    second.receives_exactly(("the user", "for the second"))
     alice.say(f"@relay:{RUN} also for the second")
-    second.hears_exactly(("the user", "for the second"), ("Alice", "also for the second"))
+    second.receives_exactly(("the user", "for the second"), ("Alice", "also for the second"))
 
 
 def test_a_new_run_does_not_hear_what_became_of_what_the_last_one_sent(relay: Relay) -> None:
     """U2."""
-    Puppet(relay, "Bob").wrap("--busy")
+    FakeAgent(relay, "Bob").wrap("--busy")
     first = run(relay)
     first.say("@relay:Bob from the first")
     (row,) = are(relay, "stored")
@@ -75,11 +75,11 @@ def test_a_new_run_does_not_hear_what_became_of_what_the_last_one_sent(relay: Re
     relay("drop", row["id"])
     second = run(relay)
     relay("send", "--wait", "60", RUN, "for the second")
-    second.hears("for the second")
+    second.receives("for the second")
     second.say("@relay:Bob from the second")
     of_second = wait_until(lambda: [row for row in messages(relay) if row["state"] == "stored"])
     relay("drop", of_second[0]["id"])
-    assert "more of your messages" not in (heard := second.hears("is rejected"))
+    assert "more of your messages" not in (heard := second.receives("is rejected"))
     assert row["id"] not in heard
 
 
@@ -138,7 +138,7 @@ def test_a_session_that_is_killed_as_the_run_ends_is_followed_by_one_that_ends_i
     second = run(relay)
     assert {row["detail"] for row in are(relay, "rejected")} == {f"{RUN} has ended"}
     relay("send", "--wait", "60", RUN, "for the second")
-    second.hears_exactly(("the user", "for the second"))
+    second.receives_exactly(("the user", "for the second"))
 
 
 def test_an_agent_with_a_name_of_its_own_finds_its_mail_in_its_folder_only(relay: Relay) -> None:
@@ -146,30 +146,30 @@ def test_an_agent_with_a_name_of_its_own_finds_its_mail_in_its_folder_only(relay
     folders = [relay.home / "one", relay.home / "two"]
     for folder in folders:
         folder.mkdir()
-    bob = Puppet(relay, "Bob").wrap("--busy", cwd=folders[0])
+    bob = FakeAgent(relay, "Bob").wrap("--busy", cwd=folders[0])
     relay("send", "Bob", "stored for one")
     are(relay, "stored")
     relay("stop", "Bob")
     gone(relay, "Bob")
     relay("send", "Bob", "queued for one")
     (bob.folder / "strings").unlink()
-    bob = Puppet(relay, "Bob").wrap(cwd=folders[1])
-    bob.told(f"2 messages for the agent of this name in {folders[0]} are waiting for that agent")
+    bob = FakeAgent(relay, "Bob").wrap(cwd=folders[1])
+    bob.notice(f"2 messages for the agent of this name in {folders[0]} are waiting for that agent")
     relay("send", "--wait", "60", "Bob", "for two")
-    bob.hears_exactly(("the user", "for two"))
+    bob.receives_exactly(("the user", "for two"))
     assert [row["state"] for row in messages(relay)] == ["stored", "queued", "injected"]
     bob.exit()
     gone(relay, "Bob")
     (bob.folder / "strings").unlink()
-    (bob.folder / "heard").unlink()
-    bob = Puppet(relay, "Bob").wrap(cwd=folders[0])
+    (bob.folder / "received").unlink()
+    bob = FakeAgent(relay, "Bob").wrap(cwd=folders[0])
     are(relay, "injected")
     assert sorted(bob.texts()) == [("the user", "queued for one"), ("the user", "stored for one")]
 
 
 def test_a_broadcast_goes_to_who_is_there_and_says_to_how_many(relay: Relay) -> None:
     """U2, R47."""
-    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     other = run(relay)
     carol.exit()
     other.exit()
@@ -181,13 +181,13 @@ def test_a_broadcast_goes_to_who_is_there_and_says_to_how_many(relay: Relay) -> 
         "Bob",
     ]
     alice.say("@relay:* from within")
-    bob.hears("from within")
-    alice.hears("Sent to 1: Bob.")
+    bob.receives("from within")
+    alice.receives("Sent to 1: Bob.")
     assert "Carol" not in {row["to"] for row in messages(relay)}
     bob.exit()
     gone(relay, "Bob")
     alice.say("@broadcast:* is anybody there?")
-    alice.hears("team 'default' has no other agents, so nothing was sent")
+    alice.receives("team 'default' has no other agents, so nothing was sent")
     alice.exit()
     gone(relay, "Alice")
     refused = relay("send", "*", "hello?", check=False)
@@ -201,7 +201,7 @@ def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Rel
     patch = session_patch(
         f"import os, signal\nif os.path.exists({str(hold)!r}):\n    os.kill(os.getpid(), signal.SIGSTOP)"
     )
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap(env=patch)
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap(env=patch)
     before = entry(relay, "Bob")
     hold.touch()
     os.kill(before["pid"], signal.SIGKILL)
@@ -210,10 +210,10 @@ def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Rel
     wait_until(lambda: away in call(socket, {"op": "roster"}, 60)["members"])
     assert relay("send", "*", "hello").stdout.splitlines()[0] == "Sent to 2: Alice, Bob."
     alice.say("@relay:* hello again")
-    alice.hears("Sent to 1: Bob.")
+    alice.receives("Sent to 1: Bob.")
     (row,) = [row for row in ps(relay) if row["name"] == "Bob"]
     assert row["pid"] != before["pid"]
     hold.unlink()
     os.kill(row["pid"], signal.SIGCONT)
-    bob.hears("hello again")
+    bob.receives("hello again")
     wait_until(lambda: sorted(bob.texts()) == [("Alice", "hello again"), ("the user", "hello")])

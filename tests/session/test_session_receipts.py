@@ -19,7 +19,7 @@ from relay.injection.injection import Injection
 from relay.message import Message, State
 from relay.messaging.delivery_tracker import DeliveryTracker
 from relay.messaging.events import MessagesHeld
-from session.puppet import Puppet, messages, project
+from session.fake_agent import FakeAgent, messages, project
 from support import Relay, wait_until
 
 
@@ -29,7 +29,7 @@ class Told:
     def __init__(self) -> None:
         self.agent: list[Injection] = []
         self.withdrawn: list[Injection] = []
-        self.person: list[str] = []
+        self.user: list[str] = []
         self.bus = EventBus(asyncio.new_event_loop())
         self.bus.loop.close()
         self.bus.add(self)
@@ -47,7 +47,7 @@ class Told:
 
     @handles(MessagesHeld)
     def held(self, event: MessagesHeld) -> None:
-        self.person.append(event.reason)
+        self.user.append(event.reason)
 
     def texts(self) -> list[str]:
         return [injection.text for injection in self.agent]
@@ -77,7 +77,7 @@ def test_whoever_waits_learns_the_end_of_each() -> None:
 
 
 @pytest.mark.parametrize(("state", "seconds"), [(State.HELD, 60.0), (State.STORED, 0.0)])
-def test_waiting_ends_when_the_person_must_decide_or_the_time_is_over(state: State, seconds: float) -> None:
+def test_waiting_ends_when_the_user_must_decide_or_the_time_is_over(state: State, seconds: float) -> None:
     one = message(state=state)
     assert asyncio.run(Told().receipts.wait([one], seconds)) == [one]
 
@@ -131,7 +131,7 @@ def test_what_is_held_is_told_once_for_each_receiver_until_one_goes_through() ->
         "Your messages to Bob are held: a storm. The user decides.",
         "Your messages to Carol are held: a storm. The user decides.",
     ]
-    assert len(told.person) == 2 and "`relay release --all`" in told.person[0]
+    assert len(told.user) == 2 and "`relay release --all`" in told.user[0]
     assert not any(injection.wakes for injection in told.agent)
     told.receipts.settled(replace(to_carol, state=State.EXPIRED, detail="dropped by the user"))
     assert told.texts()[2].endswith('is expired. Reason reported for Carol: "dropped by the user"')
@@ -154,7 +154,7 @@ def test_of_what_was_released_nothing_stale_is_told_and_what_is_held_next_is_tol
     assert told.withdrawn == []  # a message for Carol is still held
     told.receipts.still_held({again.id})
     told.receipts.sent([held("Bob")])
-    assert len(told.person) == 2
+    assert len(told.user) == 2
     told.receipts.settled(replace(again, state=State.STORED))
     assert told.withdrawn == told.agent[:0]  # its second receiver is free, and Bob's is held again
     told.receipts.still_held(set())
@@ -162,11 +162,11 @@ def test_of_what_was_released_nothing_stale_is_told_and_what_is_held_next_is_tol
     told.receipts.settled(replace(to_bob, state=State.EXPIRED))
     assert not told.agent[-1].wakes  # the agent knew of it
     told.receipts.sent([held("Bob")])
-    assert len(told.person) == 3
+    assert len(told.user) == 3
 
 
 def test_each_step_is_printed_and_a_wait_that_is_over_says_so(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     with subprocess.Popen(
@@ -198,21 +198,21 @@ def test_a_handler_waits_for_what_becomes_of_its_message(relay: Relay) -> None:
         "    (sent,) = await ctx.relay.send(target, message, wait=20, priority='urgent', thread='asked')\n"
         '    return {"inject": f"{sent.to}: {sent.state} {sent.route} {sent.thread} {sent.priority}"}\n',
     )
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    bob = Puppet(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    bob = FakeAgent(relay, "Bob").wrap()
     alice.say("@ask:Bob are you there?")
-    alice.hears("Bob: injected typed asked urgent")
-    bob.hears_exactly(("Alice", "are you there?"))
+    alice.receives("Bob: injected typed asked urgent")
+    bob.receives_exactly(("Alice", "are you there?"))
 
 
 def test_an_answer_names_what_it_answers_and_keeps_its_thread(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
-    bob = Puppet(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "--wait", "20", "--thread", "build", "Alice", "begin")
     alice.say("@relay:Bob a question\n@relay:you it has begun")
-    bob.hears("a question")
+    bob.receives("a question")
     bob.say("@relay:Alice an answer")
-    alice.hears("an answer")
+    alice.receives("an answer")
     by_body = {row["body"]: row for row in messages(relay)}
     begin, question, answer, begun = (
         by_body[body] for body in ("begin", "a question", "an answer", "it has begun")
@@ -228,7 +228,7 @@ def test_an_answer_names_what_it_answers_and_keeps_its_thread(relay: Relay) -> N
 
 
 def test_the_urgent_goes_first_also_from_an_agents_shell(relay: Relay, tmp_path: Path) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "normal")
@@ -237,29 +237,29 @@ def test_the_urgent_goes_first_also_from_an_agents_shell(relay: Relay, tmp_path:
     relay("wrap", "-d", "-n", "Alice", "sh", script)
     wait_until(lambda: len(messages(relay, "--state", "stored")) == 2)
     bob.say("\nNo answer; going on.")
-    bob.hears("normal")
-    bob.hears_exactly(("Alice", "stop"), ("the user", "normal"))
+    bob.receives("normal")
+    bob.receives_exactly(("Alice", "stop"), ("the user", "normal"))
 
 
 def test_a_message_that_did_not_arrive_goes_to_another(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")
     relay("send", "Bob", "read this")
-    robert = Puppet(relay, "Robert").wrap()
+    robert = FakeAgent(relay, "Robert").wrap()
     (lost,) = messages(relay)
     done = relay("retry", lost["id"], "--to", "Robbert", check=False)
     assert (done.returncode, "Did you mean Robert?" in done.stderr) == (1, True)
     assert "was sent again to Robert as" in relay("retry", lost["id"], "--to", "robert").stdout
-    robert.hears("read this")
+    robert.receives("read this")
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["expired", "injected"])
     (bob.folder / "strings").unlink()
     bob.wrap()
     relay("send", "--wait", "20", "Bob", "welcome back")
-    bob.hears_exactly(("the user", "welcome back"))
+    bob.receives_exactly(("the user", "welcome back"))
 
 
 def test_messages_are_followed_through_all_their_states(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     with subprocess.Popen(

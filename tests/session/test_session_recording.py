@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from puppet import Puppet, ps, settings
+from fake_agent import FakeAgent, ps, settings
 
 from relay.eventbus import EventBus, handles
 from relay.features.recorder import Recorder
@@ -57,8 +57,8 @@ def files_with(folder: Path, secret: str) -> list[Path]:
 
 def test_old_recordings_go_while_sessions_run_on_for_weeks(relay: Relay) -> None:
     often = "from relay.features import recorder\nrecorder.SWEEP_EVERY = 0.05\n"
-    Puppet(relay, "Ann").wrap(env=session_patch(often))
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Ann").wrap(env=session_patch(often))
+    FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")
     (old,) = parts(relay, "Bob")
     os.utime(old.path, (0, 0))
@@ -68,7 +68,7 @@ def test_old_recordings_go_while_sessions_run_on_for_weeks(relay: Relay) -> None
 
 def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
     """R44: what a fake agent prints is in no file; the journal's entries are next to the recording."""
-    ann = Puppet(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV, "TERM": "xterm-256color"})
+    ann = FakeAgent(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV, "TERM": "xterm-256color"})
     ann.say(f"first {TOKEN[:20]}", end="")
     ann.say(f"{TOKEN[20:]} \x1b[1mbold\x1b[0m DB_PASSWORD={PASSWORD} and {FROM_ENV}, done")
     ann.say(f"@relay:Nobody use {TOKEN} and {FROM_ENV}")
@@ -102,7 +102,7 @@ def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Rela
     command = f"echo '{printed}'"
     rule = {"hooks": {"SessionStart": [{"type": "command", "command": command}]}}
     (relay.home / "config" / "hooks.json").write_text(json.dumps(rule))
-    ann = Puppet(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV})
+    ann = FakeAgent(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV})
     wait_until(lambda: ann.events("hook_fired"), message=ann.log)
     ann.exit()
     wait_until(lambda: not ps(relay))
@@ -118,11 +118,11 @@ def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Rela
         assert not files_with(relay.home / "state", secret)
 
 
-def test_what_the_person_types_is_not_recorded(relay: Relay) -> None:
+def test_what_the_user_types_is_not_recorded(relay: Relay) -> None:
     """R44: the terminal's echo is recorded, like everything it shows."""
-    ann = Puppet(relay, "Ann").wrap()
+    ann = FakeAgent(relay, "Ann").wrap()
     relay("send", "Ann", "a message")
-    ann.hears("a message")
+    ann.receives("a message")
     ann.exit()
     wait_until(lambda: not ps(relay))
     [part] = parts(relay, "Ann")
@@ -131,14 +131,14 @@ def test_what_the_person_types_is_not_recorded(relay: Relay) -> None:
 
 def test_nothing_is_recorded_where_the_settings_say_so(relay: Relay) -> None:
     settings(relay, 'record = "never"\n')
-    ann = Puppet(relay, "Ann").wrap("--ready", "hello\n")
+    ann = FakeAgent(relay, "Ann").wrap("--ready", "hello\n")
     ann.exit()
     wait_until(lambda: not ps(relay))
     assert not (relay.home / "state" / "recordings").exists()
 
 
 def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) -> None:
-    ann = Puppet(relay, "Ann").wrap()
+    ann = FakeAgent(relay, "Ann").wrap()
     ann.say("A line of the log.\n" * 40)
     wait_until(lambda: parts(relay, "Ann") and "A line" in shown(relay, "Ann"))
     assert parts(relay, "Ann")[0].in_use
@@ -148,7 +148,7 @@ def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) ->
 
 
 def test_a_recording_outlives_any_number_of_reloads(relay: Relay) -> None:
-    ann = Puppet(relay, "Ann").wrap()
+    ann = FakeAgent(relay, "Ann").wrap()
     for word in ("one", "two", "three", "four"):
         ann.say(f"word {word}")
         wait_until(lambda word=word: f"word {word}" in shown(relay, "Ann"))
@@ -170,7 +170,7 @@ def test_a_recording_outlives_any_number_of_reloads(relay: Relay) -> None:
 def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> None:
     """R43, R44: what follows it is on disk when the session is killed; its rows are covered."""
     row = "MIIE" + "vQ7aZk" * 10
-    ann = Puppet(relay, "Ann").wrap()
+    ann = FakeAgent(relay, "Ann").wrap()
     ann.say("-----BEGIN PRIVATE " + f"KEY-----\n{row}\n{row}\nno such file\n")
     wait_until(lambda: parts(relay, "Ann") and "no such file" in shown(relay, "Ann"))
     os.kill(ps(relay)[0]["terminal_pid"], signal.SIGKILL)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from relay.shim import ring
-from session.puppet import Puppet, messages, ps
+from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, processes_of, session_patch, wait_until
 
 
@@ -32,20 +32,20 @@ def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
     """R88, S7: killed a dozen times while the agent talks, they act on every directive once, in order."""
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     first = before = entry(relay)
     for turn in range(12):
         for number in range(5):
             alice.say(f"@relay:Bob {turn}.{number}")
         if turn % 3 == 0:
-            bob.hears(f"{turn}.{turn % 5} ")
+            bob.receives(f"{turn}.{turn % 5} ")
         os.kill(before["pid"], signal.SIGKILL)
         alice.say(f"@relay:Bob {turn}.last")
         before = replaced(relay, before)
         assert before["agent_pid"] == first["agent_pid"]
         assert before["terminal_pid"] == first["terminal_pid"]
     expected = [f"{turn}.{end}" for turn in range(12) for end in (*range(5), "last")]
-    bob.hears(" 11.last ")
+    bob.receives(" 11.last ")
     assert [body for _, body in bob.texts()] == expected
     wait_until(lambda: {m["state"] for m in messages(relay, "--to", "Bob")} == {"injected"})
     alice.exit(7)
@@ -63,21 +63,21 @@ def test_what_was_begun_is_not_begun_again(relay: Relay) -> None:
         "    if message == 'slowly':\n        await asyncio.sleep(1000)\n"
     )
     relay("trust", cwd=relay.home)
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     begun = relay.home / "begun"
     alice.say("@deploy:one now\n@deploy:two slowly")
     wait_until(lambda: begun.exists() and begun.read_text() == "one\ntwo\n")
     before = entry(relay)
     os.kill(before["pid"], signal.SIGKILL)
     before = replaced(relay, before)
-    alice.told("@deploy:two had started when the session ended")
+    alice.notice("@deploy:two had started when the session ended")
     alice.say("@deploy:three now")
     wait_until(lambda: begun.read_text() == "one\ntwo\nthree\n")
 
 
 def test_an_agent_that_ends_while_its_session_is_dead(relay: Relay) -> None:
     """The agent's last words are acted on, and its exit code arrives."""
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)
     alice.say("@relay:Bob my last words")
@@ -85,14 +85,14 @@ def test_an_agent_that_ends_while_its_session_is_dead(relay: Relay) -> None:
     wait_until(lambda: before["agent_pid"] not in processes_of(relay.home))
     os.kill(before["pid"], signal.SIGKILL)
     # The session that acts on them ends before it is on the bus: Bob's sends them at its next look (15 s).
-    wait_until(lambda: "my last words" in bob.heard, timeout=60)
+    wait_until(lambda: "my last words" in bob.received, timeout=60)
     wait_until(alice.ended)
     assert [e["code"] for e in alice.events("session_end")] == [3]
 
 
 def test_a_session_that_does_not_answer_is_listed_and_ended(relay: Relay) -> None:
     """S6, S13: `ps` shows both pids; `stop --now` still ends the agent."""
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)
     (row,) = ps(relay)
@@ -115,9 +115,9 @@ def test_reload(relay: Relay, hung: bool) -> None:
     config = relay.home / "relay.config.py"
     config.write_text("from relay import pattern\n\n@pattern('say')\ndef say(message):\n    return 'old'\n")
     relay("trust", cwd=relay.home)
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say("@say:it now")
-    alice.hears("old")
+    alice.receives("old")
     before = entry(relay)
     config.write_text("from relay import pattern\n\n@pattern('say')\ndef say(message):\n    return 'new'\n")
     relay("trust", cwd=relay.home)
@@ -128,13 +128,13 @@ def test_reload(relay: Relay, hung: bool) -> None:
     assert after["pid"] != before["pid"]
     assert after["agent_pid"] == before["agent_pid"]
     alice.say("@say:it again")
-    alice.hears("new")
+    alice.receives("new")
     assert "there is no session called 'Nobody'" in relay("reload", "Nobody", check=False).stderr
 
 
 def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
     """The next session continues from a checkpoint: nothing is repeated, and nothing is lost."""
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     line, pieces = "a line of the log that says nothing at all\n", 70
     said = []
     for piece in range(pieces):
@@ -142,13 +142,13 @@ def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
         if piece % 10 == 0:
             said.append(f"number {piece}")
             alice.say(f"@relay:Bob {said[-1]}\n")
-            bob.hears(f"{said[-1]} ")
+            bob.receives(f"{said[-1]} ")
     assert pieces * 3000 * len(line) > ring.SIZE
     before = entry(relay)
     os.kill(before["pid"], signal.SIGKILL)
     replaced(relay, before)
     alice.say("@relay:Bob the last\n@relay:Bob number 60\n")
-    bob.hears("the last ")
+    bob.receives("the last ")
     wait_until(lambda: bob.texts()[-1][1] == "number 60")
     assert [body for _, body in bob.texts()] == [*said, "the last", "number 60"]
 
@@ -156,7 +156,7 @@ def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool) -> None:
     """S9: whether the next session reads all of the output again, or continues from a checkpoint."""
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
 
     def steps() -> dict[str, int]:
         found: dict[str, int] = json.loads(relay("explain", "Alice", "--json").stdout)["directives"]
@@ -165,7 +165,7 @@ def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool
     alice.say("> ", end="")
     wait_until(lambda: steps()["lines"] == 1)
     alice.say("@relay:Bob one")
-    bob.hears("one ")
+    bob.receives("one ")
     for _ in range(70 if wrapped else 0):
         alice.say("a line of the log that says nothing at all\n" * 3000)
     before = entry(relay)
@@ -174,7 +174,7 @@ def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool
     os.kill(before["pid"], signal.SIGKILL)
     replaced(relay, before)
     alice.say("> @relay:Bob two")
-    bob.hears("two ")
+    bob.receives("two ")
     assert [body for _, body in bob.texts()] == ["one", "two"]
 
 
@@ -190,12 +190,12 @@ def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: R
         "    return feed(self, data, *times)\n"
         "AutoReader.feed = dies\n"
     )
-    alice, bob = Puppet(relay, "Alice").wrap(env=patch), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(env=patch), FakeAgent(relay, "Bob").wrap()
     before = entry(relay)
     alice.say("poison\n")
-    alice.told("crashed two sessions")
+    alice.notice("crashed two sessions")
     alice.say("@relay:Bob I am well\n")
-    bob.hears("I am well")
+    bob.receives("I am well")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
@@ -203,7 +203,7 @@ def test_without_any_session_the_agent_runs_on_until_one_is_to_be_had(relay: Rel
     """Three sessions die before they are ready: it is reported, `reload` retries, and nothing is lost."""
     broken = relay.home / "broken"
     patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
-    alice, bob = Puppet(relay, "Alice").wrap(env=patch), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(env=patch), FakeAgent(relay, "Bob").wrap()
     before = entry(relay)
     broken.touch()
     os.kill(before["pid"], signal.SIGKILL)
@@ -216,7 +216,7 @@ def test_without_any_session_the_agent_runs_on_until_one_is_to_be_had(relay: Rel
     assert row["state"] == "unresponsive"
     broken.unlink()
     relay("reload", "Alice")
-    bob.hears("said meanwhile")
+    bob.receives("said meanwhile")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
     alice.exit(4)
     wait_until(alice.ended)
@@ -229,7 +229,7 @@ def test_a_handler_that_never_lets_go_of_the_interpreter(relay: Relay) -> None:
         "@pattern('stuck')\ndef stuck(target, message):\n    re.match(r'(a+)+$', 'a' * 40 + 'b')\n"
     )
     relay("trust", cwd=relay.home)
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
     alice.say("@stuck:now please\n")
     wait_until(lambda: ps(relay)[0]["state"] == "unresponsive")
@@ -237,7 +237,7 @@ def test_a_handler_that_never_lets_go_of_the_interpreter(relay: Relay) -> None:
     assert "Alice has a new session" in relay("reload", "Alice").stdout
     after = entry(relay)
     assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
-    alice.told("@stuck:now had started when the session ended")
+    alice.notice("@stuck:now had started when the session ended")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc what is open")
@@ -249,7 +249,7 @@ def test_nothing_that_a_session_starts_keeps_its_descriptors(relay: Relay) -> No
         "    os.spawnlp(os.P_WAIT, 'sh', 'sh', '-c', 'ls -l /proc/$$/fd > listed')\n"
     )
     relay("trust", cwd=relay.home)
-    alice, listed = Puppet(relay, "Alice").wrap(), relay.home / "listed"
+    alice, listed = FakeAgent(relay, "Alice").wrap(), relay.home / "listed"
     alice.say("@list:them now\n")
     wait_until(lambda: listed.exists() and "total" in listed.read_text())
     found = wait_until(lambda: re.findall(r"\d+ -> (.*)", listed.read_text()))
@@ -270,13 +270,13 @@ def test_what_a_reload_cuts_off_is_done_by_the_next_session(relay: Relay) -> Non
         "    return await deliver(target, message, ctx)\n"
         "module.deliver = slowly\n"
     )
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(env=patch)
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(env=patch)
     slow.touch()
     alice.say("@relay:Bob cut off\n@relay:Bob behind it\n")
     wait_until(lambda: alice.events("directive"))
     slow.unlink()
     relay("reload", "Alice")
-    bob.hears("behind it")
+    bob.receives("behind it")
     assert [body for _, body in bob.texts()] == ["cut off", "behind it"]
 
 

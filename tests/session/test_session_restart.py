@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from relay.control.sessions import call
-from session.puppet import Puppet, events, ps
+from session.fake_agent import FakeAgent, events, ps
 from session.test_session_replaced import entry
 from support import Relay, wait_until
 
@@ -33,11 +33,11 @@ def ask(relay: Relay, name: str, **request: Any) -> dict[str, Any]:
 
 def test_restart(relay: Relay) -> None:
     """The new agent keeps the name, the shim and the mailbox; its session is new."""
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap()
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
     for turn in range(2):
         alice.say(f"@relay:Bob turn {turn}")
-        bob.hears(f"turn {turn}")
+        bob.receives(f"turn {turn}")
         printed = relay("restart", "Alice").stdout
         after = restarted(relay, before)
         assert f"Alice is running again (pid {after['agent_pid']})." in printed
@@ -45,10 +45,10 @@ def test_restart(relay: Relay) -> None:
         assert (after["terminal_pid"], after["name"]) == (before["terminal_pid"], "Alice")
         assert after["id"] != before["id"]
         relay("send", "--wait", "60", "Alice", f"are you number {turn}?")
-        alice.hears(f"are you number {turn}?")
+        alice.receives(f"are you number {turn}?")
         before = after
     alice.say("@relay:Bob the third")
-    bob.hears("the third")
+    bob.receives("the third")
     assert [body for _, body in bob.texts()] == ["turn 0", "turn 1", "the third"]
     assert [e["event"] for e in alice.events() if e["event"].startswith("session_")] == [
         *("session_start", "session_end") * 2,
@@ -61,27 +61,27 @@ def test_restart(relay: Relay) -> None:
 
 def test_messages_wait_for_the_next_agent(relay: Relay) -> None:
     """The first one never reads."""
-    alice = Puppet(relay, "Alice")
+    alice = FakeAgent(relay, "Alice")
     busy, idle = (shlex.join(map(str, alice.command(*more))) for more in (("--busy",), ()))
     script = f"cd {alice.folder}; [ -e again ] && exec {idle}; touch again; exec {busy}"
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", script)
-    wait_until((alice.folder / "heard").exists)
+    wait_until((alice.folder / "received").exists)
     relay("send", "Alice", "for whoever reads it")
     relay("restart", "Alice")
-    alice.hears("for whoever reads it")
+    alice.receives("for whoever reads it")
     assert len(alice.texts()) == 1
 
 
 def test_a_session_that_dies_meanwhile(relay: Relay) -> None:
     """The next session ends the agent, and restarts it."""
-    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
+    alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
     ask(relay, "Alice", op="restart")
     os.kill(before["pid"], signal.SIGKILL)
     after = restarted(relay, before)
     assert after["agent_pid"] != before["agent_pid"]
     relay("send", "Alice", "hello")
-    alice.hears("hello")
+    alice.receives("hello")
 
 
 PROMPT = """
@@ -122,7 +122,7 @@ def test_what_is_due_for_the_last_agent_does_not_end_the_session_of_the_next(rel
 
 
 def test_a_stop_is_stronger_than_a_restart(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
+    alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
     ask(relay, "Alice", op="restart")
     assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
@@ -149,7 +149,7 @@ def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> 
 
 def test_now(relay: Relay) -> None:
     """An agent that ignores signals is killed."""
-    Puppet(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
+    FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
     relay("restart", "--now", "Alice")
     assert restarted(relay, before)["agent_pid"] != before["agent_pid"]
@@ -161,7 +161,7 @@ def test_handlers_know_of_it(relay: Relay) -> None:
         "    with open('reasons', 'a') as log:\n        log.write(event.reason + '\\n')\n"
     )
     relay("trust", cwd=relay.home)
-    Puppet(relay, "Alice").wrap()
+    FakeAgent(relay, "Alice").wrap()
     relay("restart", "Alice")
     relay("stop", "Alice")
     assert (relay.home / "reasons").read_text() == "restart\nstop\n"
@@ -194,7 +194,7 @@ def test_the_bridge_is_set_up_anew(relay: Relay, tmp_path: Path) -> None:
 def test_an_agent_may_not_restart_anybody(relay: Relay, tmp_path: Path, command: str) -> None:
     from session.test_session_guard import LISTENING, Agent
 
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     agent = Agent(relay, tmp_path, LISTENING + command)
     assert agent.code == 1
     assert "an agent may not request 'restart'. The user can" in agent.out + agent.err

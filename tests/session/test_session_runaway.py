@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from session.puppet import Puppet, messages, settings
+from session.fake_agent import FakeAgent, messages, settings
 from support import Relay, wait_until
 
 
@@ -12,10 +12,10 @@ def states(relay: Relay) -> list[str]:
     return [message["state"] for message in messages(relay)]
 
 
-def echoes(relay: Relay, pattern: str = "from ") -> tuple[Puppet, Puppet]:
+def echoes(relay: Relay, pattern: str = "from ") -> tuple[FakeAgent, FakeAgent]:
     """Return two agents that endlessly answer each other's texts that contain `pattern`."""
-    alice = Puppet(relay, "Alice").wrap("--reply", pattern, "@relay:Bob ping\n")
-    bob = Puppet(relay, "Bob").wrap("--reply", pattern, "@relay:Alice pong\n")
+    alice = FakeAgent(relay, "Alice").wrap("--reply", pattern, "@relay:Bob ping\n")
+    bob = FakeAgent(relay, "Bob").wrap("--reply", pattern, "@relay:Alice pong\n")
     return alice, bob
 
 
@@ -24,9 +24,9 @@ def settled(relay: Relay, count: int) -> bool:
     return states(relay) == ["injected"] * (count - 1) + ["held"]
 
 
-def at_rest(puppet: Puppet) -> bool:
+def at_rest(fake: FakeAgent) -> bool:
     """Return whether nothing waits for it."""
-    return bool(json.loads(puppet.relay("explain", "--json", puppet.name).stdout)["waiting"] == 0)
+    return bool(json.loads(fake.relay("explain", "--json", fake.name).stdout)["waiting"] == 0)
 
 
 def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released(relay: Relay) -> None:
@@ -37,11 +37,11 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
     assert [message["depth"] for message in messages(relay)] == [1, 2, 3, 4, 5, 6, 7]
     assert [message["reply_to"] for message in messages(relay)][1:] == [m["id"] for m in messages(relay)][:-1]
     assert len({message["thread"] for message in messages(relay)[1:]}) == 1
-    alice.hears(
+    alice.receives(
         "messages to Bob are held: 7 messages led to it since the user's last input. The user decides."
     )
-    alice.told("Alice's messages to Bob are held")
-    assert "`relay release --all`" in alice.told("`relay drop --held`")
+    alice.notice("Alice's messages to Bob are held")
+    assert "`relay release --all`" in alice.notice("`relay drop --held`")
 
     assert "1 message released" in relay("release", "--all").stdout
     wait_until(lambda: settled(relay, 14), message=alice.log)
@@ -50,7 +50,7 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
     held = messages(relay, "--state", "held")
     assert [message["state"] for message in held] == ["held"]
     assert "is given up" in relay("drop", held[0]["id"]).stdout
-    (bob if held[0]["from"] == "Bob" else alice).hears("dropped by the user")
+    (bob if held[0]["from"] == "Bob" else alice).receives("dropped by the user")
     wait_until(lambda: "held" not in states(relay))
 
 
@@ -67,7 +67,7 @@ def test_agents_that_answer_even_relays_own_notices_come_to_rest(relay: Relay) -
     assert set(states(relay)) == {"injected", "held"}
 
 
-def test_the_person_begins_a_new_chain(relay: Relay) -> None:
+def test_the_user_begins_a_new_chain(relay: Relay) -> None:
     settings(relay, "runaway_depth = 4\n")
     alice, bob = echoes(relay)
     for round in range(1, 3):
@@ -77,53 +77,54 @@ def test_the_person_begins_a_new_chain(relay: Relay) -> None:
         (held,) = messages(relay, "--state", "held")
         relay("drop", held["id"])
         wait_until(lambda: "held" not in states(relay))
-        (alice if held["from"] == "Alice" else bob).hears("dropped by the user")
+        (alice if held["from"] == "Alice" else bob).receives("dropped by the user")
 
 
 def test_a_directive_in_a_loop_is_held_by_its_rate_in_its_order(relay: Relay) -> None:
     settings(relay, "runaway_rate = 5\n")
-    alice, bob = Puppet(relay, "Alice").wrap(), Puppet(relay, "Bob").wrap()
+    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(12)))
     wait_until(lambda: states(relay) == ["injected"] * 5 + ["held"] * 7, message=alice.log)
-    alice.told("are held")
+    alice.notice("are held")
     assert len([e for e in alice.events("notice") if "are held" in e["text"]]) == 1
-    alice.hears("Your messages to Bob are held")
-    assert alice.heard.count("are held") == 1
+    alice.receives("Your messages to Bob are held")
+    assert alice.received.count("are held") == 1
     assert "5 messages released" in relay("release", *[m["id"] for m in messages(relay)[5:10]]).stdout
-    bob.hears("number 9")
+    bob.receives("number 9")
     assert "2 messages" in relay("release", "--from", "alice", "--to", "bob").stdout
-    bob.hears("number 11")
+    bob.receives("number 11")
     assert [text for _, text in bob.texts()] == [f"number {n}" for n in range(12)]
 
 
 def test_a_storm_of_broadcasts_is_held_and_told_once(relay: Relay) -> None:
     settings(relay, "runaway_broadcasts = 2\n")
-    alice, bob, carol = (Puppet(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     alice.say("\n".join(f"@relay:* storm {n}" for n in range(4)))
     wait_until(lambda: sorted(states(relay)) == ["held"] * 4 + ["injected"] * 4, message=alice.log)
-    alice.hears("Your messages to Bob, Carol are held: 2 broadcasts")
-    alice.told("are held")
+    alice.receives("Your messages to Bob, Carol are held: 2 broadcasts")
+    alice.notice("are held")
     assert len([e for e in alice.events("notice") if "are held" in e["text"]]) == 1
     assert "4 messages released" in relay("release", "--from", "Alice").stdout
-    for puppet in (bob, carol):
-        puppet.hears("storm 3")
-        assert [text for _, text in puppet.texts()] == [f"storm {n}" for n in range(4)]
+    for fake in (bob, carol):
+        fake.receives("storm 3")
+        assert [text for _, text in fake.texts()] == [f"storm {n}" for n in range(4)]
 
 
 def test_no_more_is_taken_than_may_wait_and_the_agent_is_told(relay: Relay) -> None:
     """This is back-pressure."""
     settings(relay, "queue_limit = 2\n")
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(4)))
     wait_until(
-        lambda: alice.heard.count("2 messages from this sender are already waiting") == 2, message=alice.log
+        lambda: alice.received.count("2 messages from this sender are already waiting") == 2,
+        message=alice.log,
     )
     assert [message["body"] for message in messages(relay)] == ["number 0", "number 1"]
 
 
-def test_only_the_person_releases(relay: Relay) -> None:
+def test_only_the_user_releases(relay: Relay) -> None:
     inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Alice"}
     for arguments in (("release", "--all"), ("drop", "--held")):
         done = relay(*arguments, env=inside, check=False)

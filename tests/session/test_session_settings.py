@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from session.puppet import Puppet, settings
+from session.fake_agent import FakeAgent, settings
 from support import Relay, wait_until
 
 
@@ -17,15 +17,15 @@ def folder_with(relay: Relay, text: str) -> Path:
     return folder
 
 
-def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> None:
+def test_the_users_settings_are_taken_and_the_projects_win(relay: Relay) -> None:
     settings(relay, 'prefix = "+"\n')
     folder = folder_with(relay, 'prefix = "%"\n')
-    bob = Puppet(relay, "Bob").wrap()
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    bob = FakeAgent(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("@relay:Bob no\n+relay:Bob no\n%relay:Bob by the project")
-    bob.hears("by the project")
+    bob.receives("by the project")
     bob.say("@relay:Alice no\n+relay:Alice by the user")
-    alice.hears("by the user")
+    alice.receives("by the user")
     assert len(bob.texts()) == len(alice.texts()) == 1
 
 
@@ -49,54 +49,54 @@ def test_the_persons_settings_are_taken_and_the_projects_win(relay: Relay) -> No
     ],
     ids=["syntax", "name", "type", "most", "prefix", "choice"],
 )
-@pytest.mark.parametrize("whose", ["person", "project"])
+@pytest.mark.parametrize("whose", ["user", "project"])
 def test_a_mistake_is_said_with_its_line_and_the_session_runs(
     relay: Relay, whose: str, text: str, place: str, words: str
 ) -> None:
     path = relay.home / "config" / "relay.toml"
     cwd = None
-    if whose == "person":
+    if whose == "user":
         settings(relay, text)
     else:
         cwd = folder_with(relay, text)
         path = cwd / "relay.toml"
-    alice = Puppet(relay, "Alice").wrap(cwd=cwd)
-    notice = alice.told(words)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=cwd)
+    notice = alice.notice(words)
     assert notice.startswith(f"{path}{place} ")
     assert notice.endswith("relay ignores the whole file.")
     alice.say("@memory:save the session runs")
-    alice.hears("Saved to memory")
+    alice.receives("Saved to memory")
 
 
-def test_a_mistake_in_the_project_leaves_the_persons_settings_in_force(relay: Relay) -> None:
+def test_a_mistake_in_the_project_leaves_the_users_settings_in_force(relay: Relay) -> None:
     settings(relay, 'prefix = "+"\n')
-    alice = Puppet(relay, "Alice").wrap(cwd=folder_with(relay, "prefix = \n"))
-    alice.told("relay ignores the whole file.")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder_with(relay, "prefix = \n"))
+    alice.notice("relay ignores the whole file.")
     alice.say("+memory:save with a plus")
-    alice.hears("Saved to memory")
+    alice.receives("Saved to memory")
 
 
 def test_an_untrusted_project_sets_names_and_timings_only(relay: Relay) -> None:
     folder = folder_with(relay, 'prefix = "%"\ninject = "always"\nbroker = "mqtt://127.0.0.1:1"\n')
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
-    notice = alice.told("ignored, because the file is not trusted")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    notice = alice.notice("ignored, because the file is not trusted")
     assert notice.startswith(f"{folder}/relay.toml: broker, inject ignored")
     assert f"`relay trust {folder}/relay.toml`" in notice
     alice.say("%memory:save the prefix is taken")
-    alice.hears("Saved to memory")
+    alice.receives("Saved to memory")
     wait_until(lambda: any("connected to mqtt" in e["status"] for e in alice.events("bus")))
 
 
 def test_a_trusted_project_sets_everything_until_it_changes(relay: Relay) -> None:
     folder = folder_with(relay, 'inject = "never"\n')
     relay("trust", folder / "relay.toml")
-    alice = Puppet(relay, "Alice").wrap(cwd=folder)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     wait_until(lambda: alice.state() == "unsafe")
     assert not alice.events("notice")
     with open(folder / "relay.toml", "a") as file:
         file.write("# changed\n")
-    bob = Puppet(relay, "Bob").wrap(cwd=folder)
-    bob.told("inject ignored, because the file is not trusted")
+    bob = FakeAgent(relay, "Bob").wrap(cwd=folder)
+    bob.notice("inject ignored, because the file is not trusted")
     wait_until(lambda: bob.state() == "ready")
 
 

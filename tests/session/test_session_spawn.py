@@ -19,7 +19,7 @@ from relay.control.caller import agent_of
 from relay.control.lineage import Lineage, ancestors, through
 from relay.home import Home
 from relay.supervision.records import Records
-from session.puppet import Puppet
+from session.fake_agent import FakeAgent
 from session.test_session_replaced import entry
 from session.test_session_supervised import record
 from support import Relay, session_patch, wait_until
@@ -39,14 +39,14 @@ class Fleet:
         self.relay = relay
         self.folder = relay.home / "project"
         self.folder.mkdir()
-        self.lead = Puppet(relay, "Lead", team="web")
-        self.worker = Puppet(relay, "Worker", team="web")  # the others run its program
+        self.lead = FakeAgent(relay, "Lead", team="web")
+        self.worker = FakeAgent(relay, "Worker", team="web")  # the others run its program
 
     def write(
         self, *, spawn: bool = True, most: int = 8, more: str = "", worker: str = "", trust: bool = True
     ) -> None:
-        def run(puppet: Puppet) -> str:
-            return json.dumps([str(word) for word in puppet.command()])
+        def run(fake: FakeAgent) -> str:
+            return json.dumps([str(word) for word in fake.command()])
 
         (self.folder / "relay.toml").write_text(
             f'[fleet]\nteam = "web"\nstart_interval = 0\nmax_running = {most}\nspawn = {str(spawn).lower()}\n'
@@ -69,13 +69,13 @@ class Fleet:
         """Have Lead start an agent, and wait until that obeys."""
         (self.worker.folder / "strings").unlink(missing_ok=True)
         self.lead.say(f"@relay:spawn {words}")
-        self.lead.hears(f"{words.split()[0]} was started")
+        self.lead.receives(f"{words.split()[0]} was started")
         wait_until(lambda: (self.worker.folder / "strings").exists())
 
     def refused(self, words: str, why: str) -> str:
         """Have Lead ask for something, and wait until it is refused; return what Lead has read."""
         self.lead.say(words)
-        return self.lead.hears(why)
+        return self.lead.receives(why)
 
     def ended(self) -> list[str]:
         """Return what Lead was told about the ends of the agents it started."""
@@ -90,8 +90,8 @@ def fleet(relay: Relay) -> Fleet:
 def test_an_agent_starts_another_one(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn("Tester Worker Write tests for --all of it")
-    fleet.worker.hears("Write tests for --all of it")
-    assert "task from Lead] Write tests for --all of it [/relay" in fleet.worker.heard
+    fleet.worker.receives("Write tests for --all of it")
+    assert "task from Lead] Write tests for --all of it [/relay" in fleet.worker.received
     row = states(fleet.relay)["Tester"]
     assert (row["team"], row["cwd"], row["parent"]) == ("web", str(fleet.folder / "lead"), "Lead")
     assert Path(f"/proc/{row['agent_pid']}/cwd").resolve() == fleet.folder / "lead"
@@ -100,7 +100,7 @@ def test_an_agent_starts_another_one(fleet: Fleet) -> None:
     command = Path(f"/proc/{row['agent_pid']}/cmdline").read_text().split("\0")[:-1]
     assert command == [str(word) for word in fleet.worker.command()]
     fleet.lead.say("@relay:Tester how far are you?")
-    fleet.worker.hears("from Lead] how far are you?")
+    fleet.worker.receives("from Lead] how far are you?")
     assert [e["agent"] for e in fleet.lead.events("spawned")] == ["Tester"]
 
 
@@ -150,7 +150,7 @@ def test_what_is_refused(fleet: Fleet, words: str, why: str) -> None:
 def test_options_are_words_of_the_task(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn("Tester Worker --dangerously-skip-permissions -- --by you")
-    fleet.worker.hears("task from Lead] --dangerously-skip-permissions -- --by you [/relay")
+    fleet.worker.receives("task from Lead] --dangerously-skip-permissions -- --by you [/relay")
     pid = states(fleet.relay)["Tester"]["agent_pid"]
     assert b"dangerously" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
@@ -165,7 +165,7 @@ def test_no_more_run_than_max_running(fleet: Fleet) -> None:
     said = fleet.relay("up", "Worker", cwd=fleet.folder).stdout
     assert said == "Worker waits: max_running agents are running.\n"
     fleet.lead.say("@relay:release Tester")
-    fleet.lead.hears("Tester has ended.")
+    fleet.lead.receives("Tester has ended.")
     wait_until(lambda: states(fleet.relay).keys() == {"Lead"})
 
 
@@ -246,7 +246,7 @@ def test_only_its_parent_releases_it(fleet: Fleet) -> None:
     fleet.refused("@relay:release Ann", "Ann is not an agent you started. Those are Tester.")
     fleet.refused("@relay:release Lead", "Lead is not an agent you started")
     fleet.lead.say("@relay:release tester")
-    fleet.lead.hears("Tester has ended.")
+    fleet.lead.receives("Tester has ended.")
     assert states(fleet.relay).keys() == {"Lead", "Ann"}
     found = record(fleet.relay, "Tester", "web")
     assert (found["wanted"], found["by"], found["phase"]) == ("down", "release", "off")
@@ -264,8 +264,8 @@ def test_one_that_the_user_has_stopped_stays_stopped(fleet: Fleet) -> None:
         "@relay:spawn Tester Worker", "the user stopped Tester, and only the user may start it again"
     )
     fleet.lead.say("@relay:release Tester")  # nor may the agent therefore start it
-    fleet.lead.hears("Tester had ended before.")
-    (fleet.lead.folder / "heard").write_text("")
+    fleet.lead.receives("Tester had ended before.")
+    (fleet.lead.folder / "received").write_text("")
     fleet.refused("@relay:spawn Tester Worker", "the user stopped Tester")
 
 
@@ -273,7 +273,7 @@ def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     fleet.worker.say("@relay:spawn Third Worker")
-    fleet.worker.hears("this agent may not start or stop others")
+    fleet.worker.receives("this agent may not start or stop others")
     done = fleet.relay(
         "spawn",
         "--by",
@@ -314,7 +314,7 @@ def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
     program.chmod(0o700)
     fleet.up(more=f"[agents.Red]\nrun = '{program}'\nautostart = false\nenv = {{ COLOUR = 'red' }}\n")
     fleet.lead.say("@relay:spawn Tester program")
-    fleet.lead.hears("Tester was started with the settings of Red.")
+    fleet.lead.receives("Tester was started with the settings of Red.")
     fleet.relay("stop", "Tester")
     folder = fleet.folder / "lead"
     conversation = Conversation("claude", "abc", folder).to_json()

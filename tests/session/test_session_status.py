@@ -11,7 +11,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from session.puppet import ps
+from session.fake_agent import ps
 from support import Relay, wait_until
 
 QUERY = b"\x1b]7501;?\x1b\\"

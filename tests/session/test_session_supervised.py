@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from session.puppet import Puppet, ps, settings
+from session.fake_agent import FakeAgent, ps, settings
 from session.test_session_replaced import entry
 from support import Relay, session_patch, wait_until
 
@@ -23,10 +23,10 @@ def record(relay: Relay, name: str = "Alice", team: str = "default") -> dict[str
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def supervised(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> Puppet:
-    """Wrap a puppet that restarts without a pause, unless `policy` says otherwise."""
+def supervised(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> FakeAgent:
+    """Wrap a fake that restarts without a pause, unless `policy` says otherwise."""
     keys = {"restart": "on-failure", "backoff": 0.05, **policy}
-    return Puppet(relay, name).wrap(*arguments, options=("--supervision", json.dumps(keys)))
+    return FakeAgent(relay, name).wrap(*arguments, options=("--supervision", json.dumps(keys)))
 
 
 def follows(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
@@ -47,16 +47,16 @@ def phase(relay: Relay, *phases: str, name: str = "Alice") -> dict[str, Any]:
 
 def test_a_crashed_agent_comes_back(relay: Relay) -> None:
     """The new agent keeps the name, the shim and the mailbox of the last one."""
-    bob, alice = Puppet(relay, "Bob").wrap(), supervised(relay)
+    bob, alice = FakeAgent(relay, "Bob").wrap(), supervised(relay)
     before = entry(relay)
     alice.exit(3)
     after = follows(relay, before)
     assert after["agent_pid"] != before["agent_pid"]
     assert (after["terminal_pid"], after["name"]) == (before["terminal_pid"], "Alice")
     relay("send", "--wait", "60", "Alice", "welcome back")
-    alice.hears("welcome back")
+    alice.receives("welcome back")
     alice.say("@relay:Bob here I am")
-    bob.hears("here I am")
+    bob.receives("here I am")
     assert [(e["phase"], e.get("code")) for e in alice.events("phase")] == [
         ("backoff", 3),
         ("starting", None),
@@ -89,22 +89,22 @@ def test_an_agent_that_always_fails_is_given_up(relay: Relay) -> None:
 
 def test_the_user_is_told_of_an_agent_that_is_given_up(relay: Relay) -> None:
     """A message tells the user even if no terminal is attached."""
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     settings(relay, 'escalate_to = "Bob"\n')
     alice = supervised(relay, backoff=0.01, max_restarts=1)
     before = entry(relay)
     alice.exit(7)
     follows(relay, before)
     alice.exit(7)
-    bob.hears("Alice exited with 7; restarted once within 15 min. It will not be restarted again.")
-    assert "`relay resume Alice` starts it." in bob.heard
+    bob.receives("Alice exited with 7; restarted once within 15 min. It will not be restarted again.")
+    assert "`relay resume Alice` starts it." in bob.received
 
 
 def test_the_user_is_told_once_of_an_agent_that_is_held_in_the_pause(relay: Relay) -> None:
     alice = supervised(relay, resume="require")
     entry(relay)
     alice.exit(1)
-    told = alice.told("there is no known conversation to resume")
+    told = alice.notice("there is no known conversation to resume")
     assert told.startswith("Alice exited with 1, and is held") and "`relay restart Alice`" in told
     pid = entry(relay)["pid"]
     relay("reload", "Alice")
@@ -147,7 +147,7 @@ def test_messages_of_the_pause_are_given_to_the_next_agent(relay: Relay) -> None
     relay("send", "Alice", "for the next one")
     relay("restart", "Alice")
     follows(relay, before)
-    alice.hears("for the next one")
+    alice.receives("for the next one")
     assert len(alice.texts()) == 1
 
 
@@ -266,7 +266,7 @@ def test_a_stop_by_the_system_leaves_it_wanted(relay: Relay) -> None:
 
 
 def test_an_unsupervised_agent_leaves_its_exit_code(relay: Relay) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.exit(4)
     ended = phase(relay, "failed")
     assert (ended["exit_code"], ended["reason"], ended["supervised"]) == (4, "exited with 4", False)

@@ -23,7 +23,7 @@ from relay.errors import LedgerError
 from relay.home import Home
 from relay.message import Message, State
 from relay.messaging.ledger import Ledger
-from session.puppet import Puppet
+from session.fake_agent import FakeAgent
 from support import Relay, session_patch, wait_until
 
 PATIENCE = 60.0  # seconds
@@ -152,11 +152,11 @@ class Death:
 class Life:
     """The life of one agent. Each session dies the next of `deaths`, until none is left."""
 
-    def __init__(self, relay: Relay, bob: Puppet, deaths: Sequence[Death]) -> None:
+    def __init__(self, relay: Relay, bob: FakeAgent, deaths: Sequence[Death]) -> None:
         self._bob = bob
         self._deaths = deaths
         self._name = f"A{next(_numbers)}"
-        self._alice = Puppet(relay, self._name)
+        self._alice = FakeAgent(relay, self._name)
         self._note = self._alice.folder / "deaths"
         self._hung = 0
         self._run = Home.from_env(relay.environment).run
@@ -198,7 +198,7 @@ class Life:
         finally:
             wrapped.kill()
             wrapped.wait()
-        self._until(lambda: (folder / "strings").exists() and (folder / "heard").exists())
+        self._until(lambda: (folder / "strings").exists() and (folder / "received").exists())
 
     def _compare(self) -> None:
         """Compare the notes of the agents and handlers with the journal."""
@@ -283,7 +283,7 @@ class Life:
             lambda: (
                 f"{self._died()} {self._status()}\n"
                 f"{self._messages(self._name, 'Bob')}\n{self._messages('Bob', self._name)}\n"
-                f"{self._bob.heard}\n{self._alice.log()}"
+                f"{self._bob.received}\n{self._alice.log()}"
             ),
         )
 
@@ -307,13 +307,13 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def bob(shared: Relay) -> Iterator[Puppet]:
+def bob(shared: Relay) -> Iterator[FakeAgent]:
     """Yield an agent whose sessions survive, in a home with handlers."""
     (shared.home / "relay.config.py").write_text(CONFIG)
     (shared.home / "config").mkdir()
     (shared.home / "config" / "hooks.json").write_text(RULES)
     shared("trust", cwd=shared.home)
-    yield Puppet(shared, "Bob").wrap()
+    yield FakeAgent(shared, "Bob").wrap()
 
 
 WHENS = ("before", "after")
@@ -343,13 +343,13 @@ def rare(death: Death) -> Any:
         for death in itertools.starmap(Death, itertools.product(STEPS, WHENS))
     ],
 )
-def test_a_session_that_is_killed_at_a_step(shared: Relay, bob: Puppet, death: Death) -> None:
+def test_a_session_that_is_killed_at_a_step(shared: Relay, bob: FakeAgent, death: Death) -> None:
     """R88."""
     Life(shared, bob, [death]).live()
 
 
 @pytest.mark.parametrize("death", [rare(death) for death in REPEATED])
-def test_two_sessions_that_are_killed_at_the_same_step(shared: Relay, bob: Puppet, death: Death) -> None:
+def test_two_sessions_that_are_killed_at_the_same_step(shared: Relay, bob: FakeAgent, death: Death) -> None:
     """R88: what they held may be skipped, which is reported."""
     Life(shared, bob, [death, death]).live()
 
@@ -357,14 +357,14 @@ def test_two_sessions_that_are_killed_at_the_same_step(shared: Relay, bob: Puppe
 @pytest.mark.parametrize(
     "death", [rare(death) for death in itertools.starmap(Death, itertools.product(STEPS, WHENS))]
 )
-def test_a_session_that_hangs_at_a_step_and_is_replaced(shared: Relay, bob: Puppet, death: Death) -> None:
+def test_a_session_that_hangs_at_a_step_and_is_replaced(shared: Relay, bob: FakeAgent, death: Death) -> None:
     """R88, S6."""
     Life(shared, bob, [Death(death.step, death.when, signal.SIGSTOP)]).live()
 
 
 @pytest.mark.parametrize("death", [rare(death) for death in REPEATED])
 def test_a_session_that_is_killed_while_it_starts_in_place_of_a_killed_one(
-    shared: Relay, bob: Puppet, death: Death
+    shared: Relay, bob: FakeAgent, death: Death
 ) -> None:
     """R88."""
     starting = [*START, *AGAIN]

@@ -16,7 +16,7 @@ import pytest
 
 from agents.hooked import Claude
 from relay.agents import hook_guards
-from session.puppet import Puppet, messages, project, ps
+from session.fake_agent import FakeAgent, messages, project, ps
 from session.test_session_chaos import wrap_dying
 from support import Relay, session_patch, wait_until
 
@@ -162,7 +162,7 @@ DIES = {
 @pytest.mark.parametrize(("target", "when"), DIES.values(), ids=DIES)
 def test_what_an_agent_sends_as_its_session_dies(relay: Relay, target: str, when: str) -> None:
     """The command succeeds, and the message exists once."""
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice")
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice")
     sent, go = alice.folder / "sent", alice.folder / "go"
     send = shlex.join([*relay.command, "send", "--json", "Bob", "from the agent"])
     script = f"while [ ! -e {go} ]; do sleep 0.1; done\n{send} > {sent}.new 2>&1; mv {sent}.new {sent}; cat"
@@ -179,18 +179,18 @@ def test_what_an_agent_sends_as_its_session_dies(relay: Relay, target: str, when
     wait_until(sent.exists, 120)
     (row,) = json.loads(sent.read_text())
     assert Path(f"{sent}.died").exists()
-    bob.hears("from the agent")
+    bob.receives("from the agent")
     assert [m["id"] for m in messages(relay)] == [row["id"]]
     assert [body for _, body in bob.texts()] == ["from the agent"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_channel_that_is_joined_and_left_as_the_session_dies(relay: Relay, when: str) -> None:
-    alice = Puppet(relay, "Alice")
+    alice = FakeAgent(relay, "Alice")
     died = wrap_dying(alice, "relay.messaging.channels:ChannelRegistry.join", when)
     assert relay("join", "-n", "Alice", "ops").stdout == "Alice is in #ops now.\n"
     assert died.exists()
-    bob = Puppet(relay, "Bob")
+    bob = FakeAgent(relay, "Bob")
     bob.folder.joinpath("died").touch()
     wrap_dying(bob, "relay.messaging.channels:ChannelRegistry.leave", when)
     relay("join", "-n", "Bob", "ops")
@@ -214,7 +214,7 @@ def test_a_command_whose_session_dies_asks_the_next_one(
     relay: Relay, target: str, command: tuple[str, ...], when: str
 ) -> None:
     rules(relay, GUARD)
-    alice = Puppet(relay, "Alice")
+    alice = FakeAgent(relay, "Alice")
     died = wrap_dying(alice, target, when)
     done = relay(*command)
     assert died.exists()
@@ -229,7 +229,7 @@ def test_a_command_whose_session_dies_asks_the_next_one(
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_whose_session_dies_is_given_once_at_most(relay: Relay, when: str) -> None:
     """Nobody knows which keys were pressed: relay says so, and how to look."""
-    bob = Puppet(relay, "Bob")
+    bob = FakeAgent(relay, "Bob")
     died = wrap_dying(bob, "relay.features.dialog_answers:DialogAnswers.answer", when)
     bob.say("Overwrite notes.txt? [y/N] ", end="")
     wait_until(lambda: bob.state() == "prompting")
@@ -238,6 +238,6 @@ def test_an_answer_whose_session_dies_is_given_once_at_most(relay: Relay, when: 
     assert failed.returncode == 1
     assert "It may or may not have done what you asked: `relay answer Bob` shows" in failed.stderr
     if when == "after":
-        bob.hears("y\n")
+        bob.receives("y\n")
     wait_until(lambda: bob.state() == ("prompting" if when == "before" else "ready"))
-    assert bob.heard == ("" if when == "before" else "y\n")
+    assert bob.received == ("" if when == "before" else "y\n")

@@ -12,7 +12,7 @@ import pytest
 
 from relay.control.sessions import call
 from relay.session.launch import LARGE_LOG
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from session.test_session_replaced import entry
 from support import PATIENCE, Relay, session_patch, wait_until
 
@@ -38,7 +38,7 @@ def shim_says(relay: Relay, name: str) -> dict[str, Any]:
 def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
     broken = relay.home / "broken"
     patch = session_patch(f"import os, sys\nif os.path.exists({str(broken)!r}):\n    {FAULTS[fault]}\n")
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(env=patch)
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(env=patch)
     before = entry(relay)
     broken.touch()
     os.kill(before["pid"], signal.SIGKILL)
@@ -51,7 +51,7 @@ def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
     assert SAID[fault] in (relay.home / "state" / "session.log").read_text()
     broken.unlink()
     relay("reload", "Alice")
-    bob.hears("said meanwhile")
+    bob.receives("said meanwhile")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
@@ -63,7 +63,7 @@ def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> Non
         "    from failpoints import Failpoint, Point, When, arm\n"
         "    arm(Failpoint(Point('relay.terminal.shim_link:ShimLink.ready'), When('after')))\n"
     )
-    bob, alice = Puppet(relay, "Bob").wrap(), Puppet(relay, "Alice").wrap(env=patch)
+    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(env=patch)
     before = entry(relay)
     broken.touch()
     os.kill(before["pid"], signal.SIGKILL)
@@ -72,7 +72,7 @@ def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> Non
     assert "it ended 20 times" in failed
     broken.unlink()
     relay("reload", "Alice")
-    bob.hears("said meanwhile")
+    bob.receives("said meanwhile")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
@@ -91,7 +91,7 @@ def test_no_process_can_be_started(relay: Relay) -> None:
         "from relay.__main__ import main\n"
         "sys.exit(main())\n"
     )
-    alice = Puppet(relay, "Alice")
+    alice = FakeAgent(relay, "Alice")
     full.touch()
     wrapped = subprocess.run(
         [sys.executable, "-c", main, "wrap", "-d", "-n", "Alice", *map(str, alice.command())],
@@ -109,7 +109,7 @@ def test_the_log_of_sessions_has_a_bound(relay: Relay) -> None:
     log = relay.home / "state" / "session.log"
     log.parent.mkdir(mode=0o700)
     log.write_bytes(b"x" * (LARGE_LOG + 1))
-    Puppet(relay, "Bob").wrap()
+    FakeAgent(relay, "Bob").wrap()
     assert log.stat().st_size < LARGE_LOG
     assert log.with_name("session.log.1").stat().st_size == LARGE_LOG + 1
 
@@ -175,13 +175,13 @@ AutoReader.feed = failing
 
 def test_nothing_is_typed_into_an_agent_whose_screen_can_no_longer_be_read(relay: Relay) -> None:
     """What it shows may be a dialog by now."""
-    alice = Puppet(relay, "Alice").wrap(env=session_patch(FAILS))
+    alice = FakeAgent(relay, "Alice").wrap(env=session_patch(FAILS))
     alice.say("BOOM")
-    alice.told("types nothing into it until `relay restart`")
+    alice.notice("types nothing into it until `relay restart`")
     wait_until(lambda: ps(relay)[0]["state"] == "unsafe")
     relay("send", "Alice", "hello")
-    alice.told("relay can no longer read its screen")
-    assert "hello" not in alice.heard
+    alice.notice("relay can no longer read its screen")
+    assert "hello" not in alice.received
     explained = relay("explain", "Alice").stdout
     assert "relay can no longer read its screen, so it types nothing into it" in explained
 
@@ -190,8 +190,8 @@ def test_a_session_starts_although_its_directory_was_removed(relay: Relay) -> No
     """And was made again, as a worktree is."""
     work = relay.home / "work"
     work.mkdir()
-    bob = Puppet(relay, "Bob").wrap()
-    alice = Puppet(relay, "Alice").wrap(cwd=work, env={"PWD": str(work)})
+    bob = FakeAgent(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(cwd=work, env={"PWD": str(work)})
     for made_again in (False, True):
         if made_again:
             work.mkdir()
@@ -201,7 +201,7 @@ def test_a_session_starts_although_its_directory_was_removed(relay: Relay) -> No
         relay("reload", "Alice")
         assert entry(relay)["pid"] != before
         alice.say(f"@relay:Bob made again: {made_again}")
-        bob.hears(f"made again: {made_again}")
+        bob.receives(f"made again: {made_again}")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from session.puppet import events, messages, ps
+from session.fake_agent import events, messages, ps
 from support import Relay, session_patch, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_tui.py"

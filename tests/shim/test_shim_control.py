@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from relay.shim import control
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc what is open")
@@ -26,7 +26,7 @@ class Alice:
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
-        self.puppet = Puppet(relay, "Alice").wrap()
+        self.fake = FakeAgent(relay, "Alice").wrap()
         self.row: dict[str, Any] = wait_until(
             lambda: next((row for row in ps(relay) if row["state"] != "unresponsive"), None)
         )
@@ -49,7 +49,7 @@ class Alice:
 
     def works(self) -> None:
         """Check that its terminal is served, and `status` and `reload` are answered."""
-        self.puppet.say("still here")
+        self.fake.say("still here")
         assert self.status()["agent_pid"] == self.row["agent_pid"]
         self.relay("reload", "Alice")
 

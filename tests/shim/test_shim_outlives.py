@@ -19,7 +19,7 @@ import pytest
 
 from relay.session.launch import LOADED
 from relay.shim.loop import MAX_LOGGED, Loop
-from session.puppet import Puppet, events, ps
+from session.fake_agent import FakeAgent, events, ps
 from support import Relay, wait_until
 from terminal.emulator import Emulator
 
@@ -72,7 +72,7 @@ def answer(channel: socket.socket, **request: Any) -> dict[str, Any]:
 def test_an_update(relay: Relay) -> None:
     """The shim needs nothing from the disk, whatever is asked of it."""
     installed = Installed(relay)
-    alice = Puppet(relay, "Alice").wrap(env=installed.environment)
+    alice = FakeAgent(relay, "Alice").wrap(env=installed.environment)
     before = wait_until(lambda: (found := status(relay))["ready"] and found)
     installed.replace()
 
@@ -87,7 +87,7 @@ def test_an_update(relay: Relay) -> None:
         terminal.type(b"x")
         terminal.see("still here", after=help_)
         terminal.type(b"to the agent\r")
-        alice.hears("to the agent")
+        alice.receives("to the agent")
         terminal.type(b"\x1dd")
         assert terminal.end() == 0
     finally:
@@ -96,7 +96,7 @@ def test_an_update(relay: Relay) -> None:
     installed.install()
     relay("reload", "Alice")
     relay("send", "--wait", "60", "Alice", "to the new session")
-    alice.hears("to the new session")
+    alice.receives("to the new session")
     after = status(relay)
     assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
 
@@ -146,10 +146,10 @@ GAPS = 8
 """More than the unused numbers between a shim's descriptors."""
 
 
-def patched(relay: Relay, code: str) -> Puppet:
+def patched(relay: Relay, code: str) -> FakeAgent:
     """Start Alice in a shim that runs `code` first."""
     relay.command[1:] = ["-c", f"{code}\nimport sys\nfrom relay.__main__ import main\nsys.exit(main())"]
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     wait_until(lambda: status(relay)["ready"])
     return alice
 
@@ -186,7 +186,7 @@ def test_a_bug_is_answered_and_logged(relay: Relay) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
 def test_no_descriptor_is_free(relay: Relay) -> None:
     """The only one is for the connection; there is none to start a session, or to bind its socket."""
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     before = wait_until(lambda: (found := status(relay))["ready"] and found)
     shim = before["terminal_pid"]
 

@@ -144,7 +144,7 @@ def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -
     assert turn.continuations == 0
 
 
-def test_what_it_went_on_with_is_the_persons_word_afterwards(turn: Turn) -> None:
+def test_what_it_went_on_with_is_the_users_word_afterwards(turn: Turn) -> None:
     """R28: a user who types exactly that has started a new turn."""
     tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     for submits in (True, False):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from supervision.worktrees import House
+from supervision.worktrees import Rig
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)

@@ -2,7 +2,7 @@
 
     python tests/supervision/fleet_soak.py [--seconds N] [--seed S]
 
-The agents are line programs (tests/fakes/session_puppet.py). Sometimes all processes of the home are killed
+The agents are line programs (tests/fakes/agent_remote.py). Sometimes all processes of the home are killed
 at once, as in a reboot, and `relay up` runs. In the end each agent must be running once, except those that
 the user has stopped, and each message must be accounted for. SEED fixes what happens to whom, not when the
 machine does it. Prints the account, and exits 1 if something is wrong.
@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from support import Relay, processes_of, wait_until
 
-PUPPET = Path(__file__).parent.parent / "fakes" / "session_puppet.py"
+REMOTE = Path(__file__).parent.parent / "fakes" / "agent_remote.py"
 NAMES = ("Ada", "Bo", "Cy", "Dee", "Eli", "Fay", "Gus", "Hal")
 DEFAULTS = (
     '[fleet]\nteam = "day"\nstart_interval = 0\nmax_running = 0\n[defaults]\nrestart = "always"\n'
@@ -59,7 +59,7 @@ class Day:
         text = DEFAULTS
         for name in NAMES:
             (self.folder / name).mkdir(parents=True)
-            command = json.dumps([sys.executable, str(PUPPET), str(self.folder / name)])
+            command = json.dumps([sys.executable, str(REMOTE), str(self.folder / name)])
             text += f"[agents.{name}]\nrun = {command}\n"
         (self.folder / "relay.toml").write_text(text)
         self.run("trust", "relay.toml")
@@ -155,7 +155,7 @@ class Day:
         states = {name: row["state"] for name, row in self.rows().items()}
         if states != dict.fromkeys(wanted, "ready"):
             wrong.append(f"{sorted(wanted)} were to be there; there are {states}")
-        mark = str(PUPPET)
+        mark = str(REMOTE)
         running = Counter(
             Path(command.split()[2]).name
             for command in processes_of(self.relay.home).values()
@@ -179,7 +179,7 @@ class Day:
         states = {int(row["body"]): row["state"] for row in self.messages()}
         wrong = []
         for name, numbers in self.sent.items():
-            path = self.folder / name / "heard"
+            path = self.folder / name / "received"
             heard = [int(n) for _, n in TEXT.findall(path.read_text() if path.exists() else "")]
             for number in numbers:
                 times, state = heard.count(number), states.get(number, "lost")

@@ -13,63 +13,63 @@ import pytest
 from relay.storage.locks import is_held
 from relay.supervision.worktree import CleanedUp, WorktreeSpec
 from supervision.repositories import needs_git
-from supervision.worktrees import House, group_is_gone
+from supervision.worktrees import Rig, group_is_gone
 from support import wait_until
 
 pytestmark = needs_git
 
 
-def test_eight_agents_of_one_repository_at_once(house: House) -> None:
+def test_eight_agents_of_one_repository_at_once(rig: Rig) -> None:
     for number in range(200):
-        (house.repo.path / f"f{number}").write_text("x" * 1000)
-    house.repo("add", ".")
-    house.repo("commit", "-q", "-m", "many")
+        (rig.repo.path / f"f{number}").write_text("x" * 1000)
+    rig.repo("add", ".")
+    rig.repo("commit", "-q", "-m", "many")
     names = [f"agent-{number}" for number in range(8)]
-    running = [house.script("setup=('touch ran',)", name) for name in names]
+    running = [rig.script("setup=('touch ran',)", name) for name in names]
     for name, each in zip(names, running, strict=True):
         said, _ = each.communicate(timeout=100)
-        path = house.root / "app-worktrees" / name
+        path = rig.root / "app-worktrees" / name
         assert each.returncode == 0, said
         assert f"READY {path}" in said
         assert (path / "ran").exists()
-        assert house.repo("status", "--porcelain", at=path) == "?? ran"
+        assert rig.repo("status", "--porcelain", at=path) == "?? ran"
 
 
-def test_a_kill_in_the_setup_ends_that_and_the_next_one_does_it_again(house: House) -> None:
-    first = house.script("setup=('echo $$ > pid; echo begun; sleep 1000; true',)")
+def test_a_kill_in_the_setup_ends_that_and_the_next_one_does_it_again(rig: Rig) -> None:
+    first = rig.script("setup=('echo $$ > pid; echo begun; sleep 1000; true',)")
     assert first.stdout is not None
     while first.stdout.readline() != "begun\n":
         pass
     first.kill()
     first.communicate(timeout=60)
-    made = house.prepare(spec=WorktreeSpec(setup=("touch ran",)))
+    made = rig.prepare(spec=WorktreeSpec(setup=("touch ran",)))
     assert (made.path / "ran").exists()
-    assert "ended a command of an interrupted setup" in house.lines
+    assert "ended a command of an interrupted setup" in rig.lines
     wait_until(lambda: group_is_gone(int((made.path / "pid").read_text())))
 
 
-def test_a_killed_relays_git_is_waited_for(house: House) -> None:
-    hook = house.repo.path / ".git" / "hooks" / "post-checkout"
-    os.mkfifo(house.root / "gate")
-    hook.write_text(f"#!/bin/sh\ntouch {house.root}/hooked\ncat {house.root}/gate > {house.root}/passed\n")
+def test_a_killed_relays_git_is_waited_for(rig: Rig) -> None:
+    hook = rig.repo.path / ".git" / "hooks" / "post-checkout"
+    os.mkfifo(rig.root / "gate")
+    hook.write_text(f"#!/bin/sh\ntouch {rig.root}/hooked\ncat {rig.root}/gate > {rig.root}/passed\n")
     hook.chmod(0o755)
-    first = house.script("")
-    wait_until((house.root / "hooked").exists)
+    first = rig.script("")
+    wait_until((rig.root / "hooked").exists)
     first.kill()
     first.communicate(timeout=60)
-    assert is_held(house.repo.path / ".git" / "relay" / "lock")
+    assert is_held(rig.repo.path / ".git" / "relay" / "lock")
     with ThreadPoolExecutor() as pool:
-        second = pool.submit(house.prepare)
+        second = pool.submit(rig.prepare)
         hook.unlink()  # the next checkout also calls it
-        (house.root / "gate").write_text("go\n")
+        (rig.root / "gate").write_text("go\n")
         assert second.result(60).path.exists()
-    assert (house.root / "passed").read_text() == "go\n"
-    assert house.repo("status", "--porcelain", at=house.root / "app-worktrees" / "Alice") == ""
+    assert (rig.root / "passed").read_text() == "go\n"
+    assert rig.repo("status", "--porcelain", at=rig.root / "app-worktrees" / "Alice") == ""
 
 
-def test_metadata_that_git_cannot_read_after_a_kill_stop_nobody(house: House) -> None:
-    path = house.prepare().path
-    metadata = house.repo.path / ".git" / "worktrees" / "Alice"
+def test_metadata_that_git_cannot_read_after_a_kill_stop_nobody(rig: Rig) -> None:
+    path = rig.prepare().path
+    metadata = rig.repo.path / ".git" / "worktrees" / "Alice"
     for name in ("index", "ORIG_HEAD", "logs/HEAD"):
         (metadata / name).unlink(missing_ok=True)
     for folder in ("logs", "refs"):
@@ -78,71 +78,71 @@ def test_metadata_that_git_cannot_read_after_a_kill_stop_nobody(house: House) ->
     (metadata / "commondir").write_text("")
     (metadata / "locked").write_text("initializing")
     (path / "file").unlink()
-    claim = next((house.repo.path / ".git" / "relay").glob("*.json"))
+    claim = next((rig.repo.path / ".git" / "relay").glob("*.json"))
     claim.write_text(claim.read_text().replace('"ready"', '"adding"'))
     with pytest.raises(AssertionError, match="commondir"):
-        house.repo("worktree", "list")
-    assert house.prepare("Bob").created
-    assert house.prepare("Alice").created
+        rig.repo("worktree", "list")
+    assert rig.prepare("Bob").created
+    assert rig.prepare("Alice").created
 
 
-def test_a_kill_in_the_middle_of_a_checkout_is_made_good(house: House) -> None:
+def test_a_kill_in_the_middle_of_a_checkout_is_made_good(rig: Rig) -> None:
     # A filter that blocks at one file stops git in the middle, with its index locked.
-    os.mkfifo(house.root / "gate")
-    block = house.root / "block"
-    block.write_text(f"#!/bin/sh\ntouch {house.root}/blocked\ncat {house.root}/gate >/dev/null\nexec cat\n")
+    os.mkfifo(rig.root / "gate")
+    block = rig.root / "block"
+    block.write_text(f"#!/bin/sh\ntouch {rig.root}/blocked\ncat {rig.root}/gate >/dev/null\nexec cat\n")
     block.chmod(0o755)
-    house.repo.write("a", "a\n")
-    house.repo.write("m", "m\n")
-    house.repo.write("z", "z\n")
-    house.repo.write(".gitattributes", "m filter=block\n")
-    house.repo("config", "filter.block.smudge", str(block))
-    first = house.script("")
-    wait_until((house.root / "blocked").exists)
+    rig.repo.write("a", "a\n")
+    rig.repo.write("m", "m\n")
+    rig.repo.write("z", "z\n")
+    rig.repo.write(".gitattributes", "m filter=block\n")
+    rig.repo("config", "filter.block.smudge", str(block))
+    first = rig.script("")
+    wait_until((rig.root / "blocked").exists)
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate(timeout=60)
-    house.repo("config", "--unset", "filter.block.smudge")
-    path = house.root / "app-worktrees" / "Alice"
+    rig.repo("config", "--unset", "filter.block.smudge")
+    path = rig.root / "app-worktrees" / "Alice"
     assert not (path / "z").exists()
-    made = house.prepare()
-    assert any("interrupted" in line for line in house.lines)
+    made = rig.prepare()
+    assert any("interrupted" in line for line in rig.lines)
     assert made.path == path
     assert [(path / name).read_text() for name in "amz"] == ["a\n", "m\n", "z\n"]
-    assert house.repo("status", "--porcelain", at=path) == ""
-    assert "locked" not in house.repo("worktree", "list", "--porcelain")
+    assert rig.repo("status", "--porcelain", at=path) == ""
+    assert "locked" not in rig.repo("worktree", "list", "--porcelain")
 
 
 @pytest.mark.parametrize("update", ["refs/heads/relay/Alice", "HEAD"])
-def test_a_kill_while_git_has_the_branch_locked_does_not_lock_it_for_good(house: House, update: str) -> None:
+def test_a_kill_while_git_has_the_branch_locked_does_not_lock_it_for_good(rig: Rig, update: str) -> None:
     # A hook that blocks stops git with the references locked: when it creates the branch, and when it resets
     # to it.
-    os.mkfifo(house.root / "gate")
-    hook = house.repo.path / ".git" / "hooks" / "reference-transaction"
+    os.mkfifo(rig.root / "gate")
+    hook = rig.repo.path / ".git" / "hooks" / "reference-transaction"
     hook.write_text(
         f"#!/bin/sh\n[ $1 = prepared ] && grep -q ' {update}$' || exit 0\n"
-        f"touch {house.root}/blocked\ncat {house.root}/gate\n"
+        f"touch {rig.root}/blocked\ncat {rig.root}/gate\n"
     )
     hook.chmod(0o755)
-    first = house.script("")
-    wait_until((house.root / "blocked").exists)
+    first = rig.script("")
+    wait_until((rig.root / "blocked").exists)
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate(timeout=60)
     hook.unlink()
-    assert (house.repo.path / ".git/refs/heads/relay/Alice.lock").exists()
-    made = house.prepare()
-    house.repo("commit", "-q", "--allow-empty", "-m", "work", at=made.path)
-    house.repo("reset", "-q", "--hard", "main", at=made.path)
-    assert house.clean_up() == CleanedUp(made.path)
+    assert (rig.repo.path / ".git/refs/heads/relay/Alice.lock").exists()
+    made = rig.prepare()
+    rig.repo("commit", "-q", "--allow-empty", "-m", "work", at=made.path)
+    rig.repo("reset", "-q", "--hard", "main", at=made.path)
+    assert rig.clean_up() == CleanedUp(made.path)
 
 
 @pytest.mark.slow
-def test_after_a_kill_at_any_moment_it_is_prepared(house: House) -> None:
+def test_after_a_kill_at_any_moment_it_is_prepared(rig: Rig) -> None:
     for number in range(300):
-        (house.repo.path / f"f{number}").write_text("x" * 100)
-    house.repo("add", ".")
-    house.repo("commit", "-q", "-m", "many")
-    path = house.root / "app-worktrees" / "Alice"
-    metadata = house.repo.path / ".git"
+        (rig.repo.path / f"f{number}").write_text("x" * 100)
+    rig.repo("add", ".")
+    rig.repo("commit", "-q", "-m", "many")
+    path = rig.root / "app-worktrees" / "Alice"
+    metadata = rig.repo.path / ".git"
     moments: list[Callable[[], object]] = [
         lambda: (metadata / "refs/heads/relay/Alice").exists(),
         lambda: (metadata / "worktrees/Alice").exists(),
@@ -152,14 +152,14 @@ def test_after_a_kill_at_any_moment_it_is_prepared(house: House) -> None:
         lambda: (metadata / "worktrees/Alice/index").exists(),
     ]
     for moment in moments:
-        first = house.script("setup=('touch ran',)")
+        first = rig.script("setup=('touch ran',)")
         wait_until(lambda: moment() or first.poll() is not None)  # noqa: B023 (called at once)
         with suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGKILL)
         first.communicate(timeout=60)
-        made = house.prepare(spec=WorktreeSpec(setup=("touch ran",)))
-        assert house.repo("status", "--porcelain", at=made.path) == "?? ran"
+        made = rig.prepare(spec=WorktreeSpec(setup=("touch ran",)))
+        assert rig.repo("status", "--porcelain", at=made.path) == "?? ran"
         assert made.branch == "relay/Alice"
         (path / "ran").unlink()
-        assert house.clean_up() == CleanedUp(path)
-        assert "Alice" not in house.repo("worktree", "list", "--porcelain")
+        assert rig.clean_up() == CleanedUp(path)
+        assert "Alice" not in rig.repo("worktree", "list", "--porcelain")

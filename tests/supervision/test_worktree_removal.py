@@ -11,75 +11,75 @@ import pytest
 
 from relay.supervision.worktree import CleanedUp, WorktreeSpec, clean_up
 from supervision.repositories import needs_git
-from supervision.worktrees import House
+from supervision.worktrees import Rig
 
 pytestmark = needs_git
 
 
-def test_a_clean_and_merged_worktree_is_removed_with_its_branch(house: House) -> None:
-    (house.repo.path / ".env").write_text("KEY=1")
-    (house.repo.path / "node_modules").mkdir()
+def test_a_clean_and_merged_worktree_is_removed_with_its_branch(rig: Rig) -> None:
+    (rig.repo.path / ".env").write_text("KEY=1")
+    (rig.repo.path / "node_modules").mkdir()
     spec = WorktreeSpec(cleanup="merged", copy=(".env",), link=("node_modules",))
-    house.repo.write(".gitignore", ".env\nbuild/\nnode_modules/\n")  # the last pattern does not cover a link
-    made = house.prepare(spec=spec)
+    rig.repo.write(".gitignore", ".env\nbuild/\nnode_modules/\n")  # the last pattern does not cover a link
+    made = rig.prepare(spec=spec)
     (made.path / "build").mkdir()
     (made.path / "build" / "x").touch()
-    house.repo.write("file", "two\n", at=made.path)
-    house.repo("merge", "-q", "relay/Alice")
-    assert house.clean_up(spec) == CleanedUp(made.path)
+    rig.repo.write("file", "two\n", at=made.path)
+    rig.repo("merge", "-q", "relay/Alice")
+    assert rig.clean_up(spec) == CleanedUp(made.path)
     assert not made.path.exists()
-    assert (house.repo.path / "node_modules").is_dir()
-    assert not house.repo("branch", "--list", "relay/Alice")
-    assert house.clean_up(spec) == CleanedUp(made.path)  # nothing left to do
-    assert house.prepare(spec=spec).created
+    assert (rig.repo.path / "node_modules").is_dir()
+    assert not rig.repo("branch", "--list", "relay/Alice")
+    assert rig.clean_up(spec) == CleanedUp(made.path)  # nothing left to do
+    assert rig.prepare(spec=spec).created
 
 
-def test_a_branch_that_relay_has_not_made_is_kept(house: House) -> None:
-    house.repo("branch", "fix")
+def test_a_branch_that_relay_has_not_made_is_kept(rig: Rig) -> None:
+    rig.repo("branch", "fix")
     spec = WorktreeSpec(branch="fix", cleanup="merged")
-    made = house.prepare(spec=spec)
-    assert house.clean_up(spec) == CleanedUp(made.path, branch="fix")
-    assert house.repo("branch", "--list", "fix")
+    made = rig.prepare(spec=spec)
+    assert rig.clean_up(spec) == CleanedUp(made.path, branch="fix")
+    assert rig.repo("branch", "--list", "fix")
 
 
-def changed(house: House, path: Path) -> None:
+def changed(rig: Rig, path: Path) -> None:
     (path / "file").write_text("mine")
 
 
-def staged(house: House, path: Path) -> None:
+def staged(rig: Rig, path: Path) -> None:
     (path / "new").touch()
-    house.repo("add", "new", at=path)
+    rig.repo("add", "new", at=path)
 
 
-def untracked(house: House, path: Path) -> None:
+def untracked(rig: Rig, path: Path) -> None:
     (path / "folder").mkdir()
     (path / "folder" / "notes").touch()
 
 
-def committed(house: House, path: Path) -> None:
-    house.repo.write("file", "mine", at=path)
+def committed(rig: Rig, path: Path) -> None:
+    rig.repo.write("file", "mine", at=path)
 
 
-def committed_without_a_branch(house: House, path: Path) -> None:
-    house.repo("checkout", "-q", "--detach", at=path)
-    committed(house, path)
+def committed_without_a_branch(rig: Rig, path: Path) -> None:
+    rig.repo("checkout", "-q", "--detach", at=path)
+    committed(rig, path)
 
 
-def copied_and_changed(house: House, path: Path) -> None:
+def copied_and_changed(rig: Rig, path: Path) -> None:
     (path / ".env").write_text("KEY=2")
 
 
-def link_replaced(house: House, path: Path) -> None:
+def link_replaced(rig: Rig, path: Path) -> None:
     (path / "shared").unlink()
     (path / "shared").write_text("mine")
 
 
-def locked(house: House, path: Path) -> None:
-    house.repo("worktree", "lock", "--reason", "mine", str(path))
+def locked(rig: Rig, path: Path) -> None:
+    rig.repo("worktree", "lock", "--reason", "mine", str(path))
 
 
-def bisecting(house: House, path: Path) -> None:
-    house.repo("bisect", "start", at=path)
+def bisecting(rig: Rig, path: Path) -> None:
+    rig.repo("bisect", "start", at=path)
 
 
 @pytest.mark.parametrize(
@@ -96,49 +96,49 @@ def bisecting(house: House, path: Path) -> None:
         (bisecting, "unfinished"),
     ],
 )
-def test_work_is_kept_and_named(house: House, work: Callable[[House, Path], None], said: str) -> None:
-    house.repo.write(".gitignore", ".env\n")
-    (house.repo.path / ".env").write_text("KEY=1")
-    (house.repo.path / "shared").touch()
+def test_work_is_kept_and_named(rig: Rig, work: Callable[[Rig, Path], None], said: str) -> None:
+    rig.repo.write(".gitignore", ".env\n")
+    (rig.repo.path / ".env").write_text("KEY=1")
+    (rig.repo.path / "shared").touch()
     spec = WorktreeSpec(cleanup="merged", copy=(".env",), link=("shared",))
-    made = house.prepare(spec=spec)
-    work(house, made.path)
+    made = rig.prepare(spec=spec)
+    work(rig, made.path)
     before = {path: path.read_bytes() for path in made.path.rglob("*") if path.is_file()}
-    result = house.clean_up(spec)
+    result = rig.clean_up(spec)
     assert said in result.kept
     assert result.path == made.path
     assert {path: path.read_bytes() for path in made.path.rglob("*") if path.is_file()} == before
 
 
-def test_a_worktree_in_use_is_kept(house: House) -> None:
+def test_a_worktree_in_use_is_kept(rig: Rig) -> None:
     """With its ignored files, which are not work once the agent has ended."""
-    house.repo.write(".gitignore", "build/\n")
-    made = house.prepare()
+    rig.repo.write(".gitignore", "build/\n")
+    made = rig.prepare()
     (made.path / "build").mkdir()
-    with house.running("Alice", os.getpid()):
-        assert house.clean_up() == CleanedUp(made.path, "Alice is running")
+    with rig.running("Alice", os.getpid()):
+        assert rig.clean_up() == CleanedUp(made.path, "Alice is running")
     assert (made.path / "build").exists()
-    assert house.clean_up() == CleanedUp(made.path)
+    assert rig.clean_up() == CleanedUp(made.path)
     assert not made.path.exists()
 
 
-def test_merged_does_not_mean_merged_into_itself(house: House) -> None:
-    made = house.prepare()
-    committed(house, made.path)
+def test_merged_does_not_mean_merged_into_itself(rig: Rig) -> None:
+    made = rig.prepare()
+    committed(rig, made.path)
     result = clean_up(
         WorktreeSpec(cleanup="merged"),
         "Alice",
         team="web",
-        home=house.home,
+        home=rig.home,
         directory=made.path,  # the directory of an agent's session
-        env=house.repo.env,
+        env=rig.repo.env,
     )
     assert "not all in HEAD" in result.kept
 
 
-def test_another_agents_worktree_is_not_removed_nor_any_without_being_asked(house: House) -> None:
+def test_another_agents_worktree_is_not_removed_nor_any_without_being_asked(rig: Rig) -> None:
     spec = WorktreeSpec(path="../shared", branch="shared", cleanup="merged")
-    house.prepare("Bob", spec)
-    assert house.clean_up(spec).kept == "it is not this agent's"
-    assert house.clean_up(replace(spec, cleanup="never"), "Bob").kept == "cleanup is 'never'"
-    assert house.clean_up(spec, "Bob").kept == ""
+    rig.prepare("Bob", spec)
+    assert rig.clean_up(spec).kept == "it is not this agent's"
+    assert rig.clean_up(replace(spec, cleanup="never"), "Bob").kept == "cleanup is 'never'"
+    assert rig.clean_up(spec, "Bob").kept == ""

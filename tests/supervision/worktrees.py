@@ -15,7 +15,7 @@ from relay.supervision.worktree import CleanedUp, Worktree, WorktreeSpec, clean_
 from supervision.repositories import Repo
 
 
-class House:
+class Rig:
     """One repository and one home."""
 
     def __init__(self, root: Path) -> None:

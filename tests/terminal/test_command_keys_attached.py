@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from emulator import Emulator
 
-from session.puppet import ps, settings
+from session.fake_agent import ps, settings
 from session.test_session_replaced import entry
 from support import Relay
 

@@ -268,13 +268,13 @@ def read_exactly(fd: int, size: int) -> bytes:
 @pytest.mark.parametrize("query", [QUERY, b"\x1b]7501;?\x07"])
 def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes) -> None:
     """The answer precedes the user's terminal's, which answers the rest; at every split."""
-    person = Person(line)
+    user = Person(line)
     for at in range(1, len(query)):
         os.write(line.agent, query[:at])
-        assert read_exactly(person.screen, at) == query[:at]
+        assert read_exactly(user.screen, at) == query[:at]
         os.write(line.agent, query[at:] + b"\x1b[c")
-        assert read_exactly(person.screen, len(query) - at + 3) == query[at:] + b"\x1b[c"
-        os.write(person.screen, query + b"\x1b[?62c" if at % 2 else b"\x1b[?62c")
+        assert read_exactly(user.screen, len(query) - at + 3) == query[at:] + b"\x1b[c"
+        os.write(user.screen, query + b"\x1b[?62c" if at % 2 else b"\x1b[?62c")
         assert read_exactly(line.agent, len(query) + 6) == query + b"\x1b[?62c"
 
 
@@ -287,40 +287,40 @@ def test_without_a_terminal_the_query_is_answered_before_other_replies(line: Lin
     assert read_exactly(line.agent, len(QUERY) + 6) == QUERY + b"\x1b[?62c"
 
 
-def test_the_answer_of_the_persons_terminal_is_kept_from_the_agent(line: Line) -> None:
-    person = Person(line)
+def test_the_answer_of_the_users_terminal_is_kept_from_the_agent(line: Line) -> None:
+    user = Person(line)
     os.write(line.agent, QUERY)
-    assert read_exactly(person.screen, len(QUERY)) == QUERY
+    assert read_exactly(user.screen, len(QUERY)) == QUERY
     assert read_exactly(line.agent, len(QUERY)) == QUERY
-    os.write(person.screen, b"one" + QUERY + b"two\x1b[A")
+    os.write(user.screen, b"one" + QUERY + b"two\x1b[A")
     assert read_exactly(line.agent, 9) == b"onetwo\x1b[A"
     assert line.forwarder.user.keyboard.answers.answered
 
 
 def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
-    person = Person(line)
+    user = Person(line)
     line.do(lambda: line.forwarder.user.report(b"report"))
-    assert read_exactly(person.screen, len(QUERY)) == QUERY
+    assert read_exactly(user.screen, len(QUERY)) == QUERY
     for keys in (b"\x1b", b"\x1b]", b"\x1b]7501;?\x1b"):
-        os.write(person.screen, keys)
+        os.write(user.screen, keys)
         assert read_exactly(line.agent, len(keys)) == keys
     assert not line.forwarder.user.keyboard.answers.answered
 
 
 def test_a_terminal_is_told_only_after_it_has_answered(line: Line) -> None:
     """Each later terminal is asked separately; a detached one is told that there is no more status."""
-    person = Person(line)
+    user = Person(line)
     line.do(lambda: line.forwarder.user.report(b"first"))
-    assert read_exactly(person.screen, len(QUERY)) == QUERY
+    assert read_exactly(user.screen, len(QUERY)) == QUERY
     line.do(lambda: line.forwarder.user.report(b"second"))
     os.write(line.agent, b"agent")
-    assert read_exactly(person.screen, 5) == b"agent"
-    os.write(person.screen, QUERY)
-    assert read_exactly(person.screen, 6) == b"second"
+    assert read_exactly(user.screen, 5) == b"agent"
+    os.write(user.screen, QUERY)
+    assert read_exactly(user.screen, 6) == b"second"
     line.do(lambda: line.forwarder.user.report(b"third"))
-    assert read_exactly(person.screen, 5) == b"third"
+    assert read_exactly(user.screen, 5) == b"third"
     line.do(lambda: line.forwarder.withdraw())
-    assert read_exactly(person.screen, len(CLEAR)) == CLEAR
+    assert read_exactly(user.screen, len(CLEAR)) == CLEAR
     other = Person(line)
     assert read_exactly(other.screen, len(QUERY)) == QUERY
     line.do(lambda: line.forwarder.user.report(b"fourth"))
@@ -339,14 +339,14 @@ def test_a_report_reaches_no_redirected_output(line: Line) -> None:
 
 
 def test_an_aside_does_not_cut_a_sequence_of_the_agents(line: Line) -> None:
-    person = Person(line)
+    user = Person(line)
     os.write(line.agent, b"\x1b[3")
-    assert read_exactly(person.screen, 3) == b"\x1b[3"
+    assert read_exactly(user.screen, 3) == b"\x1b[3"
     line.do(lambda: line.forwarder.user.aside(b"\a"))
     os.write(line.agent, b"1m")
-    assert read_exactly(person.screen, 3) == b"1m\a"
+    assert read_exactly(user.screen, 3) == b"1m\a"
     line.do(lambda: line.forwarder.user.aside(b"\a"))
-    assert read_exactly(person.screen, 1) == b"\a"
+    assert read_exactly(user.screen, 1) == b"\a"
 
 
 def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> None:
@@ -357,7 +357,7 @@ def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> N
     assert len(line.forwarder.input.queued) < 3 * CHILD_LIMIT
 
 
-def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> None:
+def test_what_the_user_types_meanwhile_follows_what_is_written(line: Line) -> None:
     """The user's keys are neither merged with it nor lost."""
     line.do(lambda: line.forwarder.reserve(True))
     wait_until(lambda: RESERVED in line.kinds())
@@ -374,12 +374,12 @@ def test_what_the_person_types_meanwhile_follows_what_is_written(line: Line) -> 
 
 
 def test_an_aside_is_taken_back_from_a_terminal_that_is_left(line: Line) -> None:
-    person = Person(line)
+    user = Person(line)
     line.do(lambda: line.forwarder.user.aside(b"title", b"undo"))
     line.do(lambda: line.forwarder.user.aside(b"\a"))
-    assert read_exactly(person.screen, 6) == b"title\a"
+    assert read_exactly(user.screen, 6) == b"title\a"
     line.do(lambda: line.forwarder.withdraw())
-    assert read_exactly(person.screen, 4) == b"undo"
+    assert read_exactly(user.screen, 4) == b"undo"
     other = Person(line)
     line.do(lambda: line.forwarder.user.aside(b"title", b"undo"))
     line.do(lambda: line.forwarder.user.aside(b"over", b""))

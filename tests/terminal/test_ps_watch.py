@@ -12,7 +12,7 @@ import pytest
 from emulator import Emulator
 
 from relay.terminal.canvas import ENTER, LEAVE
-from session.puppet import Puppet, ps
+from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
@@ -20,16 +20,16 @@ Open = Callable[..., Emulator]
 RELAY = (sys.executable, "-m", "relay")
 
 
-def asks(relay: Relay, name: str) -> Puppet:
+def asks(relay: Relay, name: str) -> FakeAgent:
     """Return an agent that asks something."""
-    agent = Puppet(relay, name).wrap()
+    agent = FakeAgent(relay, name).wrap()
     agent.say("Install it? [Y/n] ", end="")
     wait_until(lambda: agent.state() == "prompting", message=agent.log)
     return agent
 
 
 def test_it_is_drawn_in_place_and_leaves_no_trace(relay: Relay, terminal: Open) -> None:
-    alice = Puppet(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     watching = terminal(*RELAY, "ps", "--watch", "--interval", "0.1", columns=80, rows=24)
     watching.wait_for("1 agent, none needs you")
     assert watching.screen.alternate and watching.raw()
@@ -66,7 +66,7 @@ def test_it_gives_the_terminal_back(terminal: Open, leave: Callable[[int], bytes
 
 
 def test_no_color_is_respected(relay: Relay, terminal: Open) -> None:
-    Puppet(relay, "Alice").wrap()
+    FakeAgent(relay, "Alice").wrap()
     plain, coloured = (
         terminal(*RELAY, "ps", "--watch", env={"NO_COLOR": value} if value else {}) for value in ("1", "")
     )
@@ -89,7 +89,7 @@ def test_it_needs_a_terminal(relay: Relay) -> None:
 def test_next_is_whom_the_user_has_kept_waiting_for_longest(relay: Relay, terminal: Open) -> None:
     run = relay("next", "--print", check=False)
     assert (run.returncode, run.stdout, run.stderr) == (1, "", "No agent needs you.\n")
-    idle = Puppet(relay, "Idle").wrap()
+    idle = FakeAgent(relay, "Idle").wrap()
     wait_until(lambda: idle.state() == "ready", message=idle.log)
     assert relay("next", "--print", check=False).returncode == 1
     assert relay("next", "--print", "--ready").stdout == "Idle\n"

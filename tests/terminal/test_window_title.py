@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from emulator import Emulator
 
-from session.puppet import ps, settings
+from session.fake_agent import ps, settings
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]

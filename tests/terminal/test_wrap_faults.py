@@ -27,7 +27,7 @@ from test_wrap_jobs import (  # noqa: F401
     test_signals_to_relay_are_the_agents,
     test_sigtstp_sent_to_relay_stops_the_job,
     test_started_in_the_background_it_leaves_the_terminal_alone,
-    test_the_agents_terminal_has_the_modes_of_the_persons,
+    test_the_agents_terminal_has_the_modes_of_the_users,
     test_the_size_reaches_the_agent,
     test_without_a_shell_to_continue_it_the_agent_is_not_left_stopped,
 )

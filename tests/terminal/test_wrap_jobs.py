@@ -211,7 +211,7 @@ def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
     outer.see("got x\r\n")
 
 
-def test_the_agents_terminal_has_the_modes_of_the_persons(shell: Open) -> None:
+def test_the_agents_terminal_has_the_modes_of_the_users(shell: Open) -> None:
     outer = shell()
     # On one line: what is typed while relay runs is for its agent, and lost with it.
     outer.type(

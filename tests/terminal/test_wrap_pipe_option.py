@@ -9,7 +9,7 @@ import pytest
 from emulator import Emulator
 from test_wrap_pipes import _run
 
-from session.puppet import Puppet, events, messages
+from session.fake_agent import FakeAgent, events, messages
 from support import Relay, session_patch, wait_until
 
 Open = Callable[..., Emulator]
@@ -61,11 +61,11 @@ def test_typed_lines_reach_its_standard_input(shell: Open) -> None:
 
 
 def test_its_words_are_read_and_its_errors_are_not(relay: Relay) -> None:
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     words = 'echo "@relay:Bob no" >&2; echo "@relay:Bob through the pipe"'
     run = _run(relay, f"relay wrap -n Alice --pipe sh -c '{words}' < /dev/null 2> err | cat")
     assert run.stdout == b"@relay:Bob through the pipe\n"
-    bob.hears("through the pipe")
+    bob.receives("through the pipe")
     wait_until(lambda: [e for e in events(relay) if (e["event"], e["name"]) == ("session_end", "Alice")])
     assert [m["body"] for m in messages(relay, "--from", "Alice")] == ["through the pipe"]
 
@@ -77,10 +77,10 @@ def test_an_agent_may_follow_with_pipes(relay: Relay) -> None:
         "again = Started.again\n"
         "Started.again = lambda *args, **more: again(*args, **more) | {'pipes': [1]}\n"
     )
-    bob = Puppet(relay, "Bob").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     script = '[ -t 1 ] && kind=terminal || kind=pipe; echo "@relay:Bob I have a $kind"; exec cat'
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=patch)
-    bob.hears("I have a terminal")
+    bob.receives("I have a terminal")
     relay("restart", "Alice")
-    bob.hears("I have a pipe")
+    bob.receives("I have a pipe")
     relay("stop", "Alice")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from emulator import Emulator
 
-from session.puppet import events
+from session.fake_agent import events
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from emulator import Emulator
 
-from session.puppet import ps
+from session.fake_agent import ps
 from session.test_session_supervised import record
 from support import PATIENCE, Relay, wait_until
 

@@ -12,24 +12,24 @@ from typing import Any
 
 from support import Relay, wait_until
 
-PUPPET = Path(__file__).parent.parent / "fakes" / "session_puppet.py"
+REMOTE = Path(__file__).parent.parent / "fakes" / "agent_remote.py"
 
 Entry = dict[str, Any]
 
 
-class Puppet:
-    """One wrapped agent (tests/fakes/session_puppet.py) in a session of its own."""
+class FakeAgent:
+    """One wrapped agent (tests/fakes/agent_remote.py) in a session of its own."""
 
     def __init__(self, relay: Relay, name: str, *, team: str = "default") -> None:
         self.relay = relay
         self.name = name
         self.team = team
-        self.folder = relay.home / "puppets" / team / name
+        self.folder = relay.home / "fakes" / team / name
         self.folder.mkdir(parents=True, exist_ok=True)  # an earlier agent of that name may have used it
 
     def command(self, *arguments: str) -> list[str | Path]:
         """Return what to wrap; `arguments` are for the fake program itself."""
-        return [sys.executable, PUPPET, self.folder, *arguments]
+        return [sys.executable, REMOTE, self.folder, *arguments]
 
     def wrap(
         self,
@@ -38,7 +38,7 @@ class Puppet:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         named: bool = True,
-    ) -> Puppet:
+    ) -> FakeAgent:
         """Start it detached and wait until it obeys. named: with -n; otherwise relay chooses the name."""
         self.relay(
             "wrap",
@@ -51,7 +51,7 @@ class Puppet:
             cwd=cwd,
             env=env,
         )
-        wait_until(lambda: (self.folder / "strings").exists() and (self.folder / "heard").exists())
+        wait_until(lambda: (self.folder / "strings").exists() and (self.folder / "received").exists())
         return self
 
     def say(self, text: str, end: str = "\n") -> None:
@@ -62,27 +62,31 @@ class Puppet:
         self._pull({"exit": code})
 
     @property
-    def heard(self) -> str:
+    def received(self) -> str:
         """Return what the agent has read from its terminal so far."""
-        path = self.folder / "heard"
+        path = self.folder / "received"
         return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
 
-    def hears(self, words: str) -> str:
+    def receives(self, words: str) -> str:
         """Wait until the agent has read `words`; return all that it has read."""
-        wait_until(lambda: words in self.heard, message=lambda: f"{words!r} in {self.heard!r}\n{self.log()}")
-        return self.heard
+        wait_until(
+            lambda: words in self.received, message=lambda: f"{words!r} in {self.received!r}\n{self.log()}"
+        )
+        return self.received
 
     def texts(self) -> list[tuple[str, str]]:
         """Return the one-line texts it was given, in order: (sender, text), without the time."""
         return re.findall(
             r"^\[relay [\w-]{4,8} (?:from )?([^\]]*?)(?:, [\d:]{8})?\] (.*) \[/relay [\w-]{4,8}\]$",
-            self.heard,
+            self.received,
             re.MULTILINE,
         )
 
-    def hears_exactly(self, *texts: tuple[str, str]) -> None:
+    def receives_exactly(self, *texts: tuple[str, str]) -> None:
         """Wait until it has read as many texts, and compare: relay may know one by its echo earlier."""
-        wait_until(lambda: len(self.texts()) >= len(texts), message=lambda: f"{self.heard!r}\n{self.log()}")
+        wait_until(
+            lambda: len(self.texts()) >= len(texts), message=lambda: f"{self.received!r}\n{self.log()}"
+        )
         assert self.texts() == list(texts)
 
     def events(self, event: str = "") -> list[Entry]:
@@ -90,7 +94,7 @@ class Puppet:
         entries = events(self.relay)
         return [e for e in entries if e["name"] == self.name and event in ("", e["event"])]
 
-    def told(self, words: str) -> str:
+    def notice(self, words: str) -> str:
         """Wait until this agent's user was told `words`; return the whole notice."""
         found = wait_until(
             lambda: [

@@ -102,7 +102,7 @@ class Services:
                 await self.changed.wait()
 
 
-class House:
+class Rig:
     """A registry with the built-in handlers, and everything needed to run what is registered in it."""
 
     def __init__(self, folder: Path) -> None:

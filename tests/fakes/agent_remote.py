@@ -1,9 +1,9 @@
 """A remote-controlled line agent: logs every line it reads, and does what a test tells it over a socket.
 
-    session_puppet.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]... [--busy]
+    agent_remote.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]... [--busy]
                       [--think SECONDS]
 
-FOLDER/heard     every line read from the terminal, unchanged
+FOLDER/received     every line read from the terminal, unchanged
 FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} ends
 --ready TEXT     printed at the start
 --reply          print TEXT whenever a line matches PATTERN
@@ -58,7 +58,7 @@ while arguments:
 Path(folder, "strings").unlink(missing_ok=True)  # left if it was restarted
 strings.bind(f"{folder}/strings")
 threading.Thread(target=obey, daemon=True).start()
-with open(f"{folder}/heard", "ab", buffering=0) as log:
+with open(f"{folder}/received", "ab", buffering=0) as log:
     if busy:
         threading.Event().wait()
     while line := os.read(0, 1 << 16):

@@ -31,15 +31,15 @@ class Wrapped:
     """One agent under `relay wrap`, with its own terminal and model."""
 
     def __init__(
-        self, house: House, agent: Agent, name: str, model: Model, terminal: Emulator, command: Sequence[str]
+        self, rig: Rig, agent: Agent, name: str, model: Model, terminal: Emulator, command: Sequence[str]
     ) -> None:
-        self.house = house
+        self.rig = rig
         self.agent = agent
         self.name = name
         self.model = model
         self.terminal = terminal
         self.command = list(command)
-        self.work = house.relay.home / name / "work"
+        self.work = rig.relay.home / name / "work"
 
     # User actions.
 
@@ -55,11 +55,11 @@ class Wrapped:
 
     def send(self, text: str, wait: float = 0, *options: str) -> str:
         """Run `relay send --wait` as the user; return the message's state after at most `wait` seconds."""
-        command = [*self.house.relay.command, "send", "--json", "--wait", str(wait), *options, self.name, "-"]
+        command = [*self.rig.relay.command, "send", "--json", "--wait", str(wait), *options, self.name, "-"]
         with subprocess.Popen(
             command,
-            env=self.house.relay.environment,
-            cwd=self.house.relay.home,
+            env=self.rig.relay.environment,
+            cwd=self.rig.relay.home,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -68,7 +68,7 @@ class Wrapped:
             assert run.stdout is not None
             run.stdin.write(text)
             run.stdin.close()
-            self.house.wait(lambda: run.poll() is not None, "`relay send` ends")
+            self.rig.wait(lambda: run.poll() is not None, "`relay send` ends")
             (row,) = json.loads(run.stdout.read())
         return str(row["state"])
 
@@ -76,14 +76,14 @@ class Wrapped:
 
     def sees(self, pattern: str) -> None:
         """Wait until a row of the screen matches the regular expression `pattern`."""
-        self.house.wait(lambda: self.shows(pattern), f"{self.name} draws {pattern!r}")
+        self.rig.wait(lambda: self.shows(pattern), f"{self.name} draws {pattern!r}")
 
     def shows(self, pattern: str) -> bool:
         return any(re.search(pattern, row) for row in self.terminal.lines())
 
-    def hears(self, text: str) -> None:
+    def receives(self, text: str) -> None:
         """Wait until `text` has been said to the agent's model."""
-        self.house.wait(lambda: self.model.count(text), f"{self.name}'s model is told {text[:80]!r}")
+        self.rig.wait(lambda: self.model.count(text), f"{self.name}'s model is told {text[:80]!r}")
 
     def info(self) -> dict[str, Any]:
         """Return the row of `relay ps --json`; empty once the session has ended."""
@@ -95,7 +95,7 @@ class Wrapped:
 
     def _ask(self, question: Callable[[Home], dict[str, Any]]) -> dict[str, Any]:
         try:
-            return question(Home.from_env(self.house.relay.environment))
+            return question(Home.from_env(self.rig.relay.environment))
         except RelayError:
             return {}
 
@@ -108,11 +108,11 @@ class Wrapped:
 
     def messages(self) -> list[str]:
         """Return the state of each message to this agent, oldest first."""
-        return [row["state"] for row in self.house.messages(self.name)]
+        return [row["state"] for row in self.rig.messages(self.name)]
 
     def becomes(self, *states: str) -> None:
         """Wait until `relay ps` shows one of `states`; `prompting` stands for any kind."""
-        self.house.wait(
+        self.rig.wait(
             lambda: self.state in states or self.state.split(" ")[0] in states,
             f"{self.name} is {' or '.join(states)}",
         )
@@ -123,7 +123,7 @@ class Wrapped:
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
         """Return this agent's journal entries, all or only those of one `kind`."""
-        path = self.house.relay.home / "state" / "events.jsonl"
+        path = self.rig.relay.home / "state" / "events.jsonl"
         entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [each for each in entries if each["name"] == self.name and kind in ("", each["event"])]
 
@@ -133,7 +133,7 @@ class Wrapped:
             f"  user {r.turn.user[-200:]!r} step {r.turn.step} -> {r.step.status} {r.step.text[:60]!r}"
             for r in self.model.requests
         ]
-        session = self.house.relay.home / "state" / "session.log"
+        session = self.rig.relay.home / "state" / "session.log"
         log = session.read_text().splitlines() if session.exists() else []
         return "\n".join(
             [
@@ -158,7 +158,7 @@ class Placed:
     environment: Mapping[str, str]
 
 
-class House:
+class Rig:
     """One relay home and its agents."""
 
     def __init__(self, relay: Relay) -> None:
@@ -167,7 +167,7 @@ class House:
         self.settings(teach="never")  # a lesson would come between a test's words and the expected answer
         self._open = ExitStack()
 
-    def __enter__(self) -> House:
+    def __enter__(self) -> Rig:
         return self
 
     def __exit__(self, *_: object) -> None:

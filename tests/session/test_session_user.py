@@ -14,12 +14,12 @@ import pexpect
 import pytest
 
 from relay.message import ID_SHOWN
-from session.puppet import Puppet, messages, project, ps, settings
+from session.fake_agent import FakeAgent, messages, project, ps, settings
 from support import Relay, processes_of, session_patch, wait_until
 
 
 class Terminals:
-    """Terminals of users who wrap puppets."""
+    """Terminals of users who wrap fakes."""
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
@@ -27,50 +27,50 @@ class Terminals:
 
     def __call__(
         self, name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = ()
-    ) -> tuple[Puppet, pexpect.spawn[bytes]]:
-        """Return the puppet, with a running session, and the user's side."""
-        puppet = Puppet(self.relay, name)
-        person = self.spawn(puppet, *arguments, options=options, cwd=cwd)
-        wait_until(lambda: (puppet.folder / "heard").exists() and puppet.events("session_start"))
-        return puppet, person
+    ) -> tuple[FakeAgent, pexpect.spawn[bytes]]:
+        """Return the fake, with a running session, and the user's side."""
+        fake = FakeAgent(self.relay, name)
+        user = self.spawn(fake, *arguments, options=options, cwd=cwd)
+        wait_until(lambda: (fake.folder / "received").exists() and fake.events("session_start"))
+        return fake, user
 
     def spawn(
         self,
-        puppet: Puppet,
+        fake: FakeAgent,
         *arguments: str,
         options: tuple[str, ...] = (),
         cwd: Path | None = None,
         preexec_fn: Callable[[], None] | None = None,
     ) -> pexpect.spawn[bytes]:
-        wrap = ["-m", "relay", "wrap", "-n", puppet.name, *options]
-        return self.run([*wrap, *map(str, puppet.command(*arguments))], cwd, preexec_fn)
+        wrap = ["-m", "relay", "wrap", "-n", fake.name, *options]
+        return self.run([*wrap, *map(str, fake.command(*arguments))], cwd, preexec_fn)
 
     def run(
         self, arguments: list[str], cwd: Path | None = None, preexec_fn: Callable[[], None] | None = None
     ) -> pexpect.spawn[bytes]:
         """Run Python with `arguments`, in a new terminal."""
-        person = pexpect.spawn(
+        user = pexpect.spawn(
             sys.executable, arguments, env=self.relay.environment, cwd=str(cwd or self.relay.home),
             dimensions=(40, 200), timeout=60, preexec_fn=preexec_fn,
         )  # fmt: skip
-        self.opened.append(person)
-        return person
+        self.opened.append(user)
+        return user
 
 
 @pytest.fixture
 def attached(relay: Relay) -> Iterator[Terminals]:
-    """Yield a factory: `attached("Alice")` wraps a puppet in a new terminal."""
+    """Yield a factory: `attached("Alice")` wraps a fake in a new terminal."""
     terminals = Terminals(relay)
     yield terminals
-    for person in terminals.opened:
-        person.close(force=True)
+    for user in terminals.opened:
+        user.close(force=True)
 
 
-def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> None:
+def test_a_half_typed_line_is_the_users(relay: Relay, attached: Terminals) -> None:
     """A message waits until the line is finished, and some seconds longer."""
-    alice, person = attached("Alice")
-    person.send(b"hello wor")
-    person.expect_exact(b"hello wor")
+    alice, user = attached("Alice")
+    user.send(b"hello wor")
+    user.expect_exact(b"hello wor")
     relay("send", "Alice", "from a peer")
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["stored"])
 
@@ -78,55 +78,55 @@ def test_a_half_typed_line_is_the_persons(relay: Relay, attached: Terminals) -> 
         return str(json.loads(relay("explain", "Alice", "--json").stdout)["obstacle"])
 
     wait_until(lambda: obstacle() == "you have a half-typed line in it", message=obstacle)
-    person.send(b"ld\r")
-    alice.hears("from a peer")
-    first, second = alice.heard.splitlines()
+    user.send(b"ld\r")
+    alice.receives("from a peer")
+    first, second = alice.received.splitlines()
     assert first == "hello world"
     (message,) = messages(relay)
     mark = message["id"][:ID_SHOWN]
     assert second == f"[relay {mark} from the user] from a peer [/relay {mark}]"
 
 
-def test_what_the_person_types_never_fires(relay: Relay, attached: Terminals) -> None:
-    bob = Puppet(relay, "Bob").wrap()
-    alice, person = attached("Alice")
-    person.send(b"@relay:Bob typed by the user\r")
-    alice.hears("typed by the user")
+def test_what_the_user_types_never_fires(relay: Relay, attached: Terminals) -> None:
+    bob = FakeAgent(relay, "Bob").wrap()
+    alice, user = attached("Alice")
+    user.send(b"@relay:Bob typed by the user\r")
+    alice.receives("typed by the user")
     alice.say("@relay:Bob said by the agent")
-    bob.hears("[/relay")
-    bob.hears_exactly(("Alice", "said by the agent"))
+    bob.receives("[/relay")
+    bob.receives_exactly(("Alice", "said by the agent"))
     assert [m["body"] for m in messages(relay)] == ["said by the agent"]
 
 
 def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Terminals) -> None:
-    bob = Puppet(relay, "Bob").wrap()
-    _, person = attached("Alice", "--reply", "typed", "@relay:Bob typed by the user\n")
-    person.send(b"@relay:Bob typed by the user\r")
-    bob.hears("[/relay")
-    bob.hears_exactly(("Alice", "typed by the user"))
+    bob = FakeAgent(relay, "Bob").wrap()
+    _, user = attached("Alice", "--reply", "typed", "@relay:Bob typed by the user\n")
+    user.send(b"@relay:Bob typed by the user\r")
+    bob.receives("[/relay")
+    bob.receives_exactly(("Alice", "typed by the user"))
 
 
 def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
-    _, person = attached("Alice", cwd=folder)
-    person.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted, so it does not run\.[^\r\n]*\r\n")
+    _, user = attached("Alice", cwd=folder)
+    user.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted, so it does not run\.[^\r\n]*\r\n")
 
 
 def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
-    drawn = relay.home / "puppets" / "default" / "Alice" / "heard"  # exists once the agent has drawn
+    drawn = relay.home / "fakes" / "default" / "Alice" / "received"  # exists once the agent has drawn
     relay.environment |= session_patch(
         f"import os, time\nwhile not os.path.exists({str(drawn)!r}):\n    time.sleep(0.01)\n"
     )
-    alice, person = attached("Alice", "--ready", "\x1b[?1049h\x1b[Hfull screen", cwd=folder)
-    alice.told("is not trusted")
+    alice, user = attached("Alice", "--ready", "\x1b[?1049h\x1b[Hfull screen", cwd=folder)
+    alice.notice("is not trusted")
     alice.exit(3)
-    person.expect(pexpect.EOF)
-    screen, after = person.before.split(b"\x1b[?1049l")
+    user.expect(pexpect.EOF)
+    screen, after = user.before.split(b"\x1b[?1049l")
     assert b"is not trusted" not in screen
     assert b"is not trusted" in after
-    person.wait()
-    assert person.exitstatus == 3
+    user.wait()
+    assert user.exitstatus == 3
 
 
 def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Terminals) -> None:
@@ -134,33 +134,33 @@ def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Terminals) -> No
         relay,
         "from relay import pattern\n\n@pattern('deploy')\ndef fail(target):\n    raise OSError('no route')\n",
     )
-    alice, person = attached("Alice", cwd=folder)
+    alice, user = attached("Alice", cwd=folder)
     alice.say("@deploy:a b\n@deploy:a b\n@memory:save done")
-    alice.hears("Saved to memory")
+    alice.receives("Saved to memory")
     alice.exit(0)
-    person.expect(pexpect.EOF)
-    shown = re.findall(rb"relay: relay\.config\.py:5: the handler [^\r\n]*", person.before)
+    user.expect(pexpect.EOF)
+    shown = re.findall(rb"relay: relay\.config\.py:5: the handler [^\r\n]*", user.before)
     assert shown == [b"relay: relay.config.py:5: the handler fail (@deploy) raised OSError: no route"]
 
 
 def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Terminals) -> None:
     """No byte can be written to any file: each store reports it, and the user's view is unaffected."""
-    puppet = Puppet(relay, "Alice")
-    (puppet.folder / "heard").symlink_to("/dev/null")
-    person = attached.spawn(
-        puppet, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    fake = FakeAgent(relay, "Alice")
+    (fake.folder / "received").symlink_to("/dev/null")
+    user = attached.spawn(
+        fake, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     )
-    person.expect_exact(b"cannot write the journal")
+    user.expect_exact(b"cannot write the journal")
     without = [b"The agent keeps running without messages.", b"The agent keeps running without memory."]
     while without:
-        without.pop(person.expect_exact(without))
-    wait_until((puppet.folder / "strings").exists)
-    puppet.say("the agent runs on")
-    person.expect_exact(b"the agent runs on")
-    puppet.exit(5)
-    person.expect(pexpect.EOF)
-    person.wait()
-    assert person.exitstatus == 5
+        without.pop(user.expect_exact(without))
+    wait_until((fake.folder / "strings").exists)
+    fake.say("the agent runs on")
+    user.expect_exact(b"the agent runs on")
+    fake.exit(5)
+    user.expect(pexpect.EOF)
+    user.wait()
+    assert user.exitstatus == 5
 
 
 def test_where_no_memory_can_be_reserved_nothing_is_started(relay: Relay) -> None:
@@ -193,16 +193,16 @@ def test_where_memory_runs_out_as_the_agent_begins_it_ends_with_the_reason(relay
         "from relay.__main__ import main\n"
         "sys.exit(main())\n"
     )
-    person = pexpect.spawn(
+    user = pexpect.spawn(
         sys.executable,
         ["-c", main, "wrap", "sh", "-c", "echo up; exec sleep 1000"],
         env=relay.environment, cwd=relay.home, timeout=60,
     )  # fmt: skip
-    person.expect_exact(b"up\r\n")
-    person.expect_exact(b"relay: cannot reserve 8 MB of memory: No space left on device. Free some space")
-    person.expect(pexpect.EOF)
-    person.wait()
-    assert person.exitstatus == 128 + 9
+    user.expect_exact(b"up\r\n")
+    user.expect_exact(b"relay: cannot reserve 8 MB of memory: No space left on device. Free some space")
+    user.expect(pexpect.EOF)
+    user.wait()
+    assert user.exitstatus == 128 + 9
     assert not any("sleep 1000" in line for line in processes_of(relay.home).values())
 
 
@@ -217,15 +217,15 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 def test_a_broker_that_cannot_be_reached_is_said_once(relay: Relay, attached: Terminals) -> None:
     settings(relay, "stop_seconds = 0.1\n")
-    alice, person = attached("Alice", options=("--broker", "mqtt://127.0.0.1:1"))
-    person.expect(rb"relay: no connection to the broker at mqtt://127\.0\.0\.1:1 [^\r\n]*\r\n")
+    alice, user = attached("Alice", options=("--broker", "mqtt://127.0.0.1:1"))
+    user.expect(rb"relay: no connection to the broker at mqtt://127\.0\.0\.1:1 [^\r\n]*\r\n")
     alice.say("the agent runs on")
-    person.expect_exact(b"the agent runs on")
+    user.expect_exact(b"the agent runs on")
 
 
 def test_a_program_of_ones_own_wraps_an_agent(relay: Relay, attached: Terminals, tmp_path: Path) -> None:
     """R59: Relay(name=...), .pattern(), .on(), .wrap(); the exit code is the agent's."""
-    alice = Puppet(relay, "Alice")
+    alice = FakeAgent(relay, "Alice")
     program = tmp_path / "program.py"
     program.write_text(
         f"""
@@ -245,14 +245,14 @@ relay.on("sessionStart", greet)
 sys.exit(relay.wrap({[str(part) for part in alice.command()]!r}))
 """
     )
-    person = attached.run([str(program)])
-    alice.hears("Hello from the program.")
+    user = attached.run([str(program)])
+    alice.receives("Hello from the program.")
     alice.say("@deploy:staging v1")
-    alice.hears("Deployed v1 to staging: tidy up")
+    alice.receives("Deployed v1 to staging: tidy up")
     alice.exit(4)
-    person.expect(pexpect.EOF)
-    person.wait()
-    assert person.exitstatus == 4
+    user.expect(pexpect.EOF)
+    user.wait()
+    assert user.exitstatus == 4
 
 
 PICKER = """
@@ -277,12 +277,12 @@ def test_an_answer_begins_no_turn(relay: Relay, attached: Terminals) -> None:
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text(PICKER)
     settings(relay, 'teach = "never"\n')
-    alice, person = attached("Alice", options=("--agent", "known"))
+    alice, user = attached("Alice", options=("--agent", "known"))
     alice.say("Resume which one?")
     wait_until(lambda: ps(relay)[0]["state"] == "prompting")
-    heard = len((alice.folder / "heard").read_bytes())
-    person.send(b"\r")
-    wait_until(lambda: len((alice.folder / "heard").read_bytes()) > heard)
+    heard = len((alice.folder / "received").read_bytes())
+    user.send(b"\r")
+    wait_until(lambda: len((alice.folder / "received").read_bytes()) > heard)
     alice.say("@memory:save said long ago")
     alice.say("busy")
     wait_until(lambda: "spinner" in relay("explain", "Alice").stdout)
