@@ -35,7 +35,8 @@ demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@command -v relay >/dev/null || echo "First install the command: pipx install . (or: uv tool install .)"
 
 test: $(VENV)/.stamp  ## all tests
-	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m compileall -q relay tests
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 20 --durations-min 1 $(ARGS)
 
 test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="claude qwen" chooses
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
