@@ -76,7 +76,7 @@ def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: P
         relay,
         project,
         '[agents.A]\nrun = ["sh", "-c", "echo @relay:B hello; cat"]\n'
-        '[agents.B]\nrun = ["sh", "-c", "cat > heard"]\ndepends_on = ["A"]\n'
+        '[agents.B]\nrun = ["sh", "-c", "cat > received"]\ndepends_on = ["A"]\n'
         '[agents.C]\nrun = "cat"\nautostart = false\n',
     )
     relay("up", cwd=project)
@@ -233,7 +233,7 @@ def test_an_untrusted_fleet_starts_nothing(relay: Relay, project: Path) -> None:
 
 
 def test_the_first_prompt(relay: Relay, project: Path) -> None:
-    write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > heard"]\ntask = "Mend the tests."\n')
+    write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > received"]\ntask = "Mend the tests."\n')
     relay("up", cwd=project)
     wait_until(lambda: "task] Mend the tests. [/relay" in (project / "received").read_text())
 
