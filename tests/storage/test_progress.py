@@ -67,7 +67,7 @@ def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> N
 
     later = Progress(path, resumed=True)
     assert later.counts == {
-        "received": prompts + 1, "begun": prompts + 1, "failed": prompts // 2, "missed": 5,
+        "heard": prompts + 1, "begun": prompts + 1, "failed": prompts // 2, "missed": 5,
     }  # fmt: skip
     assert [note["note"] for note in later.notes if note["note"] != "waited"] == ["hooks", "transcript"]
     assert later.recognize(Place("transcript", 3), "long ago")
@@ -99,7 +99,7 @@ def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Pat
                 os._exit(0)
         _, status = os.waitpid(pid, 0)
         later = Progress(path, resumed=True)
-        assert later.counts == {"received": 3, "begun": 3, "failed": 1}
+        assert later.counts == {"heard": 3, "begun": 3, "failed": 1}
         assert later.earlier[f"terminal:{SIZE + 3}"].done
         assert "hooks" in [note["note"] for note in later.notes]
         later.close(remove=True)
