@@ -55,7 +55,7 @@ test-long: $(VENV)/.stamp  ## the long tests that `make test` omits: kills at ev
 test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as memory backends, with real PostgreSQL and Chroma servers
 	@$(MEMORY_VENV)/bin/pytest tests/memory_backends $(ARGS)
 
-test-mutations: $(VENV)/.stamp  ## break the code in one place at a time, and see which tests notice; ARGS="NAME..." for some
+test-mutations: $(VENV)/.stamp  ## break the code in one place at a time, and see which tests notice; takes an hour
 	@$(BIN)/python -m tools.mutations $(ARGS)
 
 check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site with all of its links

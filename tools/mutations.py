@@ -96,7 +96,8 @@ def main() -> int:
     every = sorted({test for mutation in chosen for test in mutation.tests})
     options = ["-n", arguments.workers]
 
-    with copies(arguments.jobs) as free:
+    # The copies end first: so Ctrl-C ends what the threads wait for.
+    with ThreadPoolExecutor(arguments.jobs) as pool, copies(arguments.jobs) as free:
         first = free.get()
         print(f"Running the tests without a mutation in {first.tree} ...", flush=True)
         sound = first.run(tests_of(every, arguments.tests), options, 10 * arguments.limit)
@@ -118,8 +119,7 @@ def main() -> int:
             print(f"{mutation.name}: {len(by)} noticed it in {found.seconds:.0f} s{cut}", flush=True)
             return by
 
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            results = dict(zip(chosen, pool.map(noticed, chosen), strict=True))
+        results = dict(zip(chosen, pool.map(noticed, chosen), strict=True))
     print(*table(results), sep="\n")
     if not arguments.first:
         print(*shared({each.name: by for each, by in results.items()}, arguments.verbose), sep="\n")
@@ -132,7 +132,7 @@ def main() -> int:
 def read(path: Path) -> Mutation:
     """Return the mutation in `path`. Raise ValueError if its header is wrong."""
     text = path.read_text(encoding="utf-8")
-    header = re.match(r"(?P<says>\S.*\.)\nTests: (?P<tests>\S.*)\n\n--- a/", text)
+    header = re.match(r"(?P<says>\S.*\.)\nTests: (?P<tests>\S.*)\n\n(?:---|diff) ", text)
     if header is None:
         raise ValueError(f"{path} must begin with a sentence, a line `Tests: ...`, an empty line, and a diff")
     return Mutation(path, header["says"], tuple(header["tests"].split()), tuple(_PATCHED.findall(text)))
@@ -164,7 +164,7 @@ class Copy:
         (self._bin / "relay").write_text(f"#!{self._bin / 'python'}\n{command}")
         (self._bin / "relay").chmod(0o755)
         self._compile("relay", "tests", "tools")
-        imported = self._python("-c", "import relay; print(relay.__file__)").strip()
+        imported = self._python("-P", "-c", "import relay; print(relay.__file__)").strip()
         assert imported == str(self.tree / "relay" / "__init__.py"), imported
 
     @contextmanager
@@ -241,7 +241,10 @@ def copies(number: int) -> Iterator[queue.SimpleQueue[Copy]]:
             place = Path(folder).resolve() / str(each)
             place.mkdir()
             free.put(Copy(place))
-        yield free
+        try:
+            yield free
+        finally:
+            kill_processes_of(Path(folder).resolve())
 
 
 def kill_processes_of(folder: Path) -> None:
