@@ -54,7 +54,7 @@ _PATCHED = re.compile(r"^\+\+\+ b/(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A patch. says: what a user would suffer. tests: the files and folders that should notice it."""
+    """A patch. says: what a user would suffer. tests: the files, folders or tests that should notice it."""
 
     path: Path
     says: str
