@@ -283,7 +283,7 @@ def shared(noticed: Mapping[str, set[str]], verbose: bool = False) -> Iterator[s
     functions = {name: {test.partition("[")[0] for test in by} for name, by in noticed.items()}
     only = {next(iter(by)) for by in functions.values() if len(by) == 1}
     never = set[str]().union(*functions.values()) - only
-    yield f"\n{len(only)} test functions were the only ones to notice some mutation; these never were:"
+    yield f"\n{len(only)} test functions were the only ones to notice some mutation; {len(never)} never were."
     for file, number in sorted(Counter(each.partition("::")[0] for each in never).items()):
         yield f"  {number:4} {file}"
         if verbose:
