@@ -7,8 +7,11 @@ from pathlib import Path
 
 from ptyagent import PtyAgent, fake, running
 
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers
+from relay.injection.events import MayBegin
 from relay.injection.injection import Injection, Outcome, Result
-from relay.injection.queue import HASTY
+from relay.injection.queue import FIRST_RETRY, HASTY, LAST_RETRY, InjectionQueue
 from relay.message import Priority
 
 ROOM = 9_000
@@ -169,5 +172,27 @@ def test_what_was_not_passed_on_waits_again_before_its_own_kind(tmp_path: Path) 
             _submit(agent, n3="normal", u2="urgent")
             agent.injector.put_back(taken)
             assert _ids(await agent.injector.take(ROOM)) == ["u1", "u2", "n1", "n2", "n3"]
+
+    asyncio.run(main())
+
+
+def test_a_refused_text_is_tried_again_ever_less_often() -> None:
+    class Refuses:
+        @answers(MayBegin)
+        async def may_begin(self, _: MayBegin, __: object) -> None:
+            raise RelayError("the disk is full.")
+
+    async def main() -> None:
+        bus, delays = EventBus(), list[float]()
+        bus.add(Refuses())
+        queue = InjectionQueue(bus, lambda: 0.0)
+        injection = Injection("n1", "text", "Bob", "message")
+        queue.submit(injection)
+        for _ in range(7):
+            await queue.begin(injection, begins=True)
+            refusal = queue.refused(injection)
+            assert refusal is not None
+            delays.append(refusal.delay)
+        assert delays == [min(FIRST_RETRY * 2**number, LAST_RETRY) for number in range(7)]
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ import pytest
 from ptyagent import PtyAgent, fake, running, shipped
 
 from relay.agents.profile import Profile, StateRule, Submit
+from relay.injection.events import Recognize
 from relay.state.events import HooksAlive
 from relay.state.evidence import Evidence
 
@@ -189,5 +190,25 @@ def test_enter_is_not_pressed_once_the_screen_cannot_be_read(tmp_path: Path) -> 
             assert b"\r" not in [data for data, _ in agent.writes]
             ((_, outcome),) = agent.outcomes
             assert outcome.detail == "Enter was not pressed: the screen cannot be read"
+
+    asyncio.run(main())
+
+
+def test_enter_is_not_pressed_once_the_agent_has_reported_the_text(tmp_path: Path) -> None:
+    """Some programs submit a paste that ends in a newline; an Enter would answer what they ask next."""
+
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
+            write, told = agent.write, list[asyncio.Task[list[bool]]]()
+
+            def taken(data: bytes) -> None:
+                write(data)
+                told.append(asyncio.ensure_future(agent.bus.ask(Recognize(data.decode()))))
+
+            agent.write = taken  # type: ignore[method-assign]
+            agent.submit("hello")
+            assert await agent.ended() == ["injected"]
+            assert agent.outcomes[0][1].verified == "hook"
+            assert b"\r" not in [data for data, _ in agent.writes]
 
     asyncio.run(main())

@@ -39,6 +39,17 @@ def test_another_agent_of_the_name_begins_anew(tmp_path: Path) -> None:
     three.close(remove=True)
 
 
+def test_a_directive_is_recognized_by_its_text_and_if_it_can_be_by_its_place(tmp_path: Path) -> None:
+    one = Progress(tmp_path / "progress", resumed=False)
+    one.begin(Place("terminal", 7), "digest", "@relay")
+    one.close(remove=False)
+    two = Progress(tmp_path / "progress", resumed=True)
+    assert two.recognize(Place("terminal", 7), "another") is None
+    found = two.recognize(Place("terminal", 9), "digest")
+    assert found is not None and found[0] == "terminal:7"
+    two.close(remove=True)
+
+
 def _checkpoint(position: int) -> Checkpoint:
     state = {"grammar": {"block": None}, "reader": {"place": Place("terminal", position - 1)}}
     return Checkpoint(position, position, 80, 24, "", state)

@@ -61,6 +61,7 @@ def test_a_hold_ends_by_time_or_by_the_user(tmp_path: Path) -> None:
         (200.0, None, True),
         (200.0, 300.0, True),
         (200.0, 200.0, False),
+        (300.0, 200.0, False),
     ],
 )
 def test_a_hold_is_only_replaced_by_a_longer_one(

@@ -373,6 +373,20 @@ def test_what_the_user_types_meanwhile_follows_what_is_written(line: Line) -> No
     assert got == b"[one text]\rhalf a thought"
 
 
+def test_of_what_is_typed_without_an_echo_only_the_number_reaches_the_ring(line: Line) -> None:
+    line.lent.interactive = True
+    attributes = termios.tcgetattr(line.agent)
+    attributes[3] = attributes[3] & ~termios.ECHO | termios.ICANON
+    termios.tcsetattr(line.agent, termios.TCSANOW, attributes)
+
+    def typed() -> bytes:
+        return b"".join(record.data for record in line.records if record.kind == TYPED)
+
+    os.write(line.keyboard, b"hunter2\r")
+    wait_until(lambda: len(typed()) == len("hunter2\r"))
+    assert typed() == b"*******\r"
+
+
 def test_an_aside_is_taken_back_from_a_terminal_that_is_left(line: Line) -> None:
     user = Person(line)
     line.do(lambda: line.forwarder.user.aside(b"title", b"undo"))
