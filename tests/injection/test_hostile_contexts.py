@@ -161,7 +161,7 @@ def test_a_name_is_short_and_stays_on_its_line(name: str) -> None:
         assert both.count("[relay") == 3 and both.count("[/relay") == 1
 
 
-INVISIBLE = """
+SCRIPT = """
 import resource
 from relay.injection.layout import clean
 from relay.injection.injection import Injection
@@ -189,4 +189,4 @@ for text in [
 
 def test_hostile_kilobytes_take_little_processor_time() -> None:
     """R84: each step looks at a character only a few times; otherwise the system stops the test."""
-    subprocess.run([sys.executable, "-c", INVISIBLE], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=60)

@@ -139,7 +139,7 @@ QUESTIONS = [
 
 def test_a_question_is_prompting(subtests: pytest.Subtests) -> None:
     for line in QUESTIONS:
-        with subtests.test(line):
+        with subtests.test(repr(line)):
             assert _state(LINES, unfinished=line) == "prompting"
             assert _state(SCREEN, unfinished=line) == "prompting"
 
@@ -167,7 +167,7 @@ UNSAFE_PROMPTS = [
 
 def test_the_prompt_of_a_shell_or_interpreter_is_unsafe(subtests: pytest.Subtests) -> None:
     for line in UNSAFE_PROMPTS:
-        with subtests.test(line):
+        with subtests.test(repr(line)):
             assert _state(LINES, unfinished=line) == "unsafe"
 
 

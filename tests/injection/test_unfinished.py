@@ -99,9 +99,12 @@ def test_text_before_the_visible_end_is_not_part_of_it(agent: str) -> None:
     assert found is None or not alone(screen, found, shipped(agent))
 
 
+SCREEN_FILES = [path for path in SCREENS.glob("*/*.txt") if path.parent.name in INDENTS]
+
+
 def test_a_submitted_text_is_not_in_the_input(subtests: pytest.Subtests) -> None:
     """It is above whatever the agent shows: an answer, a dialog, an empty input, another draft."""
-    for path in [path for path in SCREENS.glob("*/*.txt") if path.parent.name in INDENTS]:
+    for path in SCREEN_FILES:
         with subtests.test(f"{path.parent.name} {path.stem}"):
             (row,) = typed("hello")
             for prefix in ("", "> ", "❯ ", "› "):

@@ -43,7 +43,7 @@ DIALOG_ROWS = [
 
 def test_a_row_of_a_dialog_means_prompting(subtests: pytest.Subtests) -> None:
     for row in DIALOG_ROWS:
-        with subtests.test(row):
+        with subtests.test(repr(row)):
             assert _state(row) == "prompting"
             assert _state(row, *["said later"] * ROWS) == ""
 
@@ -85,7 +85,7 @@ ORDINARY_ROWS = [
 
 def test_an_ordinary_row_is_not_a_sign(subtests: pytest.Subtests) -> None:
     for row in ORDINARY_ROWS:
-        with subtests.test(row):
+        with subtests.test(repr(row)):
             assert _state(row) == ""
 
 

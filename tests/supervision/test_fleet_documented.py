@@ -64,7 +64,7 @@ def test_the_example_is_a_valid_fleet_file(tmp_path: Path) -> None:
     assert fleet.agents["Ann"].supervision.max_cost == 20
 
 
-def test_the_documented_mistakes_are_reported_like_that(tmp_path: Path) -> None:
+def test_the_documented_mistakes_are_the_reported_ones(tmp_path: Path) -> None:
     text = example(tmp_path).replace("max_cost", "max_costs").replace('["db"]', '["dbs"]')
     with pytest.raises(ConfigMistakes) as raised:
         fleet_file.parse(tmp_path / "relay.toml", text.encode())
