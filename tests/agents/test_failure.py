@@ -30,7 +30,7 @@ PROFILES = {profile.name: profile for profile in made(updates.shipped(), {})}
 CLAUDE, CODEX = PROFILES["claude"], PROFILES["codex"]
 OLDER = Path(__file__).parent.parent / "state" / "older"
 
-CLAUDE_SAYS = {
+CLAUDE_MESSAGES = {
     "rate_limited": [
         "You've hit your session limit · resets 8pm (America/New_York)",
         "You've hit your weekly limit · resets Apr 1 at 9am (America/New_York)",
@@ -77,7 +77,7 @@ CLAUDE_SAYS = {
         "Authentication error · This may be a temporary network issue, please try again",
     ],
 }
-CODEX_SAYS = {
+CODEX_MESSAGES = {
     "rate_limited": [
         "You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or "
         "try again at 7:58 PM.",
@@ -108,7 +108,7 @@ CODEX_SAYS = {
     ],
     "network": ["stream disconnected before completion: error sending request for url (http://127.0.0.1:1/)"],
 }
-QWEN_SAYS = {
+QWEN_MESSAGES = {
     "rate_limited": ["[API Error: 429 Rate limit reached, try again in 20s]"],
     "billing": [
         "[API Error: 429 You exceeded your current quota, please check your plan and billing details.]"
@@ -121,7 +121,7 @@ QWEN_SAYS = {
     ],
     "network": ["[API Error: Connection error. (cause: fetch failed)]"],
 }
-GEMINI_SAYS = {
+GEMINI_MESSAGES = {
     "rate_limited": [
         "[API Error: You have exhausted your capacity on this model. Your quota will reset after 5h20m7s.]",
         "[API Error: You exceeded your current quota, please check your plan. Please retry in 43.2s. "
@@ -135,7 +135,7 @@ GEMINI_SAYS = {
         "[API Error: The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).]"
     ],
 }
-PI_SAYS = {
+PI_MESSAGES = {
     "rate_limited": [
         "You have hit your ChatGPT usage limit (plus plan). Try again in ~45 min.",
         "429 slow down",
@@ -146,29 +146,29 @@ PI_SAYS = {
     "context_full": ["400 prompt is too long: 213462 tokens > 200000 maximum"],
     "network": ["Connection error.", "fetch failed"],
 }
-AIDER_SAYS = {
+AIDER_MESSAGES = {
     "rate_limited": ["litellm.RateLimitError: RateLimitError: OpenAIException - try again in 20s"],
     "unauthorized": ["litellm.AuthenticationError: AuthenticationError: OpenAIException - invalid x-api-key"],
     "context_full": ["litellm.ContextWindowExceededError: x"],
     "network": ["litellm.APIConnectionError: APIConnectionError: x"],
 }
-SAYINGS = [
+MESSAGES = [
     (name, cls, text)
-    for name, says in (
-        ("claude", CLAUDE_SAYS),
-        ("codex", CODEX_SAYS),
-        ("qwen", QWEN_SAYS),
-        ("gemini", GEMINI_SAYS),
-        ("pi", PI_SAYS),
-        ("aider", AIDER_SAYS),
+    for name, messages in (
+        ("claude", CLAUDE_MESSAGES),
+        ("codex", CODEX_MESSAGES),
+        ("qwen", QWEN_MESSAGES),
+        ("gemini", GEMINI_MESSAGES),
+        ("pi", PI_MESSAGES),
+        ("aider", AIDER_MESSAGES),
     )
-    for cls, texts in says.items()
+    for cls, texts in messages.items()
     for text in texts
 ]
 
 
-@pytest.mark.parametrize(("name", "cls", "text"), SAYINGS)
-def test_what_agents_say_has_its_class(name: str, cls: str, text: str) -> None:
+@pytest.mark.parametrize(("name", "cls", "text"), MESSAGES)
+def test_each_error_message_has_its_class(name: str, cls: str, text: str) -> None:
     found = of_text(PROFILES[name], text, NOW)
     assert found is not None
     assert (found.cls, found.source) == (cls, "transcript")
@@ -195,7 +195,7 @@ def test_what_agents_say_has_its_class(name: str, cls: str, text: str) -> None:
         ("aider", "litellm.RateLimitError: RateLimitError: x - try again in 20s", 20),
     ],
 )
-def test_when_the_limit_ends(name: str, text: str, seconds: float | None) -> None:
+def test_the_reset_time_is_read_from_a_limit_message(name: str, text: str, seconds: float | None) -> None:
     found = of_text(PROFILES[name], text, NOW)
     assert found is not None and found.cls == "rate_limited"
     assert found.reset_at == (None if seconds is None else NOW + seconds)
@@ -220,7 +220,7 @@ STOP_FAILURES = [  # from the hooks of claude 2.1.197
 
 
 @pytest.mark.parametrize(("error", "message", "details", "cls"), STOP_FAILURES)
-def test_a_hook_tells_by_its_text_and_else_by_its_code(
+def test_a_hooks_text_takes_precedence_over_its_code(
     error: str, message: str | None, details: str | None, cls: str
 ) -> None:
     fields = {"error": error, "last_assistant_message": message, "error_details": details}
@@ -230,16 +230,16 @@ def test_a_hook_tells_by_its_text_and_else_by_its_code(
 
 
 @pytest.mark.parametrize("fields", [{}, {"error": None}, {"error": ["x"], "last_assistant_message": 7}])
-def test_a_hook_that_says_nothing_is_a_failure_all_the_same(fields: dict[str, object]) -> None:
+def test_a_hook_without_details_is_still_a_failure(fields: dict[str, object]) -> None:
     assert of_hook(CLAUDE, fields, NOW) == Failure("other", "", None, "hook")
 
 
-def test_a_hook_of_a_plugin_has_the_text_in_its_error() -> None:
+def test_a_plugins_hook_has_the_text_in_its_error() -> None:
     found = of_hook(PROFILES["opencode"], {"error": "Overloaded"}, NOW)
     assert found == Failure("overloaded", "Overloaded", None, "hook")
 
 
-def test_a_record_has_a_code_of_its_own() -> None:
+def test_a_record_is_classified_by_its_own_code() -> None:
     limit = "You’ve hit your usage limit. Upgrade to Pro, or try again in 2 hours."
     found = of_record(CODEX, limit, "usage_limit_exceeded", NOW)
     assert found == Failure("rate_limited", limit, NOW + 7200, "transcript")
@@ -283,7 +283,7 @@ RECORDED = {
 }
 
 
-def test_screens_of_real_agents_show_what_failed_and_no_other_does() -> None:
+def test_failures_are_found_on_exactly_the_screens_that_show_one() -> None:
     """R96's screens: dialogs, tools' output, quotations, old errors. Two agents retry while they show one."""
     found = {
         (agent, name): failure
@@ -320,11 +320,11 @@ DECOYS = {
 
 
 @pytest.mark.parametrize("rows", DECOYS.values(), ids=DECOYS)
-def test_a_sentence_that_is_only_quoted_does_not_count(rows: list[str]) -> None:
+def test_a_quoted_error_does_not_count(rows: list[str]) -> None:
     assert of_screen(CLAUDE, rows, NOW) is None
 
 
-def test_the_same_sentence_with_the_mark_of_an_error_does() -> None:
+def test_the_same_error_with_its_mark_counts() -> None:
     """The decoys prove something only if this is found."""
     expected = Failure("rate_limited", LIMIT, EIGHT, "screen")
     assert of_screen(CLAUDE, ["❯ go on", f"  ⎿  {LIMIT}", "", *BOX], NOW) == expected
@@ -353,11 +353,11 @@ def test_the_same_sentence_with_the_mark_of_an_error_does() -> None:
     ],
     ids=["its words", "an old one", "Esc", "the user's words"],
 )
-def test_codex_has_a_mark_that_its_model_cannot_draw(rows: list[str]) -> None:
+def test_a_codex_error_needs_a_mark_that_its_model_cannot_draw(rows: list[str]) -> None:
     assert of_screen(CODEX, rows, NOW) is None
 
 
-def test_a_profile_without_a_mark_or_rules_knows_no_errors() -> None:
+def test_a_profile_without_a_mark_or_rules_finds_no_errors() -> None:
     generic = PROFILES["generic"]
     assert of_screen(generic, [f"  ⎿  {LIMIT}"], NOW) is None
     assert of_exit(generic, [LIMIT], NOW) is None
@@ -367,7 +367,7 @@ def test_a_profile_without_a_mark_or_rules_knows_no_errors() -> None:
 # The last lines of a program that exited with an error.
 
 
-def test_the_last_lines_of_a_program_that_has_exited() -> None:
+def test_a_failure_is_found_in_the_last_lines_of_an_exited_program() -> None:
     limit = "You've hit your session limit · resets 8pm (America/New_York)"
     assert of_exit(CLAUDE, ["", limit, ""], NOW) == Failure("rate_limited", limit, EIGHT, "exit")
     wrapped = ["You've hit your session limit · resets", "8pm (America/New_York)"]
@@ -395,7 +395,7 @@ def test_any_text_is_a_failure_or_none(text: str, code: str, rows: list[str]) ->
             assert Failure.from_json(failure.to_json()) == failure
 
 
-def test_a_group_that_took_no_part_is_no_time() -> None:
+def test_an_unmatched_reset_group_gives_no_reset_time() -> None:
     """A user's regex may have it in one of two branches."""
     rule = ErrorRule(
         "rate_limited", (re.compile("limit"),), (re.compile(r"limit(?: until (?P<reset>\w+))?"),)

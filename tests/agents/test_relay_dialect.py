@@ -31,7 +31,7 @@ def guard(event):
 """
 
 
-def test_a_script_is_heard_exactly_and_its_tool_calls_are_guarded(relay: Relay) -> None:
+def test_a_scripts_texts_are_read_exactly_and_its_tool_calls_are_guarded(relay: Relay) -> None:
     folder = relay.home / "out"
     folder.mkdir()
     program = relay.home / "mine"

@@ -55,7 +55,7 @@ def at(wording: str, now: datetime = NOW) -> str | None:
         ("1775034000", "2026-04-01T05:00:00-04:00"),
     ],
 )
-def test_what_agents_say(wording: str, expected: str | None) -> None:
+def test_agents_wordings_are_understood(wording: str, expected: str | None) -> None:
     assert at(wording) == expected
 
 
@@ -79,7 +79,7 @@ def test_what_agents_say(wording: str, expected: str | None) -> None:
         *("in 0 seconds", "99999999 weeks", "9" * 400, "Mar 30th, 2026 1:00 AM", "Apr 1, 9999 9am"),
     ],
 )
-def test_what_is_not_understood_or_past_is_no_time(wording: str) -> None:
+def test_an_unknown_wording_or_a_past_time_is_ignored(wording: str) -> None:
     assert at(wording) is None
 
 
@@ -91,14 +91,14 @@ def test_a_date_without_a_year_is_the_next_one() -> None:
     assert at("Feb 29 9am", eve) == "2028-02-29T09:00:00-05:00"
 
 
-def test_the_minute_that_is_named_lasts_to_its_end() -> None:
+def test_a_limit_lasts_to_the_end_of_its_minute() -> None:
     """Agents leave out the seconds: a limit until 19:58:50 is shown as until 7:58 PM."""
     assert at("7:58 PM", NOW.replace(hour=19, minute=58)) == "2026-03-31T19:59:00-04:00"
     assert at("7:58 PM", NOW.replace(hour=19, minute=59, second=0)) == "2026-04-01T19:58:00-04:00"
     assert at("Mar 31, 12pm") == "2026-03-31T12:01:00-04:00"
 
 
-def test_the_hour_that_comes_twice_and_the_one_that_is_left_out() -> None:
+def test_times_in_the_repeated_and_the_skipped_hour_are_resolved() -> None:
     autumn = datetime(2026, 11, 1, 1, 15, tzinfo=NEW_YORK)
     assert at("1:30am", autumn) == "2026-11-01T01:30:00-04:00"
     assert at("1:30am", autumn + timedelta(minutes=20)) == "2026-11-01T01:30:00-05:00"
@@ -108,7 +108,7 @@ def test_the_hour_that_comes_twice_and_the_one_that_is_left_out() -> None:
     assert at("2:30am", spring) == "2026-03-08T03:30:00-04:00"
 
 
-def test_without_a_zone_it_is_the_local_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent and its session share one environment."""
     import time
 
@@ -124,7 +124,7 @@ instants = st.integers(min_value=1_700_000_000, max_value=2_200_000_000)
 
 
 @given(now=instants, minutes=st.integers(1, 24 * 60 - 1), zone=st.sampled_from(ZONES))
-def test_a_time_of_day_is_the_next_that_reads_so(now: int, minutes: int, zone: str) -> None:
+def test_a_time_of_day_is_its_next_occurrence(now: int, minutes: int, zone: str) -> None:
     here = ZoneInfo(zone)
     target = (now // 60 + minutes) * 60
     local = datetime.fromtimestamp(target, here)
@@ -142,18 +142,18 @@ def test_a_time_of_day_is_the_next_that_reads_so(now: int, minutes: int, zone: s
 
 
 @given(now=instants, minutes=st.integers(1, 360 * 24 * 60), zone=st.sampled_from(ZONES))
-def test_a_date_is_the_next_that_reads_so(now: int, minutes: int, zone: str) -> None:
+def test_a_date_is_its_next_occurrence(now: int, minutes: int, zone: str) -> None:
     here = ZoneInfo(zone)
     target = (now // 60 + minutes) * 60
     local = datetime.fromtimestamp(target, here)
-    twice = local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset()
+    repeated = local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset()
     for shown in (
         f"{local:%b %-d, %-I:%M%p} ({zone})",
         f"{local:%b %-d at %-I:%M %p}",
         f"{local:%b %-d}th, {local:%Y %-I:%M %p}.",
     ):
         found = parse_reset(shown, now, here)
-        assert found == target or (twice and found is not None and now < found < target + 3600)
+        assert found == target or (repeated and found is not None and now < found < target + 3600)
 
 
 @given(now=instants, seconds=st.integers(1, 30 * 86_400))

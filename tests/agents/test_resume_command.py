@@ -67,7 +67,7 @@ def resumed(command: str, agent: str = "") -> str | None:
         ("pi -nt --session OLD", "pi --session ID -nt"),
     ],
 )  # fmt: skip
-def test_it_says_which_conversation_and_not_the_first_prompt_again(command: str, expected: str) -> None:
+def test_the_command_resumes_the_conversation_without_its_first_prompt(command: str, expected: str) -> None:
     assert resumed(command) == expected
 
 
@@ -82,16 +82,16 @@ def test_it_says_which_conversation_and_not_the_first_prompt_again(command: str,
         *("opencode run fix", "opencode serve", "pi -p fix", "pi --no-session", "pi install x"),
     ],
 )
-def test_what_has_no_conversation_is_refused(command: str) -> None:
+def test_a_command_without_a_conversation_is_refused(command: str) -> None:
     assert resumed(command) is None
 
 
 @pytest.mark.parametrize("command", ["aider", "bash", "python3", "cat", "env", "env A=1", ""])
-def test_what_resumes_nothing_is_refused(command: str) -> None:
+def test_a_program_that_cannot_resume_is_refused(command: str) -> None:
     assert resumed(command) is None
 
 
-def test_a_word_that_may_be_a_prompt_or_a_value_is_not_guessed_at() -> None:
+def test_a_command_with_an_ambiguous_word_is_refused() -> None:
     assert resumed("claude --unheard-of fix") is None
     assert resumed("claude -Z fix") is None
 
@@ -104,11 +104,11 @@ def test_a_word_that_may_be_a_prompt_or_a_value_is_not_guessed_at() -> None:
         ("npx -y claude fix", "npx -y claude --resume ID"),
     ],
 )
-def test_launchers_stay_before_it(command: str, expected: str) -> None:
+def test_launchers_stay_in_front_of_the_agent(command: str, expected: str) -> None:
     assert resumed(command) == expected
 
 
-def test_a_script_that_is_declared_to_be_an_agent_gets_it_last() -> None:
+def test_a_script_declared_as_an_agent_gets_the_id_last() -> None:
     """The script gets hooks' flags last, too; its own words cannot be told from the agent's."""
     assert resumed("./claude.sh", "claude") == "./claude.sh --resume ID"
     assert resumed("./claude.sh -c --model opus", "claude") == "./claude.sh --model opus --resume ID"
@@ -119,7 +119,7 @@ def test_a_script_that_is_declared_to_be_an_agent_gets_it_last() -> None:
     assert resumed("./claude.sh -- fix", "claude") is None
 
 
-def test_the_conversation_that_a_command_resumes_is_known() -> None:
+def test_the_id_is_found_in_a_command_that_resumes() -> None:
     for agent in AGENTS:
         command = shlex.split(str(resumed(agent)).replace("ID", ID))
         assert named_in(PROFILES[agent], ["nice", *command]) == ID
@@ -136,7 +136,7 @@ def test_no_option_is_listed_twice(agent: str) -> None:
     assert len(names) == len(set(names)) > 20
 
 
-def written(option: AgentOption) -> st.SearchStrategy[list[str]]:
+def option_words(option: AgentOption) -> st.SearchStrategy[list[str]]:
     """Draw an option as a user may write it, with values that no prompt has."""
     values = {"none": (0, 0), "one": (1, 1), "optional": (0, 1), "several": (0, 3)}
     least, most = values[option.takes]
@@ -150,7 +150,7 @@ def commands(draw: st.DrawFn) -> tuple[str, list[str]]:
     resume = PROFILES[agent].resume
     options = [each for each in (*resume.keep, *resume.drop) if each.name.startswith("-")]
     chosen = draw(st.lists(st.sampled_from(options), max_size=8))
-    words = [word for option in chosen for word in draw(written(option))]
+    words = [word for option in chosen for word in draw(option_words(option))]
     prompts = [] if resume.positional == "once" else draw(st.lists(st.just("a prompt"), max_size=2))
     greedy = chosen and chosen[-1].takes in {"optional", "several"}
     if prompts and (greedy or agent == "opencode" or draw(st.booleans())):
@@ -169,7 +169,7 @@ def test_resuming_again_changes_nothing(command: tuple[str, list[str]]) -> None:
 
 
 @given(commands())
-def test_what_stays_stays_in_its_order_and_no_prompt_does(command: tuple[str, list[str]]) -> None:
+def test_kept_options_keep_their_order_and_prompts_are_dropped(command: tuple[str, list[str]]) -> None:
     agent, words = command
     resume = PROFILES[agent].resume
     found = resume_command(PROFILES[agent], words, Conversation(agent, ID, NOWHERE))
@@ -188,7 +188,7 @@ def test_what_stays_stays_in_its_order_and_no_prompt_does(command: tuple[str, li
     st.sampled_from(AGENTS),
     st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), max_size=6),
 )
-def test_any_words_are_taken_or_refused(agent: str, words: list[str]) -> None:
+def test_any_words_are_accepted_or_refused(agent: str, words: list[str]) -> None:
     found = resume_command(PROFILES[agent], [agent, *words], Conversation(agent, ID, NOWHERE))
     assert found is None or {*found} <= {agent, *words, ID, *PROFILES[agent].resume.words, *clusters(words)}
 

@@ -285,7 +285,9 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
 @example(([*FENCED, Wait()], 3, 4, 4))
 @example(([*EMPTY, Wait(False), Output(b"@relay:Bob 0\r\n")], 2, 3, 3))
 @example(([Output(b"Name? "), Wait(False), *SAME[:1], Wait(False), *SAME[1:]], None, 4, 4))
-def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
+def test_printed_directives_are_the_same_if_the_session_is_replaced(
+    kind: Kind, replacement: tuple[list[Step], int | None, int, int]
+) -> None:
     """Histories are random, or once gave different results."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
@@ -371,7 +373,9 @@ LATER = [
 @example((UNSEEN, 3, 7, 7))
 @example((RESIZED, None, 5, 5))
 @example((LATER, None, 1, len(LATER)))
-def test_screens(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
+def test_drawn_directives_are_the_same_if_the_session_is_replaced(
+    kind: Kind, replacement: tuple[list[Step], int | None, int, int]
+) -> None:
     """Histories are random, or once gave different results."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)

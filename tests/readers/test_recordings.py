@@ -46,7 +46,7 @@ def recording(name: str, folder: Path) -> Path:
     return unpacked
 
 
-def told(path: Path, agent: str, home: Home) -> list[list[str]]:
+def directives_in(path: Path, agent: str, home: Home) -> list[list[str]]:
     cast = Cast(path, strict=True)
     chosen = catalog.load(agent, home)
     reader = AutoReader(
@@ -67,13 +67,13 @@ def told(path: Path, agent: str, home: Home) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_screen_with_the_agents_profile_finds_exactly_what_was_told(name: str, tmp_path: Path) -> None:
+def test_exactly_the_directives_of_a_recording_are_found(name: str, tmp_path: Path) -> None:
     """R46, R98. It may also find what no reader of the screen can decide (`undecidable`)."""
     path = recording(name, tmp_path)
     expected = json.loads((RECORDINGS / f"{name}.expected.json").read_text("utf-8"))
     undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}
     home = Home.from_env({"RELAY_HOME": str(tmp_path)})
-    found = told(path, expected["agent"].removesuffix("-inline"), home)
+    found = directives_in(path, expected["agent"].removesuffix("-inline"), home)
     certain = [one for one in found if f"@{one[0]}:{one[1]} {one[2]}" not in undecidable]
     assert certain == expected["directives"]
     assert len(found) - len(certain) <= len(expected["undecidable"])

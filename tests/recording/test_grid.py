@@ -51,12 +51,12 @@ def kept(output: str) -> list[str]:
         ("a\x1b]0;title\x07b\x1b]8;;url\x1b\\c\x1bPdata\x1b\\d", "abcd"),
     ],
 )
-def test_what_output_draws(output: str, screen: str) -> None:
+def test_output_is_drawn_as_on_a_terminal(output: str, screen: str) -> None:
     assert drawn(output).replace("\n\n", "\n") == screen.replace("\n\n", "\n")
     assert drawn(*output) == drawn(output)
 
 
-def test_rows_that_wrap_or_scroll_off_are_there() -> None:
+def test_rows_that_wrap_or_scroll_off_are_kept() -> None:
     grid = Grid(4, 2)
     grid.feed(f"abcdefgh{LF}x{LF}y{LF}z")
     assert [row.text for row in grid.rows] == ["abcd", "efgh", "x", "y", "z"]
@@ -64,7 +64,7 @@ def test_rows_that_wrap_or_scroll_off_are_there() -> None:
     assert [passage.text for passage in grid.passages()] == ["abcdefgh\nx\ny\nz\n"]
 
 
-def test_what_goes_away_is_kept_once() -> None:
+def test_text_that_disappears_is_kept_once() -> None:
     assert kept("first\rother") == ["first", "other"]
     assert kept("first\x1b[2K\rother") == ["first", "other"]
     assert kept(f"first{LF}second\x1b[2J") == ["first\nsecond"]
@@ -72,7 +72,7 @@ def test_what_goes_away_is_kept_once() -> None:
     assert kept("\x1b[5;1Hlast\x1b[1;1H\x1b[L") == ["last"]
 
 
-def test_where_what_is_drawn_comes_from() -> None:
+def test_each_drawn_character_has_its_position_in_the_output() -> None:
     output = f"ab\x1b[1mcd\x1b[8Gef日x{LF}\x1b]0;t\x07gh\x1b[1"
     grid = Grid(20, 5)
     grid.feed(output)
@@ -83,7 +83,7 @@ def test_where_what_is_drawn_comes_from() -> None:
     assert [output[start:end] for start, end, _ in grid.strings] == ["\x1b]0;t\x07"]
 
 
-def test_sequences_that_are_not_over() -> None:
+def test_an_unfinished_sequence_is_continued_by_later_output() -> None:
     grid = Grid(20, 5)
     pieces = ("ab\x1b", "[3", "Gc\x1b]0;ti", "tle\x07d")
     for piece in pieces:

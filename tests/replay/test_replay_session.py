@@ -17,7 +17,7 @@ until case $line in *"go on"*) ;; *) false ;; esac; do read line; done
 """
 
 
-def test_a_real_session_is_replayed_with_what_happened_beside_it(relay: Relay) -> None:
+def test_a_real_session_is_replayed_with_its_events(relay: Relay) -> None:
     """R42: the session writes its archive, and the replay reads it."""
     session(relay.home, "Bob", *said("his own"))
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", AGENT)
