@@ -1,4 +1,4 @@
-"""bridge.mjs, which our plugins in other agents call: events to the session, texts into a transcript."""
+"""bridge.mjs, which relay's plugins in other agents use: it reports events and writes a transcript."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_hung_client_is_terminated() -> None:
 
 
 def test_an_event_that_cannot_be_serialized_is_sent_without_its_payload() -> None:
-    """Then a guarded tool call is denied (relay.agents.hook_client)."""
+    """Without a payload, a guarded tool call is denied (relay.agents.hook_client)."""
     hook = [sys.executable, "-c", "import json, sys; print(json.dumps({'read': sys.stdin.read()}))"]
     program = 'const loop = {}; loop.loop = loop; print(await bridge.tell("PreToolUse", {tool_input: loop}))'
     assert run(program, hook=hook) == {"read": ""}

@@ -1,4 +1,4 @@
-"""Setting up the bridge for a run: additions to command and environment, and what stays unchanged."""
+"""Setting up the bridge for a run: what it adds to the command and environment, and what it leaves."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
     for event, groups in hooks.items():
         handler = groups[-1]["hooks"][0]
         assert handler["type"] == "command"
-        assert handler["command"] == sys.executable, "in exec form: no shell splits it"
+        assert handler["command"] == sys.executable, "in exec form, so that no shell splits it"
         assert handler["args"][-4:-2] == ["decide", event]
         assert handler["timeout"] == TIMEOUT > hook_client.LONGEST
 
@@ -206,7 +206,7 @@ COMMON_EVENTS = {
 def test_an_older_claude_gets_only_events_and_syntax_that_it_supports(
     place: Place, tmp_path: Path, version: str, more: set[str], shell: bool, native: bool
 ) -> None:
-    """An unknown event makes it start with a dialog; if it does not know `args`, it runs no client."""
+    """An unknown event makes it start with a dialog; without support for `args` it runs no client."""
     program = tmp_path / "package" / ("versions" if native else "dist") / (version if native else "cli.js")
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)
@@ -237,7 +237,7 @@ def _flags(command: list[str]) -> dict[str, Any]:
 
 
 def test_codex_gets_flags_with_a_trust_record_for_each_entry(place: Place) -> None:
-    """R93, R97: nobody else's hooks become trusted, so no flag bypasses the review."""
+    """R93, R97: only relay's hooks become trusted; no flag bypasses the review."""
     prepared = place.prepare("codex", "codex", "resume", "--last")
     assert prepared.command[-2:] == ["resume", "--last"]
     assert not [word for word in prepared.command if "bypass" in word]
@@ -256,7 +256,7 @@ def test_codex_gets_flags_with_a_trust_record_for_each_entry(place: Place) -> No
 
 
 def test_a_trust_record_equals_the_one_that_codex_writes() -> None:
-    """codex 0.169.0 lists this hash for the entry (`/hooks`), and reports it as trusted."""
+    """codex 0.169.0 lists this hash for the entry (`/hooks`) and reports it as trusted."""
     group = {"hooks": [{"type": "command", "command": "echo “x”", "timeout": 100}]}
     text = (
         '{"event_name":"stop","hooks":[{"async":false,"command":"echo “x”","timeout":100,"type":"command"}]}'
@@ -273,7 +273,7 @@ def test_a_trust_record_equals_the_one_that_codex_writes() -> None:
 def test_the_administrators_defaults_are_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str
 ) -> None:
-    """R95: the administrators' file is where the variables say, and ours contains its settings and hooks."""
+    """R95: the variables locate the administrator's file, and relay's contains its settings and hooks."""
     monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
     stop = "Stop" if kind == "qwen" else "AfterAgent"
     own = {"theme": "x", "hooks": {stop: [USERS_HOOK]}}
@@ -289,7 +289,9 @@ def test_the_administrators_defaults_are_kept(
         assert written["hooks"][stop][0] == USERS_HOOK
         assert argv(written["hooks"][stop][1]["hooks"][0])[-4:] == ["decide", stop, place.socket, kind]
         kept = f"{prefix}_SYSTEM_SETTINGS_PATH"
-        assert prepared.env.get(kept) == env.get(kept), "the administrator's settings stay where they are"
+        assert prepared.env.get(kept) == env.get(kept), (
+            "the path of the administrator's settings is unchanged"
+        )
     assert json.loads(defaults.read_text()) == own
 
 
@@ -311,7 +313,7 @@ def test_qwen_is_read_from_its_screen_if_it_accepts_no_more_hooks(place: Place) 
 
 
 def test_gemini_is_read_from_its_screen_if_it_would_not_trust_the_folder(place: Place) -> None:
-    """Others can write to a folder below /tmp."""
+    """Other users can write to a folder below /tmp."""
     prepared = place.prepare("gemini", "gemini", "mcp", "list")
     assert "root owns" in prepared.note
     assert (prepared.command, prepared.kind, prepared.record) == (["gemini", "mcp", "list"], "", None)
@@ -322,7 +324,7 @@ def test_gemini_is_read_from_its_screen_if_it_would_not_trust_the_folder(place: 
 
 
 def extension(prepared: Prepared) -> Any:
-    """Return what the run's extension passes to ours."""
+    """Return the options that the run's extension passes to relay's."""
     source = Path(prepared.command[prepared.command.index("--extension") + 1]).read_text()
     (own,) = re.findall(r'import extension from (".*")', source)
     assert Path(json.loads(own)).name == "pi.mjs" and Path(json.loads(own)).is_file()
@@ -392,7 +394,9 @@ def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
     }
-    assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), "what the agent starts has none of it"
+    assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), (
+        "the agent's child processes get none of it"
+    )
     assert list(place.run.iterdir()) == []
 
 
@@ -403,12 +407,12 @@ def test_the_users_opencode_configuration_keeps_working(place: Place) -> None:
     merged = json.loads(prepared.env["OPENCODE_CONFIG_CONTENT"])
     assert merged["plugin"][:2] == ["mine", ["theirs", {"a": 1}]] and len(merged["plugin"]) == 3
     assert (merged["model"], merged["agent"]) == ("{env:MODEL}", {"ü": {}})
-    assert "ü" in prepared.env["OPENCODE_CONFIG_CONTENT"], "it may name a file"
+    assert "ü" in prepared.env["OPENCODE_CONFIG_CONTENT"], "not escaped, as it may name a file"
     assert json.loads(prepared.env["RELAY_BRIDGE"])["shell"]["OPENCODE_CONFIG_CONTENT"] == own
 
 
 def test_opencode_without_a_network_does_not_wait_long_for_its_package(place: Place) -> None:
-    """npm retries within seconds, unless the user has configured the pause."""
+    """npm retries within seconds unless the user has configured another pause."""
     name, other = (f"npm_config_fetch_retry_{which}timeout" for which in ("min", "max"))
     env = place.prepare("opencode", "opencode", **{name: "7"}).env
     assert (env[name], env[other]) == ("7", "1000")
@@ -463,7 +467,7 @@ def test_the_agent_is_found_behind_launchers(
 
 
 def test_a_program_with_another_name_gets_the_flags_last(place: Place, tmp_path: Path) -> None:
-    """For `npx` and scripts, their own words precede the agent's."""
+    """The own arguments of `npx` and scripts precede the agent's."""
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     command = ["npx", "@anthropic-ai/claude-code", "-c", "--", "hello"]
     prepared = bridge("claude", command, {}, home, str(place.run), place.socket)

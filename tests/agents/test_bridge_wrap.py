@@ -1,4 +1,4 @@
-"""The bridge through a real session: `relay wrap` of an agent that calls the hooks in its settings."""
+"""The bridge in a real session: `relay wrap` of an agent that calls the hooks in its settings."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_an_agent_that_cannot_be_bridged_starts_unchanged(relay: Relay) -> None:
 
 
 def ask(path: Path) -> Json:
-    """Return the answer of the session at `path` to a hook of this process."""
+    """Return the session's answer at `path` to a hook call by this process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.connect(str(path))
         request = {"op": "hook", "agent": "claude", "event": "Stop", "decide": True, "payload": "{}"}
@@ -148,7 +148,7 @@ def test_a_hook_call_from_outside_the_agent_is_rejected(relay: Relay) -> None:
 
 
 def test_a_hook_call_from_another_agent_is_rejected(relay: Relay) -> None:
-    """Bob's hooks, pointed at Ann's session, are refused there."""
+    """Bob's hooks point at Ann's session, which refuses them."""
     ann, bob = Claude(relay, "Ann").wrap(), Claude(relay, "Bob").wrap()
     stolen = json.loads(bob.settings.read_text())
     stolen["hooks"]["Stop"][0]["hooks"][0]["args"][-2] = str(ann.socket)
@@ -200,7 +200,7 @@ def test_relay_hook_without_a_session_prints_nothing(relay: Relay) -> None:
 
 @pytest.mark.parametrize("words", [[], ["decide"], ["a", "b"], ["--name"], ["--odd", "x", "Stop"]])
 def test_invalid_arguments_of_relay_hook_are_reported(relay: Relay, words: list[str]) -> None:
-    """R92: agents take exit code 2 for a refusal."""
+    """R92: not with exit code 2, which agents take for a refusal."""
     done = relay("hook", *words, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("relay: ")
@@ -215,7 +215,7 @@ def test_the_help_of_relay_hook_lists_its_options(relay: Relay) -> None:
 def test_an_internal_error_does_not_keep_the_agent_from_starting(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault is logged with its traceback, and the session has a note for the user."""
+    """The error is logged with its traceback, and the session has a note for the user."""
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by us")

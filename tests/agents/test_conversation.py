@@ -29,7 +29,7 @@ def test_an_agents_conversation_id_is_valid(id: str) -> None:
     ["", "-c", "--dangerously-skip-permissions", "a b", "a/b", "../b", "a\n", "a\0", "é", "a" * 129, "a;b"],
 )
 def test_any_other_id_is_invalid(id: str) -> None:
-    """A hook's event may contain anything: an id is never an option, a path or several words."""
+    """A hook's event may contain anything, but an id is never an option, a path or several words."""
     assert not is_id(id)
     assert Conversation.from_json({**conversation(None).to_json(), "id": id}) is None
 
@@ -37,10 +37,11 @@ def test_any_other_id_is_invalid(id: str) -> None:
 WITH_A_PROMPT = sorted(path for path in TRANSCRIPTS.glob("[cgq]*.jsonl") if not path.stem.endswith("-failed"))
 
 
-@pytest.mark.parametrize("path", WITH_A_PROMPT, ids=lambda path: path.stem)
-def test_a_conversation_with_a_prompt_can_be_resumed(path: Path) -> None:
+def test_a_conversation_with_a_prompt_can_be_resumed(subtests: pytest.Subtests) -> None:
     """The records are those of real agents."""
-    assert resumable(conversation(path))
+    for path in WITH_A_PROMPT:
+        with subtests.test(path.stem):
+            assert resumable(conversation(path))
 
 
 def test_a_conversation_without_a_prompt_cannot_be_resumed(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_a_conversation_without_a_prompt_cannot_be_resumed(tmp_path: Path) -> No
     assert not resumable(conversation(tmp_path))
     assert not resumable(conversation(Path("/a\0b")))
     os.mkfifo(tmp_path / "pipe")
-    assert not resumable(conversation(tmp_path / "pipe")), "and nothing waits for a writer"
+    assert not resumable(conversation(tmp_path / "pipe")), "without waiting for a writer"
 
 
 def test_a_conversation_without_a_file_counts_as_resumable() -> None:

@@ -1,6 +1,6 @@
 """Failed turns in transcripts of real agents (claude 2.1.197, codex 0.169.0, gemini 0.61.0).
 
-In each, the model first quotes such an error: that is text, not a failure.
+In each, the model first quotes such an error, which is text and not a failure.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_any_line_can_be_read(kind: str, line: bytes) -> None:
 
 
 def test_the_reader_returns_each_failure_once(tmp_path: Path) -> None:
-    """This holds if the agent copies its lines to another file; what was there before this run is old."""
+    """Neither lines that the agent copies to another file nor those of earlier runs count again."""
     now = 1_795_590_000.0  # before the lines were written
     path, other = tmp_path / "main.jsonl", tmp_path / "other.jsonl"
     transcript = TranscriptReader("claude", clock=lambda: now)

@@ -1,7 +1,7 @@
-"""Why a turn failed, according to the shipped pattern files: hooks, records, screens, last lines, and decoys.
+"""Why a turn failed, according to the shipped pattern files: hooks, records, screens, last lines, decoys.
 
-The wordings are those of claude 2.1.197 and codex 0.169.0, some as drawn by the real CLIs (patterns/screens),
-others as in their packages, like those of qwen 0.15.10, gemini 0.61.0, pi 0.73.1 and aider 0.86.2.
+The messages of claude 2.1.197 and codex 0.169.0 are partly as drawn by the real CLIs (patterns/screens); the
+others are from their packages, like those of qwen 0.15.10, gemini 0.61.0, pi 0.73.1 and aider 0.86.2.
 """
 
 from __future__ import annotations
@@ -167,12 +167,13 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "cls", "text"), MESSAGES)
-def test_each_error_message_has_its_class(name: str, cls: str, text: str) -> None:
-    found = of_text(PROFILES[name], text, NOW)
-    assert found is not None
-    assert (found.cls, found.source) == (cls, "transcript")
-    assert found.text == " ".join(text.split())
+def test_each_error_message_has_its_class(subtests: pytest.Subtests) -> None:
+    for name, cls, text in MESSAGES:
+        with subtests.test(repr((name, cls, text))):
+            found = of_text(PROFILES[name], text, NOW)
+            assert found is not None
+            assert (found.cls, found.source) == (cls, "transcript")
+            assert found.text == " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -219,14 +220,13 @@ STOP_FAILURES = [  # from the hooks of claude 2.1.197
 ]
 
 
-@pytest.mark.parametrize(("error", "message", "details", "cls"), STOP_FAILURES)
-def test_a_hooks_text_takes_precedence_over_its_code(
-    error: str, message: str | None, details: str | None, cls: str
-) -> None:
-    fields = {"error": error, "last_assistant_message": message, "error_details": details}
-    found = of_hook(CLAUDE, fields, NOW)
-    assert (found.cls, found.text, found.source) == (cls, message or details or error, "hook")
-    assert found.reset_at == (EIGHT if "8pm" in (message or "") else None)
+def test_a_hooks_text_takes_precedence_over_its_code(subtests: pytest.Subtests) -> None:
+    for error, message, details, cls in STOP_FAILURES:
+        with subtests.test(repr((error, message, details, cls))):
+            fields = {"error": error, "last_assistant_message": message, "error_details": details}
+            found = of_hook(CLAUDE, fields, NOW)
+            assert (found.cls, found.text, found.source) == (cls, message or details or error, "hook")
+            assert found.reset_at == (EIGHT if "8pm" in (message or "") else None)
 
 
 @pytest.mark.parametrize("fields", [{}, {"error": None}, {"error": ["x"], "last_assistant_message": 7}])
@@ -284,7 +284,7 @@ RECORDED = {
 
 
 def test_failures_are_found_on_exactly_the_screens_that_show_one() -> None:
-    """R96's screens: dialogs, tools' output, quotations, old errors. Two agents retry while they show one."""
+    """R96: other screens show dialogs, tools' output, quotations and old errors, or an agent that retries."""
     found = {
         (agent, name): failure
         for agent, name, rows in screens(data.directory("patterns") / "screens", OLDER)
@@ -325,7 +325,7 @@ def test_a_quoted_error_does_not_count(rows: list[str]) -> None:
 
 
 def test_the_same_error_with_its_mark_counts() -> None:
-    """The decoys prove something only if this is found."""
+    """Otherwise the decoys would prove nothing."""
     expected = Failure("rate_limited", LIMIT, EIGHT, "screen")
     assert of_screen(CLAUDE, ["❯ go on", f"  ⎿  {LIMIT}", "", *BOX], NOW) == expected
     assert of_screen(CLAUDE, [f"  ⎿ \N{NO-BREAK SPACE}{LIMIT}", "", "❯ /rate-limit-options"], NOW) == expected
@@ -364,7 +364,7 @@ def test_a_profile_without_a_mark_or_rules_finds_no_errors() -> None:
     assert of_text(generic, LIMIT, NOW) is None
 
 
-# The last lines of a program that exited with an error.
+# The last lines of a program that exits with an error.
 
 
 def test_a_failure_is_found_in_the_last_lines_of_an_exited_program() -> None:
@@ -396,7 +396,7 @@ def test_any_text_is_a_failure_or_none(text: str, code: str, rows: list[str]) ->
 
 
 def test_an_unmatched_reset_group_gives_no_reset_time() -> None:
-    """A user's regex may have it in one of two branches."""
+    """A user's regex may have the group in only one of two branches."""
     rule = ErrorRule(
         "rate_limited", (re.compile("limit"),), (re.compile(r"limit(?: until (?P<reset>\w+))?"),)
     )

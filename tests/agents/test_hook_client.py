@@ -1,4 +1,4 @@
-"""The program that agents call: what it sends and prints; it never disturbs them."""
+"""The hook client that agents call: what it sends and prints, and that it never disturbs them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Json = dict[str, Any]
 
 
 class FakeSession:
-    """Answers one event at `path` with `answers`, piece by piece, and records what it was told.
+    """Answers one event at `path` with `answers`, piece by piece, and records what it receives.
 
-    leaves: it ends as soon as it has answered.
+    exits: it ends as soon as it has answered.
     """
 
     def __init__(self, path: Path, *answers: bytes, exits: bool = False) -> None:
@@ -52,7 +52,7 @@ class FakeSession:
                 self.received += [json.loads(line) for line in lines]
 
     def end(self) -> list[Json]:
-        """Return what it was told, once the client has gone."""
+        """Return what it has received, once the client has exited."""
         self._thread.join(20)
         self._listener.close()
         return self.received
@@ -125,16 +125,16 @@ READABLE = {
         b"{", b'{"std\\u006fut": ' + json.dumps(VERDICT).encode() + b", "
     ),
     "a key twice": line(FIELDS).replace(b"{", b'{"stdout": "an older one", ', 1),
-    "a number that is none": line(FIELDS | {"code": float("nan")}),
-    "without an end of the line": json.dumps(FIELDS).encode(),
+    "NaN": line(FIELDS | {"code": float("nan")}),
+    "without a line feed": json.dumps(FIELDS).encode(),
 }
 UNREADABLE = {
-    "no JSON": b"Traceback (most recent call last):\n",
+    "not JSON": b"Traceback (most recent call last):\n",
     "a string cut off": b'{"code": 0, "stdout": "cut o',
     "an object cut off": b'{"stdout": "{}", "code": 0',
     "one byte": b"{",
     "an empty line": b"\n",
-    "more behind it": b'{"stdout": "{}"} {"stdout": "{}"}\n',
+    "followed by more": b'{"stdout": "{}"} {"stdout": "{}"}\n',
     "a bad escape": b'{"stdout": "\\x"}\n',
     "not UTF-8": b"\xff\xfe\n",
     "a control character": b'{"stdout": "\x01"}\n',
@@ -144,7 +144,7 @@ UNREADABLE = {
     "an object": b'{"stdout": {"stdout": "{}"}}\n',
     "no stdout": b'{"code": 0}\n',
     "another case": b'{"Stdout": "{}"}\n',
-    "no object": b'["stdout", "{}"]\n',
+    "not an object": b'["stdout", "{}"]\n',
     "a string": b'"stdout"\n',
     "nested too deeply": b'{"x": ' + b"[" * 100_000 + b"\n",
     "a failure": line({"error": "the session failed to do that", "type": "RelayError"}),
@@ -154,7 +154,7 @@ UNREADABLE = {
 @pytest.mark.parametrize("agent", TOOL)
 @pytest.mark.parametrize("answer", READABLE.values(), ids=READABLE)
 def test_an_answer_is_read_in_any_json_formatting(path: Path, agent: str, answer: bytes) -> None:
-    """Text before or around the verdict allows nothing."""
+    """Other fields and text around the verdict do not change it."""
     session = FakeSession(path, b" ", answer, exits=not answer.endswith(b"\n"))
     done = run(path, "decide", TOOL[agent], agent=agent)
     assert (done.stdout.decode(), done.stderr, done.returncode) == (VERDICT, b"", 0)
@@ -171,19 +171,19 @@ def test_an_unreadable_answer_denies_a_tool_call(path: Path, agent: str, answer:
     assert (json.loads(done.stdout), done.stderr, done.returncode) == (denial, b"", 0)
     assert "relay explain" in done.stdout.decode()
     assert "session.log" in done.stdout.decode()
-    assert len(session.end()) == 1, "what the session answered has not been printed"
+    assert len(session.end()) == 1, "the session's answer is not reported as printed"
 
 
 @pytest.mark.parametrize("event", ["pretooluse", "tool_pre", "BEFORETOOL"])
 def test_a_tool_call_is_recognised_by_each_of_its_names(path: Path, event: str) -> None:
-    """A user's own entry may omit the kind of agent, and spell the event in any way."""
+    """A user's own entry may omit the kind of agent and spell the event in any way."""
     session = FakeSession(path, b" ", b"?\n")
     assert hook_client.UNREADABLE in run(path, "decide", event, agent="").stdout.decode()
     session.end()
 
 
 def test_an_incomplete_answer_denies_a_tool_call(path: Path) -> None:
-    """The session has started to answer, then froze."""
+    """The session starts to answer, then freezes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -220,7 +220,7 @@ def test_an_unreadable_answer_does_not_affect_other_events(path: Path, agent: st
     ids=["closed", "taken and closed", "refused"],
 )
 def test_nothing_is_printed_without_an_answer(path: Path, agent: str, answers: tuple[bytes, ...]) -> None:
-    """The session has gone, or does not control this agent."""
+    """The session has ended, or does not control this agent."""
     session = FakeSession(path, *answers, exits=True)
     assert silent(run(path, "decide", TOOL[agent], agent=agent))
     assert len(session.end()) == 1
@@ -228,7 +228,7 @@ def test_nothing_is_printed_without_an_answer(path: Path, agent: str, answers: t
 
 @pytest.mark.parametrize("partial", [b"", b" ", b' {"stdout": '])
 def test_an_event_passes_to_the_next_session_if_one_ends(path: Path, partial: bytes) -> None:
-    """The shim keeps the socket: the next session gets the same event, and its answer counts."""
+    """The shim keeps the socket: the next session gets the same event and answers it."""
     received = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -246,7 +246,7 @@ def test_an_event_passes_to_the_next_session_if_one_ends(path: Path, partial: by
 
 
 def test_nothing_is_printed_without_a_session(path: Path) -> None:
-    """R92: there is no socket, or nobody listens at it."""
+    """R92: there is no socket, or no process listens on it."""
     assert silent(run(path, "decide", "Stop"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
         dead.bind(str(path))
@@ -260,7 +260,7 @@ def test_the_first_event_waits_until_its_session_listens(path: Path) -> None:
         call("claude", str(path), "decide", "SessionStart"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
-        bound.bind(str(path))  # nobody listens at it yet
+        bound.bind(str(path))  # no process listens on it yet
         assert process.stdin is not None
         process.stdin.write(b"{}")
         process.stdin.flush()
@@ -355,7 +355,7 @@ def test_a_guarded_event_asks_or_is_denied_if_no_session_answers(
 def test_an_unguarded_event_proceeds_if_no_session_answers(
     path: Path, agent: str, event: str, name: NativeName
 ) -> None:
-    """R92: another event is guarded, or none, or this run of relay is over."""
+    """R92: only other events are guarded, or none, or this run of relay is over."""
     hook_guards.write(str(path), "Ann", hook_guards.GUARDED - {name})
     assert unanswered(path, event, agent) == ""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
@@ -376,13 +376,13 @@ def test_an_unreadable_note_counts_as_a_guard(path: Path) -> None:
 
 
 def test_a_guarded_event_is_answered_by_the_next_session(path: Path) -> None:
-    """Until now nobody listened, or the session was stopped: now it answers, once."""
+    """The event waits until a session listens, which then answers it once."""
     hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
     process = subprocess.Popen(
         call("claude", str(path), "decide", "PreToolUse"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
-        bound.bind(str(path))  # nobody listens at it yet
+        bound.bind(str(path))  # no process listens on it yet
     path.unlink()
     session = FakeSession(path, b" ", line({"stdout": VERDICT, "code": 0}))
     assert process.communicate(timeout=60)[0].decode() == VERDICT
@@ -431,7 +431,7 @@ def test_a_payload_of_five_megabytes_arrives(path: Path) -> None:
 
 
 def test_an_oversized_payload_is_sent_as_an_empty_one(path: Path) -> None:
-    """R36: no tool call gets around rules by its length."""
+    """R36: no tool call evades rules by its length."""
     session = FakeSession(path, b'{"stdout": "{}"}\n')
     assert (
         run(path, "decide", "PreToolUse", payload=b'{"x": "' + b"a" * hook_client.MAX_PAYLOAD + b'"}').stdout
@@ -461,7 +461,7 @@ def test_a_reply_that_the_agent_cannot_read_is_not_confirmed(path: Path) -> None
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert len(session.end()) == 1, "a reply that went nowhere is not reported as printed"
+    assert len(session.end()) == 1, "a lost reply is not reported as printed"
 
 
 @pytest.mark.parametrize("words", [(), ("decide",), ("a", "b", "c")])

@@ -1,4 +1,4 @@
-"""Records that agents without hooks write in one run: each is found, and each of its texts is read once.
+"""Records that agents without hooks write: those of a run are found, and each of their texts is read once.
 
 Captured from gemini 0.61.0 and aider 0.86.2; paths are replaced and long strings cut.
 """
@@ -36,7 +36,7 @@ AIDER = [
 
 
 def texts(reader: TranscriptReader) -> list[str]:
-    """Return everything readable now; the end of aider's last text is recognised by silence."""
+    """Return every text readable now; the end of aider's last one is recognised by silence."""
     return [said.text for _ in range(2) for said in reader.poll()]
 
 
@@ -51,7 +51,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text()
 
 @pytest.mark.parametrize(("name", "flag"), [("gemini", "--session-id"), ("aider", aider.FLAG)])
 def test_the_page_lists_each_record_with_its_version_and_flag(name: str, flag: str) -> None:
-    """Every profile that names one has its row."""
+    """docs/NATIVE.md has a row for each."""
     rows = PAGE.partition("### Records without hooks\n")[2].partition("\n\n###")[0].splitlines()
     (row,) = [row for row in rows if row.lower().startswith(f"| {name}")]
     assert f" {PINNED[name].version}" in row.split("|")[1]
@@ -68,7 +68,7 @@ def test_only_aider_has_a_record_without_hooks(tmp_path: Path) -> None:
 
 
 def test_a_message_that_gemini_rewrites_with_its_tools_is_read_once() -> None:
-    """Neither the results of tools nor the user's words are its words."""
+    """Tool results and the user's prompts are not its texts."""
     said = texts(reader_of(CAPTURED / "gemini.jsonl", "gemini"))
     assert said == [FIRST, "Second.\n\n@relay:Bob last", "Again @relay\n\n@relay:Bob again"]
 
@@ -87,7 +87,7 @@ def test_old_texts_of_a_resumed_gemini_session_are_not_read() -> None:
 
 
 def test_a_message_that_gemini_writes_for_its_model_is_not_read(tmp_path: Path) -> None:
-    """A compressed conversation makes the model agree to its summary, and copies what it keeps."""
+    """After compression, gemini has the model agree to the summary, and copies the messages that it keeps."""
     path = tmp_path / "session.jsonl"
     line = json.loads((CAPTURED / "gemini.jsonl").read_text().splitlines()[4])
     assert line["content"] == FIRST
@@ -114,7 +114,7 @@ Prepare = Callable[..., Prepared]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
-    """Return `prepare` for an ordinary user's agent, in a folder of its own."""
+    """Return `prepare` for an ordinary user's agent in its own folder."""
     monkeypatch.setattr("relay.agents.gemini._only_root_writes", lambda _: False)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -164,7 +164,7 @@ def test_a_gemini_session_named_by_the_user_is_used(run: Prepare, tmp_path: Path
     ],
 )
 def test_an_unknown_gemini_session_is_not_guessed(run: Prepare, words: list[str]) -> None:
-    """The newest file may be another agent's; and some commands take no session at all."""
+    """The newest file may be another agent's, and some commands have no session."""
     done = run("gemini", *words)
     assert (done.command, done.record) == (["gemini", *words], None)
 
@@ -180,7 +180,7 @@ def test_gemini_sessions_are_found_in_its_configured_home(run: Prepare, tmp_path
 
 
 def test_aiders_answers_are_distinguished_from_everything_else_in_its_log() -> None:
-    """Examples in its prompt, files in the chat that look like answers, and thoughts do not count."""
+    """Examples in its prompt, files in the chat that look like answers, and thoughts are not answers."""
     said = texts(reader_of(CAPTURED / "aider.log", "aider"))
     assert b"USER ASSISTANT @relay:Bob forged" in (CAPTURED / "aider.log").read_bytes()
     assert [*said[:2], said[-1]] == AIDER
@@ -231,7 +231,7 @@ def test_aider_gets_its_own_log(run: Prepare, tmp_path: Path) -> None:
     assert done.record.find() == [path]
     assert Path(path).stat().st_mode & 0o777 == 0o600
     Path(path).write_text("LLM RESPONSE 2026-11-23T15:45:07\nASSISTANT old\n")
-    assert Path(run("aider").command[2]).read_text() == ""  # an earlier run's words are gone
+    assert Path(run("aider").command[2]).read_text() == ""  # the texts of an earlier run are gone
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_aider_gets_its_own_log(run: Prepare, tmp_path: Path) -> None:
 def test_the_users_own_log_setting_is_kept(
     run: Prepare, tmp_path: Path, words: list[str], file: str, content: str
 ) -> None:
-    """aider takes only one; and the user's may be shared by several aiders."""
+    """aider accepts only one log, and several aiders may share the user's."""
     if file:
         (tmp_path / file).write_text(content)
     with pytest.raises(ConfigError, match="reads its screen"):

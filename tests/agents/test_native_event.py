@@ -1,4 +1,4 @@
-"""Parsing the events of agents' hooks: real payloads of each agent, and hostile ones."""
+"""Parsing events of agents' hooks, from real and from hostile payloads."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ PAYLOADS = Path(__file__).parent / "payloads"
 CAPTURED = sorted(PAYLOADS.glob("*/*.json"))
 
 
-@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_payloads_of_real_agents_are_parsed(path: Path) -> None:
+def test_payloads_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
     """R99: the payloads were captured from the CLI versions listed in docs/NATIVE.md."""
-    agent, event = path.parent.name, path.stem.split("-")[0]
-    raw = json.loads(path.read_text())
-    parsed = parse(agent, event, path.read_bytes())
-    assert parsed is not None
-    assert parsed.name is EVENTS[agent][event]
-    assert parsed.event == raw["hook_event_name"] == event
-    assert (
-        parsed.session_id or path.stem == "SessionStart-startup"
-    )  # opencode has none before its first prompt
-    assert parsed.cwd == "/home/dev/project"
-    assert parsed.tool_name == raw.get("tool_name", "")
-    assert parsed.tool_input == raw.get("tool_input", {})
-    assert parsed.agent_id == raw.get("agent_id", "")
-    assert parse(agent, "", path.read_bytes()) == parsed, "the payload names its event, too"
+    for path in CAPTURED:
+        with subtests.test(f"{path.parent.name}-{path.stem}"):
+            agent, event = path.parent.name, path.stem.split("-")[0]
+            raw = json.loads(path.read_text())
+            parsed = parse(agent, event, path.read_bytes())
+            assert parsed is not None
+            assert parsed.name is EVENTS[agent][event]
+            assert parsed.event == raw["hook_event_name"] == event
+            assert (
+                parsed.session_id or path.stem == "SessionStart-startup"
+            )  # opencode has none before its first prompt
+            assert parsed.cwd == "/home/dev/project"
+            assert parsed.tool_name == raw.get("tool_name", "")
+            assert parsed.tool_input == raw.get("tool_input", {})
+            assert parsed.agent_id == raw.get("agent_id", "")
+            assert parse(agent, "", path.read_bytes()) == parsed, "the payload also names its event"
 
 
 def test_fields_of_claudes_events_are_parsed() -> None:

@@ -1,4 +1,4 @@
-"""Answers to an agent's hooks: the JSON of each protocol, and nothing that the agent would reject."""
+"""Answers to an agent's hooks: the JSON of each protocol, with nothing that the agent would reject."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_tool_call_is_denied_in_the_nested_form(agent: str) -> None:
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
 def test_a_tool_call_is_denied_if_the_turn_is_to_stop(agent: str) -> None:
-    """R36: claude runs the tool before it obeys `continue: false`, codex in spite of it; qwen continues."""
+    """R36: claude runs the tool before it obeys `continue: false`, codex despite it; qwen continues."""
     denied = rendered(agent, "PreToolUse", deny="enough")
     assert rendered(agent, "PreToolUse", halt="enough") == denied
 
 
 def test_codex_accepts_updated_input_only_with_allow() -> None:
-    """With it, codex still asks the user; claude would not ask, and accepts the input without it."""
+    """With `allow`, codex still asks the user. Claude would not ask, but needs no `allow`."""
     changed = {"hookEventName": "PreToolUse", "updatedInput": {"command": "ls"}}
     assert rendered("claude", "PreToolUse", input={"command": "ls"}) == {"hookSpecificOutput": changed}
     assert rendered("codex", "PreToolUse", input={"command": "ls"}) == {

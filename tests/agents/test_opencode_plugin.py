@@ -1,4 +1,4 @@
-"""The plugin in opencode, driven as by opencode 1.18.33: what it reports to relay, and that it obeys."""
+"""The plugin in opencode, driven as by opencode 1.18.33: what it reports, and how it follows answers."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_blocked_prompt_starts_no_turn(tmp_path: Path) -> None:
     """
     ran = PluginRun(tmp_path, program, {"UserPromptSubmit": {"decision": "block", "reason": "not now"}})
     assert ran.result == "not now"
-    # Again after opencode's own error, which takes its place.
+    # Again after opencode's own error, which replaces it.
     assert ran.done == [["toast", {"body": {"message": "not now", "variant": "warning"}}]] * 2
     assert "Stop" not in ran.names
 

@@ -1,4 +1,4 @@
-"""pi.mjs, the extension in pi: how it reports pi's events, and how it acts on the answers."""
+"""pi.mjs, the extension in pi: how it reports pi's events and follows the answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ const print = (value) => console.log(JSON.stringify(value ?? null))
 
 
 class ExtensionRun:
-    """What a test's JavaScript printed, and what the client was told."""
+    """What a test's JavaScript printed, and what the client received."""
 
     def __init__(self, folder: Path, program: str, answers: dict[str, Any]) -> None:
         log, transcript = folder / "log", folder / "transcript.jsonl"
@@ -156,7 +156,7 @@ print(await fire("tool_result", result({ ...bash("make"), isError: true })))
 """
     played = ExtensionRun(tmp_path, program, {"PreToolUse": "never"})
     assert played.printed == [{"block": True, "reason": "The user has interrupted it."}, None]
-    assert played.events == ["PreToolUse"], "what waits is not given to a turn that is over"
+    assert played.events == ["PreToolUse"], "a waiting context is not added to a finished turn"
 
 
 def test_a_context_comes_with_the_prompt_or_the_next_result(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_blocked_prompt_is_dropped_and_the_user_sees_the_reason(tmp_path: Path
 
 
 def test_each_conversation_is_reported_and_gets_only_its_own_context(tmp_path: Path) -> None:
-    """What else waits for the model is not lost with the conversation, nor with /reload."""
+    """Other waiting contexts survive the conversation and /reload."""
     played = ExtensionRun(
         tmp_path,
         """

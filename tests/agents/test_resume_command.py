@@ -29,61 +29,63 @@ def resumed(command: str, agent: str = "") -> str | None:
     return None if found is None else shlex.join(found).replace(ID, "ID")
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("claude", "claude --resume ID"),
-        ("claude 'fix the tests'", "claude --resume ID"),
-        ("claude --model opus 'fix the tests'", "claude --resume ID --model opus"),
-        ("claude --model=opus -- 'fix the tests'", "claude --resume ID --model=opus"),
-        ("claude --dangerously-skip-permissions fix", "claude --resume ID --dangerously-skip-permissions"),
-        ("claude -c", "claude --resume ID"),
-        ("claude --resume", "claude --resume ID"),
-        ("claude -r OLD --fork-session", "claude --resume ID"),
-        ("claude --resume=OLD --verbose", "claude --resume ID --verbose"),
-        ("claude --session-id OLD fix", "claude --resume ID"),
-        ("claude --tools Bash Edit --add-dir a b", "claude --resume ID --tools Bash Edit --add-dir a b"),
-        ("claude --system-prompt '- be brief' fix", "claude --resume ID --system-prompt '- be brief'"),
-        ("claude --debug --model opus", "claude --resume ID --debug --model opus"),
-        ("claude --debug api fix", "claude --resume ID --debug api"),
-        ("claude -cn Lead", "claude --resume ID -n Lead"),
-        ("claude --unheard-of", "claude --resume ID --unheard-of"),
-        ("claude --unheard-of=x fix", "claude --resume ID --unheard-of=x"),
-        ("codex", "codex resume ID"),
-        ("codex -m x --no-daemon 'fix it'", "codex resume ID -m x --no-daemon"),
-        ("codex -mx -c a.b=1 -i a.png b.png -- fix", "codex resume ID -mx -c a.b=1"),
-        ("codex -c a=1 resume OLD 'go on'", "codex resume ID -c a=1"),
-        ("codex resume --last -C /folder", "codex resume ID -C /folder"),
-        ("codex fork OLD", "codex resume ID"),
-        ("gemini -m flash 'fix it'", "gemini --resume ID -m flash"),
-        ("gemini --session-id OLD -i fix -y", "gemini --resume ID -y"),
-        ("gemini --allowed-tools Bash fix", "gemini --resume ID --allowed-tools Bash"),
-        ("qwen -y -i 'fix it'", "qwen --resume ID -y"),
-        ("qwen --allowed-tools a b c", "qwen --resume ID --allowed-tools a b c"),
-        ("opencode", "opencode --session ID"),
-        ("opencode /folder --prompt fix -m a/b", "opencode --session ID /folder -m a/b"),
-        ("opencode -s OLD --fork", "opencode --session ID"),
-        ("pi --provider mock @notes.md 'fix it' 'and test it'", "pi --session ID --provider mock"),
-        ("pi -nt --session OLD", "pi --session ID -nt"),
-    ],
-)  # fmt: skip
-def test_the_command_resumes_the_conversation_without_its_first_prompt(command: str, expected: str) -> None:
-    assert resumed(command) == expected
+RESUMED = [
+    ("claude", "claude --resume ID"),
+    ("claude 'fix the tests'", "claude --resume ID"),
+    ("claude --model opus 'fix the tests'", "claude --resume ID --model opus"),
+    ("claude --model=opus -- 'fix the tests'", "claude --resume ID --model=opus"),
+    ("claude --dangerously-skip-permissions fix", "claude --resume ID --dangerously-skip-permissions"),
+    ("claude -c", "claude --resume ID"),
+    ("claude --resume", "claude --resume ID"),
+    ("claude -r OLD --fork-session", "claude --resume ID"),
+    ("claude --resume=OLD --verbose", "claude --resume ID --verbose"),
+    ("claude --session-id OLD fix", "claude --resume ID"),
+    ("claude --tools Bash Edit --add-dir a b", "claude --resume ID --tools Bash Edit --add-dir a b"),
+    ("claude --system-prompt '- be brief' fix", "claude --resume ID --system-prompt '- be brief'"),
+    ("claude --debug --model opus", "claude --resume ID --debug --model opus"),
+    ("claude --debug api fix", "claude --resume ID --debug api"),
+    ("claude -cn Lead", "claude --resume ID -n Lead"),
+    ("claude --unheard-of", "claude --resume ID --unheard-of"),
+    ("claude --unheard-of=x fix", "claude --resume ID --unheard-of=x"),
+    ("codex", "codex resume ID"),
+    ("codex -m x --no-daemon 'fix it'", "codex resume ID -m x --no-daemon"),
+    ("codex -mx -c a.b=1 -i a.png b.png -- fix", "codex resume ID -mx -c a.b=1"),
+    ("codex -c a=1 resume OLD 'go on'", "codex resume ID -c a=1"),
+    ("codex resume --last -C /folder", "codex resume ID -C /folder"),
+    ("codex fork OLD", "codex resume ID"),
+    ("gemini -m flash 'fix it'", "gemini --resume ID -m flash"),
+    ("gemini --session-id OLD -i fix -y", "gemini --resume ID -y"),
+    ("gemini --allowed-tools Bash fix", "gemini --resume ID --allowed-tools Bash"),
+    ("qwen -y -i 'fix it'", "qwen --resume ID -y"),
+    ("qwen --allowed-tools a b c", "qwen --resume ID --allowed-tools a b c"),
+    ("opencode", "opencode --session ID"),
+    ("opencode /folder --prompt fix -m a/b", "opencode --session ID /folder -m a/b"),
+    ("opencode -s OLD --fork", "opencode --session ID"),
+    ("pi --provider mock @notes.md 'fix it' 'and test it'", "pi --session ID --provider mock"),
+    ("pi -nt --session OLD", "pi --session ID -nt"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("claude -p fix", "claude --print", "claude -cp fix", "claude --output-format json -p fix"),
-        *("claude mcp list", "claude --verbose update", "claude --bg fix", "claude --worktree x"),
-        *("codex exec fix", "codex -m x e fix", "codex review", "codex --worktree"),
-        *("gemini -p fix", "gemini mcp list", "gemini --acp", "gemini --worktree"),
-        *("qwen fix", "qwen -p fix", "qwen -- fix", "qwen --no-chat-recording"),
-        *("opencode run fix", "opencode serve", "pi -p fix", "pi --no-session", "pi install x"),
-    ],
-)
-def test_a_command_without_a_conversation_is_refused(command: str) -> None:
-    assert resumed(command) is None
+def test_the_command_resumes_the_conversation_without_its_first_prompt(subtests: pytest.Subtests) -> None:
+    for command, expected in RESUMED:
+        with subtests.test(command):
+            assert resumed(command) == expected
+
+
+REFUSED = [
+    *("claude -p fix", "claude --print", "claude -cp fix", "claude --output-format json -p fix"),
+    *("claude mcp list", "claude --verbose update", "claude --bg fix", "claude --worktree x"),
+    *("codex exec fix", "codex -m x e fix", "codex review", "codex --worktree"),
+    *("gemini -p fix", "gemini mcp list", "gemini --acp", "gemini --worktree"),
+    *("qwen fix", "qwen -p fix", "qwen -- fix", "qwen --no-chat-recording"),
+    *("opencode run fix", "opencode serve", "pi -p fix", "pi --no-session", "pi install x"),
+]
+
+
+def test_a_command_without_a_conversation_is_refused(subtests: pytest.Subtests) -> None:
+    for command in REFUSED:
+        with subtests.test(command):
+            assert resumed(command) is None
 
 
 @pytest.mark.parametrize("command", ["aider", "bash", "python3", "cat", "env", "env A=1", ""])
@@ -109,7 +111,7 @@ def test_launchers_stay_in_front_of_the_agent(command: str, expected: str) -> No
 
 
 def test_a_script_declared_as_an_agent_gets_the_id_last() -> None:
-    """The script gets hooks' flags last, too; its own words cannot be told from the agent's."""
+    """The script gets hooks' flags last, too; its own arguments cannot be distinguished from the agent's."""
     assert resumed("./claude.sh", "claude") == "./claude.sh --resume ID"
     assert resumed("./claude.sh -c --model opus", "claude") == "./claude.sh --model opus --resume ID"
     assert resumed("npx @anthropic-ai/claude-code --verbose", "claude") == (
@@ -145,7 +147,7 @@ def option_words(option: AgentOption) -> st.SearchStrategy[list[str]]:
 
 @st.composite
 def commands(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """Draw an agent, and arguments of options that stay or go; prompts come last."""
+    """Draw an agent, and arguments with options that are kept or dropped; prompts come last."""
     agent = draw(st.sampled_from(AGENTS))
     resume = PROFILES[agent].resume
     options = [each for each in (*resume.keep, *resume.drop) if each.name.startswith("-")]
@@ -177,7 +179,7 @@ def test_kept_options_keep_their_order_and_prompts_are_dropped(command: tuple[st
     start = 1 + len(resume.words)
     assert found[1:start] == [word.replace("{id}", ID) for word in resume.words]
     rest = iter(words[1:])
-    assert all(word in rest for word in found[start:]), "in the order of the command"
+    assert all(word in rest for word in found[start:]), "in their original order"
     assert {option.name for option in resume.drop}.isdisjoint(found[start:])
     assert {option.name for option in resume.keep} & {*words} <= {*found}
     if resume.positional == "prompt":

@@ -1,4 +1,4 @@
-"""What an agent said, from its transcript and its hook events: every text once, in order (R86)."""
+"""An agent's texts, from its transcript and its hook events: each is read once, in order (R86)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START = 1_795_000_000.0  # before everything captured
 
 
 class Agent:
-    """Plays claude: its hooks, and its transcript, which is written only when told to."""
+    """Simulates claude: its hooks, and its transcript, which only `write` writes."""
 
     def __init__(self, folder: Path) -> None:
         self.now = START
@@ -117,7 +117,7 @@ def test_a_stop_waits_for_a_lagging_transcript(agent: Agent) -> None:
 
 
 def test_a_text_has_its_place_in_the_transcript(agent: Agent) -> None:
-    """The place is the end of its line, whatever was read before, and in whatever steps."""
+    """The place is the end of its line, whatever was read before it and in whatever steps."""
     agent.say("An earlier run.")
     agent.write()
     agent.start()
@@ -184,7 +184,7 @@ def test_each_text_is_read_once_however_stops_and_the_transcript_interleave(
     agent = Agent(tmp_path_factory.mktemp("mix"))
     found = agent.start()
     spoken: list[str] = []
-    stopped_at = 0  # how many had been spoken at the last stop
+    stopped_at = 0  # number of texts at the last stop
     for step in steps:
         match step.split():
             case ["say", text]:
@@ -314,7 +314,7 @@ def test_joining_in_the_middle_of_a_turn_reads_the_texts_of_this_run(agent: Agen
     assert agent.hook(NativeName.TOOL_PRE) == ["Said in this run."]
 
 
-@pytest.mark.parametrize("how", ["written anew", "replaced", "written anew and longer"])
+@pytest.mark.parametrize("how", ["rewritten", "replaced", "rewritten and longer"])
 def test_a_rewritten_transcript_repeats_nothing(agent: Agent, how: str) -> None:
     agent.say("Said in an earlier run.")
     agent.write()
@@ -327,7 +327,7 @@ def test_a_rewritten_transcript_repeats_nothing(agent: Agent, how: str) -> None:
     if how == "replaced":
         append(agent.folder / "other", kept + more)
         (agent.folder / "other").rename(agent.path)
-    elif how == "written anew":
+    elif how == "rewritten":
         agent.path.write_bytes(more)
     else:
         agent.path.write_bytes(b"{}\n" * 1000 + kept + more)
@@ -372,7 +372,7 @@ def test_the_text_of_a_stop_waits_for_a_transcript_still_being_read(agent: Agent
 
 
 def test_a_subagents_texts_are_attributed_to_it(agent: Agent) -> None:
-    """Their texts come with id and kind, so the session can decide what they may do."""
+    """Their texts have an id and a kind, by which the session decides what they may do."""
     agent.start()
     subagent = {"agent_id": "a1", "agent_type": "Explore"}
     agent.hook(NativeName.SUBAGENT_START, **subagent)
@@ -496,9 +496,9 @@ def test_a_transcript_that_stays_silent_is_reported(agent: Agent) -> None:
     append(agent.path, b'{"kind":"speech","words":"One."}\n')
     agent.stop("One.")
     assert agent.poll(after=GRACE) == ["One."]
-    assert agent.problem() is None, "one may come late"
+    assert agent.problem() is None, "it may be late"
     agent.stop("Two.")
-    assert agent.poll(after=SHORT) == ["Two."], "it is not waited for long again"
+    assert agent.poll(after=SHORT) == ["Two."], "the next wait is short"
     assert agent.problem() == SILENT
     agent.say("Three.")
     agent.write()
@@ -507,7 +507,7 @@ def test_a_transcript_that_stays_silent_is_reported(agent: Agent) -> None:
 
 
 def test_a_compaction_summary_is_not_a_text(agent: Agent) -> None:
-    """Claude has a copy of itself write it, a subagent without a kind; the summary may quote directives."""
+    """A copy of Claude writes it, as a subagent without a kind; it may quote directives."""
     agent.start()
     summary = "<summary>\n@relay:Bob hi\n</summary>"
     subagent_path = agent.folder / "main" / "subagents" / "agent-a1.jsonl"

@@ -1,4 +1,4 @@
-"""Transcripts of real agents: what was said in them, and what was not.
+"""Transcripts of real agents: which of their entries are texts of the agent.
 
 Captured from claude 2.1.197, codex 0.169.0 and qwen 0.15.10; paths are replaced and long strings cut.
 """
@@ -41,7 +41,7 @@ def texts_of(name: str) -> list[Said]:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_text_is_found_and_nothing_else(name: str) -> None:
-    """Texts before tool calls count, too (R86); summaries, API errors and interrupted texts do not."""
+    """Texts before tool calls count (R86); summaries, API errors and interrupted texts do not."""
     assert [said.text for said in texts_of(name) if not said.subagent] == EXPECTED[name]
 
 
@@ -67,14 +67,14 @@ def test_a_subagents_texts_are_attributed_to_it(name: str, subagent: str) -> Non
 
 
 def test_claude_copies_lines_into_a_forked_session_with_their_ids_and_times() -> None:
-    """Ids and times tell the copies from new lines."""
+    """Ids and times distinguish the copies from new lines."""
     old, new = texts_of("claude-resumed.jsonl"), texts_of("claude-forked.jsonl")
     assert new[: len(old)] == old
     assert len(new) == len(old) + 3
 
 
 def test_qwens_background_requests_yield_no_text() -> None:
-    """After a turn qwen asks the model on the side what to remember; the answer may quote anything."""
+    """After a turn, qwen asks the model what to remember; the answer may quote anything."""
     line = (CAPTURED / "qwen.jsonl").read_bytes().splitlines()[16]
     assert [said.text for said in reader("qwen")(line)] == ["Sub before tool."]
     background = line.replace(
@@ -98,29 +98,30 @@ def test_the_path_of_a_subagents_transcript_is_known() -> None:
     assert subagent_path("qwen", "/p/S.jsonl", "a1") == ""
 
 
-@pytest.mark.parametrize("kind", ["claude", "codex", "qwen", "relay"])
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"\xff\xfe\x00",
-        b'"assistant" "AgentMessage" "subagent_name"',
-        b'{"type":"assistant"',
-        b'{"type":"assistant","message":[]}',
-        b'{"type":"assistant","message":{"content":[1,null,{"type":"text"},{"type":"text","text":7}],"parts":"x"}}',
-        b'{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","content":{}}}}',
-        b'{"type":"system","systemPayload":{"uiEvent":{"subagent_name":[],"event.name":"qwen-code.api_response"}}}',
-        b'["assistant","AgentMessage","subagent_name"]',
-        b'{"type":"said","text":"of nobody knows which time"}',
-        b'{"type":"said","id":"1","text":["no text"]}',
-        b'{"type":"said","id":"1","text":" \\n"}',
-        b'{"type":"thought","id":"1","text":"Let me think."}',
-        b'{"type":"user","message":{"content":[{"type":"text","text":"\\"assistant\\" says"}]}}',
-        b'{"assistant":' + b"[" * 100_000,
-    ],
-)
-def test_a_malformed_line_yields_no_text(kind: str, line: bytes) -> None:
-    assert reader(kind)(line) == []
+MALFORMED = [
+    b"",
+    b"\xff\xfe\x00",
+    b'"assistant" "AgentMessage" "subagent_name"',
+    b'{"type":"assistant"',
+    b'{"type":"assistant","message":[]}',
+    b'{"type":"assistant","message":{"content":[1,null,{"type":"text"},{"type":"text","text":7}],"parts":"x"}}',
+    b'{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","content":{}}}}',
+    b'{"type":"system","systemPayload":{"uiEvent":{"subagent_name":[],"event.name":"qwen-code.api_response"}}}',
+    b'["assistant","AgentMessage","subagent_name"]',
+    b'{"type":"said","text":"of nobody knows which time"}',
+    b'{"type":"said","id":"1","text":["no text"]}',
+    b'{"type":"said","id":"1","text":" \\n"}',
+    b'{"type":"thought","id":"1","text":"Let me think."}',
+    b'{"type":"user","message":{"content":[{"type":"text","text":"\\"assistant\\" says"}]}}',
+    b'{"assistant":' + b"[" * 100_000,
+]
+
+
+def test_a_malformed_line_yields_no_text(subtests: pytest.Subtests) -> None:
+    for kind in ["claude", "codex", "qwen", "relay"]:
+        for line in MALFORMED:
+            with subtests.test(f"{kind} {line[:80]!r}"):
+                assert reader(kind)(line) == []
 
 
 def test_invalid_unicode_in_a_text_is_replaced() -> None:

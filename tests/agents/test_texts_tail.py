@@ -16,7 +16,7 @@ BUDGET = 1 << 20
 
 
 def read(tail: Tail, budget: int = BUDGET) -> list[bytes]:
-    """Return the lines available now, after checking the places where they are said to end."""
+    """Return the lines available now, after checking the places where they end."""
     found, used = tail.read(budget)
     assert used <= budget
     while tail.behind:

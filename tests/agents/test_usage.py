@@ -168,7 +168,7 @@ def test_subagents_of_claude_and_gemini_are_found_next_to_the_transcript(tmp_pat
 
 
 def test_any_number_of_subagents_is_counted(tmp_path: Path) -> None:
-    """Those that ended long ago are not followed, unless they continue; the main transcript always is."""
+    """Subagents that ended long ago are followed only if they continue; the main transcript always is."""
     subagents = tmp_path / "one" / "subagents"
     subagents.mkdir(parents=True)
     main, notes = tmp_path / "one.jsonl", list[dict[str, Any]]()
@@ -196,7 +196,7 @@ def test_any_number_of_subagents_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_transcript_is_continued_when_an_event_names_it(tmp_path: Path) -> None:
-    """With more answers since than are remembered to be replaced."""
+    """More answers have followed than the reader remembers."""
     reader = UsageReader("qwen", PRICES, began=0.0)
     line = (CAPTURED / "qwen.jsonl").read_text()
     first = tmp_path / "first.jsonl"
@@ -373,7 +373,7 @@ def test_any_json_is_a_charge_or_none(kind: str, usage: object, type: object) ->
 def test_the_sum_is_the_same_however_the_lines_arrive(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """Pieces may end anywhere, some arrive twice, in turn from a main file and a subagent's."""
+    """Pieces end anywhere, some arrive twice, and a main file and a subagent's take turns."""
     folder = tmp_path_factory.mktemp("pieces")
     rng = random.Random(seed)
     parts = {folder / "s.jsonl": "claude.jsonl", folder / "s/subagents/a.jsonl": "claude-subagent.jsonl"}

@@ -1,4 +1,4 @@
-"""An agent's version: which program is asked, when, for how long, and the notice of an unchecked one."""
+"""An agent's version: which program is asked, when and for how long, and the notice if it is unchecked."""
 
 from __future__ import annotations
 
@@ -65,9 +65,12 @@ def _program(path: Path, script: str) -> Path:
     [
         ("echo $1 1.2.3", "1.2.3"),
         ("echo 1.2.3; exit 1", ""),
-        ("read line; echo 1.2.3", "1.2.3"),  # its input is at its end
+        ("read line; echo 1.2.3", "1.2.3"),  # its input is empty
         ("read line < /dev/tty && echo 9.9.9 || echo 1.2.3", "1.2.3"),  # it has no terminal
-        ("sleep 1000 & echo $! > left; echo 1.2.3", "1.2.3"),  # what it leaves running does not count
+        (
+            "sleep 1000 & echo $! > left; echo 1.2.3",
+            "1.2.3",
+        ),  # a process that it leaves running does not matter
         ("exec /nonexistent", ""),
     ],
 )
@@ -171,7 +174,7 @@ def test_the_version_in_the_agents_record_overrides_the_installed_one(tmp_path: 
 
 
 def test_a_script_that_starts_the_agent_is_not_run_again(tmp_path: Path) -> None:
-    """`relay wrap --agent claude SCRIPT`: whatever the script does, it does it once."""
+    """`relay wrap --agent claude SCRIPT`: the script may do anything, so it runs only once."""
     script = _program(tmp_path / "start", f"touch {tmp_path}/ran")
 
     async def run() -> None:

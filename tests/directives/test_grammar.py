@@ -56,70 +56,73 @@ def test_a_line_with_namespace_target_and_body_is_a_directive() -> None:
     assert parse("Hello.\n\n@memory:save the build is slow\nBye.")[0].namespace == "memory"
 
 
-@pytest.mark.parametrize(
-    ("line", "target", "body"),
-    [
-        ("@RELAY:Bob hi", "Bob", "hi"),
-        ("@Relay:bOB hi", "bOB", "hi"),
-        ("@relay:Bob, hi", "Bob", "hi"),
-        ("@relay:Bob: hi", "Bob", "hi"),
-        ("@relay:Bob; hi", "Bob", "hi"),
-        ("@relay:Bob. hi", "Bob", "hi"),
-        ("@relay:a.b-c_d hi", "a.b-c_d", "hi"),
-        ("@relay:* hi", "*", "hi"),
-        ("@relay:#builds: hi", "#builds", "hi"),
-        ("@relay:Bob\thi  there ", "Bob", "hi  there"),
-        ("@relay:Bob", "Bob", ""),
-        ("@memory:list", "list", ""),
-        ("@relay:日本 こんにちは", "日本", "こんにちは"),
-        ("@relay:Bob ask @relay:Carol too", "Bob", "ask @relay:Carol too"),
-    ],
-)
-def test_namespace_and_target_are_words_and_the_rest_is_the_body(line: str, target: str, body: str) -> None:
-    assert pairs(line) == [(target, body)]
+DIRECTIVES = [
+    ("@RELAY:Bob hi", "Bob", "hi"),
+    ("@Relay:bOB hi", "bOB", "hi"),
+    ("@relay:Bob, hi", "Bob", "hi"),
+    ("@relay:Bob: hi", "Bob", "hi"),
+    ("@relay:Bob; hi", "Bob", "hi"),
+    ("@relay:Bob. hi", "Bob", "hi"),
+    ("@relay:a.b-c_d hi", "a.b-c_d", "hi"),
+    ("@relay:* hi", "*", "hi"),
+    ("@relay:#builds: hi", "#builds", "hi"),
+    ("@relay:Bob\thi  there ", "Bob", "hi  there"),
+    ("@relay:Bob", "Bob", ""),
+    ("@memory:list", "list", ""),
+    ("@relay:日本 こんにちは", "日本", "こんにちは"),
+    ("@relay:Bob ask @relay:Carol too", "Bob", "ask @relay:Carol too"),
+]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "tell @relay:Bob hi",
-        "see also @relay:Bob",
-        '"@relay:Bob hi"',
-        "'@relay:Bob hi'",
-        "`@relay:Bob hi`",
-        "> @relay:Bob hi",
-        "  > @relay:Bob hi",
-        "- > @relay:Bob hi",
-        "$ @relay:Bob hi",
-        "❯ @relay:Bob hi",
-        ">>> @relay:Bob hi",
-        "1 @relay:Bob hi",
-        "▎ @relay:Bob hi",
-        "me@relay:Bob hi",
-        "@relay: Bob hi",
-        "@relay:... hi",
-        "@relay Bob hi",
-        "@:Bob hi",
-        "@9relay:Bob hi",
-        "@-relay:Bob hi",
-        "@re lay:Bob hi",
-        "**@relay:Bob** hi",
-        "-@relay:Bob hi",
-        "@unknown:Bob hi",
-        "@media:screen { }",
-        "",
-        "@",
-    ],
-)
-def test_a_line_that_does_not_start_as_a_directive_is_ordinary_text(line: str) -> None:
-    assert pairs(line) == []
+def test_namespace_and_target_are_words_and_the_rest_is_the_body(subtests: pytest.Subtests) -> None:
+    for line, target, body in DIRECTIVES:
+        with subtests.test(line):
+            assert pairs(line) == [(target, body)]
 
 
-@pytest.mark.parametrize("bullet", BULLETS)
-def test_bullets_and_indentation_are_decoration(bullet: str) -> None:
-    assert pairs(f"{bullet} @relay:Bob hi") == [("Bob", "hi")]
-    assert pairs(f"   {bullet}   @relay:Bob hi") == [("Bob", "hi")]
-    assert pairs(f"● {bullet} @relay:Bob hi") == [("Bob", "hi")]
+ORDINARY = [
+    "tell @relay:Bob hi",
+    "see also @relay:Bob",
+    '"@relay:Bob hi"',
+    "'@relay:Bob hi'",
+    "`@relay:Bob hi`",
+    "> @relay:Bob hi",
+    "  > @relay:Bob hi",
+    "- > @relay:Bob hi",
+    "$ @relay:Bob hi",
+    "❯ @relay:Bob hi",
+    ">>> @relay:Bob hi",
+    "1 @relay:Bob hi",
+    "▎ @relay:Bob hi",
+    "me@relay:Bob hi",
+    "@relay: Bob hi",
+    "@relay:... hi",
+    "@relay Bob hi",
+    "@:Bob hi",
+    "@9relay:Bob hi",
+    "@-relay:Bob hi",
+    "@re lay:Bob hi",
+    "**@relay:Bob** hi",
+    "-@relay:Bob hi",
+    "@unknown:Bob hi",
+    "@media:screen { }",
+    "",
+    "@",
+]
+
+
+def test_a_line_that_does_not_start_as_a_directive_is_ordinary_text(subtests: pytest.Subtests) -> None:
+    for line in ORDINARY:
+        with subtests.test(repr(line)):
+            assert pairs(line) == []
+
+
+def test_bullets_and_indentation_are_decoration(subtests: pytest.Subtests) -> None:
+    for bullet in BULLETS:
+        with subtests.test(bullet):
+            assert pairs(f"{bullet} @relay:Bob hi") == [("Bob", "hi")]
+            assert pairs(f"   {bullet}   @relay:Bob hi") == [("Bob", "hi")]
+            assert pairs(f"● {bullet} @relay:Bob hi") == [("Bob", "hi")]
 
 
 def test_an_agent_may_have_its_own_decoration_and_prefix() -> None:
@@ -128,31 +131,32 @@ def test_an_agent_may_have_its_own_decoration_and_prefix() -> None:
     assert pairs("+@relay:Bob hi", decoration=r"\+", prefix="@") == [("Bob", "hi")]
 
 
-@pytest.mark.parametrize(
-    ("text", "targets"),
-    [
-        ("```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("```text\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("~~~\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
-        ("    ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
-        ("- ```\n  @relay:In x\n  ```\n@relay:Out x", ["Out"]),
-        ("````\n```\n@relay:In x\n```\n````\n@relay:Out x", ["Out"]),
-        ("```\n~~~\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("~~~ ```\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
-        ("```\n@relay:In x\n```text\n@relay:In x\n``` \n@relay:Out x", ["Out"]),
-        ("```@relay:In x```\n@relay:Out x", ["Out"]),
-        ("``\n@relay:Out x", ["Out"]),
-        ("1. ```\n   @relay:In x\n   ```\n@relay:Out x", ["Out"]),
-        ("- 2) ~~~\n     @relay:In x\n     ~~~\n@relay:Out x", ["Out"]),
-        ("- one\n  - ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
-        ("```\n- ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("```\n    ```\n@relay:In x\n   ```\n@relay:Out x", ["Out"]),
-        ("   ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("```\n@relay:In x", []),
-    ],
-)
-def test_nothing_in_a_code_fence_is_a_directive(text: str, targets: list[str]) -> None:
-    assert [target for target, _ in pairs(text)] == targets
+FENCES = [
+    ("```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("```text\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("~~~\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
+    ("    ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
+    ("- ```\n  @relay:In x\n  ```\n@relay:Out x", ["Out"]),
+    ("````\n```\n@relay:In x\n```\n````\n@relay:Out x", ["Out"]),
+    ("```\n~~~\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("~~~ ```\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
+    ("```\n@relay:In x\n```text\n@relay:In x\n``` \n@relay:Out x", ["Out"]),
+    ("```@relay:In x```\n@relay:Out x", ["Out"]),
+    ("``\n@relay:Out x", ["Out"]),
+    ("1. ```\n   @relay:In x\n   ```\n@relay:Out x", ["Out"]),
+    ("- 2) ~~~\n     @relay:In x\n     ~~~\n@relay:Out x", ["Out"]),
+    ("- one\n  - ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
+    ("```\n- ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("```\n    ```\n@relay:In x\n   ```\n@relay:Out x", ["Out"]),
+    ("   ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("```\n@relay:In x", []),
+]
+
+
+def test_nothing_in_a_code_fence_is_a_directive(subtests: pytest.Subtests) -> None:
+    for text, targets in FENCES:
+        with subtests.test(repr(text)):
+            assert [target for target, _ in pairs(text)] == targets
 
 
 def test_an_unclosed_fence_ends_with_the_turn() -> None:
@@ -390,37 +394,38 @@ def terminal_grammar(agent: str, decoration: str | None = None) -> Grammar:
     return Grammar.of_terminal(known, profile, prefix="@")
 
 
-@pytest.mark.parametrize(
-    ("line", "program", "agent"),
-    [
-        ("+  @deploy:prod x", "diff", "diff"),
-        ("-\t@deploy:prod x", "diff", "diff"),
-        ("+@deploy:prod x", "diff", "diff"),
-        ("++ @deploy:prod x", "diff", "diff"),
-        ("+ - @deploy:prod x", "diff", "diff"),
-        ("- * @deploy:prod x", "diff", "diff"),
-        (" + @deploy:prod x", "diff", "a directive"),
-        ("  - @deploy:prod x", "diff", "a directive"),
-        ("  @deploy:prod x", "a directive", "a directive"),
-        ("* @deploy:prod x", "a directive", "a directive"),
-        ("• - @deploy:prod x", "a directive", "a directive"),
-        ("> + @deploy:prod x", "sign", "sign"),
-        ("+ @unknown:prod x", "nothing", "nothing"),
-        ("+ see @deploy:prod x", "nothing", "nothing"),
-        ("+1 @deploy:prod x", "nothing", "nothing"),
-    ],
-)
-def test_a_line_of_a_diff_on_a_terminal_is_not_a_list_item(line: str, program: str, agent: str) -> None:
+DIFF_LINES = [
+    ("+  @deploy:prod x", "diff", "diff"),
+    ("-\t@deploy:prod x", "diff", "diff"),
+    ("+@deploy:prod x", "diff", "diff"),
+    ("++ @deploy:prod x", "diff", "diff"),
+    ("+ - @deploy:prod x", "diff", "diff"),
+    ("- * @deploy:prod x", "diff", "diff"),
+    (" + @deploy:prod x", "diff", "a directive"),
+    ("  - @deploy:prod x", "diff", "a directive"),
+    ("  @deploy:prod x", "a directive", "a directive"),
+    ("* @deploy:prod x", "a directive", "a directive"),
+    ("• - @deploy:prod x", "a directive", "a directive"),
+    ("> + @deploy:prod x", "sign", "sign"),
+    ("+ @unknown:prod x", "nothing", "nothing"),
+    ("+ see @deploy:prod x", "nothing", "nothing"),
+    ("+1 @deploy:prod x", "nothing", "nothing"),
+]
+
+
+def test_a_line_of_a_diff_on_a_terminal_is_not_a_list_item(subtests: pytest.Subtests) -> None:
     """An agent's own lists are indented; a profile with a decoration decides by that."""
-    for name, expected in (("generic", program), ("pi", agent), ("claude", agent)):
-        grammar = terminal_grammar(name)
-        found = "a directive" if grammar.line(make_line(line, 0.0)) else "nothing"
-        assert (grammar.passed_over[0].why if grammar.passed_over else found) == expected, name
-    if program == "diff":
-        assert not terminal_grammar("pi", DECORATION).passed_over
-    assert bool(Grammar(known).line(make_line(line, 0.0))) == bool(
-        terminal_grammar("pi", DECORATION).line(make_line(line, 0.0))
-    )
+    for line, program, agent in DIFF_LINES:
+        with subtests.test(repr(line)):
+            for name, expected in (("generic", program), ("pi", agent), ("claude", agent)):
+                grammar = terminal_grammar(name)
+                found = "a directive" if grammar.line(make_line(line, 0.0)) else "nothing"
+                assert (grammar.passed_over[0].why if grammar.passed_over else found) == expected, name
+            if program == "diff":
+                assert not terminal_grammar("pi", DECORATION).passed_over
+            assert bool(Grammar(known).line(make_line(line, 0.0))) == bool(
+                terminal_grammar("pi", DECORATION).line(make_line(line, 0.0))
+            )
 
 
 def test_a_disabled_namespace_is_passed_over_with_its_whole_form() -> None:

@@ -48,36 +48,37 @@ def test_several_directives_in_one_write_are_read() -> None:
     assert rig.found == [("A", "1"), ("B", "2"), ("C", "3")]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "\x1b[1;32m@relay:Bob\x1b[0m hi there",
-        "\x1b[?2026h@relay:Bob hi there\x1b[?2026l",
-        "\x1b(B\x1b[m@relay:\x1b(BBob hi\x1b[m there",
-        "\x1b]0;title\x07@relay:Bob hi\x1b]8;;http://x/\x1b\\ there\x1b]8;;\x1b\\",
-        "\x1bP1$r0m\x1b\\@relay:Bob \x1bPq#0@relay:No\x1b\\hi there",
-        "\x1b_Gq=2;@relay:No\x1b\\@relay:Bob hi there",
-        "\x1b^privacy\x1b\\\x1bXstart\x1b\\@relay:Bob hi there",
-        "\x9b1m@relay:Bob\x9bm hi\x9d0;title\x9c there",
-        "@relay:Bob\x1b[12Ghi\x1b[15Gthere",
-        "@relay:Bob\x1b[1Chi\x1b[Cthere",
-        "@relay:Bob hithere\x1b[5D\x1b[1@",
-        "@relay:Bob hi therx\b\x1b[Xe",
-        "downloading 10%\r@relay:Bob hi there\x1b[K",
-        "@relay:Bob hi thexx\b\bre",
-        "@relay:Bob hi thexx\x1b[2Dre",
-        "@relay:Bob hi xxthere\x1b[7D\x1b[2P",
-        "xxxxx\x1b[1G@relay:Bob hi there",
-        "xxxxx\x1b[2K\r@relay:Bob hi there",
-        "@relay:Bob hi there and more\x1b[9D\x1b[K",
-        "@relay:Bob hi there!!\x1b[2D\x1b[2X",
-        "@relay:Bob hi there\r\r",
-        "\x00@relay:Bob\x00 hi there\x7f",
-        "\x07@relay:Bob hi there\x07",
-    ],
-)
-def test_the_text_of_a_line_is_what_it_leaves_on_the_terminal(line: str) -> None:
-    assert Rig().write(f"before\r\n{line}\r\n").found == HI
+LINES = [
+    "\x1b[1;32m@relay:Bob\x1b[0m hi there",
+    "\x1b[?2026h@relay:Bob hi there\x1b[?2026l",
+    "\x1b(B\x1b[m@relay:\x1b(BBob hi\x1b[m there",
+    "\x1b]0;title\x07@relay:Bob hi\x1b]8;;http://x/\x1b\\ there\x1b]8;;\x1b\\",
+    "\x1bP1$r0m\x1b\\@relay:Bob \x1bPq#0@relay:No\x1b\\hi there",
+    "\x1b_Gq=2;@relay:No\x1b\\@relay:Bob hi there",
+    "\x1b^privacy\x1b\\\x1bXstart\x1b\\@relay:Bob hi there",
+    "\x9b1m@relay:Bob\x9bm hi\x9d0;title\x9c there",
+    "@relay:Bob\x1b[12Ghi\x1b[15Gthere",
+    "@relay:Bob\x1b[1Chi\x1b[Cthere",
+    "@relay:Bob hithere\x1b[5D\x1b[1@",
+    "@relay:Bob hi therx\b\x1b[Xe",
+    "downloading 10%\r@relay:Bob hi there\x1b[K",
+    "@relay:Bob hi thexx\b\bre",
+    "@relay:Bob hi thexx\x1b[2Dre",
+    "@relay:Bob hi xxthere\x1b[7D\x1b[2P",
+    "xxxxx\x1b[1G@relay:Bob hi there",
+    "xxxxx\x1b[2K\r@relay:Bob hi there",
+    "@relay:Bob hi there and more\x1b[9D\x1b[K",
+    "@relay:Bob hi there!!\x1b[2D\x1b[2X",
+    "@relay:Bob hi there\r\r",
+    "\x00@relay:Bob\x00 hi there\x7f",
+    "\x07@relay:Bob hi there\x07",
+]
+
+
+def test_the_text_of_a_line_is_what_it_leaves_on_the_terminal(subtests: pytest.Subtests) -> None:
+    for line in LINES:
+        with subtests.test(repr(line)):
+            assert Rig().write(f"before\r\n{line}\r\n").found == HI
 
 
 def test_words_placed_by_columns_keep_their_spaces() -> None:

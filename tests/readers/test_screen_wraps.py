@@ -87,42 +87,46 @@ def wrapped_at(text: str, columns: int, wide: Callable[[str], int]) -> list[str]
 URL = "https://example.org/" + "a/very/long/path/" * 8 + "?n=1"
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120, 200])
-@pytest.mark.parametrize("lead", ["", " ", "● "])
-@pytest.mark.parametrize(
-    "body",
-    [
-        f"see {URL} and src/{'very_long_module_name_' * 6}.py:1204 END",
-        f"see {URL}",
-        "C1 请检查北方仓库的季度数据,然后把差异写进笔记。その後、田中さんに「四千四百七十一番」の箱について"
-        "聞いてください。한국어로도 알려 주세요. 这是一段很长的中文文字,没有空格,所以终端必须在某个地方断行,"
-        "而且每个字占两列,最后一个词是终点 END",
-        "ship it 🚀 with the family 👨\u200d👩\u200d👧\u200d👦, café naïve Zoë, Ω≈ç√ and — dashes… END",
-    ],
-)
-def test_a_directive_with_a_short_first_row_is_read_whole(body: str, lead: str, columns: int) -> None:
+BODIES = [
+    f"see {URL} and src/{'very_long_module_name_' * 6}.py:1204 END",
+    f"see {URL}",
+    "C1 请检查北方仓库的季度数据,然后把差异写进笔记。その後、田中さんに「四千四百七十一番」の箱について"
+    "聞いてください。한국어로도 알려 주세요. 这是一段很长的中文文字,没有空格,所以终端必须在某个地方断行,"
+    "而且每个字占两列,最后一个词是终点 END",
+    "ship it 🚀 with the family 👨\u200d👩\u200d👧\u200d👦, café naïve Zoë, Ω≈ç√ and — dashes… END",
+]
+
+
+def test_a_directive_with_a_short_first_row_is_read_whole(subtests: pytest.Subtests) -> None:
     """F4: the next paragraph below it is a separate line."""
-    rows = wrapped_at(f"@relay:Bob {body}", columns - len(lead) - 1, columns_of)
-    rows = [*rows, "", *wrapped_at("And then some prose.", columns, columns_of)]
-    drawn = "".join(at(2 + n, (lead if n == 0 else " " * len(lead)) + row) for n, row in enumerate(rows))
-    rig = drawing(columns).write(drawn).wait()
-    assert rig.found == [("Bob", body)]
-    assert "And then some prose." in [text.strip() for text in rig.texts]
+    for columns in [60, 80, 120, 200]:
+        for lead in ["", " ", "● "]:
+            for body in BODIES:
+                with subtests.test(repr((columns, lead, body))):
+                    rows = wrapped_at(f"@relay:Bob {body}", columns - len(lead) - 1, columns_of)
+                    rows = [*rows, "", *wrapped_at("And then some prose.", columns, columns_of)]
+                    drawn = "".join(
+                        at(2 + n, (lead if n == 0 else " " * len(lead)) + row) for n, row in enumerate(rows)
+                    )
+                    rig = drawing(columns).write(drawn).wait()
+                    assert rig.found == [("Bob", body)]
+                    assert "And then some prose." in [text.strip() for text in rig.texts]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120, 200])
-@pytest.mark.parametrize("margin", [1, 2, 4])
-def test_a_long_word_after_others_is_read_whole(columns: int, margin: int) -> None:
+def test_a_long_word_after_others_is_read_whole(subtests: pytest.Subtests) -> None:
     """F4: qwen 0.24.4 breaks it at the edge of that row."""
-    edge = columns - margin - 4
-    url = URL * 3
-    if len(f"@relay:Bob see {url}") % edge == 0:
-        url += "x"  # at the edge, a blank cannot be told from none
-    text = f"@relay:Bob see {url} and then END"
-    rows = [text[:edge], *wrapped_at(text[edge:], edge, columns_of)]
-    drawn = "".join(at(2 + n, f"    {row}") for n, row in enumerate(rows))
-    rig = drawing(columns).write("\x1b[?1049h", drawn).wait()
-    assert rig.found == [("Bob", f"see {url} and then END")]
+    for columns in [60, 80, 120, 200]:
+        for margin in [1, 2, 4]:
+            with subtests.test(repr((columns, margin))):
+                edge = columns - margin - 4
+                url = URL * 3
+                if len(f"@relay:Bob see {url}") % edge == 0:
+                    url += "x"  # at the edge, a blank cannot be told from none
+                text = f"@relay:Bob see {url} and then END"
+                rows = [text[:edge], *wrapped_at(text[edge:], edge, columns_of)]
+                drawn = "".join(at(2 + n, f"    {row}") for n, row in enumerate(rows))
+                rig = drawing(columns).write("\x1b[?1049h", drawn).wait()
+                assert rig.found == [("Bob", f"see {url} and then END")]
 
 
 @pytest.mark.parametrize("emoji", ["👍🏽", "🇩🇪", "👨\u200d👩\u200d👧\u200d👦", "🇩🇪🇫🇷", "❤️", "☝🏽"])
