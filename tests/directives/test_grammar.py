@@ -22,20 +22,20 @@ def known(namespace: str) -> bool:
 
 
 def make_line(text: str, time: float, *, gap: bool = False, code: bool = False) -> Line:
-    """Return a line that was complete at `time`, after as many bytes."""
+    """Return a line completed at `time`, which is also its offset in bytes."""
     return Line(text, time, Place("terminal", int(time)), gap, code)
 
 
 def directive(
     namespace: str, target: str, body: str, time: float, *, at: int | None = None, unclosed: bool = False
 ) -> Directive:
-    """Return a directive whose last line was complete at `time`, or `at`."""
+    """Return a directive whose last line was completed at `time`, at offset `at` or `time`."""
     place = Place("terminal", int(time) if at is None else at)
     return Directive(namespace, target, body, time, place, unclosed)
 
 
 def parse(text: str, *, end: bool = True, **options: str) -> list[Directive]:
-    """Return the directives in `text`, whose lines are said at 0, 1, 2, ... seconds."""
+    """Return the directives in `text`, whose lines are completed at 0, 1, 2, ... seconds."""
     grammar = Grammar(known, **options)
     found: list[Directive] = []
     lines = text.split("\n")
@@ -290,14 +290,14 @@ PIECE = st.sampled_from(["@relay:Bob", "@a:b,", " hi", " ", "• ", "```", "~~~"
 @settings(deadline=None)
 @given(st.lists(st.lists(st.one_of(TEXT, PIECE), max_size=5).map("".join), max_size=20))
 def test_a_directive_has_only_the_words_of_its_lines(texts: list[str]) -> None:
-    """Whatever the text, a line starts it with namespace and target, and its body ends with a line."""
+    """Whatever the text, a line starts with its namespace and target, and its body ends with a line."""
     grammar = Grammar(lambda namespace: True)
     found = [one for number, text in enumerate(texts) for one in grammar.line(make_line(text, number))]
     found += grammar.turn_end(len(texts))
     for one in found:
         begins = [n for n, text in enumerate(texts) if f"@{one.namespace}:{one.target}" in lowered(text)]
         assert one.target.strip() and one.namespace.islower()
-        # A block may contain a line that looks like its own start: one of them is where it started.
+        # A form may contain a line that looks like its own start: one of them is the real start.
         assert any(
             all(any(row.strip() in text for text in words) for row in one.body.split("\n"))
             for first in begins
@@ -340,7 +340,7 @@ def test_fences_and_forms_count_even_if_drawn_as_code() -> None:
 
 
 def test_a_fence_drawn_as_code_ends_at_a_directive_that_is_neither_code_nor_indented() -> None:
-    """F7: opencode draws a fence only inside another, and may scroll past its start."""
+    """F7: opencode draws a fence only inside another one, and may scroll past its start."""
     drawn = [
         ("     ```", True),
         ("     @relay:Bob an example", True),
@@ -387,7 +387,7 @@ def test_a_form_without_a_drawn_end_ends_at_the_next_directive() -> None:
 
 
 def terminal_grammar(agent: str, decoration: str | None = None) -> Grammar:
-    """Return the grammar for this agent's terminal; `decoration`: as in a user's pattern file."""
+    """Return the grammar for this agent's terminal. decoration: as in a user's pattern file."""
     profile = catalog.load(agent, Home("/nowhere", "/nowhere", "/nowhere"))
     if decoration is not None:
         profile = replace(profile, decoration=re.compile(decoration))
@@ -458,7 +458,7 @@ def test_a_disabled_namespace_is_passed_over_with_its_whole_form() -> None:
 def test_only_a_lone_directive_counts_where_paragraphs_are_drawn_as_one_line(
     line: str, bodies: list[str]
 ) -> None:
-    """aider's Markdown: two directives look like one that mentions another, and lines have no visible end."""
+    """In aider's Markdown, two directives look like one that mentions another, and lines have no visible end."""
     grammar = terminal_grammar("aider")
     assert [one.body for one in grammar.line(make_line(line, 0.0))] == bodies
     assert [one.why for one in grammar.passed_over] == ([] if bodies else ["joined"])

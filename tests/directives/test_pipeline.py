@@ -1,4 +1,4 @@
-"""The pipeline: when it ticks, when a turn ends, and how it treats a recording."""
+"""The pipeline: when it ticks, when a turn ends, and how it plays a recording."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_recording_is_played_at_its_own_times() -> None:
 
 
 def test_an_open_fence_ends_with_the_first_submission_after_its_turn() -> None:
-    """F7: a program that draws never waits at a line, so nothing else would end it."""
+    """F7: a drawing program never waits at a line, so nothing else would end the fence."""
     one = pipeline()
 
     def draw(row: int, name: str) -> list[str]:
@@ -86,7 +86,7 @@ def test_an_open_fence_ends_with_the_first_submission_after_its_turn() -> None:
     one.output(b"\x1b[2J\x1b[1;1H```", 1.0)
     assert draw(2, "within") == []
     one.submitted()
-    assert draw(3, "still within, as the turn goes on") == []
+    assert draw(3, "still within, as the turn continues") == []
     one.turn_drawn()
     assert draw(4, "of the turn, but late") == []
     one.submitted()

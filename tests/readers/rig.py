@@ -1,4 +1,4 @@
-"""A session's reader pipeline for tests, on a clock that the test turns."""
+"""A session's reader pipeline on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.readers.line import Line
 
 
 class Rig:
-    """Feeds a pipeline; time passes in ticks of 20 ms, as in a session."""
+    """Feeds a pipeline and collects what it reads. Time passes in ticks of 20 ms, as in a session."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Rig:
         return self.pipeline.now
 
     def write(self, *pieces: bytes | str) -> Rig:
-        """Have the child write the pieces one after the other, at the same moment."""
+        """Have the child write the pieces one after another, at the same moment."""
         for piece in pieces:
             data = piece.encode() if isinstance(piece, str) else piece
             self._take(self.pipeline.output(data, self.now))
@@ -55,14 +55,14 @@ class Rig:
         return self
 
     def prompted(self, *, sure: bool = True) -> Rig:
-        """Have the child wait for input: its turn has ended. sure: the kernel confirms it."""
+        """Have the child wait for input, which ends its turn. sure: the kernel confirms it."""
         return self._take(self.pipeline.waiting(self.now, sure=sure))
 
     def resize(self, columns: int, rows: int) -> Rig:
         return self._take(self.pipeline.resized(columns, rows, self.now))
 
     def gap(self, size: int) -> Rig:
-        """Lose output of the child."""
+        """Lose `size` bytes of the child's output."""
         return self._take(self.pipeline.gap(size, self.now))
 
     def close(self) -> Rig:
@@ -86,7 +86,7 @@ class Rig:
 def directives_in(
     data: bytes, *, chunk: int = 4096, columns: int = 80, rows: int = 24
 ) -> list[tuple[str, str]]:
-    """Return the directives of a program that writes `data` and ends, read in pieces of `chunk` bytes."""
+    """Return the directives of a program that writes `data` and exits, read in pieces of `chunk` bytes."""
     rig = Rig(columns, rows)
     for start in range(0, len(data), chunk):
         rig.write(data[start : start + chunk])
@@ -103,7 +103,7 @@ CLEAR = "\x1b[2J\x1b[H"
 
 
 def drawing(columns: int = 80, rows: int = 24) -> Rig:
-    """Return a program that has drawn an input box at the bottom, its cursor in it, and nothing above."""
+    """Return a program that has drawn only an input box at the bottom, with the cursor in it."""
     rig = Rig(columns, rows).write(CLEAR + box(rows))
     assert rig.reader.kind == "screen"
     return rig.wait(3)
@@ -114,5 +114,5 @@ def box(rows: int, status: str = "? for shortcuts") -> str:
 
 
 def at(row: int, text: str, column: int = 1) -> str:
-    """Return the bytes that draw `text` at a position, and return the cursor."""
+    """Return the output that draws `text` at a position and restores the cursor."""
     return f"\x1b7\x1b[{row};{column}H{text}\x1b8"

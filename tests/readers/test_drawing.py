@@ -1,4 +1,4 @@
-"""What an agent draws that is not its words: echoes, tools' output, code, panels, half a page."""
+"""What an agent draws besides its own text: echoes, tools' output, code, panels, half a page."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_space_that_does_not_fit_into_a_full_row_may_start_the_next() -> None:
 
 @pytest.mark.parametrize("rig", [Rig(), Rig(echo=ECHO)], ids=["plain", "styled"])
 def test_a_table_cell_is_not_a_directive(rig: Rig) -> None:
-    """Blanks separate its columns: text that begins in one may end in another."""
+    """Spaces separate its columns, so that text which starts in one may end in another."""
     table = [
         "   head      tail",
         "  ━━━━━━━━  ━━━━━",
@@ -190,7 +190,7 @@ def test_a_table_cell_is_not_a_directive(rig: Rig) -> None:
 
 
 def test_an_unbroken_rule_right_below_headers_belongs_to_a_table() -> None:
-    """aider draws its tables that way; a rule across the screen, or below prose, separates words."""
+    """aider draws its tables that way; a rule across the screen or below prose separates text."""
     table = [" head             tail", " " + "─" * 30, f" {LINE}  said", ""]
     said = [
         "a  double blank",

@@ -1,4 +1,4 @@
-"""Small programs that draw, on a real pseudo-terminal, at their own pace."""
+"""Small programs that draw on a real pseudo-terminal, at their own pace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed text is not said, and what is said afterwards is."""
+"""The echo of typed text is ignored, and what the program prints afterwards is read."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_line_typed_into_a_drawing_program_is_ignored() -> None:
     rig = Rig(60, 12).write("\x1b[2J\x1b[H").wait(0.1)
     for at in range(1, len(LINE) + 1):
         rig.type(LINE[at - 1]).write(f"\x1b[12;1H> {LINE[:at]}").wait(0.05)
-    rig.wait(4)  # a draft in the input box does not count, however long it stays
+    rig.wait(4)  # a draft in the input box is ignored, however long it stays
     rig.type("\r").write(f"\x1b[12;1H\x1b[K> \x1b[1;1H> {LINE}\x1b[12;3H").wait(0.5)
     rig.write(f"\x1b[3;1H● {LINE}\x1b[12;3H").wait()
     assert rig.found == HI

@@ -17,7 +17,7 @@ FOOTER = ["", "> ", "  ? for shortcuts"]
 
 
 def frame(rows: Sequence[str], end: int) -> str:
-    """Return the frame that shows `rows` up to `end`: the last prompt above them, an input below."""
+    """Return the frame that shows `rows` up to `end`, with the last prompt above them and an input below."""
     shown = ["> the prompt", *rows[max(0, end - WINDOW) : end]]
     shown += [""] * (WINDOW + 1 - len(shown)) + FOOTER
     drawn = "".join(f"\x1b[{row};1H\x1b[K{text}" for row, text in enumerate(shown, start=1))
@@ -38,7 +38,7 @@ def test_each_frame_is_read_however_soon_the_next_one_follows(together: bool) ->
 
 
 def test_the_remainder_of_a_line_at_the_top_is_not_a_line_of_a_block() -> None:
-    """The line's end may be short, reappear as the window moves a row, and lie in the block itself."""
+    """The end of the line may be short, reappear as the window moves, and be part of the block itself."""
     rows = ["  a long line that goes on in another", "  row, down to its very end", "", "  @relay:Bob <<<"]
     rows += ["  one", "  the second line of the block which is", "  long", "", "  three", "  four", "  five"]
     rows += [
@@ -68,7 +68,7 @@ def test_the_remainder_of_a_line_at_the_top_is_not_a_line_of_a_block() -> None:
 
 
 def test_a_line_that_may_be_cut_off_as_it_scrolls_away_is_not_read() -> None:
-    """The agent draws the start of its queue and the current text; then everything between them appears."""
+    """The agent draws the start of its queue and its current text; then everything in between appears."""
     begun = ["  @relay:Bob first", "", "  @relay:Bob one two three four five"]
     rows = [*begun, "  six seven", "", "", "", "  being said"]
     later = [*begun, "  six seven eight", *(f"  line {n}" for n in range(9)), "  being said", "", "  now"]
@@ -98,13 +98,13 @@ def test_the_input_itself_is_not_in_a_block() -> None:
 
 
 def barred(rows: Sequence[str]) -> list[str]:
-    """Return truncated `rows` of a page, with its scroll bar after them."""
+    """Return truncated `rows` of a page, each followed by its part of the scroll bar."""
     bar = "│" * (WINDOW - 3) + "███"
     return [row[: COLUMNS - 1].ljust(COLUMNS - 1) + beside for row, beside in zip(rows, bar, strict=True)]
 
 
 def test_a_page_cut_off_by_its_scroll_bar_is_not_read() -> None:
-    """After a resize qwen draws it for the old width, and seconds later for the new one."""
+    """After a resize, qwen draws it for the old width, and seconds later for the new one."""
     said = "@relay:Bob a message that is longer than the new page is wide"
     other = ["  one", "", "  two", "", "  three", ""]
     rig = Rig(80, ROWS, echo=RowStyle(lines=(re.compile("^> "),)))
@@ -126,7 +126,7 @@ def test_a_cut_body_is_passed_over_on_a_page_that_stays_cut_off() -> None:
 
 
 def test_time_does_not_complete_a_line_above_a_frozen_spinner() -> None:
-    """The program is stalled, or its terminal, which accepts no more output."""
+    """The program is stalled, or its terminal accepts no more output."""
     rig = started()
     for n in range(5):
         rig.write(frame(["  @relay:Bob one", "", f"  {'◐◓◑◒'[n % 4]} {n} working"], 3)).wait(0.1)

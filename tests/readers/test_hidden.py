@@ -1,4 +1,4 @@
-"""Hidden lines: recognised by the lines reader, even in floods, and by the screen reader."""
+"""Hidden lines: both the lines reader, even in floods, and the screen reader recognise them."""
 
 from __future__ import annotations
 
@@ -45,30 +45,29 @@ def test_hidden_lines_do_not_open_close_or_fill_forms_and_fences(kind: Kind) -> 
     assert rig.found == [("Bob", "one\ntwo"), ("Bob", "three")]
 
 
-@pytest.mark.parametrize("size", [4 * FLOOD, 100 * FLOOD])
-@pytest.mark.parametrize(
-    ("colours", "first", "second", "count"),
-    [
-        (("\x1b[32m", "\x1b[39m"), "", "", 2),
-        (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "", 0),
-        (("", ""), "\x1b[37;47m", "", 0),
-        (("\x1b[32m", "\x1b[39m"), "", "\x1b[8m", 0),
-        (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "\x1b[28m", 2),
-        (("\x1b[32m", "\x1b[0m"), "\x1b[8m", "\x1b[8m", 2),
-    ],
-)
-def test_concealment_is_tracked_through_a_flood(
-    colours: tuple[str, str], first: str, second: str, count: int, size: int
-) -> None:
+CONCEALED = [
+    (("\x1b[32m", "\x1b[39m"), "", "", 2),
+    (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "", 0),
+    (("", ""), "\x1b[37;47m", "", 0),
+    (("\x1b[32m", "\x1b[39m"), "", "\x1b[8m", 0),
+    (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "\x1b[28m", 2),
+    (("\x1b[32m", "\x1b[0m"), "\x1b[8m", "\x1b[8m", 2),
+]
+
+
+def test_concealment_is_tracked_through_a_flood(subtests: pytest.Subtests) -> None:
     """The concealing sequence may be far above, in a part of the flood that is not read."""
-    line = f"{colours[0]}ok{colours[1]} a line of the log\r\n"
-    many = line * (3 * FLOOD // len(line))
-    said = "@relay:Bob seen\r\n"
-    whole = f"{many}{first}\r\n{many}{second}\r\n{many}{said}{many}{said}{many}"
-    rig = Rig(kind="lines")
-    for at in range(0, len(whole), size):
-        rig.write(whole[at : at + size])
-    assert len(rig.close().found) == count and len(rig.passed_over) == 2 - count
+    for size in [4 * FLOOD, 100 * FLOOD]:
+        for colours, first, second, count in CONCEALED:
+            with subtests.test(f"{colours} {first!r} {second!r} {size}"):
+                line = f"{colours[0]}ok{colours[1]} a line of the log\r\n"
+                many = line * (3 * FLOOD // len(line))
+                said = "@relay:Bob seen\r\n"
+                whole = f"{many}{first}\r\n{many}{second}\r\n{many}{said}{many}{said}{many}"
+                rig = Rig(kind="lines")
+                for at in range(0, len(whole), size):
+                    rig.write(whole[at : at + size])
+                assert len(rig.close().found) == count and len(rig.passed_over) == 2 - count
 
 
 def test_a_restored_reader_knows_what_is_hidden() -> None:

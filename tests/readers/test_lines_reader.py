@@ -1,4 +1,4 @@
-"""Programs that only print lines."""
+"""The lines reader, for programs that only print."""
 
 from __future__ import annotations
 
@@ -116,14 +116,15 @@ def test_a_newline_in_a_string_sequence_does_not_end_a_line() -> None:
 STRING_ENDS = ["\x07", "\x1b\\", "\x18", "\x1a", "\x1b[m", "\x9c"]
 
 
-@pytest.mark.parametrize("size", [100, 4096, 65_536, 1 << 20])
-@pytest.mark.parametrize("end", STRING_ENDS)
-@pytest.mark.parametrize("newlines", [False, True])
-def test_text_after_an_image_is_read_in_chunks_of_any_size(size: int, end: str, newlines: bool) -> None:
-    content = ("@relay:No way\n" if newlines else "QUJDREVGR0hJ") * (400_000 // 13)
-    after = "".join(f"@relay:Bob number {n}\n" for n in range(200))
-    data = f"here it is:\n\x1b]1337;File=inline=1:{content}{end}\n{after}".encode()
-    assert directives_in(data, chunk=size) == [("Bob", f"number {n}") for n in range(200)]
+def test_text_after_an_image_is_read_in_chunks_of_any_size(subtests: pytest.Subtests) -> None:
+    for size in [100, 4096, 65_536, 1 << 20]:
+        for end in STRING_ENDS:
+            for newlines in [False, True]:
+                with subtests.test(f"{size} {end!r} {newlines}"):
+                    content = ("@relay:No way\n" if newlines else "QUJDREVGR0hJ") * (400_000 // 13)
+                    after = "".join(f"@relay:Bob number {n}\n" for n in range(200))
+                    data = f"here it is:\n\x1b]1337;File=inline=1:{content}{end}\n{after}".encode()
+                    assert directives_in(data, chunk=size) == [("Bob", f"number {n}") for n in range(200)]
 
 
 @pytest.mark.parametrize("end", STRING_ENDS)

@@ -1,4 +1,4 @@
-"""The position of a line in the output: exact for printed lines, at most one chunk late for drawn ones."""
+"""The place of a line in the output: exact for printed lines, at most one chunk late for drawn ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINE = st.text(st.sampled_from("ab日 @:`\t"), max_size=12)
 CUTS = st.lists(st.integers(0, 400), max_size=12)
 COLOUR = st.sampled_from(["", "\x1b[1;31m", "\x1b]0;t\x07", "\x1b(B"])
 C1 = b"\x9b1m"
-"""CSI as one byte, which becomes two before it is read."""
+"""CSI as one byte, which is converted to two before it is read."""
 
 
 def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -96,7 +96,7 @@ def test_places_continue_from_printed_lines_to_the_screen() -> None:
 
 
 def test_lost_output_counts_in_places() -> None:
-    """A position counts all output, not only what was kept of it."""
+    """A place counts all output, not only what was kept."""
     rig = Rig().write("one\r\n").gap(1000).write("two\r\n")
     assert [line.place for line in rig.lines] == [at(5), at(1010)]
     drawn = Rig(kind="screen").write("one\r\n").wait().gap(1000).write("two\r\n").wait()

@@ -13,7 +13,7 @@ from relay.readers.auto import AutoReader, Kind
 
 
 def directives_of(prompt: str, waits: list[bool]) -> list[str]:
-    """Return the directives of a program that prints `prompt` before each, and is seen to wait or not."""
+    """Return the directives of a program that prints `prompt` before each; `waits`: is its wait noticed?"""
     pipeline = OutputPipeline(AutoReader(80, 24), Grammar(lambda _: True))
     found, now = [], 0.0
     for number, seen in enumerate(waits):
@@ -40,7 +40,7 @@ def test_a_quote_is_not_a_directive_in_a_program_with_another_prompt(line: str) 
 
 
 def test_a_directive_after_a_known_prompt_counts_on_a_screen() -> None:
-    """S9: the program reads lines, and has left the line once."""
+    """S9: the program reads lines, and has moved the cursor once."""
     rig = Rig().write("\x1b[2J\x1b[HWelcome\r\n> ").wait().prompted()
     assert rig.reader.kind == "screen"
     rig.write("@relay:Bob one\r\n").wait().write("> @relay:Bob two\r\n").wait()
@@ -50,7 +50,7 @@ def test_a_directive_after_a_known_prompt_counts_on_a_screen() -> None:
 
 
 def test_the_sign_of_an_input_box_is_not_a_prompt() -> None:
-    """What the transcript shows after it was typed into the box."""
+    """The transcript repeats what was typed into the box."""
     rig = Rig().write("\x1b[2J\x1b[8;1H----\x1b[9;1H> \x1b[10;1H----\x1b[9;3H").wait().prompted()
     rig.write("\x1b[2;1H> @relay:Bob typed\x1b[9;3H").wait().prompted()
     assert rig.found == [] and rig.passed_over == ["> @relay:Bob typed"]
@@ -85,7 +85,7 @@ def test_a_form_ends_though_its_end_starts_like_a_prompt() -> None:
 @pytest.mark.parametrize("kind", ["lines", "screen"])
 @pytest.mark.parametrize("echoed", [True, False])
 def test_typed_text_is_not_a_directive_after_the_same_prompt(kind: Kind, echoed: bool) -> None:
-    """Neither in the echo of typed text nor wherever the program prints it again."""
+    """This holds for the echo of typed text, and for a program that prints it again."""
     rig = Rig(kind=kind).write("> ").prompted()
     rig.type("hi\r> @relay:Bob typed\rbye\r", echo=echoed)
     if echoed:

@@ -1,14 +1,14 @@
-"""Recordings of real agents, read from the screen with their profiles: exactly their directives, in order.
+"""Recordings of real agents, read from the screen with their profiles, give exactly their directives.
 
 recordings/          120 x 40
-recordings/resized/  60 and 200 columns, another size in the middle, typed directives, tools that print them.
+recordings/resized/  60 and 200 columns, a resize in the middle, typed directives, tools that print them.
                      (A form's indents are as the agent draws them.)
                      aider-*: its live display failed to erase itself, and may have erased the text later.
                      *-80: several sizes, and /compact, on a slow machine.
                      qwen-0.24.4-*: a scroll bar, a page that is erased in each frame, and jumps back in it;
                      -slow: on a machine that drew one frame per second;
                      -torn: after a resize to 60 columns, a page laid out for more, cut off by its scroll bar;
-                     -half: a frame whose rest came seconds later;
+                     -half: a frame whose rest arrives seconds later;
                      -stalled: nothing for seconds in the middle of a directive.
                      codex-80*: its model writes thousands of characters per second; the page moves a row.
 """
@@ -37,7 +37,7 @@ NAMES = sorted(
 
 
 def recording(name: str, folder: Path) -> Path:
-    """Return the asciicast of that name, unpacked in `folder` if it is compressed."""
+    """Return the asciicast with that name, unpacked in `folder` if it is compressed."""
     path = RECORDINGS / f"{name}.cast"
     if path.exists():
         return path

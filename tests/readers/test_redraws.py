@@ -34,7 +34,7 @@ class Redraw:
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return the rows of a paragraph, broken at blanks; a word longer than a row is broken at the edge."""
+    """Return the rows of a paragraph, broken at spaces; a word longer than a row is broken at the edge."""
     if text.startswith("─"):
         return [text[:columns]]
     rows, row, taken = list[str](), "", 0
@@ -62,8 +62,8 @@ class Agent:
     """Draws paragraphs above a footer. inline: on the primary screen, else on the alternate one.
 
     barred: it erases its page in each frame, and draws a scroll bar next to it.
-    shown: the paragraphs that were drawn from their first rows on, in that order. (An alternate screen shows
-    the end: the start of anything longer is drawn once the terminal has grown.)
+    shown: the paragraphs whose first rows were drawn, in that order. (An alternate screen shows the end: the
+    start of anything longer is drawn once the terminal has grown.)
     """
 
     def __init__(self, columns: int, rows: int, *, inline: bool, barred: bool = False) -> None:
@@ -173,9 +173,9 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 @example(MOVED_UP)
 @example(NARROW)
 def test_each_directive_is_read_once(drawing: str, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
-    """The directives come in the order of drawing. Each has a number: no two look the same.
+    """The directives come in the order of drawing. Each has a number, so that no two look the same.
 
-    On the alternate screen each page stays for a while: what was drawn and immediately replaced was never
+    On the alternate screen each page stays for a while: what is drawn and immediately replaced is never
     seen.
     """
     inline = drawing == "inline"

@@ -1,4 +1,4 @@
-"""Programs that draw: their words are recognised by their position on the screen."""
+"""The screen reader, for programs that draw: it recognises text by its position on the screen."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ def test_a_line_is_read_once_it_has_settled() -> None:
 HIDDEN = "\u200b\u200c\u200d\u200e\u202e\u2060\u2066\ufeff\u034f\u061c\u180e\U000e0041\ufe0f"
 
 
-@pytest.mark.parametrize("hidden", [*HIDDEN, HIDDEN], ids=lambda each: f"U+{ord(each[0]):04X} {len(each)}")
-@pytest.mark.parametrize("behind", ["", "  ", "\x1b[1m"])
-def test_a_directive_after_invisible_characters_is_ignored(hidden: str, behind: str) -> None:
-    """S13: the same holds in a program that prints lines, wherever its output is split."""
-    text = f"{hidden}{behind}{LINE}"
-    assert drawing().write(at(3, text)).wait(3).found == []
-    rig, data = drawing(), at(3, text).encode()
-    for byte in data:
-        rig.write(bytes([byte]))
-    assert rig.wait(3).found == []
-    assert drawing().write(at(3, "\u26a0\ufe0f fine")).write(at(4, LINE)).wait(3).found == HI
+def test_a_directive_after_invisible_characters_is_ignored(subtests: pytest.Subtests) -> None:
+    """S13: this holds wherever the output is split."""
+    for hidden in [*HIDDEN, HIDDEN]:
+        for behind in ["", "  ", "\x1b[1m"]:
+            with subtests.test(f"U+{ord(hidden[0]):04X} {len(hidden)} {behind!r}"):
+                text = f"{hidden}{behind}{LINE}"
+                assert drawing().write(at(3, text)).wait(3).found == []
+                rig, data = drawing(), at(3, text).encode()
+                for byte in data:
+                    rig.write(bytes([byte]))
+                assert rig.wait(3).found == []
+                assert drawing().write(at(3, "\u26a0\ufe0f fine")).write(at(4, LINE)).wait(3).found == HI
 
 
 def test_a_line_with_something_newer_below_it_is_read_sooner() -> None:
@@ -98,7 +99,7 @@ def test_a_spinner_below_does_not_keep_a_line_from_being_read() -> None:
 
 
 def test_a_spinner_below_does_not_complete_a_line() -> None:
-    """The spinner's glyph changes at every frame; the model pauses in the middle of a line."""
+    """The spinner's glyph changes in every frame; the model pauses in the middle of a line."""
     words = LINE.split()
     rig = Rig(60, 12).write("\x1b[?1049h" + CLEAR)
     for n in range(12 * len(words)):
@@ -116,7 +117,7 @@ def test_a_text_that_is_drawn_twice_is_read_once_it_has_settled() -> None:
 
 
 def test_text_drawn_over_at_the_margin_is_not_read() -> None:
-    """opencode positions each wide character; one with half the room needed begins the next row, too."""
+    """opencode positions each wide character, and repeats one that only half fits in the next row."""
     text = "@relay:Bob " + "漢字仮名交じり文" * 3
     rig = Rig(40, 12).write("\x1b[?1049h" + CLEAR)
     rig.write(at(2, text[:25]), at(3, f"{text[24]} {text[26:]}"), at(5, "@relay:Ann next")).wait()
@@ -197,7 +198,7 @@ def test_a_hundred_thousand_directives_in_a_row_are_read() -> None:
 
 
 def test_a_transcript_that_scrolls_by_repainting_is_read_once() -> None:
-    """A full-screen program repaints every row when a line is added below; one directive comes twice."""
+    """A full-screen program repaints every row when a line is added below; one directive occurs twice."""
     transcript = ["one", LINE, *(f"filler {n}" for n in range(12)), LINE, *(f"more {n}" for n in range(12))]
     rig = Rig(60, 12).write("\x1b[?1049h" + CLEAR + box(12)).wait()
     for end in range(1, len(transcript) + 1):
@@ -234,15 +235,16 @@ def page(end: int) -> str:
     return "\r\n".join(lines[:end]) + "\r\n"
 
 
-@pytest.mark.parametrize("clear", ["\x1b[2J\x1b[3J\x1b[H", "\x1b[H\x1b[2J", "\x1b[H\x1b[J", "\x1bc"])
-@pytest.mark.parametrize("pause", [0, 0.05, 0.3])
-def test_clearing_and_reprinting_the_page_repeats_nothing(clear: str, pause: float) -> None:
-    rig = Rig(60, 12).write(clear + page(20)).wait()
-    assert rig.found == HI
-    for _ in range(3):
-        rig.write(clear).wait(pause).write(page(20)).wait()
-    assert rig.found == HI
-    assert rig.write(clear + page(40)).wait().found == [*HI, ("Ann", "bye")]
+def test_clearing_and_reprinting_the_page_repeats_nothing(subtests: pytest.Subtests) -> None:
+    for clear in ["\x1b[2J\x1b[3J\x1b[H", "\x1b[H\x1b[2J", "\x1b[H\x1b[J", "\x1bc"]:
+        for pause in [0, 0.05, 0.3]:
+            with subtests.test(f"{clear!r} {pause}"):
+                rig = Rig(60, 12).write(clear + page(20)).wait()
+                assert rig.found == HI
+                for _ in range(3):
+                    rig.write(clear).wait(pause).write(page(20)).wait()
+                assert rig.found == HI
+                assert rig.write(clear + page(40)).wait().found == [*HI, ("Ann", "bye")]
 
 
 def test_a_directive_printed_again_long_after_a_clear_counts_again() -> None:
@@ -293,7 +295,7 @@ def test_a_line_printed_just_before_the_alternate_screen_is_read() -> None:
 
 
 def test_a_menu_that_shrinks_above_the_input_uncovers_nothing_new() -> None:
-    """F5: opencode draws its commands over the conversation, in rows that come and go one by one."""
+    """F5: opencode draws its commands over the conversation, in rows that appear and disappear one by one."""
     said = ["  ┃  tell", "  ┃", "", "  Afterwards.", f"  {LINE}", "  End."]
     footer = ["  ┃", "  ┃  /", "  ┃"]
     commands = [f"  ┃ /{name}" for name in ("agents", "compact", "connect", "new", "diff")]
@@ -313,7 +315,7 @@ def test_a_menu_that_shrinks_above_the_input_uncovers_nothing_new() -> None:
 
 
 def test_a_frame_with_a_resize_in_the_middle_is_not_read_before_its_end() -> None:
-    """F5: pi continues the frame it has started, however long the machine takes for that."""
+    """F5: pi continues the frame that it has started, however long the machine takes."""
     rig = Rig(60, 12).write("\x1b[?2026h", at(3, "@relay:Bob a message that is drawn"), at(5, "Working"))
     rig.wait(0.5).resize(80, 12).wait(0.5).write(at(7, "~")).wait(0.5)
     rig.write(at(3, f"{LINE}\x1b[K"), "\x1b[?2026l").wait()
@@ -321,7 +323,7 @@ def test_a_frame_with_a_resize_in_the_middle_is_not_read_before_its_end() -> Non
 
 
 def test_text_covered_by_the_alternate_screen_is_read_when_the_program_ends() -> None:
-    """A hidden cursor does not show which of its lines are complete."""
+    """With a hidden cursor, it is unknown which of its lines are complete."""
     rig = Rig(60, 12).write(f"{CLEAR}\x1b[?25l{LINE}\r\n\x1b[?1049h{CLEAR}@relay:Ann a file").wait()
     assert rig.found == [("Ann", "a file")]
     assert rig.close().found == [("Ann", "a file"), *HI]
@@ -381,7 +383,7 @@ def test_settling_is_false_once_time_changes_nothing_more() -> None:
 
 @pytest.mark.parametrize("torn", [1, 3, 4, 5])
 def test_half_drawn_rows_that_a_live_display_leaves_are_not_read(torn: int) -> None:
-    """R46: rich prints the text without erasing `torn` rows of it, padded with blanks."""
+    """R46: rich prints the text without erasing `torn` rows of it, padded with spaces."""
     body = (
         "the first of several sentences that are together wider than this terminal, so that they are wrapped"
     )
@@ -395,7 +397,7 @@ def test_half_drawn_rows_that_a_live_display_leaves_are_not_read(torn: int) -> N
 
 @pytest.mark.parametrize("torn", [3, 4, 5])
 def test_rows_that_a_live_display_erases_from_its_text_are_read(torn: int) -> None:
-    """R46: rich later takes the text's last rows for those that it has not erased."""
+    """R46: rich mistakes the last rows of the text for those that it has not erased."""
     body = (
         "the first of several sentences that are together wider than this terminal, so that they are wrapped"
     )
@@ -409,7 +411,7 @@ def test_rows_that_a_live_display_erases_from_its_text_are_read(torn: int) -> No
 
 
 def test_a_long_text_that_repeats_itself_is_read_whole() -> None:
-    """The text is no half-drawn display: nothing in it breaks a line."""
+    """The text is not a half-drawn display: it has no line break."""
     body = " ".join(["again"] * 40)
     rig = Rig(24, 24, kind="screen").write(f"again again again again {body}\r\n\r\n@relay:Bob {body}\r\n")
     assert rig.wait(4).found == [("Bob", body)]

@@ -1,4 +1,4 @@
-"""What a screen shows while the agent has its own record: used only if the record is lost."""
+"""Text on the screen of an agent with its own record: it is used only if the record is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay.readers.line import Line
 
 
 def drawn(offset: int, *texts: str) -> Reading:
-    """Return lines, and their directives, that were read when the agent had written `offset` bytes."""
+    """Return the lines and directives read when the agent has written `offset` bytes."""
     lines = [Line(text, 0.0, Place(TERMINAL, offset, number)) for number, text in enumerate(texts)]
     grammar = Grammar(lambda _: True)
     found = [each for line in lines for each in grammar.line(line)]
@@ -85,7 +85,7 @@ def test_kept_readings_are_used_in_order_once_the_record_is_lost() -> None:
 
 
 def test_text_shown_before_the_last_text_of_the_record_is_passed_over() -> None:
-    """A tool has printed it, as a text in the record proves, though not a directive."""
+    """The later text in the record shows that a tool printed it."""
     words = kept(drawn(10, "@relay:Bob printed"), drawn(20, "That is what the file says."), reading(30))
     for event in recorded("That is what *the file* says."):
         words.note(event)
@@ -105,7 +105,7 @@ def test_text_that_the_record_has_is_neither_used_nor_passed_over() -> None:
 
 
 def test_recorded_text_that_is_drawn_late_is_not_used() -> None:
-    """A text is skipped only once, as the agent may say it again."""
+    """A text is skipped only once, as the agent may repeat it."""
     words = kept()
     for event in recorded("@relay:Bob 10", "", "@relay:Bob *20*"):
         words.note(event)
@@ -158,14 +158,14 @@ def test_only_the_last_readings_are_kept() -> None:
 # Any order of the record's contents, the screen's contents, and what is known about turns.
 
 BODIES = ("one", "two", "three", "four", "apples and pears", "a plan of the whole rig")
-"""No two look alike. The same body may be said twice."""
+"""No two are similar. The same body may be said twice."""
 
 LINE = "What comes next is {}."
 
 
 @dataclass
 class Turn:
-    """What the agent says in a turn, and when that arrives: at 100 the turn ends, at 200 the next.
+    """What the agent says in a turn, and when it arrives: the turn ends at 100, the next one at 200.
 
     texts: bodies of directives, of each text of its model.
     written, settled: the times at which they are read from the record, and from the screen.
@@ -180,7 +180,7 @@ class Turn:
 
 @dataclass
 class History:
-    """stops: number of texts in the record. broken: when that is known, if not by silence."""
+    """stops: number of texts in the record. broken: when its end is noticed, if not by silence."""
 
     turns: list[Turn]
     stops: int
@@ -189,7 +189,7 @@ class History:
 
 
 def timeline(history: History) -> list[tuple[int, int, str, Any]]:
-    """Return what happens, in order. Both sides report in the order of speaking."""
+    """Return the events in order. Both sides report in the order of speaking."""
     happens: list[tuple[int, int, str, Any]] = []
     number, record, screen, read = 0, 0, 0, 0
     for start, turn in zip(range(0, 9000, 100), history.turns, strict=False):
@@ -209,7 +209,7 @@ def timeline(history: History) -> list[tuple[int, int, str, Any]]:
 
 
 class Features:
-    """Does with the words what the features do, at the events of a timeline."""
+    """Uses the screen's words as relay's features do, at the events of a timeline."""
 
     def __init__(self, history: History, last: int) -> None:
         self.used: list[str] = []
@@ -276,7 +276,7 @@ histories = st.builds(
 
 
 def play(history: History, missing: frozenset[int] = frozenset()) -> tuple[Counter[str], Counter[str]]:
-    """Return what is read of a history, and what was said. missing: numbers the screen does not show."""
+    """Return what is read of a history, and what was said. missing: indices that the screen does not show."""
     silence = [Turn([[body]], [50], [50]) for body in BODIES[: history.silent + 2]]
     texts = sum(len(turn.texts) for turn in history.turns)
     whole = replace(history, turns=[*history.turns, *silence], stops=min(history.stops, texts))
@@ -295,7 +295,7 @@ def play(history: History, missing: frozenset[int] = frozenset()) -> tuple[Count
 @settings(max_examples=500, deadline=None)
 @given(histories)
 def test_nothing_is_lost_or_repeated_wherever_a_record_stops(history: History) -> None:
-    """Either side may lag by up to a turn, and the same text may be said repeatedly."""
+    """Either side may lag by up to a turn, and texts may be repeated."""
     found, every = play(history)
     assert found == every
 
@@ -310,7 +310,7 @@ def test_nothing_is_repeated_if_the_screen_omits_something(history: History, mis
 def test_dissimilar_lines_are_distinguished_without_a_detailed_comparison(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Comparing a pair takes a millisecond, and at a turn's end many tables and outputs may wait."""
+    """Comparing a pair takes a millisecond, and many tables and outputs may be waiting at a turn's end."""
 
     def compare(*_: object, **__: object) -> None:
         raise AssertionError("compared closely")

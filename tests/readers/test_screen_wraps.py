@@ -1,4 +1,4 @@
-"""Lines longer than a row: what a program or the terminal has wrapped is one line."""
+"""Lines longer than a row: text that a program or the terminal wraps is one line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_two_long_messages_with_the_same_beginning_count_twice() -> None:
 
 
 def wrapped_at(text: str, columns: int, wide: Callable[[str], int]) -> list[str]:
-    """Return rows of at most `columns`, broken as pi does: at blanks, and inside words longer than a row."""
+    """Return rows of at most `columns`, broken as pi does: at spaces, and inside words longer than a row."""
     rows = [""]
     for word in text.split():
         if rows[-1] and wide(f"{rows[-1]} {word}") <= columns:
@@ -121,7 +121,7 @@ def test_a_long_word_after_others_is_read_whole(subtests: pytest.Subtests) -> No
                 edge = columns - margin - 4
                 url = URL * 3
                 if len(f"@relay:Bob see {url}") % edge == 0:
-                    url += "x"  # at the edge, a blank cannot be told from none
+                    url += "x"  # at the edge, a space is invisible
                 text = f"@relay:Bob see {url} and then END"
                 rows = [text[:edge], *wrapped_at(text[edge:], edge, columns_of)]
                 drawn = "".join(at(2 + n, f"    {row}") for n, row in enumerate(rows))
@@ -131,7 +131,7 @@ def test_a_long_word_after_others_is_read_whole(subtests: pytest.Subtests) -> No
 
 @pytest.mark.parametrize("emoji", ["👍🏽", "🇩🇪", "👨\u200d👩\u200d👧\u200d👦", "🇩🇪🇫🇷", "❤️", "☝🏽"])
 def test_emoji_that_the_agent_counts_as_narrower_are_read_whole(emoji: str) -> None:
-    """F13: one row for the agent is two for the screen, which draws the parts separately."""
+    """F13: one row of the agent is two on the screen, which draws the parts separately."""
     for before in range(56, 80):
         row = f"@relay:Bob {'x' * (before - 12)} {emoji * 2} and"
         rig = Rig(80, 12, kind="screen").write(f"{CLEAR}{row.ljust(76)}\r\n\r\nmore\r\n").wait()
@@ -203,7 +203,7 @@ def redrawn(columns: int, paragraphs: list[str]) -> str:
 @given(st.lists(st.tuples(st.sampled_from([60, 80, 120, 200]), st.sampled_from([0.0, 0.5, 3.0])), max_size=6))
 @example([(120, 3.0), (80, 3.0), (60, 3.0), (200, 3.0)])
 def test_a_conversation_redrawn_at_any_width_repeats_nothing(resizes: list[tuple[int, float]]) -> None:
-    """F1: there are rules, a table, a list, code and Chinese; what is said twice counts twice."""
+    """F1: it has rules, a table, a list, code and Chinese; a directive that occurs twice counts twice."""
     rig = Rig(80, 24).write(CLEAR)
     for number in range(1, len(PARAGRAPHS)):
         if PARAGRAPHS[number - 1] not in ("```sh", PARAGRAPHS[6]):
@@ -230,7 +230,7 @@ def test_a_slowly_drawn_frame_repeats_nothing() -> None:
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u2003"])
 def test_a_row_of_unusual_spaces_below_a_full_row_is_empty(blank: str) -> None:
-    """Reading ended with it, and with that all knowledge of the screen: an Enter went into a dialog."""
+    """Such a row once stopped the reader, so that an Enter went into a dialog."""
     for rows in (at(2, ("word " * 20)[:79]) + at(3, blank), at(2, "x" * 80 + blank)):
         rig = drawing(80).write(rows + at(5, LINE) + at(7, "end")).wait()
         assert rig.found == HI

@@ -36,7 +36,7 @@ def test_a_scroll_bar_is_removed_from_rows_wrapped_by_a_narrower_terminal() -> N
 
 
 def test_text_cut_off_by_a_scroll_bar_is_hidden() -> None:
-    """Those rows were laid out for a wider page. Drawings, such as the side of a box, may be cut off."""
+    """Such rows were laid out for a wider page. Drawings, such as the side of a box, may be cut off."""
     texts = ["漢字" * 9 + "仮", *TEXTS[1:4], "x" * 39, *TEXTS[5:7], "─" * 38 + "╮", " a box".ljust(38) + "│"]
     found = without_scroll_bar(drawn(texts, BAR, 40) + FOOTER, 40)
     assert found.torn
@@ -50,7 +50,7 @@ def test_text_cut_off_by_a_scroll_bar_is_hidden() -> None:
         [Row("│" + "x".ljust(38) + "│")] * 6,  # a box
         [Row("┃ x".ljust(39) + "┃")] * 6,
         [Row("x".ljust(39) + "█")] * 2,  # too low
-        [Row("x" * 39 + "█")] * 6,  # no blank before it
+        [Row("x" * 39 + "█")] * 6,  # no space before it
         [Row("one █"), Row("three █"), Row("ab █")] * 4,  # a chart
     ],
 )

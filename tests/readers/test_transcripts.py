@@ -1,4 +1,4 @@
-"""Whatever the chunks, the width and the way of drawing, one transcript gives the same directives."""
+"""A transcript gives the same directives in any chunks, at any width, printed or drawn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay.readers.line import Line
 WORD = st.text(st.sampled_from("abcxyz日本éñ👍-,.@:<>`"), min_size=1, max_size=9)
 SENTENCE = st.lists(WORD, min_size=1, max_size=30).map(" ".join)
 DIRECTIVE = st.builds("@relay:{} {}".format, st.sampled_from(["Bob", "Ann", "*", "#all"]), SENTENCE)
-# On a screen ">>" alone also ends a form: agents draw ">>>" as nested quotes.
+# On a screen, ">>" alone also ends a form: agents draw ">>>" as nested quotes.
 INSIDE = SENTENCE.filter(lambda text: not re.fullmatch(r"(>\s*){2,3}", text))
 FORM = st.lists(INSIDE, max_size=4).map(lambda lines: "\n".join(["@relay:Bob <<<", *lines, ">>>"]))
 FENCED = DIRECTIVE.map(lambda line: f"```\n{line}\n```")
@@ -64,7 +64,7 @@ def test_printed_lines_give_the_same_directives_in_any_chunks_at_any_width(
 def test_drawn_lines_give_the_same_directives_in_any_chunks_at_any_width(
     text: str, cuts: list[int], columns: int, pause: float
 ) -> None:
-    """There are paragraphs with an empty line between them, as agents print them."""
+    """Empty lines separate the paragraphs, as agents print them."""
     lines = text.replace("\n", "\n\n")
     data = ("\x1b[2J\x1b[H" + lines.replace("\n", "\r\n") + "\r\n").encode()
     assert squeezed(read(data, cuts, columns, pause=pause)) == squeezed(directives(lines))
@@ -156,5 +156,5 @@ def test_no_sequences_make_a_reader_fail(pieces: list[bytes], columns: int, rows
 
 
 def squeezed(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Drop empty lines within forms: the transcript here has more of them."""
+    """Remove white space from the bodies, as the drawn transcript has more empty lines."""
     return [(target, "".join(body.split())) for target, body in found]

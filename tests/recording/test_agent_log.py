@@ -1,4 +1,4 @@
-"""The log of what an agent said: how much of a flood it keeps, what it knows later, when it is deleted."""
+"""The log of an agent's text: how much of a flood it keeps, what can be read later, when it is deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGAN, DAY = 1_760_000_000.0, 86_400.0
 
 
 def places(*lines: tuple[str, str]) -> list[tuple[str, Place]]:
-    """Return (source, text) of each line, with places in order."""
+    """Return the text of each (source, text), with places in order."""
     return [(text, Place(source, number)) for number, (source, text) in enumerate(lines)]
 
 
@@ -32,7 +32,7 @@ def test_the_last_lines_of_a_flood_are_kept() -> None:
         ("x" * 9 + "\n" + "x" * 9, Place("a", 4), 3)
     ]
     assert [*agent_log.entries(places(("a", "x" * 99)), 25)] == [("x" * 99, Place("a", 0), 0)], (
-        "never nothing"
+        "at least one line"
     )
 
 
@@ -61,7 +61,7 @@ def test_a_log_shows_where_lines_were_left_out(tmp_path: Path) -> None:
 def test_a_file_name_identifies_the_agent_of_a_log(tmp_path: Path) -> None:
     path = store.log_path_of(tmp_path, "team.x", "a-b", "0123456789", BEGAN)
     assert store.parse_log(path) == store.StoredLog(path, "team.x", "a-b", "01234567", BEGAN)
-    assert store.parse(path) is None, "it is no recording"
+    assert store.parse(path) is None, "it is not a recording"
     for other in ("Ann.log.jsonl", "Ann-20261399T000000-abc.log.jsonl", "Ann-20260101T000000-abc.cast"):
         assert store.parse_log(tmp_path / other) is None
 
@@ -75,7 +75,7 @@ def write(folder: Path, session: str, days: int, name: str = "Ann") -> Path:
 
 
 def test_old_logs_are_deleted(tmp_path: Path) -> None:
-    """By age, then the oldest until the rest fits; never that of a running agent."""
+    """By age, then the oldest until the rest fits; never the log of a running agent."""
     old, second, third = (write(tmp_path, f"s{days}", days) for days in (40, 20, 10))
     running = write(tmp_path, "running", 90)
     before = running.with_suffix(".jsonl.1")

@@ -1,4 +1,4 @@
-"""Asciicasts as streams: damaged lines are skipped, and no timestamp in them does harm."""
+"""Asciicasts as streams: damaged lines are skipped, and invalid timestamps do no harm."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_an_unfinished_sequence_is_continued_by_later_output() -> None:
     read = len("".join(pieces))
     assert grid.rows[0].text == "abcd" and grid.read == read
     grid.feed("\x1b]0;" + "x" * SEQUENCE)
-    assert grid.read == read + 4 + SEQUENCE  # taken for text
+    assert grid.read == read + 4 + SEQUENCE  # treated as text
 
 
 FINALS = st.sampled_from([*"ABCDEFGHJKLMPSTXdfrsu@`aehlm", "p"])

@@ -1,4 +1,4 @@
-"""Recordings on disk: they read back as written, names describe the contents, old ones are deleted."""
+"""Recordings on disk: they are read back as written, named after their contents, and deleted when old."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(
 
 
 def test_a_recording_is_read_back_as_written(tmp_path: Path) -> None:
-    """Bytes that were not UTF-8 and characters that JSON escapes survive, too."""
+    """Bytes that are not UTF-8 and characters that JSON escapes are preserved."""
     path = store.path_of(tmp_path / "recordings", "default", "Ann", "0123456789ab", BEGAN)
     who = {"team": "default", "name": "Ann", "session": "0123456789ab", "part": 1}
     header = Header(80, 24, BEGAN, "Ann: claude", "claude", {"TERM": "xterm"}, 3.0, **who)  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ def test_without_recordings_the_list_says_so(relay: Relay) -> None:
     assert json.loads(relay("replay", "--json").stdout) == []
 
 
-# Which one.
+# Selecting a recording.
 
 
 def test_a_name_selects_the_latest_session_and_session_another(relay: Relay, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_option_that_needs_a_name_says_so(arguments: tuple[str, ...], relay: 
 
 
 def test_omitted_output_is_marked_in_the_text(relay: Relay) -> None:
-    """R43: neighbouring markers are combined; other markers are not in the text."""
+    """R43: adjacent markers are combined; other markers are not in the text."""
     left_out = [(2.0, "m", "266 kB left out"), (2.5, "m", "1.5 MB left out")]
     session(relay.home, "Alice", *said("a", "b"), *left_out, (3.0, "m", "a note"), (4.0, "o", "c\r\n"))
     assert relay("replay", "Alice").stdout.splitlines() == ["a", "b", "[... 1.8 MB left out ...]", "c"]
@@ -167,7 +167,7 @@ def test_a_closed_pipe_is_not_an_error(relay: Relay) -> None:
 
 
 def test_events_are_a_table_with_times(relay: Relay) -> None:
-    """R42: a session's archive keeps what its hooks did, and the replay shows it."""
+    """R42: a session's archive contains its hooks' results, and the replay shows them."""
     session(relay.home, "Alice", *said("a", "b"), entries=[FIRED, SENT])
     table = relay("replay", "Alice", "--events").stdout.splitlines()
     assert [line.split(None, 2) for line in table] == [

@@ -1,4 +1,4 @@
-"""How the player handles time and keys; the test controls the clock."""
+"""How the player handles time and keys, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_playback_at_high_speed_yields_to_keys(play: Make) -> None:
 
 
 def test_events_are_shown_next_to_the_screen_at_their_times(play: Make) -> None:
-    """R42: the archive has what hooks did, and it is shown."""
+    """R42: the archive contains hooks' results, and they are shown."""
     rules = [
         {"name": "lint", "exit_code": 2, "output_preview": "3 errors\n"},
         {"name": "log", "exit_code": 0},

@@ -1,4 +1,4 @@
-"""`relay replay` in a user's terminal: what is shown, what the keys do; nothing is left behind."""
+"""`relay replay` in a user's terminal: what it shows, what keys do, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from replay.conftest import Replay, Shell
 from support import Relay, processes_of
 
 STILL = [(0.0, "o", "first\r\n"), (1000.0, "o", "second\r\n"), (2000.0, "o", "third\r\n")]
-"""With --idle 1000, none of it comes by itself in a test's time."""
+"""With --idle 1000, no later line appears by itself during a test."""
 
 PAINT = re.compile(rb"\x1b\[[0-9;:]*m|\x1b\[[0-9]+;[0-9]+H|\x1b\[K|\x1b\[2J|\x1b\[\?25[hl]")
-"""Everything that may be written between ENTER and LEAVE, besides text."""
+"""Everything other than text that may be written between ENTER and LEAVE."""
 
 HOSTILE = {
     "clipboard": "\x1b]52;c;aGk=\x07",
@@ -134,7 +134,7 @@ def test_keys_control_the_playback(relay: Relay, replay: Replay) -> None:
     e.wait_for("second")
     e.wait_for("paused 16:4")
     e.type("\x1bOD")
-    e.wait(lambda: not e.shows("second"), "back before the second line")
+    e.wait(lambda: not e.shows("second"), "back to before the second line")
     e.type("+")
     e.wait_for("0.2x")
     e.type("]")
@@ -186,7 +186,7 @@ def test_a_suspended_replay_restores_the_terminal(relay: Relay, shell: Shell) ->
 
 
 def _player(relay: Relay) -> int:
-    """Return the playing process."""
+    """Return the process id of the player."""
     (pid,) = [pid for pid, command in processes_of(relay.home).items() if "relay replay" in command]
     return pid
 

@@ -18,7 +18,7 @@ def rows(seekable: SeekableScreen) -> list[str]:
 
 
 def shown_at(recorded: Cast, time: float) -> list[str]:
-    """Return the screen after playing from the start."""
+    """Return the screen after playing from the start up to `time`."""
     with SeekableScreen(recorded) as seekable:
         while seekable.upcoming is not None and seekable.upcoming <= time:
             seekable.step()
