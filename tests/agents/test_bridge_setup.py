@@ -382,7 +382,7 @@ def plugins(prepared: Prepared) -> list[str]:
 
 
 def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
-    """R93: for this run only, by its environment; nothing is written."""
+    """R93: through the environment of this run only; no file is written."""
     prepared = place.prepare("opencode", "opencode", "--continue")
     assert (prepared.command, prepared.kind, prepared.note) == (["opencode", "--continue"], "opencode", "")
     (uri,) = plugins(prepared)
@@ -467,7 +467,7 @@ def test_the_agent_is_found_behind_launchers(
 
 
 def test_a_program_with_another_name_gets_the_flags_last(place: Place, tmp_path: Path) -> None:
-    """The own arguments of `npx` and scripts precede the agent's."""
+    """Arguments of `npx` or a script precede the agent's."""
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     command = ["npx", "@anthropic-ai/claude-code", "-c", "--", "hello"]
     prepared = bridge("claude", command, {}, home, str(place.run), place.socket)

@@ -305,14 +305,14 @@ RULE = "─" * 60
 BOX = [RULE, "❯ ", RULE, "  ? for shortcuts"]
 LIMIT = "You've hit your session limit · resets 8pm (America/New_York)"
 DECOYS = {
-    "in the model's words": [f"● {LIMIT}", "", *BOX],
-    "in the middle of its words": ["● The screen said:", "", f"  {LIMIT}", "", *BOX],
-    "as the first of them": ["● Please run /login, as the message says.", "", *BOX],
+    "in the model's text": [f"● {LIMIT}", "", *BOX],
+    "in the middle of its text": ["● The screen said:", "", f"  {LIMIT}", "", *BOX],
+    "at its start": ["● Please run /login, as the message says.", "", *BOX],
     "in a list": ["● Two errors:", f"  - {LIMIT}", "  - API Error: 529 Overloaded", "", *BOX],
     "in a block of code": ["● Look:", "", f"    ⎿  {LIMIT}", "", *BOX],
     "in a tool's output": ["● Bash(cat limits.txt)", f"  ⎿  {LIMIT}", "", *BOX],
-    "in later rows of that": ["● Bash(cat limits.txt)", "  ⎿  one", f"     {LIMIT}", "", *BOX],
-    "before what it said next": [f"  ⎿  {LIMIT}", "", "● Done.", "", *BOX],
+    "in later rows of a tool's output": ["● Bash(cat limits.txt)", "  ⎿  one", f"     {LIMIT}", "", *BOX],
+    "before its next text": [f"  ⎿  {LIMIT}", "", "● Done.", "", *BOX],
     "before the next prompt": [f"  ⎿  {LIMIT}", "", "❯ go on", "", *BOX],
     "in the input": [RULE, f"❯ {LIMIT}", RULE],
     "in the output of its own command": ["❯ /model", "  ⎿  Kept model as Opus 4.8", "", *BOX],
@@ -351,7 +351,7 @@ def test_the_same_error_with_its_mark_counts() -> None:
         ["■ Conversation interrupted - tell the model what to do differently.", "", "› "],
         ["› ■ You’ve hit your usage limit.", "", "• It is a quotation.", "", "› "],
     ],
-    ids=["its words", "an old one", "Esc", "the user's words"],
+    ids=["the model's text", "an old error", "Esc", "the user's text"],
 )
 def test_a_codex_error_needs_a_mark_that_its_model_cannot_draw(rows: list[str]) -> None:
     assert of_screen(CODEX, rows, NOW) is None

@@ -305,7 +305,7 @@ def test_only_the_new_lines_of_a_real_fork_are_read(tmp_path: Path) -> None:
 
 
 def test_joining_in_the_middle_of_a_turn_reads_the_texts_of_this_run(agent: Agent) -> None:
-    """A SessionStart that never came (a hook that timed out) loses nothing and repeats nothing."""
+    """A missing SessionStart, as from a hook that timed out, loses nothing and repeats nothing."""
     agent.now -= 3600
     agent.say("Said an hour ago.")
     agent.now += 3600

@@ -414,7 +414,7 @@ DIFF_LINES = [
 
 
 def test_a_line_of_a_diff_on_a_terminal_is_not_a_list_item(subtests: pytest.Subtests) -> None:
-    """An agent's own lists are indented; a profile with a decoration decides by that."""
+    """Agents indent their own lists; the decoration of a profile takes precedence."""
     for line, program, agent in DIFF_LINES:
         with subtests.test(repr(line)):
             for name, expected in (("generic", program), ("pi", agent), ("claude", agent)):
@@ -458,7 +458,7 @@ def test_a_disabled_namespace_is_passed_over_with_its_whole_form() -> None:
 def test_only_a_lone_directive_counts_where_paragraphs_are_drawn_as_one_line(
     line: str, bodies: list[str]
 ) -> None:
-    """In aider's Markdown, two directives look like one that mentions another, and lines have no visible end."""
+    """In aider's Markdown, two directives look like one that mentions another, and lines have no end."""
     grammar = terminal_grammar("aider")
     assert [one.body for one in grammar.line(make_line(line, 0.0))] == bodies
     assert [one.why for one in grammar.passed_over] == ([] if bodies else ["joined"])
