@@ -1,4 +1,4 @@
-"""An agent with hooks like Claude Code's, in a session of its own (tests/fakes/agent_hooked.py)."""
+"""An agent with hooks like Claude Code's, wrapped in its own session (tests/fakes/agent_hooked.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class Claude:
-    """The fake program, named `claude`, in a session of its own; the user's home contains hooks, too."""
+    """The fake program, named `claude`, in its own session."""
 
     def __init__(self, relay: Relay, name: str = "Ann") -> None:
         self.relay = relay
@@ -64,7 +64,7 @@ class Claude:
     def fire(self, event: str, raw: str = "", *, below: bool = False, **payload: Any) -> list[Json]:
         """Have it call the hooks of `event` with `payload`, or the text `raw`; return how each call ended.
 
-        below: a child process of its own calls them.
+        below: a child process of the agent calls them.
         """
         before = len(self.calls())
         expected = len(json.loads(self.settings.read_text())["hooks"][event])

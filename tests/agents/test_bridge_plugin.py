@@ -1,4 +1,4 @@
-"""bridge.mjs, which our plugins in other agents call: events to the session, texts into a transcript."""
+"""bridge.mjs, which relay's plugins in other agents use: it reports events and writes a transcript."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ const print = (value) => console.log(JSON.stringify(value))
     return json.loads(done.stdout) if done.stdout else None
 
 
-def test_an_event_is_given_to_the_client_and_its_reply_is_parsed(tmp_path: Path) -> None:
+def test_an_event_is_passed_to_the_client_and_its_reply_is_parsed(tmp_path: Path) -> None:
     hook = [sys.executable, "-c", CLIENT, "decide", "EVENT", "/a socket", "relay"]
-    told = run('print(await bridge.tell("Stop", {session_id: "1", prompt: "“ü” 🙂"}))', hook=hook)
-    assert told["argv"] == ["decide", "Stop", "/a socket", "relay"]
-    payload = told["payload"]
+    received = run('print(await bridge.tell("Stop", {session_id: "1", prompt: "“ü” 🙂"}))', hook=hook)
+    assert received["argv"] == ["decide", "Stop", "/a socket", "relay"]
+    payload = received["payload"]
     assert payload.pop("cwd") == str(Path.cwd())
     assert payload == {
         "hook_event_name": "Stop",
@@ -67,23 +67,23 @@ def test_an_event_is_given_to_the_client_and_its_reply_is_parsed(tmp_path: Path)
     ],
     ids=" ".join,
 )
-def test_a_client_that_fails_disturbs_nobody(hook: list[str]) -> None:
+def test_a_failing_client_has_no_effect(hook: list[str]) -> None:
     program = 'print(await bridge.tell("PreToolUse", {tool_input: {text: "x".repeat(1 << 20)}}))'
     assert run(program, hook=hook) == {}
 
 
-def test_a_client_that_hangs_is_ended() -> None:
+def test_a_hung_client_is_terminated() -> None:
     assert run('print(await bridge.tell("Stop", {}))', hook=["sleep", "600"], timeout=0.1) == {}
 
 
-def test_an_event_that_cannot_be_written_is_sent_without_its_payload() -> None:
-    """Then a guarded tool call is denied (relay.agents.hook_client)."""
+def test_an_event_that_cannot_be_serialized_is_sent_without_its_payload() -> None:
+    """Without a payload, a guarded tool call is denied (relay.agents.hook_client)."""
     hook = [sys.executable, "-c", "import json, sys; print(json.dumps({'read': sys.stdin.read()}))"]
     program = 'const loop = {}; loop.loop = loop; print(await bridge.tell("PreToolUse", {tool_input: loop}))'
     assert run(program, hook=hook) == {"read": ""}
 
 
-def test_each_text_is_a_line_of_the_transcript(tmp_path: Path) -> None:
+def test_each_text_is_one_line_of_the_transcript(tmp_path: Path) -> None:
     path = tmp_path / "transcript.jsonl"
     program = r"""
 bridge.said("1", "One\nline “ü” 🙂\u2028 \ud800")
@@ -98,5 +98,5 @@ bridge.said("2", "Sub.", { time: new Date(0), subagent: "s", agent_type: "explor
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_transcript_that_cannot_be_written_disturbs_nobody() -> None:
+def test_an_unwritable_transcript_has_no_effect() -> None:
     run('bridge.said("1", "One."); print(1)')

@@ -1,4 +1,4 @@
-"""Setting up the bridge for a run: additions to command and environment, and what stays unchanged."""
+"""Setting up the bridge for a run: what it adds to the command and environment, and what it leaves."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def settings(prepared: Prepared) -> Any:
     return json.loads(Path(prepared.command[prepared.command.index("--settings") + 1]).read_text())
 
 
-def put(path: Path, content: Any) -> Path:
+def write_json(path: Path, content: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
     return path
 
 
-def words(handler: dict[str, Any]) -> list[str]:
+def argv(handler: dict[str, Any]) -> list[str]:
     """Return a handler's command line, whatever the agent's format."""
     if "args" in handler:
         return [handler["command"], *handler["args"]]
     return shlex.split(handler["command"])
 
 
-THEIRS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "mine"}]}
+USERS_HOOK = {"matcher": "Bash", "hooks": [{"type": "command", "command": "mine"}]}
 
 
 # claude
@@ -79,20 +79,20 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
     observer, decider = hooks["PreToolUse"]
     start = [sys.executable, "-I", "-S", hook_client.__file__, "hook"]
     assert observer["matcher"] == MATCHER
-    assert words(observer["hooks"][0]) == [*start, "pretooluse", place.socket, "claude"]
+    assert argv(observer["hooks"][0]) == [*start, "pretooluse", place.socket, "claude"]
     assert "matcher" not in decider
-    assert words(decider["hooks"][0]) == [*start, "decide", "PreToolUse", place.socket, "claude"]
+    assert argv(decider["hooks"][0]) == [*start, "decide", "PreToolUse", place.socket, "claude"]
     assert all(Path(word).is_absolute() for word in (start[0], start[3]))
     for event, groups in hooks.items():
         handler = groups[-1]["hooks"][0]
         assert handler["type"] == "command"
-        assert handler["command"] == sys.executable, "in exec form: no shell splits it"
+        assert handler["command"] == sys.executable, "in exec form, so that no shell splits it"
         assert handler["args"][-4:-2] == ["decide", event]
         assert handler["timeout"] == TIMEOUT > hook_client.LONGEST
 
 
-def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> None:
-    put(place.user / ".claude" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+def test_files_are_private_and_written_only_to_the_runs_folder(place: Place) -> None:
+    write_json(place.user / ".claude" / "settings.json", {"hooks": {"Stop": [USERS_HOOK]}})
     before = {path: path.read_bytes() for path in place.user.rglob("*") if path.is_file()}
     place.prepare("claude", "claude")
     assert {path: path.read_bytes() for path in place.user.rglob("*") if path.is_file()} == before
@@ -105,10 +105,10 @@ def test_only_the_run_has_files_and_only_its_owner_reads_them(place: Place) -> N
 
 
 @pytest.mark.parametrize("form", ["two words", "one word", "JSON", "from home"])
-def test_the_users_own_settings_flag_goes_on_working(place: Place, form: str) -> None:
+def test_the_users_settings_flag_keeps_working(place: Place, form: str) -> None:
     """R95: Claude accepts only one --settings, so both go into one file."""
-    own = {"model": "opus", "hooks": {"Stop": [THEIRS], "Odd": [THEIRS]}}
-    file = str(put(place.user / "my settings.json", own))
+    own = {"model": "opus", "hooks": {"Stop": [USERS_HOOK], "Odd": [USERS_HOOK]}}
+    file = str(write_json(place.user / "my settings.json", own))
     given = {
         "two words": ["--settings", file],
         "one word": [f"--settings={file}"],
@@ -119,13 +119,13 @@ def test_the_users_own_settings_flag_goes_on_working(place: Place, form: str) ->
     assert prepared.command[3:] == ["-c", "hello"]
     merged = settings(prepared)
     assert merged["model"] == "opus"
-    assert merged["hooks"]["Odd"] == [THEIRS]
-    assert merged["hooks"]["Stop"][0] == THEIRS
+    assert merged["hooks"]["Odd"] == [USERS_HOOK]
+    assert merged["hooks"]["Stop"][0] == USERS_HOOK
     assert len(merged["hooks"]["Stop"]) == 2
     assert json.loads(Path(file).read_text()) == own
 
 
-def test_a_prompt_that_looks_like_the_flag_is_left_alone(place: Place) -> None:
+def test_a_prompt_that_looks_like_the_flag_is_unchanged(place: Place) -> None:
     prepared = place.prepare("claude", "claude", "--", "--settings", "x")
     assert prepared.command[3:] == ["--", "--settings", "x"]
 
@@ -135,12 +135,10 @@ def test_a_prompt_that_looks_like_the_flag_is_left_alone(place: Place) -> None:
     ["{bad", "/nonexistent/settings.json", "[]", '{"hooks": 7}'],
     ids=["bad", "none", "list", "hooks"],
 )
-def test_settings_that_cannot_be_read_are_claudes_to_complain_of(
-    place: Place, tmp_path: Path, given: str
-) -> None:
+def test_unreadable_settings_are_left_to_claude(place: Place, tmp_path: Path, given: str) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     if given == "[]":
-        given = str(put(place.user / "list.json", []))
+        given = str(write_json(place.user / "list.json", []))
     command = ["claude", "--settings", given]
     prepared = bridge("", command, {"A": "1"}, home, str(place.run), place.socket)
     assert (prepared.command, prepared.env, prepared.kind) == (command, {"A": "1"}, "")
@@ -149,7 +147,7 @@ def test_settings_that_cannot_be_read_are_claudes_to_complain_of(
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "said"),
+    ("kind", "given", "expected"),
     [
         ("claude", "latin.json", "is not UTF-8"),
         ("claude", "~no-such-user/s.json", "Check that it exists"),
@@ -157,8 +155,8 @@ def test_settings_that_cannot_be_read_are_claudes_to_complain_of(
         ("qwen", "~no-such-user/q", ""),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
-    place: Place, tmp_path: Path, kind: str, given: str, said: str
+def test_an_unreadable_file_is_named_with_a_fix(
+    place: Place, tmp_path: Path, kind: str, given: str, expected: str
 ) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     latin = tmp_path / "latin.json"
@@ -170,18 +168,18 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
     else:
         env["QWEN_HOME" if given.startswith("~") else "QWEN_CODE_SYSTEM_DEFAULTS_PATH"] = given
     prepared = bridge("", command, env, home, str(place.run), place.socket)
-    assert prepared.kind == ("" if said else kind)
-    assert said in prepared.note and bool(said) == (given in prepared.note)
+    assert prepared.kind == ("" if expected else kind)
+    assert expected in prepared.note and bool(expected) == (given in prepared.note)
 
 
 def test_qwen_ignores_settings_that_are_not_text(place: Place) -> None:
     for folder in (place.user, place.project):
-        put(folder / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+        write_json(folder / ".qwen" / "settings.json", {"hooks": {"Stop": [USERS_HOOK]}})
     (place.user / ".qwen" / "settings.json").write_bytes('{"hooks": "é"}'.encode("latin-1"))
     assert place.prepare("qwen", "qwen").kind == "qwen"
 
 
-def test_settings_that_disable_hooks_are_noted(place: Place) -> None:
+def test_settings_that_disable_hooks_are_reported(place: Place) -> None:
     prepared = place.prepare("claude", "claude", "--settings", '{"disableAllHooks": true}')
     assert "disable all hooks" in prepared.note
 
@@ -189,7 +187,7 @@ def test_settings_that_disable_hooks_are_noted(place: Place) -> None:
 # codex
 
 
-EVERYWHERE = {
+COMMON_EVENTS = {
     *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Notification", "Stop"),
     *("SubagentStop", "PreCompact", "SessionEnd"),
 }
@@ -205,20 +203,22 @@ EVERYWHERE = {
     ],
 )
 @pytest.mark.parametrize("native", [False, True])
-def test_an_older_claude_gets_the_events_and_the_form_that_it_knows(
+def test_an_older_claude_gets_only_events_and_syntax_that_it_supports(
     place: Place, tmp_path: Path, version: str, more: set[str], shell: bool, native: bool
 ) -> None:
-    """An unknown event makes it start with a dialog; if it does not know `args`, it runs no client."""
+    """An unknown event makes it start with a dialog; without support for `args` it runs no client."""
     program = tmp_path / "package" / ("versions" if native else "dist") / (version if native else "cli.js")
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)
     if not native:
-        put(tmp_path / "package" / "package.json", {"name": "@anthropic-ai/claude-code", "version": version})
+        write_json(
+            tmp_path / "package" / "package.json", {"name": "@anthropic-ai/claude-code", "version": version}
+        )
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "claude").symlink_to(program)
     prepared = place.prepare("claude", "claude", PATH=str(tmp_path / "bin"))
     hooks = settings(prepared)["hooks"]
-    assert set(hooks) == EVERYWHERE | more
+    assert set(hooks) == COMMON_EVENTS | more
     (decider,) = hooks["Stop"][0]["hooks"]
     client = call("claude", place.socket, "decide", "Stop")
     assert decider["timeout"] == TIMEOUT
@@ -236,8 +236,8 @@ def _flags(command: list[str]) -> dict[str, Any]:
     return {key: value for each in parsed for key, value in each["hooks"].items()}
 
 
-def test_codex_gets_flags_with_a_record_of_trust_for_each_entry(place: Place) -> None:
-    """R93, R97: nobody else's hooks become trusted, so no flag bypasses the review."""
+def test_codex_gets_flags_with_a_trust_record_for_each_entry(place: Place) -> None:
+    """R93, R97: only relay's hooks become trusted; no flag bypasses the review."""
     prepared = place.prepare("codex", "codex", "resume", "--last")
     assert prepared.command[-2:] == ["resume", "--last"]
     assert not [word for word in prepared.command if "bypass" in word]
@@ -246,8 +246,8 @@ def test_codex_gets_flags_with_a_record_of_trust_for_each_entry(place: Place) ->
     assert set(hooks) == set(EVENTS["codex"])
     observer, decider = hooks["PreToolUse"]
     assert observer["matcher"] == MATCHER
-    assert words(observer["hooks"][0])[-3:] == ["pretooluse", place.socket, "codex"]
-    assert words(decider["hooks"][0])[-4:] == ["decide", "PreToolUse", place.socket, "codex"]
+    assert argv(observer["hooks"][0])[-3:] == ["pretooluse", place.socket, "codex"]
+    assert argv(decider["hooks"][0])[-4:] == ["decide", "PreToolUse", place.socket, "codex"]
     source = "/<session-flags>/config.toml"
     assert set(trusted) == {f"{source}:pre_tool_use:0:0", f"{source}:pre_tool_use:1:0"} | {
         f"{source}:{codex._label(event)}:0:0" for event in hooks
@@ -255,8 +255,8 @@ def test_codex_gets_flags_with_a_record_of_trust_for_each_entry(place: Place) ->
     assert hooks["SessionEnd"][0]["hooks"][0]["timeout"] == 3
 
 
-def test_a_record_of_trust_is_what_codex_itself_would_note() -> None:
-    """codex 0.169.0 lists this hash for the entry (`/hooks`), and reports it as trusted."""
+def test_a_trust_record_equals_the_one_that_codex_writes() -> None:
+    """codex 0.169.0 lists this hash for the entry (`/hooks`) and reports it as trusted."""
     group = {"hooks": [{"type": "command", "command": "echo “x”", "timeout": 100}]}
     text = (
         '{"event_name":"stop","hooks":[{"async":false,"command":"echo “x”","timeout":100,"type":"command"}]}'
@@ -273,24 +273,26 @@ def test_a_record_of_trust_is_what_codex_itself_would_note() -> None:
 def test_the_administrators_defaults_are_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str
 ) -> None:
-    """R95: the administrators' file is where the variables say, and ours contains its settings and hooks."""
+    """R95: the variables locate the administrator's file, and relay's contains its settings and hooks."""
     monkeypatch.setattr(gemini, "_only_root_writes", lambda _: True)
     stop = "Stop" if kind == "qwen" else "AfterAgent"
-    own = {"theme": "x", "hooks": {stop: [THEIRS]}}
-    beside = put(place.user / "etc" / "system-defaults.json", own)
+    own = {"theme": "x", "hooks": {stop: [USERS_HOOK]}}
+    defaults = write_json(place.user / "etc" / "system-defaults.json", own)
     for env in (
-        {f"{prefix}_SYSTEM_DEFAULTS_PATH": str(beside)},
-        {f"{prefix}_SYSTEM_SETTINGS_PATH": str(beside.with_name("settings.json"))},
+        {f"{prefix}_SYSTEM_DEFAULTS_PATH": str(defaults)},
+        {f"{prefix}_SYSTEM_SETTINGS_PATH": str(defaults.with_name("settings.json"))},
     ):
         prepared = place.prepare(kind, kind, "-m", "x", **env)
         assert prepared.command == [kind, "-m", "x"]
         written = json.loads(Path(prepared.env[f"{prefix}_SYSTEM_DEFAULTS_PATH"]).read_text())
         assert written["theme"] == "x"
-        assert written["hooks"][stop][0] == THEIRS
-        assert words(written["hooks"][stop][1]["hooks"][0])[-4:] == ["decide", stop, place.socket, kind]
+        assert written["hooks"][stop][0] == USERS_HOOK
+        assert argv(written["hooks"][stop][1]["hooks"][0])[-4:] == ["decide", stop, place.socket, kind]
         kept = f"{prefix}_SYSTEM_SETTINGS_PATH"
-        assert prepared.env.get(kept) == env.get(kept), "the administrator's settings stay where they are"
-    assert json.loads(beside.read_text()) == own
+        assert prepared.env.get(kept) == env.get(kept), (
+            "the path of the administrator's settings is unchanged"
+        )
+    assert json.loads(defaults.read_text()) == own
 
 
 def test_timeouts_are_in_each_agents_unit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,16 +304,16 @@ def test_timeouts_are_in_each_agents_unit(place: Place, monkeypatch: pytest.Monk
         assert json.loads(Path(path).read_text())["hooks"][event][0]["hooks"][0]["timeout"] == TIMEOUT * 1000
 
 
-def test_qwen_is_read_from_its_screen_where_it_would_take_no_more_hooks(place: Place) -> None:
-    put(place.user / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+def test_qwen_is_read_from_its_screen_if_it_accepts_no_more_hooks(place: Place) -> None:
+    write_json(place.user / ".qwen" / "settings.json", {"hooks": {"Stop": [USERS_HOOK]}})
     assert place.prepare("qwen", "qwen").kind == "qwen"
-    put(place.project / ".qwen" / "settings.json", {"hooks": {"Stop": [THEIRS]}})
+    write_json(place.project / ".qwen" / "settings.json", {"hooks": {"Stop": [USERS_HOOK]}})
     with pytest.raises(ConfigError, match="accepts no further hooks"):
         place.prepare("qwen", "qwen")
 
 
-def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(place: Place) -> None:
-    """Others can write to a folder below /tmp."""
+def test_gemini_is_read_from_its_screen_if_it_would_not_trust_the_folder(place: Place) -> None:
+    """Other users can write to a folder below /tmp."""
     prepared = place.prepare("gemini", "gemini", "mcp", "list")
     assert "root owns" in prepared.note
     assert (prepared.command, prepared.kind, prepared.record) == (["gemini", "mcp", "list"], "", None)
@@ -322,7 +324,7 @@ def test_gemini_is_read_from_its_screen_where_it_would_not_trust_the_folder(plac
 
 
 def extension(prepared: Prepared) -> Any:
-    """Return what the run's extension passes to ours."""
+    """Return the options that the run's extension passes to relay's."""
     source = Path(prepared.command[prepared.command.index("--extension") + 1]).read_text()
     (own,) = re.findall(r'import extension from (".*")', source)
     assert Path(json.loads(own)).name == "pi.mjs" and Path(json.loads(own)).is_file()
@@ -330,7 +332,7 @@ def extension(prepared: Prepared) -> Any:
     return json.loads(options)
 
 
-def test_pi_gets_an_extension_beside_the_users_own(place: Place) -> None:
+def test_pi_gets_an_extension_in_addition_to_the_users(place: Place) -> None:
     prepared = place.prepare("pi", "pi", "-e", "mine.ts", "--continue", "hello")
     file = str(place.run / "relay.js")
     assert prepared.command == ["pi", "--extension", file, "-e", "mine.ts", "--continue", "hello"]
@@ -346,7 +348,7 @@ def test_pi_gets_an_extension_beside_the_users_own(place: Place) -> None:
 @pytest.mark.parametrize(
     "command", [["install", "npm:x"], ["update"], ["list"], ["config"], ["auth", "check"]]
 )
-def test_a_command_of_pis_that_starts_no_agent_stays_as_it_is(place: Place, command: list[str]) -> None:
+def test_a_pi_subcommand_that_starts_no_agent_is_unchanged(place: Place, command: list[str]) -> None:
     prepared = place.prepare("pi", "pi", *command)
     assert (prepared.command, prepared.kind) == (["pi", *command], "")
 
@@ -355,12 +357,12 @@ def test_a_command_of_pis_that_starts_no_agent_stays_as_it_is(place: Place, comm
     ("version", "hooked"),
     [("0.30.2", False), ("0.64.9", False), ("0.65.0", True), ("1.5.2", True), ("x", True)],
 )
-def test_a_pi_that_is_too_old_for_the_extension_is_read_from_its_screen(
+def test_a_pi_too_old_for_the_extension_is_read_from_its_screen(
     place: Place, tmp_path: Path, version: str, hooked: bool
 ) -> None:
     package = tmp_path / "node_modules" / "@mariozechner" / "pi-coding-agent"
-    put(package / "package.json", {"name": "@mariozechner/pi-coding-agent", "version": version})
-    put(package / "dist" / "package.json", ["of another kind"])
+    write_json(package / "package.json", {"name": "@mariozechner/pi-coding-agent", "version": version})
+    write_json(package / "dist" / "package.json", ["of another kind"])
     program = package / "dist" / "cli.js"
     program.touch(mode=0o755)
     (tmp_path / "bin").mkdir()
@@ -380,7 +382,7 @@ def plugins(prepared: Prepared) -> list[str]:
 
 
 def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
-    """R93: for this run only, by its environment; nothing is written."""
+    """R93: through the environment of this run only; no file is written."""
     prepared = place.prepare("opencode", "opencode", "--continue")
     assert (prepared.command, prepared.kind, prepared.note) == (["opencode", "--continue"], "opencode", "")
     (uri,) = plugins(prepared)
@@ -392,23 +394,25 @@ def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
     }
-    assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), "what the agent starts has none of it"
+    assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), (
+        "the agent's child processes get none of it"
+    )
     assert list(place.run.iterdir()) == []
 
 
-def test_the_users_own_configuration_for_a_run_of_opencode_goes_on_working(place: Place) -> None:
+def test_the_users_opencode_configuration_keeps_working(place: Place) -> None:
     """R95: the user's plugins come first, everything else is unchanged, and child shells get it back."""
     own = '{"model": "{env:MODEL}", "agent": {"ü": {}}, "plugin": ["mine", ["theirs", {"a": 1}]]}'
     prepared = place.prepare("opencode", "opencode", OPENCODE_CONFIG_CONTENT=own)
     merged = json.loads(prepared.env["OPENCODE_CONFIG_CONTENT"])
     assert merged["plugin"][:2] == ["mine", ["theirs", {"a": 1}]] and len(merged["plugin"]) == 3
     assert (merged["model"], merged["agent"]) == ("{env:MODEL}", {"ü": {}})
-    assert "ü" in prepared.env["OPENCODE_CONFIG_CONTENT"], "it may name a file"
+    assert "ü" in prepared.env["OPENCODE_CONFIG_CONTENT"], "not escaped, as it may name a file"
     assert json.loads(prepared.env["RELAY_BRIDGE"])["shell"]["OPENCODE_CONFIG_CONTENT"] == own
 
 
 def test_opencode_without_a_network_does_not_wait_long_for_its_package(place: Place) -> None:
-    """npm retries within seconds, unless the user has configured the pause."""
+    """npm retries within seconds unless the user has configured another pause."""
     name, other = (f"npm_config_fetch_retry_{which}timeout" for which in ("min", "max"))
     env = place.prepare("opencode", "opencode", **{name: "7"}).env
     assert (env[name], env[other]) == ("7", "1000")
@@ -427,15 +431,15 @@ def test_a_configuration_that_cannot_be_merged_is_left_to_opencode(
 
 
 @pytest.mark.parametrize("how", ["flag", "variable"])
-def test_an_opencode_without_plugins_is_noted(place: Place, how: str) -> None:
-    words, env = (["--pure"], {}) if how == "flag" else ([], {"OPENCODE_PURE": "1"})
-    assert "disables all plugins" in place.prepare("opencode", "opencode", *words, **env).note
+def test_an_opencode_with_plugins_disabled_is_reported(place: Place, how: str) -> None:
+    argv, env = (["--pure"], {}) if how == "flag" else ([], {"OPENCODE_PURE": "1"})
+    assert "disables all plugins" in place.prepare("opencode", "opencode", *argv, **env).note
 
 
 # relay's own dialect
 
 
-def test_a_program_that_speaks_relays_dialect_is_told_where_to_write_its_words(place: Place) -> None:
+def test_a_program_with_relays_dialect_gets_the_path_of_its_transcript(place: Place) -> None:
     prepared = place.prepare("relay", "mine", "-x", A="1")
     path = str(place.run / "transcript.jsonl")
     assert (prepared.command, prepared.kind) == (["mine", "-x"], "relay")
@@ -452,7 +456,7 @@ def test_a_program_that_speaks_relays_dialect_is_told_where_to_write_its_words(p
         (["env", "A=claude", "/opt/x/claude"], ["env", "A=claude", "/opt/x/claude", "--settings", "FILE"]),
     ],
 )
-def test_the_agent_is_found_behind_other_programs(
+def test_the_agent_is_found_behind_launchers(
     place: Place, tmp_path: Path, command: list[str], expected: list[str]
 ) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
@@ -462,8 +466,8 @@ def test_the_agent_is_found_behind_other_programs(
     assert prepared.kind == "claude"
 
 
-def test_a_program_of_another_name_gets_the_flags_last(place: Place, tmp_path: Path) -> None:
-    """For `npx` and scripts, their own words precede the agent's."""
+def test_a_program_with_another_name_gets_the_flags_last(place: Place, tmp_path: Path) -> None:
+    """Arguments of `npx` or a script precede the agent's."""
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     command = ["npx", "@anthropic-ai/claude-code", "-c", "--", "hello"]
     prepared = bridge("claude", command, {}, home, str(place.run), place.socket)
@@ -472,14 +476,14 @@ def test_a_program_of_another_name_gets_the_flags_last(place: Place, tmp_path: P
     assert prepared.command[5:] == ["--", "hello"]
 
 
-def test_a_program_without_hooks_is_left_as_it_is(place: Place, tmp_path: Path) -> None:
+def test_a_program_without_hooks_is_unchanged(place: Place, tmp_path: Path) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     prepared = bridge("", ["cat", "claude.txt"], {"A": "1"}, home, str(place.run), place.socket)
     assert prepared == Prepared(["cat", "claude.txt"], {"A": "1"})
     assert not place.run.exists()
 
 
-def test_the_programs_that_wait_for_profiles_are_those_with_hooks_or_a_record(tmp_path: Path) -> None:
+def test_the_programs_that_wait_for_profiles_have_hooks_or_a_transcript(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     hooked = [profile for profile in profiles(home) if profile.native.hooks or profile.native.transcript]
     # A profile with the dialect "relay" is always the user's own.

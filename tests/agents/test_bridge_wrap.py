@@ -1,4 +1,4 @@
-"""The bridge through a real session: `relay wrap` of an agent that calls the hooks in its settings."""
+"""The bridge in a real session: `relay wrap` of an agent that calls the hooks in its settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def guard(event):
 """
 
 
-def test_events_reach_the_session_and_its_verdict_the_agent(relay: Relay) -> None:
+def test_events_reach_the_session_and_its_verdict_reaches_the_agent(relay: Relay) -> None:
     """R91, R92, R93: the decider prints a refusal, and nothing if the call is allowed."""
     claude = Claude(relay).wrap(cwd=project(relay, DENY))
     claude.fire("SessionStart", source="startup")
@@ -55,7 +55,7 @@ def test_events_reach_the_session_and_its_verdict_the_agent(relay: Relay) -> Non
 @pytest.mark.parametrize(
     ("tool", "prompt"), [("ExitPlanMode", "plan_approval"), ("AskUserQuestion", "question")]
 )
-def test_the_observer_is_silent_and_the_session_knows_of_the_prompt(
+def test_the_observer_prints_nothing_and_the_session_learns_of_the_prompt(
     relay: Relay, tool: str, prompt: str
 ) -> None:
     """R88, R89, R92, R94, R96"""
@@ -70,7 +70,7 @@ def test_the_observer_is_silent_and_the_session_knows_of_the_prompt(
     )
 
 
-def test_a_waiting_message_rides_on_a_reply_once(relay: Relay) -> None:
+def test_a_waiting_message_is_delivered_in_one_reply(relay: Relay) -> None:
     claude = Claude(relay).wrap()
     claude.fire("SessionStart", source="startup")
     claude.fire("UserPromptSubmit", prompt="do it")
@@ -85,13 +85,13 @@ def test_a_waiting_message_rides_on_a_reply_once(relay: Relay) -> None:
     assert silent(again)
 
 
-def test_a_write_of_five_megabytes_is_decided(relay: Relay) -> None:
+def test_a_write_of_five_megabytes_gets_a_verdict(relay: Relay) -> None:
     claude = Claude(relay).wrap(cwd=project(relay, DENY))
     (denied,) = claude.fire("PreToolUse", tool_name="Write", tool_input={"content": 1_700_000 * "rm "})
     assert "not that" in denied["stdout"]
 
 
-def test_the_users_files_stay_as_they_are_and_their_hooks_run(relay: Relay, tmp_path: Path) -> None:
+def test_the_users_files_are_unchanged_and_their_hooks_run(relay: Relay, tmp_path: Path) -> None:
     """R95"""
     ran = tmp_path / "their hook ran"
     own = {"model": "x", "hooks": {"Stop": [{"hooks": [{"type": "command", "command": f"touch '{ran}'"}]}]}}
@@ -108,14 +108,14 @@ def test_the_users_files_stay_as_they_are_and_their_hooks_run(relay: Relay, tmp_
     assert not [path for path in claude.folder.iterdir() if path.name == ".claude"]
 
 
-def test_the_files_of_the_run_go_with_it(relay: Relay) -> None:
+def test_the_files_of_a_run_are_deleted_when_it_ends(relay: Relay) -> None:
     claude = Claude(relay).wrap()
     assert claude.settings.exists()
     claude.exit()
     wait_until(lambda: not claude.settings.parent.exists())
 
 
-def test_an_agent_that_cannot_be_bridged_starts_as_it_was_asked_for(relay: Relay) -> None:
+def test_an_agent_that_cannot_be_bridged_starts_unchanged(relay: Relay) -> None:
     claude = Claude(relay)
     broken = claude.folder / "broken.json"
     broken.write_text('{"hooks": 7}')
@@ -127,7 +127,7 @@ def test_an_agent_that_cannot_be_bridged_starts_as_it_was_asked_for(relay: Relay
 
 
 def ask(path: Path) -> Json:
-    """Return the answer of the session at `path` to a hook of this process."""
+    """Return the session's answer at `path` to a hook call by this process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.connect(str(path))
         request = {"op": "hook", "agent": "claude", "event": "Stop", "decide": True, "payload": "{}"}
@@ -136,7 +136,7 @@ def ask(path: Path) -> Json:
             return dict(json.loads(lines.readline()))
 
 
-def test_a_process_outside_of_the_agent_is_no_hook(relay: Relay) -> None:
+def test_a_hook_call_from_outside_the_agent_is_rejected(relay: Relay) -> None:
     claude = Claude(relay).wrap()
     assert ask(claude.socket)["type"] == "NotAllowed"
     assert claude.events("hook") == []
@@ -147,8 +147,8 @@ def test_a_process_outside_of_the_agent_is_no_hook(relay: Relay) -> None:
     assert (done.stdout, done.stderr, done.returncode) == (b"", b"", 0)
 
 
-def test_another_agents_process_is_no_hook(relay: Relay) -> None:
-    """Bob's hooks, pointed at Ann's session, are refused there."""
+def test_a_hook_call_from_another_agent_is_rejected(relay: Relay) -> None:
+    """Bob's hooks point at Ann's session, which refuses them."""
     ann, bob = Claude(relay, "Ann").wrap(), Claude(relay, "Bob").wrap()
     stolen = json.loads(bob.settings.read_text())
     stolen["hooks"]["Stop"][0]["hooks"][0]["args"][-2] = str(ann.socket)
@@ -168,7 +168,7 @@ def test_another_agents_process_is_no_hook(relay: Relay) -> None:
 # The public interface.
 
 
-def test_relay_hook_in_an_agent_does_the_same(relay: Relay, tmp_path: Path) -> None:
+def test_relay_hook_in_an_agent_works_like_the_bridge(relay: Relay, tmp_path: Path) -> None:
     """R86, R92: the agent's name comes from the environment or an argument; the observer prints nothing."""
     command = f"{shlex.quote(sys.executable)} -m relay hook"
     own = tmp_path / "own.json"
@@ -191,7 +191,7 @@ def test_relay_hook_in_an_agent_does_the_same(relay: Relay, tmp_path: Path) -> N
     assert [e["decide"] for e in claude.events("hook")] == [False, True, False, True]
 
 
-def test_relay_hook_without_a_session_says_nothing(relay: Relay) -> None:
+def test_relay_hook_without_a_session_prints_nothing(relay: Relay) -> None:
     """R92"""
     for words in (["pretooluse"], ["decide", "Stop"], ["decide", "--name", "Nobody", "Stop"]):
         done = relay("hook", *words, input="{bad")
@@ -199,21 +199,23 @@ def test_relay_hook_without_a_session_says_nothing(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["decide"], ["a", "b"], ["--name"], ["--odd", "x", "Stop"]])
-def test_a_wrong_relay_hook_is_told(relay: Relay, words: list[str]) -> None:
-    """R92: agents take exit code 2 for a refusal."""
+def test_invalid_arguments_of_relay_hook_are_reported(relay: Relay, words: list[str]) -> None:
+    """R92: not with exit code 2, which agents take for a refusal."""
     done = relay("hook", *words, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("relay: ")
     assert "Usage: relay hook" in done.stderr
 
 
-def test_its_help_names_the_options(relay: Relay) -> None:
+def test_the_help_of_relay_hook_lists_its_options(relay: Relay) -> None:
     assert "--agent" in relay("hook", "--help").stdout
     assert os.environ.get("RELAY_SOCKET") is None
 
 
-def test_a_fault_of_ours_keeps_no_agent_from_starting(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault is logged with its traceback, and the session has a note for the user."""
+def test_an_internal_error_does_not_keep_the_agent_from_starting(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is logged with its traceback, and the session has a note for the user."""
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by us")

@@ -15,12 +15,12 @@ TRANSCRIPTS = Path(__file__).parent / "transcripts"
 HERE = Path("/work")
 
 
-def kept(path: Path | None) -> Conversation:
+def conversation(path: Path | None) -> Conversation:
     return Conversation("claude", "0f5bd5cd", HERE, path)
 
 
 @pytest.mark.parametrize("id", ["0f5bd5cd-1c9d-4f02-9a0e-0123456789ab", "ses_df6cafd23ffeIS5Hwo", "1", "a.b"])
-def test_ids_of_agents_are_ids(id: str) -> None:
+def test_an_agents_conversation_id_is_valid(id: str) -> None:
     assert is_id(id)
 
 
@@ -28,50 +28,51 @@ def test_ids_of_agents_are_ids(id: str) -> None:
     "id",
     ["", "-c", "--dangerously-skip-permissions", "a b", "a/b", "../b", "a\n", "a\0", "é", "a" * 129, "a;b"],
 )
-def test_nothing_else_is_ever_put_into_a_command_line(id: str) -> None:
-    """A hook's event may contain anything: an id is never an option, a path or several words."""
+def test_any_other_id_is_invalid(id: str) -> None:
+    """A hook's event may contain anything, but an id is never an option, a path or several words."""
     assert not is_id(id)
-    assert Conversation.from_json({**kept(None).to_json(), "id": id}) is None
+    assert Conversation.from_json({**conversation(None).to_json(), "id": id}) is None
 
 
-WHOLE = sorted(path for path in TRANSCRIPTS.glob("[cgq]*.jsonl") if not path.stem.endswith("-failed"))
+WITH_A_PROMPT = sorted(path for path in TRANSCRIPTS.glob("[cgq]*.jsonl") if not path.stem.endswith("-failed"))
 
 
-@pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
-def test_a_conversation_with_a_prompt_can_be_resumed(path: Path) -> None:
+def test_a_conversation_with_a_prompt_can_be_resumed(subtests: pytest.Subtests) -> None:
     """The records are those of real agents."""
-    assert resumable(kept(path))
+    for path in WITH_A_PROMPT:
+        with subtests.test(path.stem):
+            assert resumable(conversation(path))
 
 
-def test_one_without_a_prompt_cannot(tmp_path: Path) -> None:
+def test_a_conversation_without_a_prompt_cannot_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "conversation.jsonl"
-    assert not resumable(kept(path))
+    assert not resumable(conversation(path))
     path.write_bytes(b"")
-    assert not resumable(kept(path))
+    assert not resumable(conversation(path))
     path.write_text('{"type":"mode","mode":"normal"}\n{"type":"summary","summary":"user"}\n')
-    assert not resumable(kept(path))
-    assert not resumable(kept(tmp_path))
-    assert not resumable(kept(Path("/a\0b")))
+    assert not resumable(conversation(path))
+    assert not resumable(conversation(tmp_path))
+    assert not resumable(conversation(Path("/a\0b")))
     os.mkfifo(tmp_path / "pipe")
-    assert not resumable(kept(tmp_path / "pipe")), "and nothing waits for a writer"
+    assert not resumable(conversation(tmp_path / "pipe")), "without waiting for a writer"
 
 
-def test_without_a_file_nothing_is_known_against_it() -> None:
-    assert resumable(kept(None))
+def test_a_conversation_without_a_file_counts_as_resumable() -> None:
+    assert resumable(conversation(None))
 
 
 @given(st.integers(0, 40))
 def test_a_prompt_is_found_across_two_reads(before: int) -> None:
     path = Path(os.environ["HOME"]) / "conversation.jsonl"
     path.write_bytes(b"x" * ((1 << 16) - before) + b'{"type": "user"}\n')
-    assert resumable(kept(path))
+    assert resumable(conversation(path))
 
 
 @pytest.mark.parametrize("path", [None, Path("/folder/conversation.jsonl")])
-def test_it_is_read_back_as_it_was_written(path: Path | None) -> None:
-    assert Conversation.from_json(kept(path).to_json()) == kept(path)
+def test_a_conversation_is_read_back_as_written(path: Path | None) -> None:
+    assert Conversation.from_json(conversation(path).to_json()) == conversation(path)
 
 
 @pytest.mark.parametrize("values", [{}, {"agent": "claude"}, {"agent": 1, "id": "a", "directory": "/"}])
-def test_what_is_none_is_read_as_none(values: dict[str, object]) -> None:
+def test_an_incomplete_conversation_is_ignored(values: dict[str, object]) -> None:
     assert Conversation.from_json(values) is None

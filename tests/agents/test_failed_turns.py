@@ -1,6 +1,6 @@
 """Failed turns in transcripts of real agents (claude 2.1.197, codex 0.169.0, gemini 0.61.0).
 
-In each, the model first quotes such an error: that is text, not a failure.
+In each, the model first quotes such an error, which is text and not a failure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def lines(kind: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", EXPECTED)
-def test_every_failed_turn_is_found_and_no_quotation(kind: str) -> None:
+def test_every_failed_turn_is_found_and_quotations_are_not(kind: str) -> None:
     failures = [found for line in lines(kind) if (found := failure(kind, line)) is not None]
     assert [found.code for found in failures] == [code for _, code in EXPECTED[kind]]
     assert all(found.text.startswith(text) for found, (text, _) in zip(failures, EXPECTED[kind], strict=True))
@@ -55,20 +55,20 @@ def test_every_failed_turn_is_found_and_no_quotation(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EXPECTED)
-def test_none_of_them_is_what_the_model_said(kind: str) -> None:
+def test_a_failure_is_not_a_text_of_the_model(kind: str) -> None:
     read = reader(kind)
     assert [said.text for line in lines(kind) for said in read(line)] == [QUOTATION]
 
 
 @pytest.mark.parametrize("name", ["claude-subagent", "codex", "codex-subagent", "gemini", "qwen", "relay"])
-def test_a_conversation_without_an_error_has_none(name: str) -> None:
+def test_a_conversation_without_errors_has_no_failures(name: str) -> None:
     kind = name.partition("-")[0]
     assert [failure(kind, line) for line in (CAPTURED / f"{name}.jsonl").read_bytes().splitlines()].count(
         None
     ) == len((CAPTURED / f"{name}.jsonl").read_bytes().splitlines())
 
 
-def test_a_subagents_failure_is_not_the_agents() -> None:
+def test_a_subagents_failure_is_not_the_agents_failure() -> None:
     entry = json.loads(next(line for line in lines("claude") if failure("claude", line)))
     assert failure("claude", json.dumps({**entry, "isSidechain": True}).encode()) is None
 
@@ -76,7 +76,7 @@ def test_a_subagents_failure_is_not_the_agents() -> None:
 @pytest.mark.parametrize(
     "changes", [{"isApiErrorMessage": "true"}, {"message": 7}, {"message": {"content": "x"}}]
 )
-def test_a_line_of_another_shape_is_none_or_has_no_text(changes: dict[str, Any]) -> None:
+def test_a_malformed_error_line_is_ignored_or_has_no_text(changes: dict[str, Any]) -> None:
     entry = json.loads(next(line for line in lines("claude") if failure("claude", line)))
     found = failure("claude", json.dumps({**entry, **changes}).encode())
     assert found is None or found.text == ""
@@ -88,19 +88,23 @@ def test_any_line_can_be_read(kind: str, line: bytes) -> None:
         assert failure(kind, marked) is None or isinstance(failure(kind, marked), Failed)
 
 
-def test_the_reader_returns_each_once(tmp_path: Path) -> None:
-    """This holds if the agent copies its lines to another file; what was there before this run is old."""
+def test_the_reader_returns_each_failure_once(tmp_path: Path) -> None:
+    """Neither lines that the agent copies to another file nor those of earlier runs count again."""
     now = 1_795_590_000.0  # before the lines were written
     path, other = tmp_path / "main.jsonl", tmp_path / "other.jsonl"
-    words = TranscriptReader("claude", clock=lambda: now)
-    words.event(NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(path), source="startup"))
+    transcript = TranscriptReader("claude", clock=lambda: now)
+    transcript.event(
+        NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(path), source="startup")
+    )
     path.write_bytes(b"\n".join(lines("claude")) + b"\n")
-    assert [said.text for said in words.poll()] == [QUOTATION]
-    assert [found.code for found in words.take_failures()] == ["rate_limit"]
-    assert words.take_failures() == []
-    words.event(NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(other), source="resume"))
+    assert [said.text for said in transcript.poll()] == [QUOTATION]
+    assert [found.code for found in transcript.take_failures()] == ["rate_limit"]
+    assert transcript.take_failures() == []
+    transcript.event(
+        NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(other), source="resume")
+    )
     other.write_bytes(path.read_bytes())
-    assert words.poll() == [] and words.take_failures() == []
+    assert transcript.poll() == [] and transcript.take_failures() == []
     late = TranscriptReader("claude", clock=lambda: now)
     late.event(NativeEvent(NativeName.SESSION_START, "claude", transcript_path=str(path), source="resume"))
     assert late.poll() == [] and late.take_failures() == []

@@ -1,7 +1,7 @@
-"""Why a turn failed, according to the shipped pattern files: hooks, records, screens, last lines, and decoys.
+"""Why a turn failed, according to the shipped pattern files: hooks, records, screens, last lines, decoys.
 
-The wordings are those of claude 2.1.197 and codex 0.169.0, some as drawn by the real CLIs (patterns/screens),
-others as in their packages, like those of qwen 0.15.10, gemini 0.61.0, pi 0.73.1 and aider 0.86.2.
+The messages of claude 2.1.197 and codex 0.169.0 are partly as drawn by the real CLIs (patterns/screens); the
+others are from their packages, like those of qwen 0.15.10, gemini 0.61.0, pi 0.73.1 and aider 0.86.2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROFILES = {profile.name: profile for profile in made(updates.shipped(), {})}
 CLAUDE, CODEX = PROFILES["claude"], PROFILES["codex"]
 OLDER = Path(__file__).parent.parent / "state" / "older"
 
-CLAUDE_SAYS = {
+CLAUDE_MESSAGES = {
     "rate_limited": [
         "You've hit your session limit · resets 8pm (America/New_York)",
         "You've hit your weekly limit · resets Apr 1 at 9am (America/New_York)",
@@ -77,7 +77,7 @@ CLAUDE_SAYS = {
         "Authentication error · This may be a temporary network issue, please try again",
     ],
 }
-CODEX_SAYS = {
+CODEX_MESSAGES = {
     "rate_limited": [
         "You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or "
         "try again at 7:58 PM.",
@@ -108,7 +108,7 @@ CODEX_SAYS = {
     ],
     "network": ["stream disconnected before completion: error sending request for url (http://127.0.0.1:1/)"],
 }
-QWEN_SAYS = {
+QWEN_MESSAGES = {
     "rate_limited": ["[API Error: 429 Rate limit reached, try again in 20s]"],
     "billing": [
         "[API Error: 429 You exceeded your current quota, please check your plan and billing details.]"
@@ -121,7 +121,7 @@ QWEN_SAYS = {
     ],
     "network": ["[API Error: Connection error. (cause: fetch failed)]"],
 }
-GEMINI_SAYS = {
+GEMINI_MESSAGES = {
     "rate_limited": [
         "[API Error: You have exhausted your capacity on this model. Your quota will reset after 5h20m7s.]",
         "[API Error: You exceeded your current quota, please check your plan. Please retry in 43.2s. "
@@ -135,7 +135,7 @@ GEMINI_SAYS = {
         "[API Error: The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).]"
     ],
 }
-PI_SAYS = {
+PI_MESSAGES = {
     "rate_limited": [
         "You have hit your ChatGPT usage limit (plus plan). Try again in ~45 min.",
         "429 slow down",
@@ -146,33 +146,34 @@ PI_SAYS = {
     "context_full": ["400 prompt is too long: 213462 tokens > 200000 maximum"],
     "network": ["Connection error.", "fetch failed"],
 }
-AIDER_SAYS = {
+AIDER_MESSAGES = {
     "rate_limited": ["litellm.RateLimitError: RateLimitError: OpenAIException - try again in 20s"],
     "unauthorized": ["litellm.AuthenticationError: AuthenticationError: OpenAIException - invalid x-api-key"],
     "context_full": ["litellm.ContextWindowExceededError: x"],
     "network": ["litellm.APIConnectionError: APIConnectionError: x"],
 }
-SAYINGS = [
+MESSAGES = [
     (name, cls, text)
-    for name, says in (
-        ("claude", CLAUDE_SAYS),
-        ("codex", CODEX_SAYS),
-        ("qwen", QWEN_SAYS),
-        ("gemini", GEMINI_SAYS),
-        ("pi", PI_SAYS),
-        ("aider", AIDER_SAYS),
+    for name, messages in (
+        ("claude", CLAUDE_MESSAGES),
+        ("codex", CODEX_MESSAGES),
+        ("qwen", QWEN_MESSAGES),
+        ("gemini", GEMINI_MESSAGES),
+        ("pi", PI_MESSAGES),
+        ("aider", AIDER_MESSAGES),
     )
-    for cls, texts in says.items()
+    for cls, texts in messages.items()
     for text in texts
 ]
 
 
-@pytest.mark.parametrize(("name", "cls", "text"), SAYINGS)
-def test_what_agents_say_has_its_class(name: str, cls: str, text: str) -> None:
-    found = of_text(PROFILES[name], text, NOW)
-    assert found is not None
-    assert (found.cls, found.source) == (cls, "transcript")
-    assert found.text == " ".join(text.split())
+def test_each_error_message_has_its_class(subtests: pytest.Subtests) -> None:
+    for name, cls, text in MESSAGES:
+        with subtests.test(repr((name, cls, text))):
+            found = of_text(PROFILES[name], text, NOW)
+            assert found is not None
+            assert (found.cls, found.source) == (cls, "transcript")
+            assert found.text == " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_what_agents_say_has_its_class(name: str, cls: str, text: str) -> None:
         ("aider", "litellm.RateLimitError: RateLimitError: x - try again in 20s", 20),
     ],
 )
-def test_when_the_limit_ends(name: str, text: str, seconds: float | None) -> None:
+def test_the_reset_time_is_read_from_a_limit_message(name: str, text: str, seconds: float | None) -> None:
     found = of_text(PROFILES[name], text, NOW)
     assert found is not None and found.cls == "rate_limited"
     assert found.reset_at == (None if seconds is None else NOW + seconds)
@@ -219,27 +220,26 @@ STOP_FAILURES = [  # from the hooks of claude 2.1.197
 ]
 
 
-@pytest.mark.parametrize(("error", "message", "details", "cls"), STOP_FAILURES)
-def test_a_hook_tells_by_its_text_and_else_by_its_code(
-    error: str, message: str | None, details: str | None, cls: str
-) -> None:
-    fields = {"error": error, "last_assistant_message": message, "error_details": details}
-    found = of_hook(CLAUDE, fields, NOW)
-    assert (found.cls, found.text, found.source) == (cls, message or details or error, "hook")
-    assert found.reset_at == (EIGHT if "8pm" in (message or "") else None)
+def test_a_hooks_text_takes_precedence_over_its_code(subtests: pytest.Subtests) -> None:
+    for error, message, details, cls in STOP_FAILURES:
+        with subtests.test(repr((error, message, details, cls))):
+            fields = {"error": error, "last_assistant_message": message, "error_details": details}
+            found = of_hook(CLAUDE, fields, NOW)
+            assert (found.cls, found.text, found.source) == (cls, message or details or error, "hook")
+            assert found.reset_at == (EIGHT if "8pm" in (message or "") else None)
 
 
 @pytest.mark.parametrize("fields", [{}, {"error": None}, {"error": ["x"], "last_assistant_message": 7}])
-def test_a_hook_that_says_nothing_is_a_failure_all_the_same(fields: dict[str, object]) -> None:
+def test_a_hook_without_details_is_still_a_failure(fields: dict[str, object]) -> None:
     assert of_hook(CLAUDE, fields, NOW) == Failure("other", "", None, "hook")
 
 
-def test_a_hook_of_a_plugin_has_the_text_in_its_error() -> None:
+def test_a_plugins_hook_has_the_text_in_its_error() -> None:
     found = of_hook(PROFILES["opencode"], {"error": "Overloaded"}, NOW)
     assert found == Failure("overloaded", "Overloaded", None, "hook")
 
 
-def test_a_record_has_a_code_of_its_own() -> None:
+def test_a_record_is_classified_by_its_own_code() -> None:
     limit = "You’ve hit your usage limit. Upgrade to Pro, or try again in 2 hours."
     found = of_record(CODEX, limit, "usage_limit_exceeded", NOW)
     assert found == Failure("rate_limited", limit, NOW + 7200, "transcript")
@@ -283,8 +283,8 @@ RECORDED = {
 }
 
 
-def test_screens_of_real_agents_show_what_failed_and_no_other_does() -> None:
-    """R96's screens: dialogs, tools' output, quotations, old errors. Two agents retry while they show one."""
+def test_failures_are_found_on_exactly_the_screens_that_show_one() -> None:
+    """R96: other screens show dialogs, tools' output, quotations and old errors, or an agent that retries."""
     found = {
         (agent, name): failure
         for agent, name, rows in screens(data.directory("patterns") / "screens", OLDER)
@@ -305,14 +305,14 @@ RULE = "─" * 60
 BOX = [RULE, "❯ ", RULE, "  ? for shortcuts"]
 LIMIT = "You've hit your session limit · resets 8pm (America/New_York)"
 DECOYS = {
-    "in the model's words": [f"● {LIMIT}", "", *BOX],
-    "in the middle of its words": ["● The screen said:", "", f"  {LIMIT}", "", *BOX],
-    "as the first of them": ["● Please run /login, as the message says.", "", *BOX],
+    "in the model's text": [f"● {LIMIT}", "", *BOX],
+    "in the middle of its text": ["● The screen said:", "", f"  {LIMIT}", "", *BOX],
+    "at its start": ["● Please run /login, as the message says.", "", *BOX],
     "in a list": ["● Two errors:", f"  - {LIMIT}", "  - API Error: 529 Overloaded", "", *BOX],
     "in a block of code": ["● Look:", "", f"    ⎿  {LIMIT}", "", *BOX],
     "in a tool's output": ["● Bash(cat limits.txt)", f"  ⎿  {LIMIT}", "", *BOX],
-    "in later rows of that": ["● Bash(cat limits.txt)", "  ⎿  one", f"     {LIMIT}", "", *BOX],
-    "before what it said next": [f"  ⎿  {LIMIT}", "", "● Done.", "", *BOX],
+    "in later rows of a tool's output": ["● Bash(cat limits.txt)", "  ⎿  one", f"     {LIMIT}", "", *BOX],
+    "before its next text": [f"  ⎿  {LIMIT}", "", "● Done.", "", *BOX],
     "before the next prompt": [f"  ⎿  {LIMIT}", "", "❯ go on", "", *BOX],
     "in the input": [RULE, f"❯ {LIMIT}", RULE],
     "in the output of its own command": ["❯ /model", "  ⎿  Kept model as Opus 4.8", "", *BOX],
@@ -320,12 +320,12 @@ DECOYS = {
 
 
 @pytest.mark.parametrize("rows", DECOYS.values(), ids=DECOYS)
-def test_a_sentence_that_is_only_quoted_does_not_count(rows: list[str]) -> None:
+def test_a_quoted_error_does_not_count(rows: list[str]) -> None:
     assert of_screen(CLAUDE, rows, NOW) is None
 
 
-def test_the_same_sentence_with_the_mark_of_an_error_does() -> None:
-    """The decoys prove something only if this is found."""
+def test_the_same_error_with_its_mark_counts() -> None:
+    """Otherwise the decoys would prove nothing."""
     expected = Failure("rate_limited", LIMIT, EIGHT, "screen")
     assert of_screen(CLAUDE, ["❯ go on", f"  ⎿  {LIMIT}", "", *BOX], NOW) == expected
     assert of_screen(CLAUDE, [f"  ⎿ \N{NO-BREAK SPACE}{LIMIT}", "", "❯ /rate-limit-options"], NOW) == expected
@@ -351,23 +351,23 @@ def test_the_same_sentence_with_the_mark_of_an_error_does() -> None:
         ["■ Conversation interrupted - tell the model what to do differently.", "", "› "],
         ["› ■ You’ve hit your usage limit.", "", "• It is a quotation.", "", "› "],
     ],
-    ids=["its words", "an old one", "Esc", "the user's words"],
+    ids=["the model's text", "an old error", "Esc", "the user's text"],
 )
-def test_codex_has_a_mark_that_its_model_cannot_draw(rows: list[str]) -> None:
+def test_a_codex_error_needs_a_mark_that_its_model_cannot_draw(rows: list[str]) -> None:
     assert of_screen(CODEX, rows, NOW) is None
 
 
-def test_a_profile_without_a_mark_or_rules_knows_no_errors() -> None:
+def test_a_profile_without_a_mark_or_rules_finds_no_errors() -> None:
     generic = PROFILES["generic"]
     assert of_screen(generic, [f"  ⎿  {LIMIT}"], NOW) is None
     assert of_exit(generic, [LIMIT], NOW) is None
     assert of_text(generic, LIMIT, NOW) is None
 
 
-# The last lines of a program that exited with an error.
+# The last lines of a program that exits with an error.
 
 
-def test_the_last_lines_of_a_program_that_has_exited() -> None:
+def test_a_failure_is_found_in_the_last_lines_of_an_exited_program() -> None:
     limit = "You've hit your session limit · resets 8pm (America/New_York)"
     assert of_exit(CLAUDE, ["", limit, ""], NOW) == Failure("rate_limited", limit, EIGHT, "exit")
     wrapped = ["You've hit your session limit · resets", "8pm (America/New_York)"]
@@ -395,8 +395,8 @@ def test_any_text_is_a_failure_or_none(text: str, code: str, rows: list[str]) ->
             assert Failure.from_json(failure.to_json()) == failure
 
 
-def test_a_group_that_took_no_part_is_no_time() -> None:
-    """A user's regex may have it in one of two branches."""
+def test_an_unmatched_reset_group_gives_no_reset_time() -> None:
+    """A user's regex may have the group in only one of two branches."""
     rule = ErrorRule(
         "rate_limited", (re.compile("limit"),), (re.compile(r"limit(?: until (?P<reset>\w+))?"),)
     )

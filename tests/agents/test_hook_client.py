@@ -1,4 +1,4 @@
-"""The program that agents call: what it sends and prints; it never disturbs them."""
+"""The hook client that agents call: what it sends and prints, and that it never disturbs them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Json = dict[str, Any]
 
 
 class FakeSession:
-    """Answers one event at `path` with `answers`, piece by piece, and records what it was told.
+    """Answers one event at `path` with `answers`, piece by piece, and records what it receives.
 
-    leaves: it ends as soon as it has answered.
+    exits: it ends as soon as it has answered.
     """
 
-    def __init__(self, path: Path, *answers: bytes, leaves: bool = False) -> None:
+    def __init__(self, path: Path, *answers: bytes, exits: bool = False) -> None:
         self.path = str(path)
-        self._leaves = leaves
-        self.told: list[Json] = []
+        self._exits = exits
+        self.received: list[Json] = []
         self._answers = answers
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.path)
@@ -43,19 +43,19 @@ class FakeSession:
     def _serve(self) -> None:
         channel, _ = self._listener.accept()
         with channel, channel.makefile("rb") as lines:
-            self.told.append(json.loads(lines.readline()))
+            self.received.append(json.loads(lines.readline()))
             for answer in self._answers:
                 channel.sendall(answer)
-            if self._leaves:
+            if self._exits:
                 self._listener.close()  # no other session follows
             else:
-                self.told += [json.loads(line) for line in lines]
+                self.received += [json.loads(line) for line in lines]
 
     def end(self) -> list[Json]:
-        """Return what it was told, once the client has gone."""
+        """Return what it has received, once the client has exited."""
         self._thread.join(20)
         self._listener.close()
-        return self.told
+        return self.received
 
 
 @pytest.fixture
@@ -97,12 +97,12 @@ def test_a_decider_prints_what_the_session_answers(path: Path) -> None:
     ]
 
 
-def test_an_observer_prints_nothing_whatever_it_is_answered(path: Path) -> None:
+def test_an_observer_prints_nothing_whatever_the_answer(path: Path) -> None:
     """R92"""
     session = FakeSession(path, b" ", line({"stdout": VERDICT, "code": 0}))
     assert silent(run(path, "pretooluse"))
-    (told,) = session.end()
-    assert (told["event"], told["decide"]) == ("pretooluse", False)
+    (received,) = session.end()
+    assert (received["event"], received["decide"]) == ("pretooluse", False)
 
 
 TOOL = {
@@ -125,16 +125,16 @@ READABLE = {
         b"{", b'{"std\\u006fut": ' + json.dumps(VERDICT).encode() + b", "
     ),
     "a key twice": line(FIELDS).replace(b"{", b'{"stdout": "an older one", ', 1),
-    "a number that is none": line(FIELDS | {"code": float("nan")}),
-    "without an end of the line": json.dumps(FIELDS).encode(),
+    "NaN": line(FIELDS | {"code": float("nan")}),
+    "without a line feed": json.dumps(FIELDS).encode(),
 }
 UNREADABLE = {
-    "no JSON": b"Traceback (most recent call last):\n",
+    "not JSON": b"Traceback (most recent call last):\n",
     "a string cut off": b'{"code": 0, "stdout": "cut o',
     "an object cut off": b'{"stdout": "{}", "code": 0',
     "one byte": b"{",
     "an empty line": b"\n",
-    "more behind it": b'{"stdout": "{}"} {"stdout": "{}"}\n',
+    "followed by more": b'{"stdout": "{}"} {"stdout": "{}"}\n',
     "a bad escape": b'{"stdout": "\\x"}\n',
     "not UTF-8": b"\xff\xfe\n",
     "a control character": b'{"stdout": "\x01"}\n',
@@ -144,7 +144,7 @@ UNREADABLE = {
     "an object": b'{"stdout": {"stdout": "{}"}}\n',
     "no stdout": b'{"code": 0}\n',
     "another case": b'{"Stdout": "{}"}\n',
-    "no object": b'["stdout", "{}"]\n',
+    "not an object": b'["stdout", "{}"]\n',
     "a string": b'"stdout"\n',
     "nested too deeply": b'{"x": ' + b"[" * 100_000 + b"\n",
     "a failure": line({"error": "the session failed to do that", "type": "RelayError"}),
@@ -153,9 +153,9 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("agent", TOOL)
 @pytest.mark.parametrize("answer", READABLE.values(), ids=READABLE)
-def test_an_answer_is_read_however_it_is_written(path: Path, agent: str, answer: bytes) -> None:
-    """Text before or around the verdict allows nothing."""
-    session = FakeSession(path, b" ", answer, leaves=not answer.endswith(b"\n"))
+def test_an_answer_is_read_in_any_json_formatting(path: Path, agent: str, answer: bytes) -> None:
+    """Other fields and text around the verdict do not change it."""
+    session = FakeSession(path, b" ", answer, exits=not answer.endswith(b"\n"))
     done = run(path, "decide", TOOL[agent], agent=agent)
     assert (done.stdout.decode(), done.stderr, done.returncode) == (VERDICT, b"", 0)
     assert len(session.end()) == 1 + answer.endswith(b"\n")
@@ -163,27 +163,27 @@ def test_an_answer_is_read_however_it_is_written(path: Path, agent: str, answer:
 
 @pytest.mark.parametrize("agent", TOOL)
 @pytest.mark.parametrize("answer", UNREADABLE.values(), ids=UNREADABLE)
-def test_an_answer_that_cannot_be_read_denies_a_tool_call(path: Path, agent: str, answer: bytes) -> None:
-    session = FakeSession(path, b" ", answer, leaves=not answer.endswith(b"\n"))
+def test_an_unreadable_answer_denies_a_tool_call(path: Path, agent: str, answer: bytes) -> None:
+    session = FakeSession(path, b" ", answer, exits=not answer.endswith(b"\n"))
     done = run(path, "decide", TOOL[agent], agent=agent)
     event = NativeEvent(NativeName.TOOL_PRE, agent, event=TOOL[agent])
     denial = json.loads(render(event, Reply(deny=hook_client.UNREADABLE)))
     assert (json.loads(done.stdout), done.stderr, done.returncode) == (denial, b"", 0)
     assert "relay explain" in done.stdout.decode()
     assert "session.log" in done.stdout.decode()
-    assert len(session.end()) == 1, "what the session answered has not been printed"
+    assert len(session.end()) == 1, "the session's answer is not reported as printed"
 
 
 @pytest.mark.parametrize("event", ["pretooluse", "tool_pre", "BEFORETOOL"])
-def test_a_tool_call_is_one_by_each_of_its_names(path: Path, event: str) -> None:
-    """A user's own entry may omit the kind of agent, and spell the event in any way."""
+def test_a_tool_call_is_recognised_by_each_of_its_names(path: Path, event: str) -> None:
+    """A user's own entry may omit the kind of agent and spell the event in any way."""
     session = FakeSession(path, b" ", b"?\n")
     assert hook_client.UNREADABLE in run(path, "decide", event, agent="").stdout.decode()
     session.end()
 
 
-def test_an_answer_that_comes_half_denies_a_tool_call(path: Path) -> None:
-    """The session has started to answer, then froze."""
+def test_an_incomplete_answer_denies_a_tool_call(path: Path) -> None:
+    """The session starts to answer, then freezes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -200,12 +200,10 @@ def test_an_answer_that_comes_half_denies_a_tool_call(path: Path) -> None:
 
 @pytest.mark.parametrize("agent", TOOL)
 @pytest.mark.parametrize("name", [name for name in NativeName if name is not NativeName.TOOL_PRE])
-def test_an_answer_that_cannot_be_read_disturbs_nothing_else(
-    path: Path, agent: str, name: NativeName
-) -> None:
+def test_an_unreadable_answer_does_not_affect_other_events(path: Path, agent: str, name: NativeName) -> None:
     """If nothing is printed for a permission, the agent asks the user."""
     for event in (own for own, each in EVENTS[agent].items() if each is name):
-        session = FakeSession(path, b" ", b'{"code": 0}\n', leaves=True)
+        session = FakeSession(path, b" ", b'{"code": 0}\n', exits=True)
         assert silent(run(path, "decide", event, agent=agent))
         assert len(session.end()) == 1
         path.unlink()
@@ -221,34 +219,34 @@ def test_an_answer_that_cannot_be_read_disturbs_nothing_else(
     ],
     ids=["closed", "taken and closed", "refused"],
 )
-def test_no_answer_is_nothing_printed(path: Path, agent: str, answers: tuple[bytes, ...]) -> None:
-    """The session has gone, or does not control this agent."""
-    session = FakeSession(path, *answers, leaves=True)
+def test_nothing_is_printed_without_an_answer(path: Path, agent: str, answers: tuple[bytes, ...]) -> None:
+    """The session has ended, or does not control this agent."""
+    session = FakeSession(path, *answers, exits=True)
     assert silent(run(path, "decide", TOOL[agent], agent=agent))
     assert len(session.end()) == 1
 
 
-@pytest.mark.parametrize("begun", [b"", b" ", b' {"stdout": '])
-def test_a_session_that_ends_over_an_event_is_followed_by_another(path: Path, begun: bytes) -> None:
-    """The shim keeps the socket: the next session gets the same event, and its answer counts."""
-    told = []
+@pytest.mark.parametrize("partial", [b"", b" ", b' {"stdout": '])
+def test_an_event_passes_to_the_next_session_if_one_ends(path: Path, partial: bytes) -> None:
+    """The shim keeps the socket: the next session gets the same event and answers it."""
+    received = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen()
         command = call("claude", str(path), "decide", "PreToolUse")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        for answer in (begun, b" " + line({"stdout": VERDICT, "code": 0})):
+        for answer in (partial, b" " + line({"stdout": VERDICT, "code": 0})):
             channel, _ = listener.accept()
             with channel, channel.makefile("rb") as lines:
-                told.append(json.loads(lines.readline()))
+                received.append(json.loads(lines.readline()))
                 channel.sendall(answer)
         printed, _ = process.communicate(timeout=60)
     assert printed.decode() == VERDICT
-    assert told[0] == told[1]
+    assert received[0] == received[1]
 
 
-def test_a_session_that_has_gone_costs_nothing(path: Path) -> None:
-    """R92: there is no socket, or nobody listens at it."""
+def test_nothing_is_printed_without_a_session(path: Path) -> None:
+    """R92: there is no socket, or no process listens on it."""
     assert silent(run(path, "decide", "Stop"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
         dead.bind(str(path))
@@ -256,13 +254,13 @@ def test_a_session_that_has_gone_costs_nothing(path: Path) -> None:
     assert silent(run("x" * 500, "decide", "Stop"))
 
 
-def test_the_first_event_waits_for_a_session_that_is_about_to_listen(path: Path) -> None:
+def test_the_first_event_waits_until_its_session_listens(path: Path) -> None:
     """R91: agents start before their sessions do."""
     process = subprocess.Popen(
         call("claude", str(path), "decide", "SessionStart"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
-        bound.bind(str(path))  # nobody listens at it yet
+        bound.bind(str(path))  # no process listens on it yet
         assert process.stdin is not None
         process.stdin.write(b"{}")
         process.stdin.flush()
@@ -287,7 +285,7 @@ FROZEN = (
 
 
 @pytest.mark.parametrize("limit", ["TAKEN", "ANSWER"])
-def test_a_frozen_session_is_not_waited_for(path: Path, limit: str) -> None:
+def test_a_frozen_session_does_not_block_the_agent(path: Path, limit: str) -> None:
     """R92: one session never takes the event, another never answers it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -336,7 +334,7 @@ def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01) -> st
 
 @pytest.mark.parametrize("listens", [False, True], ids=["given up", "stopped"])
 @pytest.mark.parametrize(("agent", "event", "name"), GUARDED)
-def test_what_is_guarded_asks_or_is_refused_where_no_session_answers(
+def test_a_guarded_event_asks_or_is_denied_if_no_session_answers(
     path: Path, agent: str, event: str, name: NativeName, listens: bool
 ) -> None:
     """The answer has the reason and the next step, in the agent's own format."""
@@ -354,10 +352,10 @@ def test_what_is_guarded_asks_or_is_refused_where_no_session_answers(
 
 
 @pytest.mark.parametrize(("agent", "event", "name"), GUARDED)
-def test_what_is_not_guarded_goes_on_where_no_session_answers(
+def test_an_unguarded_event_proceeds_if_no_session_answers(
     path: Path, agent: str, event: str, name: NativeName
 ) -> None:
-    """R92: another event is guarded, or none, or this run of relay is over."""
+    """R92: only other events are guarded, or none, or this run of relay is over."""
     hook_guards.write(str(path), "Ann", hook_guards.GUARDED - {name})
     assert unanswered(path, event, agent) == ""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
@@ -372,34 +370,34 @@ def test_what_is_not_guarded_goes_on_where_no_session_answers(
         assert unanswered(path, event, agent) == ""
 
 
-def test_a_note_that_cannot_be_read_is_one_of_a_guard(path: Path) -> None:
+def test_an_unreadable_note_counts_as_a_guard(path: Path) -> None:
     Path(hook_guards.path_of(str(path))).mkdir()
     assert "`relay reload s`" in unanswered(path, "PreToolUse", "claude")
 
 
-def test_a_guarded_event_is_answered_by_the_session_that_comes(path: Path) -> None:
-    """Until now nobody listened, or the session was stopped: now it answers, once."""
+def test_a_guarded_event_is_answered_by_the_next_session(path: Path) -> None:
+    """The event waits until a session listens, which then answers it once."""
     hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
     process = subprocess.Popen(
         call("claude", str(path), "decide", "PreToolUse"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
-        bound.bind(str(path))  # nobody listens at it yet
+        bound.bind(str(path))  # no process listens on it yet
     path.unlink()
     session = FakeSession(path, b" ", line({"stdout": VERDICT, "code": 0}))
     assert process.communicate(timeout=60)[0].decode() == VERDICT
     assert [each["op"] for each in session.end()] == ["hook", "hook_printed"]
 
 
-@pytest.mark.parametrize("begun", [b"", b" "])
-def test_a_guarded_event_over_which_a_session_ended_and_no_other_follows(path: Path, begun: bytes) -> None:
+@pytest.mark.parametrize("partial", [b"", b" "])
+def test_a_guarded_event_asks_if_its_session_ends_without_a_successor(path: Path, partial: bytes) -> None:
     hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
-    session = FakeSession(path, begun, leaves=True)
+    session = FakeSession(path, partial, exits=True)
     assert '"ask"' in unanswered(path, "PreToolUse", "claude", taken=20.0)
     assert len(session.end()) == 1
 
 
-def test_a_guarded_event_that_is_taken_and_never_answered(path: Path) -> None:
+def test_a_guarded_event_asks_if_it_is_taken_but_never_answered(path: Path) -> None:
     hook_guards.write(str(path), "Ann", {NativeName.TOOL_PRE})
     session = FakeSession(path, b" ")
     code = FROZEN.format("ANSWER", str(path)).replace("Stop", "PreToolUse")
@@ -408,7 +406,7 @@ def test_a_guarded_event_that_is_taken_and_never_answered(path: Path) -> None:
     assert len(session.end()) == 1
 
 
-def test_standard_input_that_never_ends_is_not_waited_for(path: Path) -> None:
+def test_endless_standard_input_does_not_block_the_agent(path: Path) -> None:
     read, write = os.pipe()
     try:
         done = subprocess.run(
@@ -432,8 +430,8 @@ def test_a_payload_of_five_megabytes_arrives(path: Path) -> None:
     assert json.loads(session.end()[0]["payload"])["tool_input"]["content"] == text
 
 
-def test_of_what_is_too_long_the_session_hears_that_it_was(path: Path) -> None:
-    """R36: no tool call gets around rules by its length."""
+def test_an_oversized_payload_is_sent_as_an_empty_one(path: Path) -> None:
+    """R36: no tool call evades rules by its length."""
     session = FakeSession(path, b'{"stdout": "{}"}\n')
     assert (
         run(path, "decide", "PreToolUse", payload=b'{"x": "' + b"a" * hook_client.MAX_PAYLOAD + b'"}').stdout
@@ -442,14 +440,14 @@ def test_of_what_is_too_long_the_session_hears_that_it_was(path: Path) -> None:
     assert session.end()[0]["payload"] == ""
 
 
-def test_bytes_that_are_no_text_are_sent_as_what_can_be_read(path: Path) -> None:
+def test_invalid_utf8_is_sent_with_replacement_characters(path: Path) -> None:
     """R87"""
     session = FakeSession(path, b" ", line({"stdout": "", "code": 0}))
     assert silent(run(path, "decide", "Stop", payload=b'\xff{"a"\x00'))
     assert session.end()[0]["payload"] == '\ufffd{"a"\x00'
 
 
-def test_an_agent_that_reads_no_more_is_not_told(path: Path) -> None:
+def test_a_reply_that_the_agent_cannot_read_is_not_confirmed(path: Path) -> None:
     session = FakeSession(path, b" ", line({"stdout": "x" * 100_000, "code": 0}))
     read, write = os.pipe()
     os.close(read)
@@ -463,15 +461,15 @@ def test_an_agent_that_reads_no_more_is_not_told(path: Path) -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert len(session.end()) == 1, "a reply that went nowhere is not reported as printed"
+    assert len(session.end()) == 1, "a lost reply is not reported as printed"
 
 
 @pytest.mark.parametrize("words", [(), ("decide",), ("a", "b", "c")])
-def test_a_wrong_command_line_disturbs_nobody(path: Path, words: tuple[str, ...]) -> None:
+def test_an_invalid_command_line_prints_nothing(path: Path, words: tuple[str, ...]) -> None:
     assert silent(run(path, *words))
 
 
-def test_it_starts_with_what_is_built_in() -> None:
+def test_the_client_imports_only_built_in_modules() -> None:
     """R97, and the speed of `relay hook`: no json, socket, os, re or site."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "importtime", hook_client.__file__],

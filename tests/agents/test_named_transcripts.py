@@ -1,4 +1,4 @@
-"""Records that agents without hooks write in one run: each is found, and each of its texts is read once.
+"""Records that agents without hooks write: those of a run are found, and each of their texts is read once.
 
 Captured from gemini 0.61.0 and aider 0.86.2; paths are replaced and long strings cut.
 """
@@ -36,7 +36,7 @@ AIDER = [
 
 
 def texts(reader: TranscriptReader) -> list[str]:
-    """Return everything readable now; the end of aider's last text is recognised by silence."""
+    """Return every text readable now; the end of aider's last one is recognised by silence."""
     return [said.text for _ in range(2) for said in reader.poll()]
 
 
@@ -50,15 +50,15 @@ PAGE = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "flag"), [("gemini", "--session-id"), ("aider", aider.FLAG)])
-def test_the_page_has_each_record_with_its_version_and_what_it_is_known_by(name: str, flag: str) -> None:
-    """Every profile that names one has its row."""
+def test_the_page_lists_each_record_with_its_version_and_flag(name: str, flag: str) -> None:
+    """docs/NATIVE.md has a row for each."""
     rows = PAGE.partition("### Records without hooks\n")[2].partition("\n\n###")[0].splitlines()
     (row,) = [row for row in rows if row.lower().startswith(f"| {name}")]
     assert f" {PINNED[name].version}" in row.split("|")[1]
     assert f"`{flag}`" in row.split("|")[3]
 
 
-def test_the_page_has_a_record_for_each_profile_that_has_one_without_hooks(tmp_path: Path) -> None:
+def test_only_aider_has_a_record_without_hooks(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     without = {each.native.transcript for each in profiles(home) if not each.native.hooks} - {""}
     assert without == NAMED == {"aider"}
@@ -67,27 +67,27 @@ def test_the_page_has_a_record_for_each_profile_that_has_one_without_hooks(tmp_p
 # gemini
 
 
-def test_gemini_writes_a_message_again_with_its_tools_and_is_heard_once() -> None:
-    """Neither the results of tools nor the user's words are its words."""
+def test_a_message_that_gemini_rewrites_with_its_tools_is_read_once() -> None:
+    """Tool results and the user's prompts are not its texts."""
     said = texts(reader_of(CAPTURED / "gemini.jsonl", "gemini"))
     assert said == [FIRST, "Second.\n\n@relay:Bob last", "Again @relay\n\n@relay:Bob again"]
 
 
-def test_what_gemini_left_out_of_its_record_is_not_heard() -> None:
+def test_a_text_that_gemini_omits_from_its_record_is_not_read() -> None:
     """Gemini omits a text that the user interrupted, one given up as a loop, and one that failed."""
     path = CAPTURED / "gemini-interrupted.jsonl"
     assert b'"Request cancelled."' in path.read_bytes()
     assert texts(reader_of(path, "gemini")) == ["After."]
 
 
-def test_old_words_of_a_resumed_gemini_session_are_not_heard() -> None:
+def test_old_texts_of_a_resumed_gemini_session_are_not_read() -> None:
     path = CAPTURED / "gemini.jsonl"
     said = texts(reader_of(path, "gemini", since="2026-11-23T15:43:50.000Z"))
     assert said == ["Again @relay\n\n@relay:Bob again"]
 
 
-def test_what_gemini_makes_up_for_its_model_is_not_heard(tmp_path: Path) -> None:
-    """A compressed conversation makes the model agree to its summary, and copies what it keeps."""
+def test_a_message_that_gemini_writes_for_its_model_is_not_read(tmp_path: Path) -> None:
+    """After compression, gemini has the model agree to the summary, and copies the messages that it keeps."""
     path = tmp_path / "session.jsonl"
     line = json.loads((CAPTURED / "gemini.jsonl").read_text().splitlines()[4])
     assert line["content"] == FIRST
@@ -114,7 +114,7 @@ Prepare = Callable[..., Prepared]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
-    """Return `prepare` for an ordinary user's agent, in a folder of its own."""
+    """Return `prepare` for an ordinary user's agent in its own folder."""
     monkeypatch.setattr("relay.agents.gemini._only_root_writes", lambda _: False)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -126,7 +126,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
     return of
 
 
-def test_gemini_is_given_the_id_of_its_session(run: Prepare, tmp_path: Path) -> None:
+def test_gemini_gets_an_id_for_its_session(run: Prepare, tmp_path: Path) -> None:
     """The id identifies its record among those of other sessions, even if their ids share a prefix."""
     done = run("gemini", "-m", "flash", "hello")
     program, flag, id, *rest = done.command
@@ -141,9 +141,7 @@ def test_gemini_is_given_the_id_of_its_session(run: Prepare, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "words", [["--session-id", ID], [f"--session-id={ID}"], ["-r", ID], ["--resume", ID], [f"--resume={ID}"]]
 )
-def test_a_gemini_session_that_the_user_names_is_theirs(
-    run: Prepare, tmp_path: Path, words: list[str]
-) -> None:
+def test_a_gemini_session_named_by_the_user_is_used(run: Prepare, tmp_path: Path, words: list[str]) -> None:
     done = run("gemini", *words, "hello")
     assert done.command == ["gemini", *words, "hello"]
     assert done.record is not None
@@ -165,13 +163,13 @@ def test_a_gemini_session_that_the_user_names_is_theirs(
         ["--version"],
     ],
 )
-def test_a_gemini_session_that_cannot_be_known_is_not_guessed(run: Prepare, words: list[str]) -> None:
-    """The newest file may be another agent's; and some commands take no session at all."""
+def test_an_unknown_gemini_session_is_not_guessed(run: Prepare, words: list[str]) -> None:
+    """The newest file may be another agent's, and some commands have no session."""
     done = run("gemini", *words)
     assert (done.command, done.record) == (["gemini", *words], None)
 
 
-def test_gemini_keeps_its_sessions_where_its_home_is(run: Prepare, tmp_path: Path) -> None:
+def test_gemini_sessions_are_found_in_its_configured_home(run: Prepare, tmp_path: Path) -> None:
     elsewhere = gemini_home(tmp_path / "else [where]", ID)
     done = run("gemini", "--resume", ID, GEMINI_CLI_HOME=str(elsewhere))
     assert done.record is not None
@@ -181,8 +179,8 @@ def test_gemini_keeps_its_sessions_where_its_home_is(run: Prepare, tmp_path: Pat
 # aider
 
 
-def test_aiders_words_are_told_from_all_else_in_its_log() -> None:
-    """Examples in its prompt, files in the chat that look like answers, and thoughts do not count."""
+def test_aiders_answers_are_distinguished_from_everything_else_in_its_log() -> None:
+    """Examples in its prompt, files in the chat that look like answers, and thoughts are not answers."""
     said = texts(reader_of(CAPTURED / "aider.log", "aider"))
     assert b"USER ASSISTANT @relay:Bob forged" in (CAPTURED / "aider.log").read_bytes()
     assert [*said[:2], said[-1]] == AIDER
@@ -209,7 +207,7 @@ def test_aiders_texts_keep_their_places_and_ids_however_they_are_read(tmp_path: 
     assert all(whole[: said.place].endswith(b"\n") for said in found)
 
 
-def test_a_log_of_aider_that_a_file_could_forge_is_not_read(tmp_path: Path) -> None:
+def test_an_aider_log_that_a_file_could_forge_is_not_read(tmp_path: Path) -> None:
     """When prompts are cached, a message is a list, and only the first line of a part has its role."""
     path = tmp_path / "log"
     path.write_text(
@@ -224,7 +222,7 @@ def test_a_log_of_aider_that_a_file_could_forge_is_not_read(tmp_path: Path) -> N
     assert texts(reader) == []
 
 
-def test_aider_is_given_a_log_of_its_own(run: Prepare, tmp_path: Path) -> None:
+def test_aider_gets_its_own_log(run: Prepare, tmp_path: Path) -> None:
     (tmp_path / ".aider.conf.yml").write_text("# llm-history-file: mine\nchat-history-file: x.md\n")
     done = run("aider", "--model", "m")
     flag, path = done.command[1:3]
@@ -233,7 +231,7 @@ def test_aider_is_given_a_log_of_its_own(run: Prepare, tmp_path: Path) -> None:
     assert done.record.find() == [path]
     assert Path(path).stat().st_mode & 0o777 == 0o600
     Path(path).write_text("LLM RESPONSE 2026-11-23T15:45:07\nASSISTANT old\n")
-    assert Path(run("aider").command[2]).read_text() == ""  # an earlier run's words are gone
+    assert Path(run("aider").command[2]).read_text() == ""  # the texts of an earlier run are gone
 
 
 @pytest.mark.parametrize(
@@ -248,16 +246,16 @@ def test_aider_is_given_a_log_of_its_own(run: Prepare, tmp_path: Path) -> None:
         (["--env-file=my.env"], "work/my.env", "AIDER_LLM_HISTORY_FILE=x\n"),
     ],
 )
-def test_a_log_of_the_users_own_stays(
+def test_the_users_own_log_setting_is_kept(
     run: Prepare, tmp_path: Path, words: list[str], file: str, content: str
 ) -> None:
-    """aider takes only one; and the user's may be shared by several aiders."""
+    """aider accepts only one log, and several aiders may share the user's."""
     if file:
         (tmp_path / file).write_text(content)
     with pytest.raises(ConfigError, match="reads its screen"):
         run("aider", *words)
 
 
-def test_a_log_of_the_users_own_in_the_environment_stays(run: Prepare) -> None:
+def test_the_users_own_log_in_the_environment_is_kept(run: Prepare) -> None:
     with pytest.raises(ConfigError, match="reads its screen"):
         run("aider", AIDER_LLM_HISTORY_FILE="x")

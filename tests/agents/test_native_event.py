@@ -1,4 +1,4 @@
-"""Parsing the events of agents' hooks: real payloads of each agent, and hostile ones."""
+"""Parsing events of agents' hooks, from real and from hostile payloads."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ PAYLOADS = Path(__file__).parent / "payloads"
 CAPTURED = sorted(PAYLOADS.glob("*/*.json"))
 
 
-@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_the_real_agents_send_is_understood(path: Path) -> None:
+def test_payloads_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
     """R99: the payloads were captured from the CLI versions listed in docs/NATIVE.md."""
-    agent, event = path.parent.name, path.stem.split("-")[0]
-    raw = json.loads(path.read_text())
-    parsed = parse(agent, event, path.read_bytes())
-    assert parsed is not None
-    assert parsed.name is EVENTS[agent][event]
-    assert parsed.event == raw["hook_event_name"] == event
-    assert (
-        parsed.session_id or path.stem == "SessionStart-startup"
-    )  # opencode has none before its first prompt
-    assert parsed.cwd == "/home/dev/project"
-    assert parsed.tool_name == raw.get("tool_name", "")
-    assert parsed.tool_input == raw.get("tool_input", {})
-    assert parsed.agent_id == raw.get("agent_id", "")
-    assert parse(agent, "", path.read_bytes()) == parsed, "the payload names its event, too"
+    for path in CAPTURED:
+        with subtests.test(f"{path.parent.name}-{path.stem}"):
+            agent, event = path.parent.name, path.stem.split("-")[0]
+            raw = json.loads(path.read_text())
+            parsed = parse(agent, event, path.read_bytes())
+            assert parsed is not None
+            assert parsed.name is EVENTS[agent][event]
+            assert parsed.event == raw["hook_event_name"] == event
+            assert (
+                parsed.session_id or path.stem == "SessionStart-startup"
+            )  # opencode has none before its first prompt
+            assert parsed.cwd == "/home/dev/project"
+            assert parsed.tool_name == raw.get("tool_name", "")
+            assert parsed.tool_input == raw.get("tool_input", {})
+            assert parsed.agent_id == raw.get("agent_id", "")
+            assert parse(agent, "", path.read_bytes()) == parsed, "the payload also names its event"
 
 
-def test_fields_of_claudes_events() -> None:
+def test_fields_of_claudes_events_are_parsed() -> None:
     def read(name: str) -> bytes:
         return (PAYLOADS / "claude" / f"{name}.json").read_bytes()
 
@@ -57,7 +58,7 @@ def test_fields_of_claudes_events() -> None:
 @pytest.mark.parametrize(
     "payload", [b"", b"{", b"[]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": ' * 100_000, b"nonsense"]
 )
-def test_bad_json_is_no_event(payload: bytes) -> None:
+def test_malformed_json_is_ignored(payload: bytes) -> None:
     """R87"""
     assert parse("claude", "PreToolUse", payload) is None
 
@@ -65,20 +66,20 @@ def test_bad_json_is_no_event(payload: bytes) -> None:
 @pytest.mark.parametrize(
     ("agent", "event"), [("claude", "Unheard"), ("nobody", "Stop"), ("codex", ""), ("", "")]
 )
-def test_what_nobody_knows_is_no_event(agent: str, event: str) -> None:
+def test_an_unknown_event_or_agent_is_ignored(agent: str, event: str) -> None:
     """R90"""
     assert parse(agent, event, b"{}") is None
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "pretooluse", "tool_pre"])
-def test_events_are_known_in_any_case_and_by_our_names(event: str) -> None:
+def test_events_are_recognised_in_any_case_and_by_relays_names(event: str) -> None:
     """R86: `relay hook pretooluse`."""
     parsed = parse("claude", event, b"{}")
     assert parsed is not None
     assert parsed.event == "PreToolUse"
 
 
-def test_fields_of_a_wrong_type_are_left_out() -> None:
+def test_fields_of_a_wrong_type_are_ignored() -> None:
     payload = {"tool_name": 3, "tool_input": "x", "cwd": None, "duration_ms": "1", "stop_hook_active": 1}
     parsed = parse("claude", "PreToolUse", json.dumps(payload))
     assert parsed is not None
@@ -87,12 +88,12 @@ def test_fields_of_a_wrong_type_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("duration", ["1" + "0" * 400, "-5", "NaN", "Infinity", "true"])
-def test_a_duration_that_is_none_is_left_out(duration: str) -> None:
+def test_an_invalid_duration_is_ignored(duration: str) -> None:
     event = parse("claude", "PostToolUse", f'{{"duration_ms": {duration}}}')
     assert event is not None and event.duration_ms == 0.0
 
 
-def test_half_a_surrogate_pair_becomes_text_that_can_be_written() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     parsed = parse("claude", "UserPromptSubmit", b'{"prompt": "a\\ud83db \\ud83d\\ude00", "x": ["\\udc00"]}')
     assert parsed is not None
     assert parsed.prompt == "a?b \N{GRINNING FACE}"
@@ -111,7 +112,7 @@ OBJECTS = st.dictionaries(
 
 
 @given(st.binary(max_size=200) | OBJECTS.map(lambda value: json.dumps(value).encode()))
-def test_any_object_is_an_event_whatever_its_fields_are_and_no_other_bytes(payload: bytes) -> None:
+def test_any_json_object_is_an_event_and_other_bytes_are_not(payload: bytes) -> None:
     """R86"""
     event = parse("gemini", "BeforeTool", payload)
     try:
@@ -134,7 +135,7 @@ def test_any_object_is_an_event_whatever_its_fields_are_and_no_other_bytes(paylo
             assert not kept or repr(kept) == repr(float(given) if number else given)
 
 
-def test_what_the_observed_tools_ask_for() -> None:
+def test_each_observed_tool_has_its_kind_of_prompt() -> None:
     """R88, R89, R90; EnterPlanMode is recognised and asks nothing."""
     assert prompt_kind("ExitPlanMode") is PromptKind.PLAN_APPROVAL
     assert prompt_kind("AskUserQuestion") is PromptKind.QUESTION

@@ -1,4 +1,4 @@
-"""Answers to an agent's hooks: the JSON of each protocol, and nothing that the agent would reject."""
+"""Answers to an agent's hooks: the JSON of each protocol, with nothing that the agent would reject."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_a_tool_call_is_denied_in_the_nested_form(agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
-def test_a_tool_call_is_denied_where_the_turn_is_to_stop(agent: str) -> None:
-    """R36: claude runs the tool before it obeys `continue: false`, codex in spite of it; qwen continues."""
+def test_a_tool_call_is_denied_if_the_turn_is_to_stop(agent: str) -> None:
+    """R36: claude runs the tool before it obeys `continue: false`, codex despite it; qwen continues."""
     denied = rendered(agent, "PreToolUse", deny="enough")
     assert rendered(agent, "PreToolUse", halt="enough") == denied
 
 
-def test_codex_takes_another_input_with_the_word_allow_only() -> None:
-    """With it, codex still asks the user; claude would not ask, and accepts the input without it."""
+def test_codex_accepts_updated_input_only_with_allow() -> None:
+    """With `allow`, codex still asks the user. Claude would not ask, but needs no `allow`."""
     changed = {"hookEventName": "PreToolUse", "updatedInput": {"command": "ls"}}
     assert rendered("claude", "PreToolUse", input={"command": "ls"}) == {"hookSpecificOutput": changed}
     assert rendered("codex", "PreToolUse", input={"command": "ls"}) == {
@@ -68,11 +68,11 @@ def test_a_call_that_the_user_must_allow_is_denied_where_the_agent_cannot_ask() 
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
-def test_a_prompt_is_blocked(agent: str) -> None:
+def test_a_denied_prompt_is_blocked(agent: str) -> None:
     assert rendered(agent, "UserPromptSubmit", deny="no") == {"decision": "block", "reason": "no"}
 
 
-def test_a_permission_is_refused_and_never_granted() -> None:
+def test_a_permission_is_denied_and_never_granted() -> None:
     assert rendered("claude", "PermissionRequest", deny="no") == {
         "hookSpecificOutput": {
             "hookEventName": "PermissionRequest",
@@ -85,14 +85,14 @@ def test_a_permission_is_refused_and_never_granted() -> None:
 @pytest.mark.parametrize(
     ("agent", "name"), [("claude", "PostToolUse"), ("codex", "UserPromptSubmit"), ("gemini", "AfterTool")]
 )
-def test_context_says_whose_event_it_answers(agent: str, name: str) -> None:
+def test_context_names_the_event_that_it_answers(agent: str, name: str) -> None:
     assert rendered(agent, name, context="a\n“b”") == {
         "hookSpecificOutput": {"hookEventName": name, "additionalContext": "a\n“b”"}
     }
 
 
 @pytest.mark.parametrize(("agent", "name"), [("codex", "Stop"), ("qwen", "Stop"), ("gemini", "AfterAgent")])
-def test_a_turn_goes_on(agent: str, name: str) -> None:
+def test_a_block_continues_the_turn(agent: str, name: str) -> None:
     assert rendered(agent, name, go_on="and the tests?", context="x") == {
         "decision": "block",
         "reason": "and the tests?",
@@ -100,20 +100,20 @@ def test_a_turn_goes_on(agent: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Stop", "SubagentStop"])
-def test_claudes_turn_goes_on_without_an_error(name: str) -> None:
+def test_claudes_turn_continues_without_an_error(name: str) -> None:
     """F9, U12: a block is drawn as an error, and reaches the model twice."""
     specific = {"hookEventName": name, "additionalContext": "and the tests?"}
     assert rendered("claude", name, go_on="and the tests?") == {"hookSpecificOutput": specific}
     assert rendered("claude", name, go_on="")["hookSpecificOutput"]["additionalContext"]
 
 
-def test_a_block_has_a_reason_always() -> None:
+def test_a_block_always_has_a_reason() -> None:
     """Agents ignore a block without a reason, or reject the whole reply."""
     assert rendered("codex", "PreToolUse", deny="")["hookSpecificOutput"]["permissionDecisionReason"]
     assert rendered("codex", "Stop", go_on="")["reason"]
 
 
-def test_what_the_protocol_cannot_carry_is_left_out() -> None:
+def test_parts_that_the_protocol_cannot_carry_are_omitted() -> None:
     assert render(event("claude", "Notification"), EVERYTHING) == ""
     assert render(event("claude", "SessionEnd"), EVERYTHING) == ""
     assert rendered("qwen", "SessionStart", context="never seen by its model") is None
@@ -124,13 +124,13 @@ def test_what_the_protocol_cannot_carry_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("agent", EVENTS)
-def test_nothing_to_say_is_nothing_printed(agent: str) -> None:
+def test_an_empty_reply_is_rendered_as_nothing(agent: str) -> None:
     for name in EVENTS[agent]:
         assert render(event(agent, name), Reply()) == ""
 
 
 @pytest.mark.parametrize("agent", EVENTS)
-def test_only_keys_of_the_protocols_are_ever_rendered(agent: str) -> None:
+def test_only_keys_of_the_protocols_are_rendered(agent: str) -> None:
     """codex rejects a reply with an unknown key."""
     for name, kind in EVENTS[agent].items():
         text = render(event(agent, name), EVERYTHING)

@@ -1,4 +1,4 @@
-"""pi.mjs, the extension in pi: how it reports pi's events, and how it acts on the answers."""
+"""pi.mjs, the extension in pi: how it reports pi's events and follows the answers."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ const print = (value) => console.log(JSON.stringify(value ?? null))
 """
 
 
-class Played:
-    """What a test's JavaScript printed, and what the client was told."""
+class ExtensionRun:
+    """What a test's JavaScript printed, and what the client received."""
 
     def __init__(self, folder: Path, program: str, answers: dict[str, Any]) -> None:
         log, transcript = folder / "log", folder / "transcript.jsonl"
@@ -76,13 +76,13 @@ const options = {json.dumps(options)}
         done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=120, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         self.printed = [json.loads(line) for line in done.stdout.splitlines()]
-        self.told = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        self.received = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         lines = transcript.read_bytes().splitlines() if transcript.exists() else []
         self.said = [said for line in lines for said in reader("relay")(line)]
 
     @property
     def events(self) -> list[str]:
-        return [each["hook_event_name"] for each in self.told]
+        return [each["hook_event_name"] for each in self.received]
 
 
 def context(event: str, text: str) -> dict[str, Any]:
@@ -93,9 +93,9 @@ def marked(*texts: str) -> str:
     return "\n\n".join(f"<hook_context>\n{text}\n</hook_context>" for text in texts)
 
 
-def test_each_text_that_the_model_has_completed_is_a_line(tmp_path: Path) -> None:
+def test_each_completed_text_of_the_model_is_a_transcript_line(tmp_path: Path) -> None:
     """Thinking, text cut off by Esc or an API error, and other speakers do not count."""
-    played = Played(
+    played = ExtensionRun(
         tmp_path,
         """
 const end = (message) => fire("message_end", { message })
@@ -112,12 +112,12 @@ end({ role: "assistant", stopReason: "stop" })
     )
     assert [said.text for said in played.said] == ["One.", "Two.", "One."]
     assert len({said.id for said in played.said}) == 3
-    assert played.told == []
+    assert played.received == []
 
 
-def test_a_call_is_told_as_claudes_and_done_as_the_answer_says(tmp_path: Path) -> None:
+def test_a_call_is_reported_in_claudes_terms_and_follows_the_answer(tmp_path: Path) -> None:
     changed = {"permissionDecision": "allow", "updatedInput": {"file_path": "/b", "content": "c"}}
-    played = Played(
+    played = ExtensionRun(
         tmp_path,
         """
 const write = { toolName: "write", toolCallId: "c2", input: { path: "/a", content: "x", odd: 1 } }
@@ -128,7 +128,7 @@ print(await fire("tool_result", result({ ...write, isError: true })))
         {"PreToolUse": {"hookSpecificOutput": changed}},
     )
     assert played.printed == [None, {"path": "/b", "content": "c"}, None]
-    before, after = played.told
+    before, after = played.received
     assert (before["tool_name"], before["tool_use_id"]) == ("Write", "c2")
     assert before["tool_input"] == {"file_path": "/a", "content": "x", "odd": 1}
     assert (after["hook_event_name"], after["error"]) == ("PostToolUseFailure", "out")
@@ -139,12 +139,12 @@ print(await fire("tool_result", result({ ...write, isError: true })))
 def test_a_denied_call_is_blocked_with_the_reason(tmp_path: Path) -> None:
     denial = {"permissionDecision": "deny", "permissionDecisionReason": "POLICY-7"}
     program = 'print(await fire("tool_call", bash("rm")))'
-    played = Played(tmp_path, program, {"PreToolUse": {"hookSpecificOutput": denial}})
+    played = ExtensionRun(tmp_path, program, {"PreToolUse": {"hookSpecificOutput": denial}})
     assert played.printed == [{"block": True, "reason": "POLICY-7"}]
-    assert played.told[0]["tool_name"] == "Bash"
+    assert played.received[0]["tool_name"] == "Bash"
 
 
-def test_esc_ends_the_waiting_for_an_answer_and_the_call_does_not_happen(tmp_path: Path) -> None:
+def test_esc_stops_waiting_for_an_answer_and_blocks_the_call(tmp_path: Path) -> None:
     program = """
 const stop = new AbortController()
 ctx.signal = stop.signal
@@ -154,13 +154,13 @@ print(await fire("tool_call", bash("make")))
 clearInterval(asked)
 print(await fire("tool_result", result({ ...bash("make"), isError: true })))
 """
-    played = Played(tmp_path, program, {"PreToolUse": "never"})
+    played = ExtensionRun(tmp_path, program, {"PreToolUse": "never"})
     assert played.printed == [{"block": True, "reason": "The user has interrupted it."}, None]
-    assert played.events == ["PreToolUse"], "what waits is not given to a turn that is over"
+    assert played.events == ["PreToolUse"], "a waiting context is not added to a finished turn"
 
 
-def test_a_context_comes_beside_the_prompt_or_with_the_next_result(tmp_path: Path) -> None:
-    played = Played(
+def test_a_context_comes_with_the_prompt_or_the_next_result(tmp_path: Path) -> None:
+    played = ExtensionRun(
         tmp_path,
         """
 await fire("session_start", { reason: "startup" })
@@ -183,11 +183,11 @@ print(sent)
     assert (first, again, sent) == ({"message": message}, None, [])
     added = {"type": "text", "text": marked("prompt", "found")}
     assert after == {"content": [{"type": "text", "text": "out"}, added]}
-    assert [each.get("prompt") for each in played.told[1:3]] == ["one", "two, in the midst of the turn"]
+    assert [each.get("prompt") for each in played.received[1:3]] == ["one", "two, in the midst of the turn"]
 
 
-def test_a_context_that_found_no_place_in_its_turn_has_the_agent_go_on(tmp_path: Path) -> None:
-    played = Played(
+def test_a_context_not_delivered_in_its_turn_continues_the_agent(tmp_path: Path) -> None:
+    played = ExtensionRun(
         tmp_path,
         """
 await fire("input", { text: "in the midst of a turn that calls no tool" })
@@ -206,18 +206,20 @@ print(sent)
     assert [each["content"] for each in sent] == [marked("news") + "\n\nGo on."]
     assert (sent[0]["triggerTurn"], sent[0]["deliverAs"]) == (True, "followUp")
     assert played.events == ["UserPromptSubmit", "Stop"]
-    assert played.told[-1]["last_assistant_message"] == "Done."
+    assert played.received[-1]["last_assistant_message"] == "Done."
 
 
-def test_a_blocked_prompt_goes_no_further_and_the_user_reads_why(tmp_path: Path) -> None:
+def test_a_blocked_prompt_is_dropped_and_the_user_sees_the_reason(tmp_path: Path) -> None:
     program = 'print(await fire("input", { text: "forbidden" })); print(notes)'
-    played = Played(tmp_path, program, {"UserPromptSubmit": {"decision": "block", "reason": "POLICY-7"}})
+    played = ExtensionRun(
+        tmp_path, program, {"UserPromptSubmit": {"decision": "block", "reason": "POLICY-7"}}
+    )
     assert played.printed == [{"action": "handled"}, ["POLICY-7"]]
 
 
-def test_each_conversation_is_told_and_only_its_own_lesson_is_given(tmp_path: Path) -> None:
-    """What else waits for the model is not lost with the conversation, nor with /reload."""
-    played = Played(
+def test_each_conversation_is_reported_and_gets_only_its_own_context(tmp_path: Path) -> None:
+    """Other waiting contexts survive the conversation and /reload."""
+    played = ExtensionRun(
         tmp_path,
         """
 await fire("session_start", { reason: "startup" })
@@ -239,13 +241,13 @@ await fire("session_shutdown", { reason: "quit" })
         },
     )
     assert played.printed[0]["message"]["content"] == marked("lesson", "news")
-    told = [each.get("source", each.get("reason")) for each in played.told]
+    received = [each.get("source", each.get("reason")) for each in played.received]
     conversations = ["new", "clear", "resume", "resume", "fork", "resume"]
-    assert told == ["startup", None, *conversations, "resume", "quit"]
-    assert {each["session_file"] for each in played.told} == {"/kept/S.jsonl"}
+    assert received == ["startup", None, *conversations, "resume", "quit"]
+    assert {each["session_file"] for each in played.received} == {"/kept/S.jsonl"}
 
 
-def test_a_compaction_is_told_may_be_refused_and_is_followed_by_the_lesson(tmp_path: Path) -> None:
+def test_a_compaction_is_reported_can_be_refused_and_is_followed_by_the_context(tmp_path: Path) -> None:
     program = """
 print(await fire("session_before_compact", {}))
 print(await fire("session_before_compact", { reason: "threshold" }))
@@ -254,17 +256,17 @@ print(await fire("tool_result", result(bash("make"))))
 """
     refusal = {"decision": "block", "reason": "not now"}
     answers = {"PreCompact": refusal, "SessionStart": context("SessionStart", "lesson")}
-    played = Played(tmp_path, program, answers)
+    played = ExtensionRun(tmp_path, program, answers)
     assert played.printed[:2] == [{"cancel": True}] * 2
     assert played.printed[2]["content"][1]["text"] == marked("lesson")
-    assert [each.get("trigger", each.get("source")) for each in played.told[:3]] == [
+    assert [each.get("trigger", each.get("source")) for each in played.received[:3]] == [
         "manual",
         "auto",
         "compact",
     ]
 
 
-def test_a_client_that_is_not_there_disturbs_nobody(tmp_path: Path) -> None:
+def test_a_missing_client_has_no_effect(tmp_path: Path) -> None:
     program = """
 options.hook = ["/nonexistent/program"]
 begin()
@@ -275,4 +277,4 @@ print(await fire("tool_result", result(bash("make"))))
 await fire("agent_end", { messages: [] })
 print(sent)
 """
-    assert Played(tmp_path, program, {}).printed == [None, None, None, []]
+    assert ExtensionRun(tmp_path, program, {}).printed == [None, None, None, []]

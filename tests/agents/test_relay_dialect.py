@@ -1,4 +1,4 @@
-"""A user's program that speaks relay's dialect, as documented in docs/NATIVE.md: a shell script."""
+"""A shell script that speaks relay's dialect, as documented in docs/NATIVE.md."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 from support import Relay, wait_until
 
 PROGRAM = r"""#!/bin/sh
-told() { printf '%s' "$2" | relay hook --agent relay decide "$1" > "$OUT/$1"; }
+hook() { printf '%s' "$2" | relay hook --agent relay decide "$1" > "$OUT/$1"; }
 said() { printf '%s\n' "$1" >> "$RELAY_TRANSCRIPT"; }
-told SessionStart '{"session_id": "1", "source": "startup", "transcript_path": "'"$RELAY_TRANSCRIPT"'"}'
-told UserPromptSubmit '{"session_id": "1", "prompt": "begin", "transcript_path": "'"$RELAY_TRANSCRIPT"'"}'
+hook SessionStart '{"session_id": "1", "source": "startup", "transcript_path": "'"$RELAY_TRANSCRIPT"'"}'
+hook UserPromptSubmit '{"session_id": "1", "prompt": "begin", "transcript_path": "'"$RELAY_TRANSCRIPT"'"}'
 said '{"type": "said", "id": "1", "text": "Before.\n\n@relay:you exactly\n```\n@relay:you not this\n```"}'
 said '{"type": "said", "id": "2", "text": "@relay:you of a helper", "subagent": "h"}'
-told PreToolUse '{"session_id": "1", "tool_name": "Bash", "tool_input": {"command": "rm x"}}'
+hook PreToolUse '{"session_id": "1", "tool_name": "Bash", "tool_input": {"command": "rm x"}}'
 said '{"type": "said", "id": "3", "text": "@relay:you and last"}'
-told Stop '{"session_id": "1", "last_assistant_message": "@relay:you and last"}'
+hook Stop '{"session_id": "1", "last_assistant_message": "@relay:you and last"}'
 echo '@relay:you on the screen'
 touch "$OUT/done"
 exec sleep 600
@@ -31,7 +31,7 @@ def guard(event):
 """
 
 
-def test_a_script_is_heard_exactly_and_its_tool_calls_are_guarded(relay: Relay) -> None:
+def test_a_scripts_texts_are_read_exactly_and_its_tool_calls_are_guarded(relay: Relay) -> None:
     folder = relay.home / "out"
     folder.mkdir()
     program = relay.home / "mine"

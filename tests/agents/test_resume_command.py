@@ -29,69 +29,71 @@ def resumed(command: str, agent: str = "") -> str | None:
     return None if found is None else shlex.join(found).replace(ID, "ID")
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("claude", "claude --resume ID"),
-        ("claude 'fix the tests'", "claude --resume ID"),
-        ("claude --model opus 'fix the tests'", "claude --resume ID --model opus"),
-        ("claude --model=opus -- 'fix the tests'", "claude --resume ID --model=opus"),
-        ("claude --dangerously-skip-permissions fix", "claude --resume ID --dangerously-skip-permissions"),
-        ("claude -c", "claude --resume ID"),
-        ("claude --resume", "claude --resume ID"),
-        ("claude -r OLD --fork-session", "claude --resume ID"),
-        ("claude --resume=OLD --verbose", "claude --resume ID --verbose"),
-        ("claude --session-id OLD fix", "claude --resume ID"),
-        ("claude --tools Bash Edit --add-dir a b", "claude --resume ID --tools Bash Edit --add-dir a b"),
-        ("claude --system-prompt '- be brief' fix", "claude --resume ID --system-prompt '- be brief'"),
-        ("claude --debug --model opus", "claude --resume ID --debug --model opus"),
-        ("claude --debug api fix", "claude --resume ID --debug api"),
-        ("claude -cn Lead", "claude --resume ID -n Lead"),
-        ("claude --unheard-of", "claude --resume ID --unheard-of"),
-        ("claude --unheard-of=x fix", "claude --resume ID --unheard-of=x"),
-        ("codex", "codex resume ID"),
-        ("codex -m x --no-daemon 'fix it'", "codex resume ID -m x --no-daemon"),
-        ("codex -mx -c a.b=1 -i a.png b.png -- fix", "codex resume ID -mx -c a.b=1"),
-        ("codex -c a=1 resume OLD 'go on'", "codex resume ID -c a=1"),
-        ("codex resume --last -C /folder", "codex resume ID -C /folder"),
-        ("codex fork OLD", "codex resume ID"),
-        ("gemini -m flash 'fix it'", "gemini --resume ID -m flash"),
-        ("gemini --session-id OLD -i fix -y", "gemini --resume ID -y"),
-        ("gemini --allowed-tools Bash fix", "gemini --resume ID --allowed-tools Bash"),
-        ("qwen -y -i 'fix it'", "qwen --resume ID -y"),
-        ("qwen --allowed-tools a b c", "qwen --resume ID --allowed-tools a b c"),
-        ("opencode", "opencode --session ID"),
-        ("opencode /folder --prompt fix -m a/b", "opencode --session ID /folder -m a/b"),
-        ("opencode -s OLD --fork", "opencode --session ID"),
-        ("pi --provider mock @notes.md 'fix it' 'and test it'", "pi --session ID --provider mock"),
-        ("pi -nt --session OLD", "pi --session ID -nt"),
-    ],
-)  # fmt: skip
-def test_it_says_which_conversation_and_not_the_first_prompt_again(command: str, expected: str) -> None:
-    assert resumed(command) == expected
+RESUMED = [
+    ("claude", "claude --resume ID"),
+    ("claude 'fix the tests'", "claude --resume ID"),
+    ("claude --model opus 'fix the tests'", "claude --resume ID --model opus"),
+    ("claude --model=opus -- 'fix the tests'", "claude --resume ID --model=opus"),
+    ("claude --dangerously-skip-permissions fix", "claude --resume ID --dangerously-skip-permissions"),
+    ("claude -c", "claude --resume ID"),
+    ("claude --resume", "claude --resume ID"),
+    ("claude -r OLD --fork-session", "claude --resume ID"),
+    ("claude --resume=OLD --verbose", "claude --resume ID --verbose"),
+    ("claude --session-id OLD fix", "claude --resume ID"),
+    ("claude --tools Bash Edit --add-dir a b", "claude --resume ID --tools Bash Edit --add-dir a b"),
+    ("claude --system-prompt '- be brief' fix", "claude --resume ID --system-prompt '- be brief'"),
+    ("claude --debug --model opus", "claude --resume ID --debug --model opus"),
+    ("claude --debug api fix", "claude --resume ID --debug api"),
+    ("claude -cn Lead", "claude --resume ID -n Lead"),
+    ("claude --unheard-of", "claude --resume ID --unheard-of"),
+    ("claude --unheard-of=x fix", "claude --resume ID --unheard-of=x"),
+    ("codex", "codex resume ID"),
+    ("codex -m x --no-daemon 'fix it'", "codex resume ID -m x --no-daemon"),
+    ("codex -mx -c a.b=1 -i a.png b.png -- fix", "codex resume ID -mx -c a.b=1"),
+    ("codex -c a=1 resume OLD 'go on'", "codex resume ID -c a=1"),
+    ("codex resume --last -C /folder", "codex resume ID -C /folder"),
+    ("codex fork OLD", "codex resume ID"),
+    ("gemini -m flash 'fix it'", "gemini --resume ID -m flash"),
+    ("gemini --session-id OLD -i fix -y", "gemini --resume ID -y"),
+    ("gemini --allowed-tools Bash fix", "gemini --resume ID --allowed-tools Bash"),
+    ("qwen -y -i 'fix it'", "qwen --resume ID -y"),
+    ("qwen --allowed-tools a b c", "qwen --resume ID --allowed-tools a b c"),
+    ("opencode", "opencode --session ID"),
+    ("opencode /folder --prompt fix -m a/b", "opencode --session ID /folder -m a/b"),
+    ("opencode -s OLD --fork", "opencode --session ID"),
+    ("pi --provider mock @notes.md 'fix it' 'and test it'", "pi --session ID --provider mock"),
+    ("pi -nt --session OLD", "pi --session ID -nt"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("claude -p fix", "claude --print", "claude -cp fix", "claude --output-format json -p fix"),
-        *("claude mcp list", "claude --verbose update", "claude --bg fix", "claude --worktree x"),
-        *("codex exec fix", "codex -m x e fix", "codex review", "codex --worktree"),
-        *("gemini -p fix", "gemini mcp list", "gemini --acp", "gemini --worktree"),
-        *("qwen fix", "qwen -p fix", "qwen -- fix", "qwen --no-chat-recording"),
-        *("opencode run fix", "opencode serve", "pi -p fix", "pi --no-session", "pi install x"),
-    ],
-)
-def test_what_has_no_conversation_is_refused(command: str) -> None:
-    assert resumed(command) is None
+def test_the_command_resumes_the_conversation_without_its_first_prompt(subtests: pytest.Subtests) -> None:
+    for command, expected in RESUMED:
+        with subtests.test(command):
+            assert resumed(command) == expected
+
+
+REFUSED = [
+    *("claude -p fix", "claude --print", "claude -cp fix", "claude --output-format json -p fix"),
+    *("claude mcp list", "claude --verbose update", "claude --bg fix", "claude --worktree x"),
+    *("codex exec fix", "codex -m x e fix", "codex review", "codex --worktree"),
+    *("gemini -p fix", "gemini mcp list", "gemini --acp", "gemini --worktree"),
+    *("qwen fix", "qwen -p fix", "qwen -- fix", "qwen --no-chat-recording"),
+    *("opencode run fix", "opencode serve", "pi -p fix", "pi --no-session", "pi install x"),
+]
+
+
+def test_a_command_without_a_conversation_is_refused(subtests: pytest.Subtests) -> None:
+    for command in REFUSED:
+        with subtests.test(command):
+            assert resumed(command) is None
 
 
 @pytest.mark.parametrize("command", ["aider", "bash", "python3", "cat", "env", "env A=1", ""])
-def test_what_resumes_nothing_is_refused(command: str) -> None:
+def test_a_program_that_cannot_resume_is_refused(command: str) -> None:
     assert resumed(command) is None
 
 
-def test_a_word_that_may_be_a_prompt_or_a_value_is_not_guessed_at() -> None:
+def test_a_command_with_an_ambiguous_word_is_refused() -> None:
     assert resumed("claude --unheard-of fix") is None
     assert resumed("claude -Z fix") is None
 
@@ -104,12 +106,12 @@ def test_a_word_that_may_be_a_prompt_or_a_value_is_not_guessed_at() -> None:
         ("npx -y claude fix", "npx -y claude --resume ID"),
     ],
 )
-def test_launchers_stay_before_it(command: str, expected: str) -> None:
+def test_launchers_stay_in_front_of_the_agent(command: str, expected: str) -> None:
     assert resumed(command) == expected
 
 
-def test_a_script_that_is_declared_to_be_an_agent_gets_it_last() -> None:
-    """The script gets hooks' flags last, too; its own words cannot be told from the agent's."""
+def test_a_script_declared_as_an_agent_gets_the_id_last() -> None:
+    """The script gets hooks' flags last, too; its own arguments cannot be distinguished from the agent's."""
     assert resumed("./claude.sh", "claude") == "./claude.sh --resume ID"
     assert resumed("./claude.sh -c --model opus", "claude") == "./claude.sh --model opus --resume ID"
     assert resumed("npx @anthropic-ai/claude-code --verbose", "claude") == (
@@ -119,7 +121,7 @@ def test_a_script_that_is_declared_to_be_an_agent_gets_it_last() -> None:
     assert resumed("./claude.sh -- fix", "claude") is None
 
 
-def test_the_conversation_that_a_command_resumes_is_known() -> None:
+def test_the_id_is_found_in_a_command_that_resumes() -> None:
     for agent in AGENTS:
         command = shlex.split(str(resumed(agent)).replace("ID", ID))
         assert named_in(PROFILES[agent], ["nice", *command]) == ID
@@ -136,7 +138,7 @@ def test_no_option_is_listed_twice(agent: str) -> None:
     assert len(names) == len(set(names)) > 20
 
 
-def written(option: AgentOption) -> st.SearchStrategy[list[str]]:
+def option_words(option: AgentOption) -> st.SearchStrategy[list[str]]:
     """Draw an option as a user may write it, with values that no prompt has."""
     values = {"none": (0, 0), "one": (1, 1), "optional": (0, 1), "several": (0, 3)}
     least, most = values[option.takes]
@@ -145,12 +147,12 @@ def written(option: AgentOption) -> st.SearchStrategy[list[str]]:
 
 @st.composite
 def commands(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """Draw an agent, and arguments of options that stay or go; prompts come last."""
+    """Draw an agent, and arguments with options that are kept or dropped; prompts come last."""
     agent = draw(st.sampled_from(AGENTS))
     resume = PROFILES[agent].resume
     options = [each for each in (*resume.keep, *resume.drop) if each.name.startswith("-")]
     chosen = draw(st.lists(st.sampled_from(options), max_size=8))
-    words = [word for option in chosen for word in draw(written(option))]
+    words = [word for option in chosen for word in draw(option_words(option))]
     prompts = [] if resume.positional == "once" else draw(st.lists(st.just("a prompt"), max_size=2))
     greedy = chosen and chosen[-1].takes in {"optional", "several"}
     if prompts and (greedy or agent == "opencode" or draw(st.booleans())):
@@ -169,7 +171,7 @@ def test_resuming_again_changes_nothing(command: tuple[str, list[str]]) -> None:
 
 
 @given(commands())
-def test_what_stays_stays_in_its_order_and_no_prompt_does(command: tuple[str, list[str]]) -> None:
+def test_kept_options_keep_their_order_and_prompts_are_dropped(command: tuple[str, list[str]]) -> None:
     agent, words = command
     resume = PROFILES[agent].resume
     found = resume_command(PROFILES[agent], words, Conversation(agent, ID, NOWHERE))
@@ -177,7 +179,7 @@ def test_what_stays_stays_in_its_order_and_no_prompt_does(command: tuple[str, li
     start = 1 + len(resume.words)
     assert found[1:start] == [word.replace("{id}", ID) for word in resume.words]
     rest = iter(words[1:])
-    assert all(word in rest for word in found[start:]), "in the order of the command"
+    assert all(word in rest for word in found[start:]), "in their original order"
     assert {option.name for option in resume.drop}.isdisjoint(found[start:])
     assert {option.name for option in resume.keep} & {*words} <= {*found}
     if resume.positional == "prompt":
@@ -188,7 +190,7 @@ def test_what_stays_stays_in_its_order_and_no_prompt_does(command: tuple[str, li
     st.sampled_from(AGENTS),
     st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), max_size=6),
 )
-def test_any_words_are_taken_or_refused(agent: str, words: list[str]) -> None:
+def test_any_words_are_accepted_or_refused(agent: str, words: list[str]) -> None:
     found = resume_command(PROFILES[agent], [agent, *words], Conversation(agent, ID, NOWHERE))
     assert found is None or {*found} <= {agent, *words, ID, *PROFILES[agent].resume.words, *clusters(words)}
 

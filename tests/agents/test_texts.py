@@ -1,4 +1,4 @@
-"""What an agent said, from its transcript and its hook events: every text once, in order (R86)."""
+"""An agent's texts, from its transcript and its hook events: each is read once, in order (R86)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START = 1_795_000_000.0  # before everything captured
 
 
 class Agent:
-    """Plays claude: its hooks, and its transcript, which is written only when told to."""
+    """Simulates claude: its hooks, and its transcript, which only `write` writes."""
 
     def __init__(self, folder: Path) -> None:
         self.now = START
@@ -90,7 +90,7 @@ def agent(tmp_path: Path) -> Agent:
     return Agent(tmp_path)
 
 
-def test_texts_before_tool_calls_are_heard_in_order(agent: Agent) -> None:
+def test_texts_before_tool_calls_are_read_in_order(agent: Agent) -> None:
     agent.start()
     agent.say("First I look.")
     agent.write()
@@ -102,7 +102,7 @@ def test_texts_before_tool_calls_are_heard_in_order(agent: Agent) -> None:
     assert agent.poll(after=60) == []
 
 
-def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> None:
+def test_a_stop_waits_for_a_lagging_transcript(agent: Agent) -> None:
     """The last text does not overtake the one before it, which is not written yet either."""
     agent.start()
     agent.say("First.")
@@ -116,8 +116,8 @@ def test_a_transcript_that_lags_behind_the_stop_is_waited_for(agent: Agent) -> N
     assert agent.poll(after=60) == []
 
 
-def test_a_text_knows_its_place_in_the_transcript(agent: Agent) -> None:
-    """The place is the end of its line, whatever was read before, and in whatever steps."""
+def test_a_text_has_its_place_in_the_transcript(agent: Agent) -> None:
+    """The place is the end of its line, whatever was read before it and in whatever steps."""
     agent.say("An earlier run.")
     agent.write()
     agent.start()
@@ -140,14 +140,14 @@ def test_a_text_from_a_stop_event_has_no_place(agent: Agent) -> None:
     assert [each.place for each in agent.reader.poll()] == [0]
 
 
-def test_a_text_that_no_transcript_brings_is_said_from_the_stop(agent: Agent) -> None:
+def test_a_text_missing_from_the_transcript_is_taken_from_the_stop(agent: Agent) -> None:
     agent.start()
     agent.stop("Done.")
     assert agent.poll(after=GRACE) == ["Done."]
     assert agent.reader.settled
 
 
-def test_what_the_transcript_brings_after_all_is_not_said_again(agent: Agent) -> None:
+def test_a_text_that_reaches_the_transcript_late_is_not_repeated(agent: Agent) -> None:
     agent.start()
     agent.say("  Done.\n")
     agent.stop("Done.")
@@ -156,18 +156,18 @@ def test_what_the_transcript_brings_after_all_is_not_said_again(agent: Agent) ->
     assert agent.poll() == []
 
 
-def test_the_same_text_twice_is_heard_twice(agent: Agent) -> None:
+def test_a_text_that_is_said_twice_is_read_twice(agent: Agent) -> None:
     agent.start()
-    heard = []
+    found = []
     for _ in range(2):
         agent.say("ok")
         agent.stop("ok")
-        heard += agent.poll(after=GRACE)
+        found += agent.poll(after=GRACE)
     agent.write()
     agent.say("ok")
     agent.write()
-    heard += agent.poll()
-    assert heard == ["ok", "ok", "ok"]
+    found += agent.poll()
+    assert found == ["ok", "ok", "ok"]
 
 
 @given(
@@ -178,21 +178,21 @@ def test_the_same_text_twice_is_heard_twice(agent: Agent) -> None:
         )
     )
 )
-def test_however_stops_and_the_transcript_mix_each_text_is_said_once(
+def test_each_text_is_read_once_however_stops_and_the_transcript_interleave(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
     agent = Agent(tmp_path_factory.mktemp("mix"))
-    heard = agent.start()
+    found = agent.start()
     spoken: list[str] = []
-    told = 0  # how many had been spoken at the last stop
+    stopped_at = 0  # number of texts at the last stop
     for step in steps:
         match step.split():
             case ["say", text]:
                 agent.say(text)
                 spoken.append(text)
-            case ["stop"] if len(spoken) > told:
-                heard += agent.stop(spoken[-1])
-                told = len(spoken)
+            case ["stop"] if len(spoken) > stopped_at:
+                found += agent.stop(spoken[-1])
+                stopped_at = len(spoken)
             case ["write"]:
                 agent.write()
             case ["half"]:
@@ -200,16 +200,16 @@ def test_however_stops_and_the_transcript_mix_each_text_is_said_once(
                 append(agent.path, agent.unwritten[:half])
                 agent.unwritten = agent.unwritten[half:]
             case ["wait"]:
-                heard += agent.poll(after=GRACE)
+                found += agent.poll(after=GRACE)
             case ["poll"]:
-                heard += agent.poll(after=0.1)
+                found += agent.poll(after=0.1)
     agent.write()
-    heard += texts(agent.reader.close())
-    assert Counter(heard) == Counter(spoken)
+    found += texts(agent.reader.close())
+    assert Counter(found) == Counter(spoken)
 
 
 @given(st.lists(st.integers(0, 60_000)), st.sampled_from(["claude", "codex", "codex-compacted", "qwen"]))
-def test_however_a_real_transcript_grows_it_says_the_same(
+def test_a_real_transcript_gives_the_same_texts_however_it_grows(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], name: str
 ) -> None:
     kind = name.partition("-")[0]
@@ -224,16 +224,16 @@ def test_however_a_real_transcript_grows_it_says_the_same(
     assert len(expected) >= 5
 
     path.unlink()
-    words = TranscriptReader(kind, clock=lambda: START)
-    words.event(start)
+    reader = TranscriptReader(kind, clock=lambda: START)
+    reader.event(start)
     said: list[Said] = []
     for a, b in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
         append(path, data[a:b])
-        said += words.poll()
+        said += reader.poll()
     assert said == expected
 
 
-def test_resumed_it_begins_at_the_end(agent: Agent) -> None:
+def test_a_resumed_transcript_is_read_from_its_end(agent: Agent) -> None:
     agent.say("Said in an earlier run.")
     agent.write()
     assert agent.start("resume") == []
@@ -243,14 +243,14 @@ def test_resumed_it_begins_at_the_end(agent: Agent) -> None:
     assert agent.poll() == ["Said right after."]
 
 
-def test_resumed_it_does_not_depend_on_the_times_of_old_lines(agent: Agent) -> None:
+def test_times_of_old_lines_do_not_matter_in_a_resumed_transcript(agent: Agent) -> None:
     """The transcript may come from another machine, or have no times."""
     append(agent.path, agent.line("No time.", timestamp=None) + agent.line("Later.", timestamp="2999-01-01"))
     assert agent.start("resume") == []
     assert agent.poll() == []
 
 
-def test_cleared_it_says_the_rest_of_the_old_session_and_all_of_the_new(agent: Agent) -> None:
+def test_clear_reads_the_rest_of_the_old_session_and_all_of_the_new(agent: Agent) -> None:
     agent.start()
     agent.say("Old.")
     agent.write()
@@ -261,7 +261,7 @@ def test_cleared_it_says_the_rest_of_the_old_session_and_all_of_the_new(agent: A
     assert agent.poll() == ["New."]
 
 
-def test_back_in_a_session_of_this_run_nothing_is_missed_or_repeated(agent: Agent) -> None:
+def test_returning_to_a_session_of_this_run_misses_and_repeats_nothing(agent: Agent) -> None:
     first = agent.path
     agent.start()
     agent.say("One.")
@@ -276,7 +276,7 @@ def test_back_in_a_session_of_this_run_nothing_is_missed_or_repeated(agent: Agen
     assert agent.poll() == ["Two."]
 
 
-def test_a_forked_session_copies_old_lines_and_they_are_not_said(agent: Agent) -> None:
+def test_old_lines_copied_into_a_forked_session_are_not_read(agent: Agent) -> None:
     """`claude --resume ID --fork-session`: SessionStart names the old file, the new one starts as a copy."""
     agent.say("Said in an earlier run.")
     agent.write()
@@ -293,19 +293,19 @@ def test_a_forked_session_copies_old_lines_and_they_are_not_said(agent: Agent) -
     assert agent.poll() == ["New."]
 
 
-def test_the_real_fork_says_only_what_is_new(tmp_path: Path) -> None:
+def test_only_the_new_lines_of_a_real_fork_are_read(tmp_path: Path) -> None:
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
     append(old, (CAPTURED / "claude-resumed.jsonl").read_bytes())
     now = datetime.fromisoformat("2026-11-22T06:31:03Z").timestamp()  # between the two
-    words = TranscriptReader("claude", clock=lambda: now)
+    reader = TranscriptReader("claude", clock=lambda: now)
     for name, path in ((NativeName.SESSION_START, old), (NativeName.PROMPT_SUBMIT, new)):
-        assert words.event(NativeEvent(name, "claude", transcript_path=str(path), source="resume")) == []
+        assert reader.event(NativeEvent(name, "claude", transcript_path=str(path), source="resume")) == []
     append(new, (CAPTURED / "claude-forked.jsonl").read_bytes())
-    assert texts(words.poll()) == ["Multi first.\n\n@relay:Bob x", "Multi middle.", "Multi end."]
+    assert texts(reader.poll()) == ["Multi first.\n\n@relay:Bob x", "Multi middle.", "Multi end."]
 
 
-def test_joined_in_the_midst_of_a_turn_it_says_what_this_run_said(agent: Agent) -> None:
-    """A SessionStart that never came (a hook that timed out) loses nothing and repeats nothing."""
+def test_joining_in_the_middle_of_a_turn_reads_the_texts_of_this_run(agent: Agent) -> None:
+    """A missing SessionStart, as from a hook that timed out, loses nothing and repeats nothing."""
     agent.now -= 3600
     agent.say("Said an hour ago.")
     agent.now += 3600
@@ -314,8 +314,8 @@ def test_joined_in_the_midst_of_a_turn_it_says_what_this_run_said(agent: Agent) 
     assert agent.hook(NativeName.TOOL_PRE) == ["Said in this run."]
 
 
-@pytest.mark.parametrize("how", ["written anew", "replaced", "written anew and longer"])
-def test_a_transcript_that_is_written_anew_repeats_nothing(agent: Agent, how: str) -> None:
+@pytest.mark.parametrize("how", ["rewritten", "replaced", "rewritten and longer"])
+def test_a_rewritten_transcript_repeats_nothing(agent: Agent, how: str) -> None:
     agent.say("Said in an earlier run.")
     agent.write()
     agent.start("resume")
@@ -327,14 +327,14 @@ def test_a_transcript_that_is_written_anew_repeats_nothing(agent: Agent, how: st
     if how == "replaced":
         append(agent.folder / "other", kept + more)
         (agent.folder / "other").rename(agent.path)
-    elif how == "written anew":
+    elif how == "rewritten":
         agent.path.write_bytes(more)
     else:
         agent.path.write_bytes(b"{}\n" * 1000 + kept + more)
     assert agent.poll() == ["Two."]
 
 
-def test_a_clock_that_was_set_back_silences_nobody_in_a_new_session(agent: Agent) -> None:
+def test_a_clock_that_was_set_back_loses_no_text_of_a_new_session(agent: Agent) -> None:
     agent.start()
     agent.now -= 3600
     agent.say("Hello.")
@@ -342,7 +342,7 @@ def test_a_clock_that_was_set_back_silences_nobody_in_a_new_session(agent: Agent
     assert agent.poll() == ["Hello."]
 
 
-def test_bad_lines_and_a_huge_result_are_passed_over_in_bounded_steps(agent: Agent) -> None:
+def test_malformed_lines_and_a_huge_result_are_skipped_in_bounded_steps(agent: Agent) -> None:
     agent.start()
     append(
         agent.path,
@@ -350,38 +350,38 @@ def test_bad_lines_and_a_huge_result_are_passed_over_in_bounded_steps(agent: Age
     )
     agent.say("Hello.")
     agent.write()
-    looks = 1
-    while not (heard := agent.poll()):
+    polls = 1
+    while not (found := agent.poll()):
         assert not agent.reader.settled
-        looks += 1
-    assert heard == ["Hello."]
-    assert looks == (5 << 20) // BUDGET + 1
+        polls += 1
+    assert found == ["Hello."]
+    assert polls == (5 << 20) // BUDGET + 1
 
 
-def test_a_promise_waits_for_a_transcript_that_is_still_being_read(agent: Agent) -> None:
+def test_the_text_of_a_stop_waits_for_a_transcript_still_being_read(agent: Agent) -> None:
     agent.start()
     append(agent.path, b"{}" + b" " * (3 * BUDGET) + b"\n")
     agent.say("First.")
     agent.say("Last.")
     agent.write()
     agent.stop("Last.")
-    heard: list[str] = []
+    found: list[str] = []
     while not agent.reader.settled:
-        heard += agent.poll(after=GRACE)
-    assert heard == ["First.", "Last."]
+        found += agent.poll(after=GRACE)
+    assert found == ["First.", "Last."]
 
 
-def test_subagents_are_heard_apart(agent: Agent) -> None:
-    """Their texts come with id and kind, so the session can decide what they may do."""
+def test_a_subagents_texts_are_attributed_to_it(agent: Agent) -> None:
+    """Their texts have an id and a kind, by which the session decides what they may do."""
     agent.start()
-    who = {"agent_id": "a1", "agent_type": "Explore"}
-    agent.hook(NativeName.SUBAGENT_START, **who)
-    aside = agent.folder / "main" / "subagents" / "agent-a1.jsonl"
-    append(aside, agent.line("I look.", isSidechain=True, agentId="a1"))
+    subagent = {"agent_id": "a1", "agent_type": "Explore"}
+    agent.hook(NativeName.SUBAGENT_START, **subagent)
+    subagent_path = agent.folder / "main" / "subagents" / "agent-a1.jsonl"
+    append(subagent_path, agent.line("I look.", isSidechain=True, agentId="a1"))
     (said,) = agent.reader.poll()
     assert (said.text, said.subagent, said.agent_type) == ("I look.", "a1", "Explore")
-    assert agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="I found it.", **who) == []
-    append(aside, agent.line("I found it.", isSidechain=True, agentId="a1"))
+    assert agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="I found it.", **subagent) == []
+    append(subagent_path, agent.line("I found it.", isSidechain=True, agentId="a1"))
     (said,) = agent.reader.poll()
     assert (said.text, said.subagent) == ("I found it.", "a1")
     assert agent.poll(after=60) == []
@@ -389,57 +389,60 @@ def test_subagents_are_heard_apart(agent: Agent) -> None:
 
 def test_a_subagents_transcript_may_be_named_only_at_its_end(agent: Agent) -> None:
     agent.start()
-    aside = agent.folder / "elsewhere.jsonl"
-    append(aside, agent.line("I found it.", isSidechain=True, agentId="a1"))
+    subagent_path = agent.folder / "elsewhere.jsonl"
+    append(subagent_path, agent.line("I found it.", isSidechain=True, agentId="a1"))
     fields = {"agent_id": "a1", "agent_type": "Explore", "last_assistant_message": "I found it."}
-    assert agent.hook(NativeName.SUBAGENT_STOP, raw={"agent_transcript_path": str(aside)}, **fields) == [
-        "I found it."
-    ]
+    assert agent.hook(
+        NativeName.SUBAGENT_STOP, raw={"agent_transcript_path": str(subagent_path)}, **fields
+    ) == ["I found it."]
     assert agent.poll(after=60) == []
 
 
-def test_the_same_words_of_a_subagent_and_of_the_agent_count_twice(agent: Agent) -> None:
+def test_the_same_text_of_a_subagent_and_of_the_agent_counts_twice(agent: Agent) -> None:
     agent.start()
     agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="ok", agent_id="a1", agent_type="Explore")
     agent.stop("ok")
     assert [(said.text, said.subagent) for said in agent.reader.close()] == [("ok", "a1"), ("ok", "")]
 
 
-def test_codex_subagents_have_rollouts_of_their_own(tmp_path: Path) -> None:
+def test_codex_subagents_have_their_own_rollouts(tmp_path: Path) -> None:
     """A subagent's hooks name its own rollout as the transcript; only SubagentStop names both."""
     now = START
-    words = TranscriptReader("codex", clock=lambda: now)
-    main, aside = tmp_path / "main.jsonl", tmp_path / "aside.jsonl"
-    who = {"agent_id": "a1", "agent_type": "worker"}
+    reader = TranscriptReader("codex", clock=lambda: now)
+    main, subagent_path = tmp_path / "main.jsonl", tmp_path / "aside.jsonl"
+    subagent = {"agent_id": "a1", "agent_type": "worker"}
 
     def hook(name: NativeName, path: Path, **fields: Any) -> list[tuple[str, str, str]]:
-        said = words.event(NativeEvent(name, "codex", transcript_path=str(path), **fields))
+        said = reader.event(NativeEvent(name, "codex", transcript_path=str(path), **fields))
         return [(each.text, each.subagent, each.agent_type) for each in said]
 
     hook(NativeName.SESSION_START, main, source="startup")
     append(main, (CAPTURED / "codex-helped.jsonl").read_bytes())
     captured = (CAPTURED / "codex-subagent.jsonl").read_bytes()
     start = captured.index(b'"AgentMessage"')
-    append(aside, captured[: captured.rindex(b"\n", 0, start) + 1])
-    told = [("Asking a helper.", "", ""), ("Waiting.", "", ""), ("Back again.", "", "")]
-    assert hook(NativeName.SUBAGENT_START, aside, **who) == told
-    assert hook(NativeName.PROMPT_SUBMIT, aside, prompt="gamma please", **who) == []
-    append(aside, captured[captured.rindex(b"\n", 0, start) + 1 :])
-    both = {"raw": {"agent_transcript_path": str(aside)}, "last_assistant_message": "Sub final."} | who
-    heard = hook(NativeName.SUBAGENT_STOP, main, **both)
-    assert heard == [("Sub before tool.", "a1", "worker"), ("Sub final.", "a1", "worker")]
+    append(subagent_path, captured[: captured.rindex(b"\n", 0, start) + 1])
+    expected = [("Asking a helper.", "", ""), ("Waiting.", "", ""), ("Back again.", "", "")]
+    assert hook(NativeName.SUBAGENT_START, subagent_path, **subagent) == expected
+    assert hook(NativeName.PROMPT_SUBMIT, subagent_path, prompt="gamma please", **subagent) == []
+    append(subagent_path, captured[captured.rindex(b"\n", 0, start) + 1 :])
+    both = {
+        "raw": {"agent_transcript_path": str(subagent_path)},
+        "last_assistant_message": "Sub final.",
+    } | subagent
+    found = hook(NativeName.SUBAGENT_STOP, main, **both)
+    assert found == [("Sub before tool.", "a1", "worker"), ("Sub final.", "a1", "worker")]
     now += 60
-    assert words.poll() == []
+    assert reader.poll() == []
 
 
 def test_qwens_subagents_are_in_its_own_transcript(tmp_path: Path) -> None:
     """Qwen's hooks and its transcript name a subagent differently; the last text still counts once."""
     now = START
-    words = TranscriptReader("qwen", clock=lambda: now)
+    reader = TranscriptReader("qwen", clock=lambda: now)
     path = tmp_path / "t.jsonl"
-    words.event(NativeEvent(NativeName.SESSION_START, "qwen", transcript_path=str(path), source="startup"))
+    reader.event(NativeEvent(NativeName.SESSION_START, "qwen", transcript_path=str(path), source="startup"))
     append(path, (CAPTURED / "qwen.jsonl").read_bytes())
-    said = words.event(
+    said = reader.event(
         NativeEvent(
             NativeName.SUBAGENT_STOP,
             "qwen",
@@ -452,16 +455,16 @@ def test_qwens_subagents_are_in_its_own_transcript(tmp_path: Path) -> None:
     )
     assert [each.text for each in said if each.subagent] == ["Sub before tool.", "Sub final."]
     now += 60
-    assert words.poll() == []
+    assert reader.poll() == []
 
 
-def test_a_failed_turns_message_is_not_the_agents(agent: Agent) -> None:
+def test_a_failed_turns_message_is_not_a_text_of_the_agent(agent: Agent) -> None:
     agent.start()
     agent.hook(NativeName.STOP_FAILURE, error="server_error", last_assistant_message="API Error: 529")
     assert agent.poll(after=60) == []
 
 
-def test_at_the_end_of_the_agent_nothing_is_left(agent: Agent) -> None:
+def test_closing_returns_all_remaining_texts(agent: Agent) -> None:
     agent.start()
     agent.say("First.")
     agent.write()
@@ -472,7 +475,7 @@ def test_at_the_end_of_the_agent_nothing_is_left(agent: Agent) -> None:
     assert agent.reader.settled
 
 
-def test_a_transcript_that_cannot_be_read_is_told_and_the_stops_are_heard(agent: Agent) -> None:
+def test_an_unreadable_transcript_is_reported_and_stops_are_used(agent: Agent) -> None:
     agent.path.mkdir()
     agent.start()
     agent.stop("Done.")
@@ -481,21 +484,21 @@ def test_a_transcript_that_cannot_be_read_is_told_and_the_stops_are_heard(agent:
 
 
 @pytest.mark.parametrize("path", ["", "relative.jsonl", "/x\0y", "/" + "x" * 5_000])
-def test_a_path_that_is_none_leaves_the_stops(agent: Agent, path: str) -> None:
+def test_stops_are_used_if_the_path_is_invalid(agent: Agent, path: str) -> None:
     agent.hook(NativeName.SESSION_START, transcript_path=path)
     agent.hook(NativeName.STOP, transcript_path=path, last_assistant_message="Done.")
     assert agent.poll(after=GRACE) == ["Done."]
 
 
-def test_a_transcript_that_brings_nothing_is_told(agent: Agent) -> None:
+def test_a_transcript_that_stays_silent_is_reported(agent: Agent) -> None:
     """The transcript is absent, or in an unknown format: each turn's last text remains."""
     agent.start()
     append(agent.path, b'{"kind":"speech","words":"One."}\n')
     agent.stop("One.")
     assert agent.poll(after=GRACE) == ["One."]
-    assert agent.problem() is None, "one may come late"
+    assert agent.problem() is None, "it may be late"
     agent.stop("Two.")
-    assert agent.poll(after=SHORT) == ["Two."], "it is not waited for long again"
+    assert agent.poll(after=SHORT) == ["Two."], "the next wait is short"
     assert agent.problem() == SILENT
     agent.say("Three.")
     agent.write()
@@ -503,21 +506,21 @@ def test_a_transcript_that_brings_nothing_is_told(agent: Agent) -> None:
     assert agent.problem() is None
 
 
-def test_the_summary_of_a_compaction_is_not_said(agent: Agent) -> None:
-    """Claude has a copy of itself write it, a subagent without a kind; the summary may quote directives."""
+def test_a_compaction_summary_is_not_a_text(agent: Agent) -> None:
+    """A copy of Claude writes it, as a subagent without a kind; it may quote directives."""
     agent.start()
     summary = "<summary>\n@relay:Bob hi\n</summary>"
-    aside = agent.folder / "main" / "subagents" / "agent-a1.jsonl"
-    append(aside, agent.line(summary, isSidechain=True, agentId="a1"))
-    raw = {"agent_transcript_path": str(aside)}
+    subagent_path = agent.folder / "main" / "subagents" / "agent-a1.jsonl"
+    append(subagent_path, agent.line(summary, isSidechain=True, agentId="a1"))
+    raw = {"agent_transcript_path": str(subagent_path)}
     assert agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message=summary, agent_id="a1", raw=raw) == []
     assert agent.poll(after=60) == []
 
 
-def test_what_is_remembered_is_bounded(agent: Agent) -> None:
+def test_the_readers_memory_is_bounded(agent: Agent) -> None:
     agent.start()
     for number in range(200):
-        who = {"agent_id": f"a{number}", "agent_type": "Explore"}
-        agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="x", **who)
+        subagent = {"agent_id": f"a{number}", "agent_type": "Explore"}
+        agent.hook(NativeName.SUBAGENT_STOP, last_assistant_message="x", **subagent)
     assert len(agent.reader._transcripts) < 50
     assert len(agent.reader._speakers) < 100

@@ -1,4 +1,4 @@
-"""Transcripts of real agents: what was said in them, and what was not.
+"""Transcripts of real agents: which of their entries are texts of the agent.
 
 Captured from claude 2.1.197, codex 0.169.0 and qwen 0.15.10; paths are replaced and long strings cut.
 """
@@ -34,20 +34,20 @@ EXPECTED = {
 }
 
 
-def spoken(name: str) -> list[Said]:
+def texts_of(name: str) -> list[Said]:
     read = reader(name.partition(".")[0].partition("-")[0])
     return [said for line in (CAPTURED / name).read_bytes().splitlines() for said in read(line)]
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_text_is_found_and_nothing_else(name: str) -> None:
-    """Texts before tool calls count, too (R86); summaries, API errors and interrupted texts do not."""
-    assert [said.text for said in spoken(name) if not said.subagent] == EXPECTED[name]
+    """Texts before tool calls count (R86); summaries, API errors and interrupted texts do not."""
+    assert [said.text for said in texts_of(name) if not said.subagent] == EXPECTED[name]
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_each_text_has_an_id_of_its_own_and_times_never_run_back(name: str) -> None:
-    said = [each for each in spoken(name) if not each.subagent]
+def test_each_text_has_a_unique_id_and_times_are_in_order(name: str) -> None:
+    said = [each for each in texts_of(name) if not each.subagent]
     assert len({each.id for each in said}) == len(said)
     assert all(each.time.endswith("Z") for each in said)
     assert [each.time for each in said] == sorted(each.time for each in said)
@@ -61,36 +61,36 @@ def test_each_text_has_an_id_of_its_own_and_times_never_run_back(name: str) -> N
         ("relay.jsonl", "ses_1"),
     ],
 )
-def test_what_a_subagent_said_is_attributed_to_it(name: str, subagent: str) -> None:
-    said = [(each.text, each.subagent, each.agent_type) for each in spoken(name) if each.subagent]
+def test_a_subagents_texts_are_attributed_to_it(name: str, subagent: str) -> None:
+    said = [(each.text, each.subagent, each.agent_type) for each in texts_of(name) if each.subagent]
     assert said == [(text, subagent, "general-purpose") for text in ("Sub before tool.", "Sub final.")]
 
 
 def test_claude_copies_lines_into_a_forked_session_with_their_ids_and_times() -> None:
-    """Ids and times tell the copies from new lines."""
-    old, new = spoken("claude-resumed.jsonl"), spoken("claude-forked.jsonl")
+    """Ids and times distinguish the copies from new lines."""
+    old, new = texts_of("claude-resumed.jsonl"), texts_of("claude-forked.jsonl")
     assert new[: len(old)] == old
     assert len(new) == len(old) + 3
 
 
-def test_qwens_housekeeping_says_nothing() -> None:
-    """After a turn qwen asks the model on the side what to remember; the answer may quote anything."""
+def test_qwens_background_requests_yield_no_text() -> None:
+    """After a turn, qwen asks the model what to remember; the answer may quote anything."""
     line = (CAPTURED / "qwen.jsonl").read_bytes().splitlines()[16]
     assert [said.text for said in reader("qwen")(line)] == ["Sub before tool."]
-    aside = line.replace(
+    background = line.replace(
         b'"subagent_name":"general-purpose"', b'"subagent_name":"managed-auto-memory-extractor"'
     )
-    assert reader("qwen")(aside) == []
+    assert reader("qwen")(background) == []
 
 
-def test_a_line_of_relays_own_needs_no_more_than_an_id_and_a_text() -> None:
+def test_a_line_of_relays_dialect_needs_only_an_id_and_a_text() -> None:
     """docs/NATIVE.md documents the format for users' programs."""
     assert reader("relay")(b'{"type": "said", "id": "7", "text": "Hi.", "mood": "good"}') == [
         Said("Hi.", "7")
     ]
 
 
-def test_where_a_subagents_texts_are_written() -> None:
+def test_the_path_of_a_subagents_transcript_is_known() -> None:
     assert subagent_path("claude", "/p/S.jsonl", "a1") == "/p/S/subagents/agent-a1.jsonl"
     assert subagent_path("claude", "/p/S.jsonl", "../../x") == ""
     assert subagent_path("claude", "", "a1") == ""
@@ -98,45 +98,46 @@ def test_where_a_subagents_texts_are_written() -> None:
     assert subagent_path("qwen", "/p/S.jsonl", "a1") == ""
 
 
-@pytest.mark.parametrize("kind", ["claude", "codex", "qwen", "relay"])
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"\xff\xfe\x00",
-        b'"assistant" "AgentMessage" "subagent_name"',
-        b'{"type":"assistant"',
-        b'{"type":"assistant","message":[]}',
-        b'{"type":"assistant","message":{"content":[1,null,{"type":"text"},{"type":"text","text":7}],"parts":"x"}}',
-        b'{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","content":{}}}}',
-        b'{"type":"system","systemPayload":{"uiEvent":{"subagent_name":[],"event.name":"qwen-code.api_response"}}}',
-        b'["assistant","AgentMessage","subagent_name"]',
-        b'{"type":"said","text":"of nobody knows which time"}',
-        b'{"type":"said","id":"1","text":["no text"]}',
-        b'{"type":"said","id":"1","text":" \\n"}',
-        b'{"type":"thought","id":"1","text":"Let me think."}',
-        b'{"type":"user","message":{"content":[{"type":"text","text":"\\"assistant\\" says"}]}}',
-        b'{"assistant":' + b"[" * 100_000,
-    ],
-)
-def test_a_bad_line_says_nothing(kind: str, line: bytes) -> None:
-    assert reader(kind)(line) == []
+MALFORMED = [
+    b"",
+    b"\xff\xfe\x00",
+    b'"assistant" "AgentMessage" "subagent_name"',
+    b'{"type":"assistant"',
+    b'{"type":"assistant","message":[]}',
+    b'{"type":"assistant","message":{"content":[1,null,{"type":"text"},{"type":"text","text":7}],"parts":"x"}}',
+    b'{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","content":{}}}}',
+    b'{"type":"system","systemPayload":{"uiEvent":{"subagent_name":[],"event.name":"qwen-code.api_response"}}}',
+    b'["assistant","AgentMessage","subagent_name"]',
+    b'{"type":"said","text":"of nobody knows which time"}',
+    b'{"type":"said","id":"1","text":["no text"]}',
+    b'{"type":"said","id":"1","text":" \\n"}',
+    b'{"type":"thought","id":"1","text":"Let me think."}',
+    b'{"type":"user","message":{"content":[{"type":"text","text":"\\"assistant\\" says"}]}}',
+    b'{"assistant":' + b"[" * 100_000,
+]
 
 
-def test_a_text_that_is_no_valid_unicode_is_made_valid() -> None:
+def test_a_malformed_line_yields_no_text(subtests: pytest.Subtests) -> None:
+    for kind in ["claude", "codex", "qwen", "relay"]:
+        for line in MALFORMED:
+            with subtests.test(f"{kind} {line[:80]!r}"):
+                assert reader(kind)(line) == []
+
+
+def test_invalid_unicode_in_a_text_is_replaced() -> None:
     line = b'{"type":"assistant","uuid":"u","message":{"content":[{"type":"text","text":"a\\ud800b \xff"}]}}'
     (said,) = reader("claude")(line)
     assert said.text == "a?b �"
     said.text.encode()
 
 
-def test_qwen_with_a_server_that_counts_no_tokens_is_still_heard() -> None:
+def test_qwens_texts_are_read_though_its_server_counts_no_tokens() -> None:
     """A missing count means an interrupted message only if other messages are counted."""
     line = json.dumps({"type": "assistant", "uuid": "u", "message": {"parts": [{"text": "Hello."}]}}).encode()
     assert [said.text for said in reader("qwen")(line)] == ["Hello."]
 
 
-def test_qwens_thoughts_are_not_said() -> None:
+def test_qwens_thoughts_are_not_texts() -> None:
     parts = [
         {"text": "Let me think.", "thought": True},
         {"text": "Hello "},

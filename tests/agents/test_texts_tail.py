@@ -16,7 +16,7 @@ BUDGET = 1 << 20
 
 
 def read(tail: Tail, budget: int = BUDGET) -> list[bytes]:
-    """Return the lines available now, after checking the places where they are said to end."""
+    """Return the lines available now, after checking the places where they end."""
     found, used = tail.read(budget)
     assert used <= budget
     while tail.behind:
@@ -37,21 +37,21 @@ def append(path: Path, data: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=40)), st.lists(st.integers(0, 500)), st.integers(1, 50))
-def test_however_the_file_grows_each_line_comes_once(
+def test_each_line_is_read_once_however_the_file_grows(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], cuts: list[int], budget: int
 ) -> None:
     data = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines)
     path = tmp_path_factory.mktemp("tail") / "t"
     tail = Tail(path)
-    got: list[bytes] = []
+    lines_read: list[bytes] = []
     places = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
     for start, end in zip([0, *places], places, strict=False):
         append(path, data[start:end])
-        got += read(tail, budget)
-    assert got == [line.replace(b"\n", b"") for line in lines]
+        lines_read += read(tail, budget)
+    assert lines_read == [line.replace(b"\n", b"") for line in lines]
 
 
-def test_a_file_may_come_later(tmp_path: Path) -> None:
+def test_a_file_may_be_created_later(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "t")
     assert read(tail) == []
     assert tail.problem is None
@@ -59,7 +59,7 @@ def test_a_file_may_come_later(tmp_path: Path) -> None:
     assert read(tail) == [b"a"]
 
 
-def test_at_the_end_means_behind_the_last_whole_line(tmp_path: Path) -> None:
+def test_reading_at_the_end_starts_after_the_last_complete_line(tmp_path: Path) -> None:
     path = tmp_path / "t"
     append(path, b"old\nold too\nbeing wri")
     tail = Tail(path, at_end=True)
@@ -68,7 +68,7 @@ def test_at_the_end_means_behind_the_last_whole_line(tmp_path: Path) -> None:
     assert read(tail) == [b"being written", b"new"]
 
 
-def test_at_the_end_of_a_long_unfinished_line(tmp_path: Path) -> None:
+def test_the_rest_of_a_long_unfinished_line_is_ignored(tmp_path: Path) -> None:
     """The rest of a line whose beginning is unknown is ignored."""
     path = tmp_path / "t"
     append(path, b"x" * 1_000_000)
@@ -77,13 +77,13 @@ def test_at_the_end_of_a_long_unfinished_line(tmp_path: Path) -> None:
     assert read(tail) == [b"new"]
 
 
-def test_a_line_that_is_too_long_is_left_out_and_not_kept(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "t"
     append(path, b"a\n" + b"x" * (MAX_LINE + 1) + b"\n" + b"y" * MAX_LINE + b"\nb\n")
     assert read(Tail(path)) == [b"a", b"y" * MAX_LINE, b"b"]
 
 
-def test_a_file_that_was_cut_is_read_anew(tmp_path: Path) -> None:
+def test_a_truncated_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "t"
     append(path, b"one\ntwo\nhalf")
     tail = Tail(path)
@@ -92,7 +92,7 @@ def test_a_file_that_was_cut_is_read_anew(tmp_path: Path) -> None:
     assert read(tail) == [b"new"]
 
 
-def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "t"
     append(path, b"one\n")
     tail = Tail(path)
@@ -102,7 +102,7 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     assert read(tail) == [b"one", b"two"]
 
 
-def test_a_file_that_was_written_anew_and_is_longer_now_is_read_anew(tmp_path: Path) -> None:
+def test_a_rewritten_file_that_is_longer_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "t"
     append(path, b"one\n")
     tail = Tail(path)
@@ -111,7 +111,7 @@ def test_a_file_that_was_written_anew_and_is_longer_now_is_read_anew(tmp_path: P
     assert read(tail) == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_file_that_went_and_came_back(tmp_path: Path) -> None:
+def test_a_deleted_and_recreated_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t"
     append(path, b"one\n")
     tail = Tail(path)
@@ -122,7 +122,7 @@ def test_a_file_that_went_and_came_back(tmp_path: Path) -> None:
     assert read(tail) == [b"two"]
 
 
-def test_what_is_no_file_is_a_problem_and_never_waited_for(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_regular_file_is_a_problem_and_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, at_end in product(("pipe", "."), (False, True)):
         tail = Tail(tmp_path / name, at_end)
@@ -131,7 +131,7 @@ def test_what_is_no_file_is_a_problem_and_never_waited_for(tmp_path: Path) -> No
         assert "not a regular file" in tail.problem
 
 
-def test_a_problem_ends(tmp_path: Path) -> None:
+def test_a_problem_ends_when_the_file_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.mkdir()
     tail = Tail(path)

@@ -68,13 +68,13 @@ def used(reader: UsageReader) -> dict[str, Tokens]:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_the_real_agents_wrote_is_counted_once(name: str) -> None:
+def test_usage_in_real_transcripts_is_counted_once(name: str) -> None:
     assert used(reader_of(CAPTURED / name, kind_of(name))) == EXPECTED[name]
 
 
 @pytest.mark.parametrize("name", ["codex.jsonl", "codex-compacted.jsonl", "codex-helped.jsonl"])
 @pytest.mark.parametrize("exact", [True, False])
-def test_codex_adds_up_to_its_own_total(name: str, exact: bool, tmp_path: Path) -> None:
+def test_codex_usage_adds_up_to_its_own_total(name: str, exact: bool, tmp_path: Path) -> None:
     """The sum is right with a record of each response, and with only the counts of older versions."""
     lines = (CAPTURED / name).read_text().splitlines()
     if not exact:
@@ -106,7 +106,7 @@ def count(total: int, last: int) -> str:
     return codex(type="token_count", info=info)
 
 
-def test_a_subagent_of_codex_that_begins_with_its_parents_counts_is_not_charged_for_them(
+def test_a_codex_subagent_is_not_charged_for_counts_copied_from_its_parent(
     tmp_path: Path,
 ) -> None:
     parent, child, fresh = (tmp_path / name for name in ("parent.jsonl", "child.jsonl", "fresh.jsonl"))
@@ -131,13 +131,13 @@ def claude(
     return json.dumps({"type": "assistant", "timestamp": time, "message": message}) + "\n"
 
 
-def test_the_largest_record_of_a_message_counts_whichever_comes_first(tmp_path: Path) -> None:
+def test_the_largest_record_of_a_message_counts_in_any_order(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(claude("a", 1) + claude("b", 9) + claude("a", 5) + claude("b", 2) + claude("a", 5))
     assert used(reader_of(path, "claude")) == {"m": Tokens(20, 14)}
 
 
-def test_claudes_cache_is_told_apart(tmp_path: Path) -> None:
+def test_claudes_cache_tokens_are_counted_separately(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     entry = json.loads(claude("a", 1, cache_read_input_tokens=7, cache_creation_input_tokens=5))
     entry["message"]["usage"]["cache_creation"] = {"ephemeral_1h_input_tokens": 3}
@@ -145,13 +145,13 @@ def test_claudes_cache_is_told_apart(tmp_path: Path) -> None:
     assert used(reader_of(path, "claude")) == {"m": Tokens(10, 1, 7, 5, 3)}
 
 
-def test_what_claude_says_itself_costs_nothing(tmp_path: Path) -> None:
+def test_claudes_synthetic_messages_cost_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(claude("a", 1, "<synthetic>"))
     assert used(reader_of(path, "claude")) == {}
 
 
-def test_subagents_of_claude_and_gemini_are_found_beside_the_transcript(tmp_path: Path) -> None:
+def test_subagents_of_claude_and_gemini_are_found_next_to_the_transcript(tmp_path: Path) -> None:
     main = tmp_path / "s.jsonl"
     main.write_text(claude("a", 1))
     reader = reader_of(main, "claude")
@@ -168,7 +168,7 @@ def test_subagents_of_claude_and_gemini_are_found_beside_the_transcript(tmp_path
 
 
 def test_any_number_of_subagents_is_counted(tmp_path: Path) -> None:
-    """Those that ended long ago are not followed, unless they continue; the main transcript always is."""
+    """Subagents that ended long ago are followed only if they continue; the main transcript always is."""
     subagents = tmp_path / "one" / "subagents"
     subagents.mkdir(parents=True)
     main, notes = tmp_path / "one.jsonl", list[dict[str, Any]]()
@@ -196,7 +196,7 @@ def test_any_number_of_subagents_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_transcript_is_continued_when_an_event_names_it(tmp_path: Path) -> None:
-    """With more answers since than are remembered to be replaced."""
+    """More answers have followed than the reader remembers."""
     reader = UsageReader("qwen", PRICES, began=0.0)
     line = (CAPTURED / "qwen.jsonl").read_text()
     first = tmp_path / "first.jsonl"
@@ -213,7 +213,7 @@ def test_a_forgotten_transcript_is_continued_when_an_event_names_it(tmp_path: Pa
     assert used(reader) == before == EXPECTED["qwen.jsonl"]
 
 
-def test_only_this_run_counts(tmp_path: Path) -> None:
+def test_only_usage_of_this_run_counts(tmp_path: Path) -> None:
     """An old conversation may continue, and its lines may be copied into a new file."""
     path = tmp_path / "t.jsonl"
     old = claude("old", 100, time="2026-11-22T05:59:59.999Z")
@@ -241,7 +241,7 @@ def test_codex_names_the_model_before_its_first_event(tmp_path: Path) -> None:
     assert used(reader) == {"gpt-5": Tokens(5, 1, 5)}
 
 
-def test_another_session_goes_on_where_the_first_has_begun(tmp_path: Path) -> None:
+def test_another_session_counts_from_where_the_first_started(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(claude("old", 100, time=""))
     notes: list[dict[str, Any]] = []
@@ -255,7 +255,7 @@ def test_another_session_goes_on_where_the_first_has_begun(tmp_path: Path) -> No
     assert used(second) == used(first)
 
 
-def test_a_named_record_is_read_as_soon_as_it_is_there(tmp_path: Path) -> None:
+def test_a_named_record_is_read_as_soon_as_it_exists(tmp_path: Path) -> None:
     named = Named("gemini", f"{tmp_path}/chats/*.jsonl", "2026-11-23T15:43:48.000Z")
     reader = UsageReader("gemini", PRICES, began=99e9, named=named)
     assert used(reader) == {}
@@ -288,7 +288,7 @@ def test_a_long_transcript_is_not_read_again(tmp_path: Path, monkeypatch: pytest
     assert sum(read) < len(line) + 200
 
 
-def test_a_file_that_is_cut_or_replaced_is_read_anew_and_counts_once(tmp_path: Path) -> None:
+def test_a_truncated_or_replaced_file_is_read_again_and_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(claude("a", 1) + claude("b", 1))
     reader = reader_of(path, "claude")
@@ -304,7 +304,7 @@ def test_a_file_that_is_cut_or_replaced_is_read_anew_and_counts_once(tmp_path: P
 @pytest.mark.parametrize(
     "path", ["", "relative.jsonl", "/nul\0/x", "/no/such/file.jsonl", "/dev/zero", "/" + "x" * 5000]
 )
-def test_a_path_that_is_none_is_passed_over(path: str) -> None:
+def test_an_invalid_path_is_ignored(path: str) -> None:
     reader = UsageReader("claude", PRICES, began=0)
     reader.event(NativeEvent(NativeName.STOP, "claude", transcript_path=path, session_id="../.."))
     assert used(reader) == {}
@@ -320,7 +320,7 @@ LINES = {
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_garbled_lines_are_passed_over(data: st.DataObject) -> None:
+def test_garbled_lines_are_ignored(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(LINES)))
     line = bytearray(data.draw(st.sampled_from(LINES[name])))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -370,24 +370,24 @@ def test_any_json_is_a_charge_or_none(kind: str, usage: object, type: object) ->
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_however_the_lines_arrive_the_sum_is_the_same(
+def test_the_sum_is_the_same_however_the_lines_arrive(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """Pieces may end anywhere, some arrive twice, in turn from a main file and a subagent's."""
+    """Pieces end anywhere, some arrive twice, and a main file and a subagent's take turns."""
     folder = tmp_path_factory.mktemp("pieces")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     parts = {folder / "s.jsonl": "claude.jsonl", folder / "s/subagents/a.jsonl": "claude-subagent.jsonl"}
     (folder / "s" / "subagents").mkdir(parents=True)
     left = {}
     for path, name in parts.items():
         lines = (CAPTURED / name).read_bytes().splitlines(keepends=True)
-        lines += [*chance.sample(lines, 3), b"{broken\n", b"\xff\xfe\n", b"\n"]
+        lines += [*rng.sample(lines, 3), b"{broken\n", b"\xff\xfe\n", b"\n"]
         path.touch()
         left[path] = b"".join(lines)
     reader = reader_of(folder / "s.jsonl", "claude")
     while any(left.values()):
-        path = chance.choice([path for path, data in left.items() if data])
-        size = chance.randint(1, 20_000)
+        path = rng.choice([path for path, data in left.items() if data])
+        size = rng.randint(1, 20_000)
         with path.open("ab") as file:
             file.write(left[path][:size])
         left[path] = left[path][size:]
@@ -407,7 +407,7 @@ def home(tmp_path: Path) -> Home:
     return Home(*(str(tmp_path / name) for name in ("config", "state", "run"))).ensure()
 
 
-def test_the_shipped_prices_are_dated_and_whole(home: Home) -> None:
+def test_the_shipped_prices_are_dated_and_complete(home: Home) -> None:
     prices = Prices.load(home)
     assert len(prices.date) == 10
     for model, price in prices._models.items():
@@ -428,12 +428,12 @@ def test_the_shipped_prices_are_dated_and_whole(home: Home) -> None:
         "openrouter/anthropic/claude-sonnet-4.5:beta",
     ],
 )
-def test_a_model_has_many_names(home: Home, name: str) -> None:
+def test_a_price_is_found_by_each_name_of_its_model(home: Home, name: str) -> None:
     price = Prices.load(home).of(name)
     assert price is not None and (price.input, price.output) == (3, 15)
 
 
-def test_the_longest_name_wins_and_no_other_model_is_taken_for_it(home: Home) -> None:
+def test_the_longest_name_wins_and_other_models_have_no_price(home: Home) -> None:
     prices = Prices.load(home)
     mini, full = prices.of("gpt-5-mini-2025-08-07"), prices.of("gpt-5-2025-08-07")
     assert mini is not None and full is not None and mini.input < full.input
@@ -449,7 +449,7 @@ def test_the_longest_name_wins_and_no_other_model_is_taken_for_it(home: Home) ->
         assert prices.of(name) is None, name
 
 
-def test_an_unknown_model_costs_an_unknown_sum_and_never_nothing(home: Home) -> None:
+def test_the_cost_of_an_unknown_model_is_unknown_and_never_zero(home: Home) -> None:
     prices = Prices.load(home)
     unknown = prices.spent("mock-model", Tokens(10, 5))
     assert unknown.known_cost is None
@@ -472,7 +472,7 @@ def test_each_kind_of_token_has_its_price() -> None:
     assert price.cost(Tokens(501, 1, 500)) == pytest.approx((501 * 10 + 50 + 500 * 1) / 1e6)
 
 
-def test_a_users_file_adds_and_replaces(home: Home) -> None:
+def test_a_users_file_adds_and_replaces_prices(home: Home) -> None:
     (home.config / "prices.toml").write_text(
         '[models]\n"local" = { input = 0, output = 0 }\n"gpt-5" = { input = 9, output = 90 }\n'
     )
@@ -485,7 +485,7 @@ def test_a_users_file_adds_and_replaces(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("models = 3", "not a table"),
         ("[model]", "unknown key 'model'"),
@@ -497,16 +497,16 @@ def test_a_users_file_adds_and_replaces(home: Home) -> None:
         ("[models", "cannot be read"),
     ],
 )
-def test_a_mistake_in_the_users_file_is_named(home: Home, text: str, said: str) -> None:
+def test_an_error_in_the_users_file_is_reported_with_its_path(home: Home, text: str, expected: str) -> None:
     (home.config / "prices.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         Prices.load(home)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert str(home.config / "prices.toml") in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [None, True, "3", -1, float("nan"), float("inf"), 1e300, [], 2**60])
-def test_what_is_no_number_of_tokens_is_none(value: object) -> None:
+def test_an_invalid_token_count_is_zero(value: object) -> None:
     assert number(value) == 0
 
 
@@ -543,6 +543,6 @@ def test_the_newest_rate_limits_of_codex_count(tmp_path: Path) -> None:
         inner,
     ),
 ))  # fmt: skip
-def test_any_rate_limits_are_read_or_left_out(given: Any) -> None:
+def test_any_rate_limits_are_read_or_ignored(given: Any) -> None:
     for read in (codex_limits(given, "2026-11-22T06:00:00Z"), RateLimits.from_json(given)):
         assert read is None or json.dumps(read.public(), allow_nan=False)

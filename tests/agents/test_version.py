@@ -1,4 +1,4 @@
-"""An agent's version: which program is asked, when, for how long, and the notice of an unchecked one."""
+"""An agent's version: which program is asked, when and for how long, and the notice if it is unchecked."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ DIALOG = " Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · T
         ("", ""),
     ],
 )
-def test_the_version_in_what_a_program_prints(printed: str, found: str) -> None:
+def test_the_version_is_found_in_a_programs_output(printed: str, found: str) -> None:
     assert find(printed) == found
 
 
-def test_what_is_said_of_a_version() -> None:
+def test_only_an_unchecked_version_has_a_notice() -> None:
     assert unchecked("claude", "2.1.330", ["2.1.197"]) == (
         "claude 2.1.330 was not checked; its rules are for 2.1.197."
     )
@@ -65,13 +65,16 @@ def _program(path: Path, script: str) -> Path:
     [
         ("echo $1 1.2.3", "1.2.3"),
         ("echo 1.2.3; exit 1", ""),
-        ("read line; echo 1.2.3", "1.2.3"),  # its input is at its end
+        ("read line; echo 1.2.3", "1.2.3"),  # its input is empty
         ("read line < /dev/tty && echo 9.9.9 || echo 1.2.3", "1.2.3"),  # it has no terminal
-        ("sleep 1000 & echo $! > left; echo 1.2.3", "1.2.3"),  # what it leaves running does not count
+        (
+            "sleep 1000 & echo $! > left; echo 1.2.3",
+            "1.2.3",
+        ),  # a process that it leaves running does not matter
         ("exec /nonexistent", ""),
     ],
 )
-def test_a_program_is_asked(tmp_path: Path, script: str, found: str) -> None:
+def test_a_program_is_asked_for_its_version(tmp_path: Path, script: str, found: str) -> None:
     program = _program(tmp_path / "agent", f"{script} 2> /dev/null")
     assert asyncio.run(ask(str(program), tmp_path, os.environ)) == found
     assert asyncio.run(ask(str(tmp_path / "missing"), tmp_path, os.environ)) == ""
@@ -79,9 +82,7 @@ def test_a_program_is_asked(tmp_path: Path, script: str, found: str) -> None:
         os.kill(int(left.read_text()), signal.SIGKILL)
 
 
-def test_one_that_hangs_is_ended_with_what_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hung_program_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_version, "LIMIT", 0.5)
     script = f"trap '' TERM HUP; sleep 1000 & echo $! > {tmp_path}/child; echo 1.2.3; wait; wait"
     program = _program(tmp_path / "agent", script)
@@ -98,7 +99,7 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def test_the_command_shows_installed_beside_checked(relay: Relay, tmp_path: Path) -> None:
+def test_relay_agents_shows_installed_and_checked_versions(relay: Relay, tmp_path: Path) -> None:
     (checked,) = catalog.load("codex", Home.from_env(relay.environment)).checked
     bin = tmp_path / "bin"
     _program(bin / "claude", "echo '999.0.1 (Claude Code)'")
@@ -109,8 +110,8 @@ def test_the_command_shows_installed_beside_checked(relay: Relay, tmp_path: Path
     rows = {line.split()[0]: line.split() for line in shown.splitlines() if "inject=" in line}
     assert "installed=999.0.1" in rows["claude"] and f"installed={checked}" in rows["codex"]
     assert "installed=?" in rows["pi"] and "installed=no" in rows["aider"]
-    told = [line for line in shown.splitlines() if "was not checked" in line]
-    assert [line.split(";")[0] for line in told] == ["claude 999.0.1 was not checked"]
+    notices = [line for line in shown.splitlines() if "was not checked" in line]
+    assert [line.split(";")[0] for line in notices] == ["claude 999.0.1 was not checked"]
     listed = {each["name"]: each for each in json.loads(relay("agents", "--json", env=env).stdout)}
     claude, codex = listed["claude"], listed["codex"]
     assert (claude["installed"], claude["program"]) == ("999.0.1", str(bin / "claude"))
@@ -119,7 +120,7 @@ def test_the_command_shows_installed_beside_checked(relay: Relay, tmp_path: Path
     assert (listed["shell"]["checked"], listed["shell"]["installed"]) == ([], None)
 
 
-def test_a_session_asks_once_its_agent_has_started(relay: Relay) -> None:
+def test_a_session_asks_for_the_version_once_its_agent_has_started(relay: Relay) -> None:
     claude = Claude(relay)
     asked = claude.folder / "asked"
     claude.wrap(env={"AGENT_VERSION": "999.0.1"})
@@ -134,13 +135,13 @@ def test_a_session_asks_once_its_agent_has_started(relay: Relay) -> None:
     assert asked.read_text() == "asked\n"
 
 
-def test_a_checked_version_is_said_to_be(relay: Relay) -> None:
+def test_explain_says_that_the_version_was_checked(relay: Relay) -> None:
     claude = Claude(relay).wrap()
     claude.print(DIALOG)
     wait_until(lambda: "claude 2.1.197 was checked with these rules." in relay("explain", "Ann").stdout)
 
 
-def _features(argv: list[str], folder: Path) -> tuple[EventBus, AgentVersion]:
+def _feature(argv: list[str], folder: Path) -> tuple[EventBus, AgentVersion]:
     bus = EventBus()
     profile = catalog.load("claude", Home(folder, folder, folder))
     feature = AgentVersion(
@@ -155,11 +156,11 @@ async def _version(bus: EventBus) -> object:
     return facts["version"]
 
 
-def test_the_agents_own_record_counts_more_than_what_is_installed(tmp_path: Path) -> None:
+def test_the_version_in_the_agents_record_overrides_the_installed_one(tmp_path: Path) -> None:
     program = _program(tmp_path / "claude", "echo 2.0.0")
 
     async def run() -> None:
-        bus, feature = _features([str(program)], tmp_path)
+        bus, feature = _feature([str(program)], tmp_path)
         bus.publish(StateChanged("working", "ready"))
         await feature.run()
         assert await _version(bus) == "2.0.0"
@@ -173,11 +174,11 @@ def test_the_agents_own_record_counts_more_than_what_is_installed(tmp_path: Path
 
 
 def test_a_script_that_starts_the_agent_is_not_run_again(tmp_path: Path) -> None:
-    """`relay wrap --agent claude SCRIPT`: whatever the script does, it does it once."""
+    """`relay wrap --agent claude SCRIPT`: the script may do anything, so it runs only once."""
     script = _program(tmp_path / "start", f"touch {tmp_path}/ran")
 
     async def run() -> None:
-        bus, feature = _features([str(script)], tmp_path)
+        bus, feature = _feature([str(script)], tmp_path)
         bus.publish(StateChanged("working", "ready"))
         await feature.run()
         assert await _version(bus) is None

@@ -21,30 +21,30 @@ def known(namespace: str) -> bool:
     return namespace in {"relay", "memory", "deploy"}
 
 
-def said(text: str, time: float, *, gap: bool = False, code: bool = False) -> Line:
-    """Return a line that was complete at `time`, after as many bytes."""
+def make_line(text: str, time: float, *, gap: bool = False, code: bool = False) -> Line:
+    """Return a line completed at `time`, which is also its offset in bytes."""
     return Line(text, time, Place("terminal", int(time)), gap, code)
 
 
 def directive(
     namespace: str, target: str, body: str, time: float, *, at: int | None = None, unclosed: bool = False
 ) -> Directive:
-    """Return a directive whose last line was complete at `time`, or `at`."""
+    """Return a directive whose last line was completed at `time`, at offset `at` or `time`."""
     place = Place("terminal", int(time) if at is None else at)
     return Directive(namespace, target, body, time, place, unclosed)
 
 
 def parse(text: str, *, end: bool = True, **options: str) -> list[Directive]:
-    """Return the directives in `text`, whose lines are said at 0, 1, 2, ... seconds."""
+    """Return the directives in `text`, whose lines are completed at 0, 1, 2, ... seconds."""
     grammar = Grammar(known, **options)
     found: list[Directive] = []
     lines = text.split("\n")
     for time, line in enumerate(lines):
-        found += grammar.line(said(line, float(time)))
+        found += grammar.line(make_line(line, float(time)))
     return found + (grammar.turn_end(float(len(lines))) if end else [])
 
 
-def told(text: str, **options: str) -> list[tuple[str, str]]:
+def pairs(text: str, **options: str) -> list[tuple[str, str]]:
     return [(directive.target, directive.body) for directive in parse(text, **options)]
 
 
@@ -56,111 +56,115 @@ def test_a_line_with_namespace_target_and_body_is_a_directive() -> None:
     assert parse("Hello.\n\n@memory:save the build is slow\nBye.")[0].namespace == "memory"
 
 
-@pytest.mark.parametrize(
-    ("line", "target", "body"),
-    [
-        ("@RELAY:Bob hi", "Bob", "hi"),
-        ("@Relay:bOB hi", "bOB", "hi"),
-        ("@relay:Bob, hi", "Bob", "hi"),
-        ("@relay:Bob: hi", "Bob", "hi"),
-        ("@relay:Bob; hi", "Bob", "hi"),
-        ("@relay:Bob. hi", "Bob", "hi"),
-        ("@relay:a.b-c_d hi", "a.b-c_d", "hi"),
-        ("@relay:* hi", "*", "hi"),
-        ("@relay:#builds: hi", "#builds", "hi"),
-        ("@relay:Bob\thi  there ", "Bob", "hi  there"),
-        ("@relay:Bob", "Bob", ""),
-        ("@memory:list", "list", ""),
-        ("@relay:日本 こんにちは", "日本", "こんにちは"),
-        ("@relay:Bob ask @relay:Carol too", "Bob", "ask @relay:Carol too"),
-    ],
-)
-def test_namespace_and_target_are_words_and_the_rest_is_the_body(line: str, target: str, body: str) -> None:
-    assert told(line) == [(target, body)]
+DIRECTIVES = [
+    ("@RELAY:Bob hi", "Bob", "hi"),
+    ("@Relay:bOB hi", "bOB", "hi"),
+    ("@relay:Bob, hi", "Bob", "hi"),
+    ("@relay:Bob: hi", "Bob", "hi"),
+    ("@relay:Bob; hi", "Bob", "hi"),
+    ("@relay:Bob. hi", "Bob", "hi"),
+    ("@relay:a.b-c_d hi", "a.b-c_d", "hi"),
+    ("@relay:* hi", "*", "hi"),
+    ("@relay:#builds: hi", "#builds", "hi"),
+    ("@relay:Bob\thi  there ", "Bob", "hi  there"),
+    ("@relay:Bob", "Bob", ""),
+    ("@memory:list", "list", ""),
+    ("@relay:日本 こんにちは", "日本", "こんにちは"),
+    ("@relay:Bob ask @relay:Carol too", "Bob", "ask @relay:Carol too"),
+]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "tell @relay:Bob hi",
-        "see also @relay:Bob",
-        '"@relay:Bob hi"',
-        "'@relay:Bob hi'",
-        "`@relay:Bob hi`",
-        "> @relay:Bob hi",
-        "  > @relay:Bob hi",
-        "- > @relay:Bob hi",
-        "$ @relay:Bob hi",
-        "❯ @relay:Bob hi",
-        ">>> @relay:Bob hi",
-        "1 @relay:Bob hi",
-        "▎ @relay:Bob hi",
-        "me@relay:Bob hi",
-        "@relay: Bob hi",
-        "@relay:... hi",
-        "@relay Bob hi",
-        "@:Bob hi",
-        "@9relay:Bob hi",
-        "@-relay:Bob hi",
-        "@re lay:Bob hi",
-        "**@relay:Bob** hi",
-        "-@relay:Bob hi",
-        "@unknown:Bob hi",
-        "@media:screen { }",
-        "",
-        "@",
-    ],
-)
-def test_what_does_not_begin_as_a_directive_is_ordinary_text(line: str) -> None:
-    assert told(line) == []
+def test_namespace_and_target_are_words_and_the_rest_is_the_body(subtests: pytest.Subtests) -> None:
+    for line, target, body in DIRECTIVES:
+        with subtests.test(line):
+            assert pairs(line) == [(target, body)]
 
 
-@pytest.mark.parametrize("bullet", BULLETS)
-def test_bullets_and_indent_are_the_agents_decoration(bullet: str) -> None:
-    assert told(f"{bullet} @relay:Bob hi") == [("Bob", "hi")]
-    assert told(f"   {bullet}   @relay:Bob hi") == [("Bob", "hi")]
-    assert told(f"● {bullet} @relay:Bob hi") == [("Bob", "hi")]
+ORDINARY = [
+    "tell @relay:Bob hi",
+    "see also @relay:Bob",
+    '"@relay:Bob hi"',
+    "'@relay:Bob hi'",
+    "`@relay:Bob hi`",
+    "> @relay:Bob hi",
+    "  > @relay:Bob hi",
+    "- > @relay:Bob hi",
+    "$ @relay:Bob hi",
+    "❯ @relay:Bob hi",
+    ">>> @relay:Bob hi",
+    "1 @relay:Bob hi",
+    "▎ @relay:Bob hi",
+    "me@relay:Bob hi",
+    "@relay: Bob hi",
+    "@relay:... hi",
+    "@relay Bob hi",
+    "@:Bob hi",
+    "@9relay:Bob hi",
+    "@-relay:Bob hi",
+    "@re lay:Bob hi",
+    "**@relay:Bob** hi",
+    "-@relay:Bob hi",
+    "@unknown:Bob hi",
+    "@media:screen { }",
+    "",
+    "@",
+]
 
 
-def test_an_agent_may_have_a_decoration_and_a_prefix_of_its_own() -> None:
-    assert told("assistant> !relay:Bob hi", decoration="assistant> ", prefix="!") == [("Bob", "hi")]
-    assert told("@relay:Bob hi\n!relay:Bob ho", prefix="!") == [("Bob", "ho")]
-    assert told("+@relay:Bob hi", decoration=r"\+", prefix="@") == [("Bob", "hi")]
+def test_a_line_that_does_not_start_as_a_directive_is_ordinary_text(subtests: pytest.Subtests) -> None:
+    for line in ORDINARY:
+        with subtests.test(repr(line)):
+            assert pairs(line) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "targets"),
-    [
-        ("```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("```text\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("~~~\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
-        ("    ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
-        ("- ```\n  @relay:In x\n  ```\n@relay:Out x", ["Out"]),
-        ("````\n```\n@relay:In x\n```\n````\n@relay:Out x", ["Out"]),
-        ("```\n~~~\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("~~~ ```\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
-        ("```\n@relay:In x\n```text\n@relay:In x\n``` \n@relay:Out x", ["Out"]),
-        ("```@relay:In x```\n@relay:Out x", ["Out"]),
-        ("``\n@relay:Out x", ["Out"]),
-        ("1. ```\n   @relay:In x\n   ```\n@relay:Out x", ["Out"]),
-        ("- 2) ~~~\n     @relay:In x\n     ~~~\n@relay:Out x", ["Out"]),
-        ("- one\n  - ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
-        ("```\n- ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("```\n    ```\n@relay:In x\n   ```\n@relay:Out x", ["Out"]),
-        ("   ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
-        ("```\n@relay:In x", []),
-    ],
-)
-def test_nothing_in_a_code_fence_is_a_directive(text: str, targets: list[str]) -> None:
-    assert [target for target, _ in told(text)] == targets
+def test_bullets_and_indentation_are_decoration(subtests: pytest.Subtests) -> None:
+    for bullet in BULLETS:
+        with subtests.test(bullet):
+            assert pairs(f"{bullet} @relay:Bob hi") == [("Bob", "hi")]
+            assert pairs(f"   {bullet}   @relay:Bob hi") == [("Bob", "hi")]
+            assert pairs(f"● {bullet} @relay:Bob hi") == [("Bob", "hi")]
+
+
+def test_an_agent_may_have_its_own_decoration_and_prefix() -> None:
+    assert pairs("assistant> !relay:Bob hi", decoration="assistant> ", prefix="!") == [("Bob", "hi")]
+    assert pairs("@relay:Bob hi\n!relay:Bob ho", prefix="!") == [("Bob", "ho")]
+    assert pairs("+@relay:Bob hi", decoration=r"\+", prefix="@") == [("Bob", "hi")]
+
+
+FENCES = [
+    ("```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("```text\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("~~~\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
+    ("    ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
+    ("- ```\n  @relay:In x\n  ```\n@relay:Out x", ["Out"]),
+    ("````\n```\n@relay:In x\n```\n````\n@relay:Out x", ["Out"]),
+    ("```\n~~~\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("~~~ ```\n@relay:In x\n~~~\n@relay:Out x", ["Out"]),
+    ("```\n@relay:In x\n```text\n@relay:In x\n``` \n@relay:Out x", ["Out"]),
+    ("```@relay:In x```\n@relay:Out x", ["Out"]),
+    ("``\n@relay:Out x", ["Out"]),
+    ("1. ```\n   @relay:In x\n   ```\n@relay:Out x", ["Out"]),
+    ("- 2) ~~~\n     @relay:In x\n     ~~~\n@relay:Out x", ["Out"]),
+    ("- one\n  - ```\n    @relay:In x\n    ```\n@relay:Out x", ["Out"]),
+    ("```\n- ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("```\n    ```\n@relay:In x\n   ```\n@relay:Out x", ["Out"]),
+    ("   ```\n@relay:In x\n```\n@relay:Out x", ["Out"]),
+    ("```\n@relay:In x", []),
+]
+
+
+def test_nothing_in_a_code_fence_is_a_directive(subtests: pytest.Subtests) -> None:
+    for text, targets in FENCES:
+        with subtests.test(repr(text)):
+            assert [target for target, _ in pairs(text)] == targets
 
 
 def test_an_unclosed_fence_ends_with_the_turn() -> None:
     grammar = Grammar(known)
-    grammar.line(said("```", 0))
-    assert grammar.line(said("@relay:In x", 1)) == []
+    grammar.line(make_line("```", 0))
+    assert grammar.line(make_line("@relay:In x", 1)) == []
     assert grammar.turn_end(2) == []
-    assert [d.target for d in grammar.line(said("@relay:Out x", 3))] == ["Out"]
+    assert [d.target for d in grammar.line(make_line("@relay:Out x", 3))] == ["Out"]
 
 
 def test_many_lines_between_angle_brackets_are_one_body() -> None:
@@ -187,7 +191,7 @@ def test_many_lines_between_angle_brackets_are_one_body() -> None:
         ("@relay:Bob <<<\n" + "\n".join(f"line {n}" for n in range(1000)) + "\n>>>", None),
     ],
 )
-def test_forms_of_many_lines(text: str, body: str | None) -> None:
+def test_the_body_of_a_form_is_the_text_between_its_marks(text: str, body: str | None) -> None:
     [found] = parse(text, end=False)
     assert not found.unclosed
     assert found.place.offset == text.count("\n")
@@ -197,18 +201,18 @@ def test_forms_of_many_lines(text: str, body: str | None) -> None:
         assert found.body == body
 
 
-def test_an_unclosed_form_ends_with_the_turn_and_says_so() -> None:
+def test_an_unclosed_form_ends_with_the_turn_and_is_marked() -> None:
     grammar = Grammar(known)
     for line in ("@relay:Bob <<<", "a", "@relay:Carol inside", ""):
-        assert grammar.line(said(line, 1)) == []
+        assert grammar.line(make_line(line, 1)) == []
     assert grammar.turn_end(2) == [
         directive("relay", "Bob", "a\n@relay:Carol inside\n", 2, at=1, unclosed=True)
     ]
     assert grammar.turn_end(3) == []
-    assert [d.target for d in grammar.line(said("@relay:Dora hi", 4))] == ["Dora"]
+    assert [d.target for d in grammar.line(make_line("@relay:Dora hi", 4))] == ["Dora"]
 
 
-def test_a_fence_that_is_not_closed_within_a_form_does_not_hide_its_end() -> None:
+def test_an_unclosed_fence_in_a_form_does_not_hide_its_end() -> None:
     text = "@relay:Bob <<<\n```\ncode\n>>>\nprose\n@relay:Carol hi"
     assert parse(text) == [
         directive("relay", "Bob", "```\ncode", 6.0, at=3),
@@ -218,26 +222,26 @@ def test_a_fence_that_is_not_closed_within_a_form_does_not_hide_its_end() -> Non
 
 def test_a_form_is_never_joined_across_a_gap() -> None:
     grammar = Grammar(known)
-    grammar.line(said("@relay:Bob <<<", 0))
-    grammar.line(said("begun", 1))
-    assert grammar.line(said("@relay:Carol after the flood", 2, gap=True)) == [
+    grammar.line(make_line("@relay:Bob <<<", 0))
+    grammar.line(make_line("begun", 1))
+    assert grammar.line(make_line("@relay:Carol after the flood", 2, gap=True)) == [
         directive("relay", "Bob", "begun", 2, at=1, unclosed=True),
         directive("relay", "Carol", "after the flood", 2),
     ]
 
 
-def test_a_form_without_end_is_bounded() -> None:
+def test_an_endless_form_is_bounded() -> None:
     grammar = Grammar(known)
-    grammar.line(said("@relay:Bob <<<", 0))
+    grammar.line(make_line("@relay:Bob <<<", 0))
     found: list[Directive] = []
     while not found:
-        found = grammar.line(said("x" * 1000, 1))
+        found = grammar.line(make_line("x" * 1000, 1))
     assert found[0].unclosed
     assert len(found[0].body) < 300_000
 
 
 def test_a_form_of_an_unknown_namespace_is_ordinary_text() -> None:
-    assert told("@unknown:Bob <<<\n@relay:Carol hi\n>>>") == [("Carol", "hi")]
+    assert pairs("@unknown:Bob <<<\n@relay:Carol hi\n>>>") == [("Carol", "hi")]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +256,7 @@ def test_a_form_of_an_unknown_namespace_is_ordinary_text() -> None:
 )
 def test_a_backslash_makes_a_directive_literal(line: str, directives: list[tuple[str, str]]) -> None:
     """R65."""
-    assert told(line) == directives
+    assert pairs(line) == directives
 
 
 @pytest.mark.parametrize(
@@ -266,7 +270,7 @@ def test_a_backslash_makes_a_directive_literal(line: str, directives: list[tuple
         ("none", "none"),
     ],
 )
-def test_unescape_takes_one_backslash_before_a_directive(text: str, plain: str) -> None:
+def test_unescape_removes_one_backslash_before_a_directive(text: str, plain: str) -> None:
     """R65."""
     assert unescape(text) == plain
     assert unescape(text.replace("@", "!"), "!") == plain.replace("@", "!")
@@ -285,15 +289,15 @@ PIECE = st.sampled_from(["@relay:Bob", "@a:b,", " hi", " ", "• ", "```", "~~~"
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.one_of(TEXT, PIECE), max_size=5).map("".join), max_size=20))
-def test_a_directive_has_nothing_but_the_words_of_its_lines(texts: list[str]) -> None:
-    """Whatever the text, a line starts it with namespace and target, and its body ends with a line."""
+def test_a_directive_has_only_the_words_of_its_lines(texts: list[str]) -> None:
+    """Whatever the text, a line starts with its namespace and target, and its body ends with a line."""
     grammar = Grammar(lambda namespace: True)
-    found = [one for number, text in enumerate(texts) for one in grammar.line(said(text, number))]
+    found = [one for number, text in enumerate(texts) for one in grammar.line(make_line(text, number))]
     found += grammar.turn_end(len(texts))
     for one in found:
         begins = [n for n, text in enumerate(texts) if f"@{one.namespace}:{one.target}" in lowered(text)]
         assert one.target.strip() and one.namespace.islower()
-        # A block may contain a line that looks like its own start: one of them is where it started.
+        # A form may contain a line that looks like its own start: one of them is the real start.
         assert any(
             all(any(row.strip() in text for text in words) for row in one.body.split("\n"))
             for first in begins
@@ -313,26 +317,30 @@ def lowered(text: str) -> str:
 def test_after_the_end_of_a_turn_nothing_is_open(texts: list[str]) -> None:
     grammar = Grammar(known)
     for text in texts:
-        grammar.line(said(text, 0))
+        grammar.line(make_line(text, 0))
     grammar.turn_end(1)
-    assert grammar.line(said("@relay:Bob hi", 2)) == [directive("relay", "Bob", "hi", 2)]
+    assert grammar.line(make_line("@relay:Bob hi", 2)) == [directive("relay", "Bob", "hi", 2)]
 
 
-def test_a_line_that_is_drawn_as_code_is_no_directive() -> None:
+def test_a_line_drawn_as_code_is_not_a_directive() -> None:
     grammar = Grammar({"relay"}.__contains__)
-    assert grammar.line(said("@relay:Bob an example", 0, code=True)) == []
-    assert [one.body for one in grammar.line(said("@relay:Bob real", 0))] == ["real"]
+    assert grammar.line(make_line("@relay:Bob an example", 0, code=True)) == []
+    assert [one.body for one in grammar.line(make_line("@relay:Bob real", 0))] == ["real"]
 
 
-def test_a_fence_and_a_form_hold_though_they_are_drawn_as_code() -> None:
+def test_fences_and_forms_count_even_if_drawn_as_code() -> None:
     grammar = Grammar({"relay"}.__contains__)
-    lines = [said("```", 0, code=True), said("  @relay:Bob in it", 0), said("```", 0, code=True)]
-    lines += [said("@relay:Ann <<<", 0), said("def f():", 0, code=True), said(">>>", 0)]
+    lines = [
+        make_line("```", 0, code=True),
+        make_line("  @relay:Bob in it", 0),
+        make_line("```", 0, code=True),
+    ]
+    lines += [make_line("@relay:Ann <<<", 0), make_line("def f():", 0, code=True), make_line(">>>", 0)]
     assert [(one.target, one.body) for line in lines for one in grammar.line(line)] == [("Ann", "def f():")]
 
 
-def test_a_fence_drawn_as_code_ends_with_a_directive_that_is_neither_code_nor_further_in() -> None:
-    """F7: opencode draws a fence only inside another, and may scroll past its start."""
+def test_a_fence_drawn_as_code_ends_at_a_directive_that_is_neither_code_nor_indented() -> None:
+    """F7: opencode draws a fence only inside another one, and may scroll past its start."""
     drawn = [
         ("     ```", True),
         ("     @relay:Bob an example", True),
@@ -342,11 +350,11 @@ def test_a_fence_drawn_as_code_ends_with_a_directive_that_is_neither_code_nor_fu
         ("     @relay:Zoe hello", False),
     ]
     grammar = Grammar({"relay"}.__contains__)
-    lines = [said(text, 0, code=code) for text, code in drawn]
+    lines = [make_line(text, 0, code=code) for text, code in drawn]
     assert [one.target for line in lines for one in grammar.line(line)] == ["Ann", "Zoe"]
 
 
-def test_a_fence_drawn_as_code_ends_with_one_in_its_column() -> None:
+def test_a_fence_drawn_as_code_ends_at_a_fence_in_its_column() -> None:
     """F7: pi draws every fence with three backticks, and its contents two columns further right."""
     drawn = [
         ("- ```md", True),
@@ -363,67 +371,70 @@ def test_a_fence_drawn_as_code_ends_with_one_in_its_column() -> None:
         ("  @relay:Ann real", False),
     ]
     grammar = Grammar(known)
-    found = [one for text, code in drawn for one in grammar.line(said(text, 0, code=code))]
+    found = [one for text, code in drawn for one in grammar.line(make_line(text, 0, code=code))]
     assert [(one.target, one.body) for one in found] == [("Bob", "real"), ("Ann", "real")]
 
 
-def test_a_form_whose_end_is_not_drawn_ends_at_the_next_directive() -> None:
+def test_a_form_without_a_drawn_end_ends_at_the_next_directive() -> None:
     """F6: a directive that is fenced, of another namespace or in a sentence is part of it."""
     texts = ["@relay:Bob <<<", "one", "```", "@relay:In x", "```", "@media:screen", "see @relay:Bob", ""]
     texts += ["@relay:Ann real", "prose"]
     grammar = Grammar(known)
-    lines = [said(text, 0.0)._replace(unmarked=True) for text in texts]
+    lines = [make_line(text, 0.0)._replace(unmarked=True) for text in texts]
     found = [(one.target, one.body, one.unclosed) for line in lines for one in grammar.line(line)]
     body = "\n".join(texts[1:7]) + "\n"
     assert found == [("Bob", body, True), ("Ann", "real", False)]
 
 
 def terminal_grammar(agent: str, decoration: str | None = None) -> Grammar:
-    """Return the grammar for this agent's terminal; `decoration`: as in a user's pattern file."""
+    """Return the grammar for this agent's terminal. decoration: as in a user's pattern file."""
     profile = catalog.load(agent, Home("/nowhere", "/nowhere", "/nowhere"))
     if decoration is not None:
         profile = replace(profile, decoration=re.compile(decoration))
     return Grammar.of_terminal(known, profile, prefix="@")
 
 
-@pytest.mark.parametrize(
-    ("line", "program", "agent"),
-    [
-        ("+  @deploy:prod x", "diff", "diff"),
-        ("-\t@deploy:prod x", "diff", "diff"),
-        ("+@deploy:prod x", "diff", "diff"),
-        ("++ @deploy:prod x", "diff", "diff"),
-        ("+ - @deploy:prod x", "diff", "diff"),
-        ("- * @deploy:prod x", "diff", "diff"),
-        (" + @deploy:prod x", "diff", "a directive"),
-        ("  - @deploy:prod x", "diff", "a directive"),
-        ("  @deploy:prod x", "a directive", "a directive"),
-        ("* @deploy:prod x", "a directive", "a directive"),
-        ("• - @deploy:prod x", "a directive", "a directive"),
-        ("> + @deploy:prod x", "sign", "sign"),
-        ("+ @unknown:prod x", "nothing", "nothing"),
-        ("+ see @deploy:prod x", "nothing", "nothing"),
-        ("+1 @deploy:prod x", "nothing", "nothing"),
-    ],
-)
-def test_a_line_of_a_diff_on_a_terminal_is_no_list_item(line: str, program: str, agent: str) -> None:
-    """An agent's own lists are indented; a profile with a decoration decides by that."""
-    for name, expected in (("generic", program), ("pi", agent), ("claude", agent)):
-        grammar = terminal_grammar(name)
-        found = "a directive" if grammar.line(said(line, 0.0)) else "nothing"
-        assert (grammar.passed_over[0].why if grammar.passed_over else found) == expected, name
-    if program == "diff":
-        assert not terminal_grammar("pi", DECORATION).passed_over
-    assert bool(Grammar(known).line(said(line, 0.0))) == bool(
-        terminal_grammar("pi", DECORATION).line(said(line, 0.0))
-    )
+DIFF_LINES = [
+    ("+  @deploy:prod x", "diff", "diff"),
+    ("-\t@deploy:prod x", "diff", "diff"),
+    ("+@deploy:prod x", "diff", "diff"),
+    ("++ @deploy:prod x", "diff", "diff"),
+    ("+ - @deploy:prod x", "diff", "diff"),
+    ("- * @deploy:prod x", "diff", "diff"),
+    (" + @deploy:prod x", "diff", "a directive"),
+    ("  - @deploy:prod x", "diff", "a directive"),
+    ("  @deploy:prod x", "a directive", "a directive"),
+    ("* @deploy:prod x", "a directive", "a directive"),
+    ("• - @deploy:prod x", "a directive", "a directive"),
+    ("> + @deploy:prod x", "sign", "sign"),
+    ("+ @unknown:prod x", "nothing", "nothing"),
+    ("+ see @deploy:prod x", "nothing", "nothing"),
+    ("+1 @deploy:prod x", "nothing", "nothing"),
+]
 
 
-def test_a_namespace_that_is_not_heeded_is_passed_over_with_its_whole_form() -> None:
+def test_a_line_of_a_diff_on_a_terminal_is_not_a_list_item(subtests: pytest.Subtests) -> None:
+    """Agents indent their own lists; the decoration of a profile takes precedence."""
+    for line, program, agent in DIFF_LINES:
+        with subtests.test(repr(line)):
+            for name, expected in (("generic", program), ("pi", agent), ("claude", agent)):
+                grammar = terminal_grammar(name)
+                found = "a directive" if grammar.line(make_line(line, 0.0)) else "nothing"
+                assert (grammar.passed_over[0].why if grammar.passed_over else found) == expected, name
+            if program == "diff":
+                assert not terminal_grammar("pi", DECORATION).passed_over
+            assert bool(Grammar(known).line(make_line(line, 0.0))) == bool(
+                terminal_grammar("pi", DECORATION).line(make_line(line, 0.0))
+            )
+
+
+def test_a_disabled_namespace_is_passed_over_with_its_whole_form() -> None:
     grammar = Grammar(known, heeds=lambda namespace: namespace == "relay")
     text = "@deploy:prod x\n@deploy:prod <<<\n@relay:Bob in it\n>>>\n@relay:Bob hi\n@deploy:b <<<\n@relay:"
     found = [
-        one for time, line in enumerate(text.split("\n")) for one in grammar.line(said(line, float(time)))
+        one
+        for time, line in enumerate(text.split("\n"))
+        for one in grammar.line(make_line(line, float(time)))
     ]
     assert [(one.namespace, one.body) for one in found + grammar.turn_end(9.0)] == [("relay", "hi")]
     assert [(one.line.text, one.why) for one in grammar.passed_over] == [
@@ -434,7 +445,7 @@ def test_a_namespace_that_is_not_heeded_is_passed_over_with_its_whole_form() -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "bodies"),
     [
         ("@relay:Bob one two", ["one two"]),
         ("@relay:Bob see @types/node and a@b.org:25", ["see @types/node and a@b.org:25"]),
@@ -444,11 +455,11 @@ def test_a_namespace_that_is_not_heeded_is_passed_over_with_its_whole_form() -> 
         ("@relay:Bob <<<", []),
     ],
 )
-def test_where_the_lines_of_a_paragraph_are_drawn_as_one_only_a_directive_alone_is_one(
-    line: str, told: list[str]
+def test_only_a_lone_directive_counts_where_paragraphs_are_drawn_as_one_line(
+    line: str, bodies: list[str]
 ) -> None:
-    """aider's Markdown: two directives look like one that mentions another, and lines have no visible end."""
+    """In aider's Markdown, two directives look like one that mentions another, and lines have no end."""
     grammar = terminal_grammar("aider")
-    assert [one.body for one in grammar.line(said(line, 0.0))] == told
-    assert [one.why for one in grammar.passed_over] == ([] if told else ["joined"])
-    assert len(terminal_grammar("pi").line(said(line, 0.0))) == (not line.endswith("<<<"))
+    assert [one.body for one in grammar.line(make_line(line, 0.0))] == bodies
+    assert [one.why for one in grammar.passed_over] == ([] if bodies else ["joined"])
+    assert len(terminal_grammar("pi").line(make_line(line, 0.0))) == (not line.endswith("<<<"))

@@ -1,4 +1,4 @@
-"""The pipeline: when it ticks, when a turn ends, and how it treats a recording."""
+"""The pipeline: when it ticks, when a turn ends, and how it plays a recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bodies(readings: list[Reading]) -> list[str]:
     return [one.body for reading in readings for one in reading.directives]
 
 
-def test_a_turn_ends_after_the_quiet_that_was_given() -> None:
+def test_a_turn_ends_after_the_given_silence() -> None:
     one = pipeline(quiet=2.0)
     assert bodies([one.output(FORM, 1.0)]) == []
     assert bodies([one.tick(2.9)]) == []
@@ -30,7 +30,7 @@ def test_a_turn_ends_after_the_quiet_that_was_given() -> None:
     assert not one.settling
 
 
-def test_without_a_quiet_only_waiting_and_the_end_do() -> None:
+def test_by_default_only_waiting_and_closing_end_a_turn() -> None:
     one = pipeline()
     one.output(FORM, 1.0)
     assert bodies(list(one.advance(100.0))) == []
@@ -50,7 +50,7 @@ def test_time_passes_in_ticks_while_something_may_settle() -> None:
     assert len(times) < 4 / TICK
 
 
-def test_muted_it_reads_on_and_finds_nothing() -> None:
+def test_a_muted_pipeline_keeps_reading_and_finds_nothing() -> None:
     one = pipeline()
     one.muted = True
     assert one.output(b"@relay:Bob one\r\n```\r\n", 1.0) == Reading([], [], [])
@@ -75,8 +75,8 @@ def test_a_recording_is_played_at_its_own_times() -> None:
     assert (one.now, one.last_output) == (4.0, 4.0)
 
 
-def test_a_fence_that_is_left_open_ends_with_what_is_submitted_after_its_turn() -> None:
-    """F7: a program that draws never waits at a line, so nothing else would end it."""
+def test_an_open_fence_ends_with_the_first_submission_after_its_turn() -> None:
+    """F7: a drawing program never waits at a line, so nothing else would end the fence."""
     one = pipeline()
 
     def draw(row: int, name: str) -> list[str]:
@@ -86,7 +86,7 @@ def test_a_fence_that_is_left_open_ends_with_what_is_submitted_after_its_turn() 
     one.output(b"\x1b[2J\x1b[1;1H```", 1.0)
     assert draw(2, "within") == []
     one.submitted()
-    assert draw(3, "still within, as the turn goes on") == []
+    assert draw(3, "still within, as the turn continues") == []
     one.turn_drawn()
     assert draw(4, "of the turn, but late") == []
     one.submitted()

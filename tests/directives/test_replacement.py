@@ -1,4 +1,4 @@
-"""The same output gives the same directives, each once, even if its session is replaced meanwhile."""
+"""The same output gives the same directives, each once, even if the session is replaced."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class Resize:
 
 @dataclass(frozen=True)
 class Wait:
-    """The program waits for input, which is noticed at once."""
+    """The program waits for input, and this is noticed at once."""
 
     sure: bool = True
 
 
 Step = Output | Keys | Pause | Resize | Wait
 Record = tuple[int, float, Step]
-"""A number, a time, and what happened then."""
+"""The number of a step, its time, and the step."""
 
 
 @dataclass
 class Session:
-    """One session of the agent: it acts on what its predecessors have not acted on."""
+    """A session of the agent: it acts on directives on which its predecessors have not acted."""
 
     folder: Path
     kind: Kind
@@ -91,7 +91,7 @@ class Session:
                 self._record(step, pipeline.now)
 
     def replay(self, records: Sequence[Record]) -> None:
-        """Read what the ring holds, with the output in large pieces."""
+        """Read the contents of the ring, with the output in large pieces."""
         ahead = deque(records)
         while ahead:
             number, time, step = ahead.popleft()
@@ -158,7 +158,7 @@ class Session:
 
 
 def recorded(steps: Sequence[Step]) -> Iterator[Record]:
-    """Yield what the ring gets of `steps`."""
+    """Yield the records of `steps` in the ring."""
     now = 100.0
     for number, step in enumerate(steps):
         if isinstance(step, Pause):
@@ -247,7 +247,7 @@ FENCED = [Output(b"@relay:Bob <<<\r\n"), Output(b"```\r\n>>>\r\n"), *SAME[:1]]
 
 @st.composite
 def histories(draw: st.DrawFn, words: list[bytes]) -> list[Step]:
-    """Draw what a program does; its output comes in pieces of any size."""
+    """Draw the steps of a program; its output arrives in pieces of any size."""
     other = st.one_of(
         st.sampled_from([0.001, 0.005, 0.03, 0.2, 0.5, 2.0, 5.0]).map(Pause),
         st.booleans().map(Wait),
@@ -275,7 +275,7 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
     died = draw(st.integers(0, len(steps)))
     back = died
     while back < len(steps) and not isinstance(steps[back], Wait) and draw(st.booleans()):
-        back += 1  # meanwhile no session saw the program wait
+        back += 1  # in between, no session sees the program wait
     return steps, draw(st.none() | st.integers(0, died)), died, back
 
 
@@ -285,8 +285,10 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
 @example(([*FENCED, Wait()], 3, 4, 4))
 @example(([*EMPTY, Wait(False), Output(b"@relay:Bob 0\r\n")], 2, 3, 3))
 @example(([Output(b"Name? "), Wait(False), *SAME[:1], Wait(False), *SAME[1:]], None, 4, 4))
-def test_lines(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
-    """Histories are random, or once gave different results."""
+def test_printed_directives_are_the_same_if_the_session_is_replaced(
+    kind: Kind, replacement: tuple[list[Step], int | None, int, int]
+) -> None:
+    """Histories are random, or once had different results."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)
 
@@ -371,7 +373,9 @@ LATER = [
 @example((UNSEEN, 3, 7, 7))
 @example((RESIZED, None, 5, 5))
 @example((LATER, None, 1, len(LATER)))
-def test_screens(kind: Kind, replacement: tuple[list[Step], int | None, int, int]) -> None:
-    """Histories are random, or once gave different results."""
+def test_drawn_directives_are_the_same_if_the_session_is_replaced(
+    kind: Kind, replacement: tuple[list[Step], int | None, int, int]
+) -> None:
+    """Histories are random, or once had different results."""
     steps, saved, died, back = replacement
     assert two_sessions(steps, kind, saved, died, back) == one_session(steps, kind)

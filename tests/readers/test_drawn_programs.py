@@ -1,4 +1,4 @@
-"""Small programs that draw, on a real pseudo-terminal, at their own pace."""
+"""Small programs that draw on a real pseudo-terminal, at their own pace."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-TOLD = [
+EXPECTED = [
     ("Bob", "please check the tests"),
     ("Ann", "the second"),
     ("Bob", "please check the tests"),
@@ -69,21 +69,23 @@ TOLD = [
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 12), (120, 50)])
 @pytest.mark.parametrize("fake", ["draw_inline.py", "draw_full.py"])
-def test_a_program_that_draws_is_heard_exactly(fake: str, size: tuple[int, int], script: Path) -> None:
+def test_the_directives_of_a_drawing_program_are_read_exactly(
+    fake: str, size: tuple[int, int], script: Path
+) -> None:
     """R46."""
     command = [sys.executable, str(FAKES / fake), str(script)]
-    assert run(command, columns=size[0], rows=size[1]) == TOLD
+    assert run(command, columns=size[0], rows=size[1]) == EXPECTED
 
 
-def test_cat_echoes_and_says() -> None:
+def test_a_line_typed_into_cat_is_read_once() -> None:
     """R46."""
     assert run(["cat"], typed=b"@relay:Bob hi\n\x04") == [("Bob", "hi")]
 
 
-def test_a_silent_reader_has_only_the_echo() -> None:
+def test_the_echo_of_a_silent_program_is_ignored() -> None:
     assert run(["sh", "-c", "read line; read line"], typed=b"@relay:Bob hi\n\x04") == []
 
 
-def test_a_shell_says_what_its_commands_print() -> None:
+def test_the_output_of_a_shells_commands_is_read() -> None:
     typed = b"echo @relay:Bob hi\nclear; printf '@relay:Ann %s\\n' ho\nexit\n"
     assert run(["bash", "--norc", "--noprofile", "-i"], typed=typed) == [("Bob", "hi"), ("Ann", "ho")]

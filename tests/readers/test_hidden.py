@@ -1,4 +1,4 @@
-"""Hidden lines: recognised by the lines reader, even in floods, and by the screen reader."""
+"""Hidden lines: both the lines reader, even in floods, and the screen reader recognise them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from readers.hearing import Ears
+from readers.rig import Rig
 from relay.readers.auto import AutoReader, Kind
 from relay.readers.flood import FLOOD
 
@@ -24,54 +24,53 @@ KINDS: list[Kind] = ["lines", "screen"]
         "@relay:Bob a part that wraps " + "and wraps " * 8 + "\x1b[8mhidden\x1b[0m",
     ],
 )
-def test_a_hidden_directive_is_none(kind: Kind, hidden: str) -> None:
-    ears = Ears(kind=kind).hear(f"Hello.\r\n{hidden}\r\n@relay:Bob seen\r\n").wait().close()
-    assert ears.told == [("Bob", "seen")]
-    assert len(ears.passed_over) == 1 and "hidden" in ears.passed_over[0]
+def test_a_hidden_directive_is_passed_over(kind: Kind, hidden: str) -> None:
+    rig = Rig(kind=kind).write(f"Hello.\r\n{hidden}\r\n@relay:Bob seen\r\n").wait().close()
+    assert rig.found == [("Bob", "seen")]
+    assert len(rig.passed_over) == 1 and "hidden" in rig.passed_over[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_colours_hide_nothing(kind: Kind) -> None:
     text = "\x1b[1;31m@relay:Bob\x1b[0m \x1b[30;47mone\x1b[0m\r\n\x1b[7m@relay:Bob two\x1b[0m\r\n"
-    ears = Ears(kind=kind).hear(text).wait().close()
-    assert ears.told == [("Bob", "one"), ("Bob", "two")] and not ears.passed_over
+    rig = Rig(kind=kind).write(text).wait().close()
+    assert rig.found == [("Bob", "one"), ("Bob", "two")] and not rig.passed_over
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hidden_lines_neither_open_nor_close_nor_fill_anything(kind: Kind) -> None:
+def test_hidden_lines_do_not_open_close_or_fill_forms_and_fences(kind: Kind) -> None:
     block = "@relay:Bob <<<\r\none\r\n\x1b[8mhidden\r\n>>>\r\n\x1b[0mtwo\r\n>>>\r\n"
     fences = "\x1b[8m```\x1b[0m\r\n@relay:Bob three\r\n```\r\n\x1b[8m```\x1b[0m\r\n@relay:Bob no\r\n```\r\n"
-    ears = Ears(kind=kind).hear(block + fences).wait().close()
-    assert ears.told == [("Bob", "one\ntwo"), ("Bob", "three")]
+    rig = Rig(kind=kind).write(block + fences).wait().close()
+    assert rig.found == [("Bob", "one\ntwo"), ("Bob", "three")]
 
 
-@pytest.mark.parametrize("size", [4 * FLOOD, 100 * FLOOD])
-@pytest.mark.parametrize(
-    ("colours", "first", "second", "told"),
-    [
-        (("\x1b[32m", "\x1b[39m"), "", "", 2),
-        (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "", 0),
-        (("", ""), "\x1b[37;47m", "", 0),
-        (("\x1b[32m", "\x1b[39m"), "", "\x1b[8m", 0),
-        (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "\x1b[28m", 2),
-        (("\x1b[32m", "\x1b[0m"), "\x1b[8m", "\x1b[8m", 2),
-    ],
-)
-def test_it_is_followed_through_a_flood(
-    colours: tuple[str, str], first: str, second: str, told: int, size: int
-) -> None:
+CONCEALED = [
+    (("\x1b[32m", "\x1b[39m"), "", "", 2),
+    (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "", 0),
+    (("", ""), "\x1b[37;47m", "", 0),
+    (("\x1b[32m", "\x1b[39m"), "", "\x1b[8m", 0),
+    (("\x1b[32m", "\x1b[39m"), "\x1b[8m", "\x1b[28m", 2),
+    (("\x1b[32m", "\x1b[0m"), "\x1b[8m", "\x1b[8m", 2),
+]
+
+
+def test_concealment_is_tracked_through_a_flood(subtests: pytest.Subtests) -> None:
     """The concealing sequence may be far above, in a part of the flood that is not read."""
-    line = f"{colours[0]}ok{colours[1]} a line of the log\r\n"
-    many = line * (3 * FLOOD // len(line))
-    said = "@relay:Bob seen\r\n"
-    whole = f"{many}{first}\r\n{many}{second}\r\n{many}{said}{many}{said}{many}"
-    ears = Ears(kind="lines")
-    for at in range(0, len(whole), size):
-        ears.hear(whole[at : at + size])
-    assert len(ears.close().told) == told and len(ears.passed_over) == 2 - told
+    for size in [4 * FLOOD, 100 * FLOOD]:
+        for colours, first, second, count in CONCEALED:
+            with subtests.test(f"{colours} {first!r} {second!r} {size}"):
+                line = f"{colours[0]}ok{colours[1]} a line of the log\r\n"
+                many = line * (3 * FLOOD // len(line))
+                said = "@relay:Bob seen\r\n"
+                whole = f"{many}{first}\r\n{many}{second}\r\n{many}{said}{many}{said}{many}"
+                rig = Rig(kind="lines")
+                for at in range(0, len(whole), size):
+                    rig.write(whole[at : at + size])
+                assert len(rig.close().found) == count and len(rig.passed_over) == 2 - count
 
 
-def test_a_session_that_goes_on_knows_what_is_hidden() -> None:
+def test_a_restored_reader_knows_what_is_hidden() -> None:
     for kind in KINDS:
         first = AutoReader(80, 24, kind=kind)
         first.feed(b"one\r\n\x1b[8m@relay:Bob hid", 100.0)
@@ -86,12 +85,12 @@ def test_a_session_that_goes_on_knows_what_is_hidden() -> None:
         assert found == {"@relay:Bob hidden": True, "@relay:Bob too": True, "@relay:Bob seen": False}, kind
 
 
-def test_rows_that_have_scrolled_off_are_hidden_still() -> None:
-    ears = Ears(kind="screen").hear("\x1b[2J\x1b[8m@relay:Bob hidden\x1b[0m\r\n" + "more\r\n" * 50)
-    assert ears.wait().close().told == [] and len(ears.passed_over) == 1
+def test_hidden_rows_stay_hidden_after_scrolling_off() -> None:
+    rig = Rig(kind="screen").write("\x1b[2J\x1b[8m@relay:Bob hidden\x1b[0m\r\n" + "more\r\n" * 50)
+    assert rig.wait().close().found == [] and len(rig.passed_over) == 1
 
 
 def test_a_panel_and_a_frame_in_the_colour_of_their_background_hide_nothing() -> None:
     row = "\x1b[31;41m┃\x1b[0m @relay:Bob seen \x1b[30;40m▀▀\x1b[0m\r\n"
-    ears = Ears(kind="screen").hear(row.replace("┃", " ")).wait().close()
-    assert [body for _, body in ears.told] == ["seen ▀▀"]
+    rig = Rig(kind="screen").write(row.replace("┃", " ")).wait().close()
+    assert [body for _, body in rig.found] == ["seen ▀▀"]

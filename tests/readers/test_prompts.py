@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.hearing import Ears
+from readers.rig import Rig
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline
 from relay.readers.auto import AutoReader, Kind
 
 
-def heard(prompt: str, waits: list[bool]) -> list[str]:
-    """Return the directives of a program that prints `prompt` before each, and is seen to wait or not."""
+def directives_of(prompt: str, waits: list[bool]) -> list[str]:
+    """Return the directives of a program that prints `prompt` before each; `waits`: is its wait noticed?"""
     pipeline = OutputPipeline(AutoReader(80, 24), Grammar(lambda _: True))
     found, now = [], 0.0
     for number, seen in enumerate(waits):
@@ -28,65 +28,68 @@ def heard(prompt: str, waits: list[bool]) -> list[str]:
 @given(st.sampled_from(["> ", "$ ", ">>> ", "\u276f "]), st.lists(st.booleans(), max_size=30))
 def test_every_directive_counts_once_the_prompt_is_known(prompt: str, waits: list[bool]) -> None:
     waits = [True, *waits]
-    assert heard(prompt, waits) == [f"number {number}" for number in range(len(waits))]
+    assert directives_of(prompt, waits) == [f"number {number}" for number in range(len(waits))]
 
 
 @pytest.mark.parametrize("line", ["> @relay:Bob quoted", "he said @relay:Bob hi", "12> @relay:Bob hi"])
-def test_a_quote_of_a_program_without_that_prompt_is_none(line: str) -> None:
+def test_a_quote_is_not_a_directive_in_a_program_with_another_prompt(line: str) -> None:
     pipeline = OutputPipeline(AutoReader(80, 24), Grammar(lambda _: True))
     found = [*pipeline.output(b"Name? ", 0.0).directives, *pipeline.waiting(0.1).directives]
     found += pipeline.output(f"\r\n{line}\r\n".encode(), 1.0).directives
     assert not found
 
 
-def test_on_a_screen_a_directive_behind_a_known_prompt_counts() -> None:
-    """S9: the program reads lines, and has left the line once."""
-    ears = Ears().hear("\x1b[2J\x1b[HWelcome\r\n> ").wait().prompted()
-    assert ears.reader.kind == "screen"
-    ears.hear("@relay:Bob one\r\n").wait().hear("> @relay:Bob two\r\n").wait()
-    ears.hear("> ").prompted().hear("@relay:Bob three\r\n> @relay:Bob four\r\n> ").wait()
-    assert ears.told == [("Bob", number) for number in ("one", "two", "three", "four")]
-    assert ears.passed_over == []
+def test_a_directive_after_a_known_prompt_counts_on_a_screen() -> None:
+    """S9: the program reads lines, and has moved the cursor once."""
+    rig = Rig().write("\x1b[2J\x1b[HWelcome\r\n> ").wait().prompted()
+    assert rig.reader.kind == "screen"
+    rig.write("@relay:Bob one\r\n").wait().write("> @relay:Bob two\r\n").wait()
+    rig.write("> ").prompted().write("@relay:Bob three\r\n> @relay:Bob four\r\n> ").wait()
+    assert rig.found == [("Bob", number) for number in ("one", "two", "three", "four")]
+    assert rig.passed_over == []
 
 
-def test_the_sign_of_an_input_box_is_no_prompt() -> None:
-    """What the transcript shows after it was typed into the box."""
-    ears = Ears().hear("\x1b[2J\x1b[8;1H----\x1b[9;1H> \x1b[10;1H----\x1b[9;3H").wait().prompted()
-    ears.hear("\x1b[2;1H> @relay:Bob typed\x1b[9;3H").wait().prompted()
-    assert ears.told == [] and ears.passed_over == ["> @relay:Bob typed"]
+def test_the_sign_of_an_input_box_is_not_a_prompt() -> None:
+    """The transcript repeats what was typed into the box."""
+    rig = Rig().write("\x1b[2J\x1b[8;1H----\x1b[9;1H> \x1b[10;1H----\x1b[9;3H").wait().prompted()
+    rig.write("\x1b[2;1H> @relay:Bob typed\x1b[9;3H").wait().prompted()
+    assert rig.found == [] and rig.passed_over == ["> @relay:Bob typed"]
 
 
 @pytest.mark.parametrize("kind", ["lines", "screen"])
-def test_a_directive_behind_an_unknown_sign_is_passed_over_and_told(kind: Kind) -> None:
-    ears = Ears(kind=kind).hear("> @relay:Bob one\r\n│  @relay:Bob two\r\n> @nobody:Bob three\r\n").wait()
-    ears.hear("```\r\n> @relay:Bob code\r\n```\r\n\\@relay:Bob literal\r\n> no @relay:Bob word\r\n").wait()
-    assert ears.told == [] and ears.passed_over == ["> @relay:Bob one", "│  @relay:Bob two"]
+def test_a_directive_after_an_unknown_sign_is_passed_over_and_reported(kind: Kind) -> None:
+    rig = Rig(kind=kind).write("> @relay:Bob one\r\n│  @relay:Bob two\r\n> @nobody:Bob three\r\n").wait()
+    rig.write("```\r\n> @relay:Bob code\r\n```\r\n\\@relay:Bob literal\r\n> no @relay:Bob word\r\n").wait()
+    assert rig.found == [] and rig.passed_over == ["> @relay:Bob one", "│  @relay:Bob two"]
 
 
 @pytest.mark.parametrize("half", ["@", "@rel", "@relay:Bob good mor", "> @relay:Bob good mor"])
-def test_a_silent_program_may_go_on_with_a_directive(half: str) -> None:
+def test_a_silent_program_may_continue_a_directive(half: str) -> None:
     """To the kernel, waiting for a network looks like waiting for input."""
-    ears = Ears(kind="lines").hear("> ").prompted().hear("\r\n")
-    ears.hear(half).wait().prompted(sure=False)
-    ears.hear("> @relay:Bob good morning"[len(half) + 2 * (half[0] == "@") :] + "\r\n")
-    assert ears.told == [("Bob", "good morning")]
+    rig = Rig(kind="lines").write("> ").prompted().write("\r\n")
+    rig.write(half).wait().prompted(sure=False)
+    rig.write("> @relay:Bob good morning"[len(half) + 2 * (half[0] == "@") :] + "\r\n")
+    assert rig.found == [("Bob", "good morning")]
 
 
-def test_a_form_ends_though_its_end_begins_like_a_prompt() -> None:
-    ears = (
-        Ears(kind="lines").hear(">").prompted().hear("\r\n@relay:Bob <<<\r\none\r\n>>>\r\n@relay:Bob two\r\n")
+def test_a_form_ends_though_its_end_starts_like_a_prompt() -> None:
+    rig = (
+        Rig(kind="lines")
+        .write(">")
+        .prompted()
+        .write("\r\n@relay:Bob <<<\r\none\r\n>>>\r\n@relay:Bob two\r\n")
     )
-    assert ears.told == [("Bob", "one"), ("Bob", "two")]
+    assert rig.found == [("Bob", "one"), ("Bob", "two")]
 
 
 @pytest.mark.parametrize("kind", ["lines", "screen"])
 @pytest.mark.parametrize("echoed", [True, False])
-def test_what_relay_quoted_is_no_directive_behind_the_same_prompt(kind: Kind, echoed: bool) -> None:
-    """Neither in the echo of typed text nor wherever the program prints it again."""
-    ears = Ears(kind=kind).hear("> ").prompted()
-    ears.type("hi\r> @relay:Bob typed\rbye\r", echo=echoed)
+def test_typed_text_is_not_a_directive_after_the_same_prompt(kind: Kind, echoed: bool) -> None:
+    """This holds for the echo of typed text, and for a program that prints it again."""
+    rig = Rig(kind=kind).write("> ").prompted()
+    rig.type("hi\r> @relay:Bob typed\rbye\r", echo=echoed)
     if echoed:
-        ears.hear("hi\r\n> @relay:Bob typed\r\nbye\r\n").wait()
-    ears.hear("> ").wait(60).prompted().hear("> @relay:Bob typed\r\n> ").wait().prompted()
-    assert ears.told == [] and ears.passed_over
-    assert ears.hear("> @relay:Bob said\r\n").wait().told == [("Bob", "said")]
+        rig.write("hi\r\n> @relay:Bob typed\r\nbye\r\n").wait()
+    rig.write("> ").wait(60).prompted().write("> @relay:Bob typed\r\n> ").wait().prompted()
+    assert rig.found == [] and rig.passed_over
+    assert rig.write("> @relay:Bob said\r\n").wait().found == [("Bob", "said")]

@@ -1,14 +1,14 @@
-"""Recordings of real agents, read from the screen with their profiles: exactly their directives, in order.
+"""Recordings of real agents, read from the screen with their profiles, give exactly their directives.
 
 recordings/          120 x 40
-recordings/resized/  60 and 200 columns, another size in the middle, typed directives, tools that print them.
+recordings/resized/  60 and 200 columns, a resize in the middle, typed directives, tools that print them.
                      (A form's indents are as the agent draws them.)
                      aider-*: its live display failed to erase itself, and may have erased the text later.
                      *-80: several sizes, and /compact, on a slow machine.
                      qwen-0.24.4-*: a scroll bar, a page that is erased in each frame, and jumps back in it;
                      -slow: on a machine that drew one frame per second;
                      -torn: after a resize to 60 columns, a page laid out for more, cut off by its scroll bar;
-                     -half: a frame whose rest came seconds later;
+                     -half: a frame whose rest arrives seconds later;
                      -stalled: nothing for seconds in the middle of a directive.
                      codex-80*: its model writes thousands of characters per second; the page moves a row.
 """
@@ -37,7 +37,7 @@ NAMES = sorted(
 
 
 def recording(name: str, folder: Path) -> Path:
-    """Return the asciicast of that name, unpacked in `folder` if it is compressed."""
+    """Return the asciicast with that name, unpacked in `folder` if it is compressed."""
     path = RECORDINGS / f"{name}.cast"
     if path.exists():
         return path
@@ -46,7 +46,7 @@ def recording(name: str, folder: Path) -> Path:
     return unpacked
 
 
-def told(path: Path, agent: str, home: Home) -> list[list[str]]:
+def directives_in(path: Path, agent: str, home: Home) -> list[list[str]]:
     cast = Cast(path, strict=True)
     chosen = catalog.load(agent, home)
     reader = AutoReader(
@@ -67,13 +67,13 @@ def told(path: Path, agent: str, home: Home) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_screen_with_the_agents_profile_finds_exactly_what_was_told(name: str, tmp_path: Path) -> None:
+def test_exactly_the_directives_of_a_recording_are_found(name: str, tmp_path: Path) -> None:
     """R46, R98. It may also find what no reader of the screen can decide (`undecidable`)."""
     path = recording(name, tmp_path)
     expected = json.loads((RECORDINGS / f"{name}.expected.json").read_text("utf-8"))
     undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}
     home = Home.from_env({"RELAY_HOME": str(tmp_path)})
-    found = told(path, expected["agent"].removesuffix("-inline"), home)
+    found = directives_in(path, expected["agent"].removesuffix("-inline"), home)
     certain = [one for one in found if f"@{one[0]}:{one[1]} {one[2]}" not in undecidable]
     assert certain == expected["directives"]
     assert len(found) - len(certain) <= len(expected["undecidable"])

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from hearing import Ears
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from readers.rig import Rig
 from relay.columns import width
 
 WIDTHS, HEIGHTS = (44, 60, 80, 120, 200), (14, 24, 40)
@@ -34,7 +34,7 @@ class Redraw:
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return the rows of a paragraph, broken at blanks; a word longer than a row is broken at the edge."""
+    """Return the rows of a paragraph, broken at spaces; a word longer than a row is broken at the edge."""
     if text.startswith("─"):
         return [text[:columns]]
     rows, row, taken = list[str](), "", 0
@@ -62,18 +62,18 @@ class Agent:
     """Draws paragraphs above a footer. inline: on the primary screen, else on the alternate one.
 
     barred: it erases its page in each frame, and draws a scroll bar next to it.
-    shown: the paragraphs that were drawn from their first rows on, in that order. (An alternate screen shows
-    the end: the start of anything longer is drawn once the terminal has grown.)
+    shown: the paragraphs whose first rows were drawn, in that order. (An alternate screen shows the end: the
+    start of anything longer is drawn once the terminal has grown.)
     """
 
     def __init__(self, columns: int, rows: int, *, inline: bool, barred: bool = False) -> None:
-        self.ears = Ears(columns, rows)
+        self.rig = Rig(columns, rows)
         self.columns, self.rows, self.inline, self.barred = columns, rows, inline, barred
         self.paragraphs: list[str] = []
         self.shown: list[str] = []
         self._printed = 0  # rows of the conversation above the footer
-        self.ears.hear("\x1b[?25l" if inline else "\x1b[?25l\x1b[?1049h\x1b[H")
-        self.draw(anew=True)
+        self.rig.write("\x1b[?25l" if inline else "\x1b[?25l\x1b[?1049h\x1b[H")
+        self.draw(full=True)
 
     def conversation(self) -> list[str]:
         rows, starts = list[str](), list[int]()
@@ -88,7 +88,7 @@ class Agent:
     def footer(self) -> list[str]:
         return [row[: self.columns] for row in FOOTER]
 
-    def draw(self, *, anew: bool) -> None:
+    def draw(self, *, full: bool) -> None:
         rows, footer = self.conversation(), self.footer()
         if not self.inline:
             page = rows[-(self.rows - len(footer)) :]
@@ -97,24 +97,24 @@ class Agent:
                 page = [f"{row}\x1b[{self.columns}G{'│' if y < 5 else '█'}" for y, row in enumerate(page)]
             if self.barred:
                 drawn = "\x1b[2J\x1b[3J\x1b[H" + "\r\n".join([*page, *footer])
-                self.ears.hear(f"\x1b[?2026h{drawn[:400]}", f"{drawn[400:]}\x1b[?2026l")
+                self.rig.write(f"\x1b[?2026h{drawn[:400]}", f"{drawn[400:]}\x1b[?2026l")
                 return
             drawn = "".join(f"\x1b[{y};1H{row}\x1b[K" for y, row in enumerate([*page, *footer], start=1))
-        elif anew:
+        elif full:
             drawn = "\x1b[2J\x1b[3J\x1b[H" + "\r\n".join([*rows, *footer])
         else:
             drawn = f"\r\x1b[{len(footer) - 1}A\x1b[J" + "\r\n".join([*rows[self._printed :], *footer])
         self._printed = len(rows)
-        self.ears.hear(f"\x1b[?2026h{drawn}\x1b[?2026l")
+        self.rig.write(f"\x1b[?2026h{drawn}\x1b[?2026l")
 
     def say(self, paragraph: str) -> None:
         self.paragraphs.append(paragraph)
-        self.draw(anew=False)
+        self.draw(full=False)
 
     def resize(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
-        self.ears.resize(columns, rows)
-        self.draw(anew=True)
+        self.rig.resize(columns, rows)
+        self.draw(full=True)
 
 
 WORD = st.one_of(
@@ -172,10 +172,10 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 @example(SAID_AGAIN)
 @example(MOVED_UP)
 @example(NARROW)
-def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
-    """The directives come in the order of drawing. Each has a number: no two look the same.
+def test_each_directive_is_read_once(drawing: str, steps: Sequence[str | Resize | Pause | Redraw]) -> None:
+    """The directives come in the order of drawing. Each has a number, so that no two look the same.
 
-    On the alternate screen each page stays for a while: what was drawn and immediately replaced was never
+    On the alternate screen each page stays for a while: what is drawn and immediately replaced is never
     seen.
     """
     inline = drawing == "inline"
@@ -184,11 +184,11 @@ def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize
         match step:
             case Resize(columns, rows):
                 agent.resize(columns, rows)
-                agent.ears.wait(0 if inline else 1.3)
+                agent.rig.wait(0 if inline else 1.3)
             case Pause(seconds):
-                agent.ears.wait(seconds)
+                agent.rig.wait(seconds)
             case Redraw():
-                agent.draw(anew=True)
+                agent.draw(full=True)
             case str():
                 if step.startswith("@"):
                     target, body = step.split(" ", 1)
@@ -196,18 +196,18 @@ def test_each_directive_is_heard_once(drawing: str, steps: Sequence[str | Resize
                 elif not step.startswith(("─", "│", "#", "-")):
                     step = f"n{number} {step} n{number}"
                 agent.say(step)
-                agent.ears.wait(0.05 if inline else 1.3)
-    heard = [squeezed(f"@relay:{target} {body}") for target, body in agent.ears.wait(4).close().told]
-    assert heard == [squeezed(each) for each in agent.shown if each.startswith("@")]
+                agent.rig.wait(0.05 if inline else 1.3)
+    found = [squeezed(f"@relay:{target} {body}") for target, body in agent.rig.wait(4).close().found]
+    assert found == [squeezed(each) for each in agent.shown if each.startswith("@")]
 
 
-def test_what_scrolls_half_off_the_alternate_screen_is_heard_whole() -> None:
+def test_a_directive_half_scrolled_off_the_alternate_screen_is_read_whole() -> None:
     """The directive's rows are not full: only the row above shows that they belong together."""
     agent, body = Agent(44, 24, inline=False), f"{URL} {URL} naïve {URL} b"
     for paragraph in (f"@relay:Bob {body}", *["words"] * 5):
         agent.say(paragraph)
-        agent.ears.wait(0.05)
-    assert [squeezed(heard) for _, heard in agent.ears.wait(4).close().told] == [squeezed(body)]
+        agent.rig.wait(0.05)
+    assert [squeezed(found) for _, found in agent.rig.wait(4).close().found] == [squeezed(body)]
 
 
 def squeezed(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a screen shows while the agent has its own record: used only if the record is lost."""
+"""Text on the screen of an agent with its own record: it is used only if the record is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay.readers.line import Line
 
 
 def drawn(offset: int, *texts: str) -> Reading:
-    """Return lines, and their directives, that were read when the agent had written `offset` bytes."""
+    """Return the lines and directives read when the agent has written `offset` bytes."""
     lines = [Line(text, 0.0, Place(TERMINAL, offset, number)) for number, text in enumerate(texts)]
     grammar = Grammar(lambda _: True)
     found = [each for line in lines for each in grammar.line(line)]
@@ -48,7 +48,7 @@ def bodies(events: list[Event]) -> list[str]:
     return [each.body for each in directives]
 
 
-def told(events: list[Event]) -> list[str]:
+def passed_over(events: list[Event]) -> list[str]:
     """Return the directives passed over because they may be repeats."""
     return [each.passed.line.text for each in events if isinstance(each, DirectivePassedOver)]
 
@@ -62,7 +62,7 @@ def kept(*readings: Reading) -> ScreenWords:
     return words
 
 
-def test_what_is_read_is_heard_at_once_where_there_is_no_record() -> None:
+def test_without_a_record_a_reading_is_used_at_once() -> None:
     words = ScreenWords("@")
     for _ in range(2):
         events = words.take(reading(10), again=False)
@@ -72,7 +72,7 @@ def test_what_is_read_is_heard_at_once_where_there_is_no_record() -> None:
         ]
 
 
-def test_what_is_kept_is_heard_in_order_once_the_record_is_lost() -> None:
+def test_kept_readings_are_used_in_order_once_the_record_is_lost() -> None:
     words = kept()
     assert words.take(reading(10), again=True) == []
     assert words.take(reading(20), again=False) == []
@@ -84,48 +84,48 @@ def test_what_is_kept_is_heard_in_order_once_the_record_is_lost() -> None:
     assert words.release() == []
 
 
-def test_what_was_shown_before_the_last_words_of_the_record_is_not_heard() -> None:
-    """A tool has printed it, as a text in the record proves, though not a directive."""
+def test_text_shown_before_the_last_text_of_the_record_is_passed_over() -> None:
+    """The later text in the record shows that a tool printed it."""
     words = kept(drawn(10, "@relay:Bob printed"), drawn(20, "That is what the file says."), reading(30))
     for event in recorded("That is what *the file* says."):
         words.note(event)
     words.lose("why", 30)
     events = words.release()
-    assert bodies(events) == ["30"] and told(events) == ["@relay:Bob printed"]
+    assert bodies(events) == ["30"] and passed_over(events) == ["@relay:Bob printed"]
 
 
-def test_what_the_record_has_is_neither_heard_nor_told() -> None:
+def test_text_that_the_record_has_is_neither_used_nor_passed_over() -> None:
     words = kept(reading(10))
     for event in recorded("@relay:Bob 10", "@relay:Bob 20"):
         words.note(event)
     words.take(reading(20), again=False)
     words.lose("why", 20)
     events = words.release()
-    assert bodies(events) == [] and told(events) == []
+    assert bodies(events) == [] and passed_over(events) == []
 
 
-def test_what_the_record_had_is_not_heard_when_it_is_drawn_late() -> None:
-    """A text is skipped only once, as the agent may say it again."""
+def test_recorded_text_that_is_drawn_late_is_not_used() -> None:
+    """A text is skipped only once, as the agent may repeat it."""
     words = kept()
     for event in recorded("@relay:Bob 10", "", "@relay:Bob *20*"):
         words.note(event)
     words.lose("why", 0)
     assert words.release() == []
     events = [each for offset in (10, 20, 10) for each in words.take(reading(offset), again=False)]
-    assert bodies(events) == ["10"] and told(events) == []
+    assert bodies(events) == ["10"] and passed_over(events) == []
 
 
-def test_what_looks_like_a_part_or_another_form_of_what_was_heard_is_told() -> None:
+def test_a_fragment_or_variant_of_recorded_text_is_passed_over() -> None:
     words = kept(drawn(5, "@relay:Bob the tests in the api folder f", "@relay:Bob see the notes"))
     for event in recorded("@relay:Bob the tests in the api folder fail", "@relay:Bob see [the notes](a/b)"):
         words.note(event)
     words.lose("why", 5)
     events = words.release() + words.take(drawn(9, "@relay:Bob see the notes"), again=False)
-    assert told(events) == ["@relay:Bob the tests in the api folder f", "@relay:Bob see the notes"]
+    assert passed_over(events) == ["@relay:Bob the tests in the api folder f", "@relay:Bob see the notes"]
     assert bodies(events) == ["see the notes"]
 
 
-def test_a_later_session_takes_the_same_words() -> None:
+def test_a_later_session_uses_the_same_readings() -> None:
     """The later session reads all of the output again, and none of the record."""
     notes: list[dict[str, Any]] = []
     words = ScreenWords("@", lambda _, **fields: notes.append(json.loads(json.dumps(fields))))
@@ -149,7 +149,7 @@ def test_a_note_of_an_older_relay_is_understood() -> None:
     assert bodies([each for at in (10, 20, 30) for each in words.take(reading(at), again=True)]) == ["30"]
 
 
-def test_no_more_than_the_last_readings_are_kept() -> None:
+def test_only_the_last_readings_are_kept() -> None:
     words = kept(*(reading(offset) for offset in range(MOST + 50)))
     words.lose("why", MOST + 50)
     assert bodies(words.release()) == [str(offset) for offset in range(50, MOST + 50)]
@@ -158,14 +158,14 @@ def test_no_more_than_the_last_readings_are_kept() -> None:
 # Any order of the record's contents, the screen's contents, and what is known about turns.
 
 BODIES = ("one", "two", "three", "four", "apples and pears", "a plan of the whole rig")
-"""No two look alike. The same body may be said twice."""
+"""No two are similar. The same body may be said twice."""
 
 LINE = "What comes next is {}."
 
 
 @dataclass
 class Turn:
-    """What the agent says in a turn, and when that arrives: at 100 the turn ends, at 200 the next.
+    """What the agent says in a turn, and when it arrives: the turn ends at 100, the next one at 200.
 
     texts: bodies of directives, of each text of its model.
     written, settled: the times at which they are read from the record, and from the screen.
@@ -180,7 +180,7 @@ class Turn:
 
 @dataclass
 class History:
-    """stops: number of texts in the record. broken: when that is known, if not by silence."""
+    """stops: number of texts in the record. broken: when its end is noticed, if not by silence."""
 
     turns: list[Turn]
     stops: int
@@ -189,7 +189,7 @@ class History:
 
 
 def timeline(history: History) -> list[tuple[int, int, str, Any]]:
-    """Return what happens, in order. Both sides report in the order of speaking."""
+    """Return the events in order. Both sides report in the order of speaking."""
     happens: list[tuple[int, int, str, Any]] = []
     number, record, screen, read = 0, 0, 0, 0
     for start, turn in zip(range(0, 9000, 100), history.turns, strict=False):
@@ -208,12 +208,12 @@ def timeline(history: History) -> list[tuple[int, int, str, Any]]:
     return sorted(happens, key=lambda each: each[:2])
 
 
-class Listener:
-    """Does with the words what the features do, at the events of a timeline."""
+class Features:
+    """Uses the screen's words as relay's features do, at the events of a timeline."""
 
     def __init__(self, history: History, last: int) -> None:
-        self.heard: list[str] = []
-        self.told: list[str] = []
+        self.used: list[str] = []
+        self.passed_over: list[str] = []
         self._history = history
         self._words = kept()
         self._offset = self._silent = 0
@@ -221,9 +221,9 @@ class Listener:
         self._grown = self._lost = False
         self._broken = None if history.broken is None else max(history.broken, last)
 
-    def hear(self, events: list[Event]) -> None:
-        self.heard += bodies(events)
-        self.told += told(events)
+    def take(self, events: list[Event]) -> None:
+        self.used += bodies(events)
+        self.passed_over += passed_over(events)
 
     def happens(self, now: int, what: str, value: Any) -> None:
         if self._broken is not None and now > self._broken:
@@ -233,13 +233,13 @@ class Listener:
                 texts = [each for body in value for each in (LINE.format(body), f"@relay:Bob *{body}*")]
                 events = recorded(*texts)
                 self._grown = True
-                self.heard += [body.strip("*") for body in bodies(events)]
+                self.used += [body.strip("*") for body in bodies(events)]
                 for each in events:
                     self._words.note(each)
             case "screen":
                 self._offset += 10
                 shown = drawn(self._offset, LINE.format(value), f"@relay:Bob {value}")
-                self.hear(self._words.take(shown, again=False))
+                self.take(self._words.take(shown, again=False))
             case "shown":
                 self._up_to[value] = self._offset
                 self._words.turn()
@@ -255,7 +255,7 @@ class Listener:
         if not self._lost:
             self._lost = True
             self._words.lose("why", self._offset)
-            self.hear(self._words.release())
+            self.take(self._words.release())
 
 
 times = st.lists(st.integers(1, 199), min_size=9, max_size=9).map(sorted)
@@ -275,47 +275,47 @@ histories = st.builds(
 )
 
 
-def heard(history: History, missing: frozenset[int] = frozenset()) -> tuple[Counter[str], Counter[str]]:
-    """Return what is read of a history, and what was said. missing: numbers the screen does not show."""
+def play(history: History, missing: frozenset[int] = frozenset()) -> tuple[Counter[str], Counter[str]]:
+    """Return what is read of a history, and what was said. missing: indices that the screen does not show."""
     silence = [Turn([[body]], [50], [50]) for body in BODIES[: history.silent + 2]]
     texts = sum(len(turn.texts) for turn in history.turns)
     whole = replace(history, turns=[*history.turns, *silence], stops=min(history.stops, texts))
     happens = timeline(whole)
     last = max((now for now, _, what, _ in happens if what == "record"), default=0)
-    listener, shown = Listener(whole, last), 0
+    features, shown = Features(whole, last), 0
     for now, _, what, value in happens:
         shown += what == "screen"
         if what != "screen" or shown not in missing:
-            listener.happens(now, what, value)
+            features.happens(now, what, value)
     note(f"stops after {whole.stops} of {texts}, {'silent' if history.broken is None else 'broken'}")
     every = Counter(body for turn in whole.turns for text in turn.texts for body in text)
-    return Counter(listener.heard), every
+    return Counter(features.used), every
 
 
 @settings(max_examples=500, deadline=None)
 @given(histories)
 def test_nothing_is_lost_or_repeated_wherever_a_record_stops(history: History) -> None:
-    """Either side may lag by up to a turn, and the same text may be said repeatedly."""
-    found, every = heard(history)
+    """Either side may lag by up to a turn, and texts may be repeated."""
+    found, every = play(history)
     assert found == every
 
 
 @settings(max_examples=500, deadline=None)
 @given(histories, st.frozensets(st.integers(1, 20)))
-def test_nothing_is_repeated_where_the_screen_leaves_something_out(
-    history: History, missing: frozenset[int]
-) -> None:
-    found, every = heard(history, missing)
+def test_nothing_is_repeated_if_the_screen_omits_something(history: History, missing: frozenset[int]) -> None:
+    found, every = play(history, missing)
     assert not found - every
 
 
-def test_unlike_lines_are_told_apart_without_a_close_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparing a pair takes a millisecond, and at a turn's end many tables and outputs may wait."""
+def test_dissimilar_lines_are_distinguished_without_a_detailed_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Comparing a pair takes a millisecond, and many tables and outputs may be waiting at a turn's end."""
 
-    def look(*_: object, **__: object) -> None:
+    def compare(*_: object, **__: object) -> None:
         raise AssertionError("compared closely")
 
-    monkeypatch.setattr(screen_words, "SequenceMatcher", look)
+    monkeypatch.setattr(screen_words, "SequenceMatcher", compare)
     words = kept(drawn(10, "The tests of the parser pass on every machine that we have here."))
     for each in recorded("Once more: a server has refused it, perhaps by chance, at half past ten."):
         words.note(each)

@@ -21,12 +21,12 @@ def drawn(texts: list[str], bar: str, column: int) -> list[Row]:
 
 @pytest.mark.parametrize("column", [40, 30])
 @pytest.mark.parametrize("bar", [BAR, "░░░▓▓▓░░░", "│" * 8 + "█", "█" * 9])
-def test_it_is_taken_off_at_the_margin_and_where_another_size_had_it(column: int, bar: str) -> None:
+def test_a_scroll_bar_is_removed_at_the_margin_and_at_that_of_another_size(column: int, bar: str) -> None:
     rows = drawn(TEXTS, bar, column) + FOOTER
     assert without_scroll_bar(rows, 40).rows == [Row(text) for text in TEXTS] + FOOTER
 
 
-def test_it_is_taken_off_rows_that_a_narrower_terminal_has_wrapped() -> None:
+def test_a_scroll_bar_is_removed_from_rows_wrapped_by_a_narrower_terminal() -> None:
     texts = ["x" * 50, *TEXTS[3:], ""]
     rows = []
     for row in drawn(texts, BAR[: len(texts)], 60):
@@ -35,8 +35,8 @@ def test_it_is_taken_off_rows_that_a_narrower_terminal_has_wrapped() -> None:
     assert found == [part for text in texts for part in (text[:40], text[40:])]
 
 
-def test_text_that_it_cuts_off_is_hidden_in_part() -> None:
-    """Those rows were laid out for a wider page. Drawings, such as the side of a box, may be cut off."""
+def test_text_cut_off_by_a_scroll_bar_is_hidden() -> None:
+    """Such rows were laid out for a wider page. Drawings, such as the side of a box, may be cut off."""
     texts = ["漢字" * 9 + "仮", *TEXTS[1:4], "x" * 39, *TEXTS[5:7], "─" * 38 + "╮", " a box".ljust(38) + "│"]
     found = without_scroll_bar(drawn(texts, BAR, 40) + FOOTER, 40)
     assert found.torn
@@ -50,9 +50,9 @@ def test_text_that_it_cuts_off_is_hidden_in_part() -> None:
         [Row("│" + "x".ljust(38) + "│")] * 6,  # a box
         [Row("┃ x".ljust(39) + "┃")] * 6,
         [Row("x".ljust(39) + "█")] * 2,  # too low
-        [Row("x" * 39 + "█")] * 6,  # no blank before it
+        [Row("x" * 39 + "█")] * 6,  # no space before it
         [Row("one █"), Row("three █"), Row("ab █")] * 4,  # a chart
     ],
 )
-def test_what_is_none_stays(rows: list[Row]) -> None:
+def test_other_characters_at_the_margin_stay(rows: list[Row]) -> None:
     assert without_scroll_bar(rows + FOOTER, 40) == (rows + FOOTER, False)

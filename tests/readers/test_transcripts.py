@@ -1,4 +1,4 @@
-"""Whatever the chunks, the width and the way of drawing, one transcript gives the same directives."""
+"""A transcript gives the same directives in any chunks, at any width, printed or drawn."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 import textwrap
 from itertools import pairwise
 
-from hearing import Ears
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from readers.rig import Rig
 from relay.directives.grammar import Grammar
 from relay.place import Place
 from relay.readers.line import Line
@@ -17,7 +17,7 @@ from relay.readers.line import Line
 WORD = st.text(st.sampled_from("abcxyz日本éñ👍-,.@:<>`"), min_size=1, max_size=9)
 SENTENCE = st.lists(WORD, min_size=1, max_size=30).map(" ".join)
 DIRECTIVE = st.builds("@relay:{} {}".format, st.sampled_from(["Bob", "Ann", "*", "#all"]), SENTENCE)
-# On a screen ">>" alone also ends a form: agents draw ">>>" as nested quotes.
+# On a screen, ">>" alone also ends a form: agents draw ">>>" as nested quotes.
 INSIDE = SENTENCE.filter(lambda text: not re.fullmatch(r"(>\s*){2,3}", text))
 FORM = st.lists(INSIDE, max_size=4).map(lambda lines: "\n".join(["@relay:Bob <<<", *lines, ">>>"]))
 FENCED = DIRECTIVE.map(lambda line: f"```\n{line}\n```")
@@ -35,22 +35,24 @@ def directives(transcript: str) -> list[tuple[str, str]]:
     return [(one.target, one.body) for one in found + grammar.turn_end(0)]
 
 
-def heard(data: bytes, cuts: list[int], columns: int, *, pause: float = 0.0) -> list[tuple[str, str]]:
-    ears = Ears(columns, 12)
+def read(data: bytes, cuts: list[int], columns: int, *, pause: float = 0.0) -> list[tuple[str, str]]:
+    rig = Rig(columns, 12)
     places = sorted({min(cut, len(data)) for cut in [0, *cuts]})
     for start, end in zip(places, [*places[1:], len(data)], strict=True):
-        ears.hear(data[start:end])
+        rig.write(data[start:end])
         if pause:
-            ears.wait(pause)
-    return ears.wait(0.2).close().told
+            rig.wait(pause)
+    return rig.wait(0.2).close().found
 
 
 @settings(deadline=None)
 @given(TRANSCRIPT, CUTS, st.integers(1, 200), COLOURED)
 @example("@relay:Bob a", [0, 5], 1, "")
-def test_lines_in_any_chunks_at_any_width(text: str, cuts: list[int], columns: int, colour: str) -> None:
+def test_printed_lines_give_the_same_directives_in_any_chunks_at_any_width(
+    text: str, cuts: list[int], columns: int, colour: str
+) -> None:
     data = (colour + text.replace("\n", f"\r\n{colour}") + "\r\n").encode()
-    assert heard(data, cuts, columns) == directives(text)
+    assert read(data, cuts, columns) == directives(text)
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,18 +61,18 @@ def test_lines_in_any_chunks_at_any_width(text: str, cuts: list[int], columns: i
 @example("\n".join(["@relay:Bob " + "x" * 70] * 20), [], 55, 0.0)
 @example("@relay:Bob ::日日 :::::::日日 :::::::日日 :", [], 40, 0.0)
 @given(TRANSCRIPT, CUTS, st.integers(40, 200), st.sampled_from([0.0, 0.02]))
-def test_a_drawing_program_in_any_chunks_at_any_width(
+def test_drawn_lines_give_the_same_directives_in_any_chunks_at_any_width(
     text: str, cuts: list[int], columns: int, pause: float
 ) -> None:
-    """There are paragraphs with an empty line between them, as agents print them."""
+    """Empty lines separate the paragraphs, as agents print them."""
     lines = text.replace("\n", "\n\n")
     data = ("\x1b[2J\x1b[H" + lines.replace("\n", "\r\n") + "\r\n").encode()
-    assert squeezed(heard(data, cuts, columns, pause=pause)) == squeezed(directives(lines))
+    assert squeezed(read(data, cuts, columns, pause=pause)) == squeezed(directives(lines))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(DIRECTIVE, SENTENCE), max_size=8), st.integers(60, 160), st.integers(1, 3))
-def test_a_page_that_is_wrapped_by_the_agent_and_drawn_over_and_over(
+def test_a_wrapped_page_that_is_redrawn_gives_each_directive_once(
     paragraphs: list[str], columns: int, times: int
 ) -> None:
     rows = [
@@ -81,27 +83,27 @@ def test_a_page_that_is_wrapped_by_the_agent_and_drawn_over_and_over(
             "",
         ]
     ]
-    ears = Ears(columns, 60)
+    rig = Rig(columns, 60)
     for _ in range(times):
-        ears.hear("\x1b[H" + "".join(f"\x1b[{y + 1};1H{row}\x1b[K" for y, row in enumerate(rows[:58]))).wait(
+        rig.write("\x1b[H" + "".join(f"\x1b[{y + 1};1H{row}\x1b[K" for y, row in enumerate(rows[:58]))).wait(
             2
         )
-    once = Ears(columns, 60)
-    once.hear("\x1b[H" + "".join(f"\x1b[{y + 1};1H{row}\x1b[K" for y, row in enumerate(rows[:58])))
-    assert ears.close().told == once.wait(2).close().told
+    once = Rig(columns, 60)
+    once.write("\x1b[H" + "".join(f"\x1b[{y + 1};1H{row}\x1b[K" for y, row in enumerate(rows[:58])))
+    assert rig.close().found == once.wait(2).close().found
 
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=10), st.integers(1, 90), st.integers(1, 30))
-def test_whatever_the_bytes_lines_are_text_in_order(pieces: list[bytes], columns: int, rows: int) -> None:
-    ears = Ears(columns, rows)
+def test_lines_are_text_in_order_whatever_the_bytes(pieces: list[bytes], columns: int, rows: int) -> None:
+    rig = Rig(columns, rows)
     for piece in pieces:
-        ears.hear(piece).type(piece).wait(0.05)
-    ears.resize(max(1, columns // 2), rows + 3).prompted().wait(0.1).close()
-    assert ears.reader.failed is None
-    assert not any(CONTROL.search(line.text) for line in ears.lines)
-    assert all(a.place < b.place and a.time <= b.time for a, b in pairwise(ears.lines))
-    assert all(line.place.offset <= sum(map(len, pieces)) for line in ears.lines)
+        rig.write(piece).type(piece).wait(0.05)
+    rig.resize(max(1, columns // 2), rows + 3).prompted().wait(0.1).close()
+    assert rig.reader.failed is None
+    assert not any(CONTROL.search(line.text) for line in rig.lines)
+    assert all(a.place < b.place and a.time <= b.time for a, b in pairwise(rig.lines))
+    assert all(line.place.offset <= sum(map(len, pieces)) for line in rig.lines)
 
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x80-\x9f]")
@@ -141,18 +143,18 @@ SEQUENCES = st.lists(
 @settings(max_examples=200, deadline=None)
 @example(["\u2003".encode(), b"\x1b[1;1H"] * 3, 1, 5)
 @given(SEQUENCES, st.integers(1, 90), st.integers(1, 30))
-def test_no_sequences_make_a_reader_raise(pieces: list[bytes], columns: int, rows: int) -> None:
-    ears = Ears(columns, rows)
+def test_no_sequences_make_a_reader_fail(pieces: list[bytes], columns: int, rows: int) -> None:
+    rig = Rig(columns, rows)
     for number, piece in enumerate(pieces):
-        ears.hear(piece)
+        rig.write(piece)
         if number % 7 == 0:
-            ears.wait(0.05)
+            rig.wait(0.05)
         if number == 30:
-            ears.resize(rows, columns)
-    assert ears.prompted().close().reader.failed is None
-    assert all(a.place < b.place for a, b in pairwise(ears.lines))
+            rig.resize(rows, columns)
+    assert rig.prompted().close().reader.failed is None
+    assert all(a.place < b.place for a, b in pairwise(rig.lines))
 
 
-def squeezed(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Drop empty lines within forms: the transcript here has more of them."""
-    return [(target, "".join(body.split())) for target, body in told]
+def squeezed(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Remove white space from the bodies, as the drawn transcript has more empty lines."""
+    return [(target, "".join(body.split())) for target, body in found]

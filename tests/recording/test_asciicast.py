@@ -1,4 +1,4 @@
-"""Asciicasts as streams: damaged lines are skipped, and no timestamp in them does harm."""
+"""Asciicasts as streams: damaged lines are skipped, and invalid timestamps do no harm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def events(recorded: Cast) -> list[tuple[float, str, str]]:
     return [(each.time, each.kind, each.data) for each in recorded]
 
 
-def test_a_line_that_was_cut_off_or_is_no_event_is_passed_over_and_counted(tmp_path: Path) -> None:
+def test_a_truncated_or_invalid_line_is_skipped_and_counted(tmp_path: Path) -> None:
     path = cast(
         tmp_path / "a.cast",
         (0.5, "o", "one"),
@@ -38,14 +38,14 @@ def test_a_line_that_was_cut_off_or_is_no_event_is_passed_over_and_counted(tmp_p
 
 
 @pytest.mark.parametrize("time", ["-5", "NaN", "-Infinity", "Infinity", "1e300", "1" + "0" * 400, "0.1"])
-def test_an_absurd_time_is_that_of_the_event_before(time: str, tmp_path: Path) -> None:
+def test_an_invalid_time_is_replaced_with_that_of_the_previous_event(time: str, tmp_path: Path) -> None:
     odd = f'[{time}, "o", "odd"]'.encode()
     recorded = Cast(cast(tmp_path / "a.cast", (1.0, "o", "a"), odd, (2.0, "o", "b")))
     assert events(recorded) == [(1.0, "o", "a"), (1.0, "o", "odd"), (2.0, "o", "b")]
     assert Cast(cast(tmp_path / "b.cast", odd)).seconds in {0.0, 0.1}
 
 
-def test_reading_goes_on_at_any_mark_over_all_parts(tmp_path: Path) -> None:
+def test_reading_continues_from_any_mark_across_all_parts(tmp_path: Path) -> None:
     one = cast(tmp_path / "1.cast", (0.0, "o", "a"), (4.0, "o", "b"))
     empty = cast(tmp_path / "2.cast")
     two = cast(tmp_path / "3.cast", (0.5, "o", "c"), (6.0, "o", "d"), columns=50)
@@ -82,9 +82,7 @@ def test_the_length_is_found_at_the_end_of_a_long_file_without_reading_it(
     assert len(read) < 100
 
 
-def test_a_line_without_an_end_is_not_read_into_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_line_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asciicast, "MAX_LINE", 1000)
     long = b'[1.0, "o", "' + b"x" * 5000 + b'"]'
     assert events(Cast(cast(tmp_path / "a.cast", long, (2.0, "o", "b")))) == [(2.0, "o", "b")]
@@ -103,20 +101,20 @@ def test_a_line_without_an_end_is_not_read_into_memory(
         (b'{"version": 2, "width": 70000, "height": 24}', "no width and height"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_reason(line: bytes, why: str, tmp_path: Path) -> None:
+def test_an_invalid_recording_is_refused_with_the_reason(line: bytes, why: str, tmp_path: Path) -> None:
     path = tmp_path / "a.cast"
     path.write_bytes(line + b'\n[1, "o", "x"]\n')
     with pytest.raises(RecordingError, match=why):
         Cast(path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"none\.cast: No such file"):
         Cast(tmp_path / "none.cast")
 
 
 @given(st.lists(st.binary(max_size=60), max_size=20))
-def test_no_bytes_break_it(lines: list[bytes]) -> None:
+def test_any_bytes_are_an_event_or_none(lines: list[bytes]) -> None:
     for line in lines:
         event = asciicast.parse_event(line, 0.0, 1.0)
         assert event is None or event.time >= 1.0

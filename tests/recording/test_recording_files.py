@@ -1,4 +1,4 @@
-"""Recordings on disk: they read back as written, names describe the contents, old ones are deleted."""
+"""Recordings on disk: they are read back as written, named after their contents, and deleted when old."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def write(
     return path
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    """Bytes that were not UTF-8 and characters that JSON escapes survive, too."""
+def test_a_recording_is_read_back_as_written(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 and characters that JSON escapes are preserved."""
     path = store.path_of(tmp_path / "recordings", "default", "Ann", "0123456789ab", BEGAN)
     who = {"team": "default", "name": "Ann", "session": "0123456789ab", "part": 1}
     header = Header(80, 24, BEGAN, "Ann: claude", "claude", {"TERM": "xterm"}, 3.0, **who)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_a_last_line_that_was_cut_off_is_left_out(cut: int, tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_skipped(cut: int, tmp_path: Path) -> None:
     path = write(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole + b'[0.75, "o", "\xe6\x97\xa5 cut off here'[:-cut])
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["Ann", "a-b", "Ann.2", "x-20260101T000000-abc"])
-def test_names_say_what_is_recorded(name: str, tmp_path: Path) -> None:
+def test_a_file_name_identifies_its_recording(name: str, tmp_path: Path) -> None:
     for part in (1, 2, 11):
         path = store.path_of(tmp_path, "team.x", name, "0123456789", BEGAN, part)
         stored = store.parse(path)
@@ -118,22 +118,22 @@ def test_the_latest_recording_has_all_its_parts(tmp_path: Path) -> None:
     assert store.recordings(tmp_path, "Ann", "other") == []
 
 
-def test_old_recordings_go(tmp_path: Path) -> None:
+def test_old_recordings_are_deleted(tmp_path: Path) -> None:
     """By age, then the oldest until the rest fits; never those of a running session."""
     ages = [40, 31, 20, 10, 1]
     old = [write(tmp_path, session=f"s{age}", began=BEGAN - age * DAY) for age in ages]
     first = write(tmp_path, session="running", began=BEGAN - 90 * DAY)
     second = store.path_of(tmp_path, "default", "Ann", "running", BEGAN - 90 * DAY, 2)
     running = PartWriter(second, Header(80, 24, BEGAN, "", "", part=2))
-    left = lambda: [path for path in (first, second, *old) if path.exists()]  # noqa: E731
+    remaining = lambda: [path for path in (first, second, *old) if path.exists()]  # noqa: E731
     assert store.sweep(tmp_path, days=30, total=10**9, now=BEGAN) == 2
-    assert left() == [first, second, *old[2:]]
+    assert remaining() == [first, second, *old[2:]]
     size = sum(each.size for each in store.recordings(tmp_path))
     assert store.sweep(tmp_path, days=30, total=size - 1, now=BEGAN) == 1  # not the running oldest
-    assert left() == [first, second, *old[3:]]
+    assert remaining() == [first, second, *old[3:]]
     assert store.sweep(tmp_path, days=30, total=0, now=BEGAN) == 2
-    assert left() == [first, second]
+    assert remaining() == [first, second]
     assert not list(tmp_path.glob("*/*s10*"))
     running.close()
     assert store.sweep(tmp_path, days=30, total=10**9, now=BEGAN) == 1  # the second part has just changed
-    assert left() == [second]
+    assert remaining() == [second]

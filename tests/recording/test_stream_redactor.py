@@ -1,4 +1,4 @@
-"""The stream redactor: no secret gets into a recording, however it arrives, and the rest is unchanged."""
+"""The stream redactor: no secret gets into a recording, however it arrives; everything else is unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 def through(
     *pieces: str, columns: int = 80, rows: int = 24, pause: float = 0.1, known: tuple[str, ...] = ()
 ) -> str:
-    """Return what is written of `pieces`, each flushed as far as possible before the next one."""
+    """Return what is written for `pieces`, each flushed as far as possible before the next one."""
     stream = StreamRedactor(Redactor(known), columns, rows)
     written: list[CastEvent] = []
     now = 0.0
@@ -41,7 +41,7 @@ def through(
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100, 511, 4096])
 @pytest.mark.parametrize("pause", [0.1, GROWTH * 2], ids=["", "slowly"])
-def test_secrets_in_pieces_of_any_size(size: int, pause: float) -> None:
+def test_secrets_in_pieces_of_any_size_are_redacted(size: int, pause: float) -> None:
     """R44: the pieces may be single typed characters, with a long pause after each."""
     text = f"{FILLER * 9}$ export GITHUB={TOKEN}\r\n{FILLER}password: {PASSWORD}\r\n{FILLER * 20}{KEY}\r\n$ "
     written = through(*(text[i : i + size] for i in range(0, len(text), size)), pause=pause)
@@ -60,8 +60,8 @@ def test_colours_inside_a_secret_stay() -> None:
 
 
 @pytest.mark.parametrize("at", [15, 20, 30, 39])
-def test_a_secret_that_the_program_has_wrapped(at: int) -> None:
-    """R44: plainly, in a frame, by cursor positions, and as a shell's line editor does."""
+def test_a_wrapped_secret_is_redacted(at: int) -> None:
+    """R44: wrapped plainly, in a frame, by cursor positions, or as by a shell's line editor."""
     head, tail = TOKEN[:at], TOKEN[at:]
     indent = " " * (40 - at)
     for row, columns in (
@@ -75,14 +75,14 @@ def test_a_secret_that_the_program_has_wrapped(at: int) -> None:
         assert SEQUENCE.sub("", written) == SEQUENCE.sub("", row).replace(head, "*" * at).replace(
             tail, "*" * len(tail)
         )
-    apart = f"\x1b[1;1H{TOKEN}\x1b[9;1Hnext"  # not one below the other
+    apart = f"\x1b[1;1H{TOKEN}\x1b[9;1Hnext"  # not adjacent rows
     assert through(apart, columns=200).endswith("*\x1b[9;1Hnext")
-    short = f"{head}\r\n{tail}"  # not at the end of a row: two things
+    short = f"{head}\r\n{tail}"  # not at the end of a row: two separate texts
     assert through(short, columns=200).endswith(tail)
 
 
-def test_known_values_are_covered_wherever_they_come() -> None:
-    """R44: what once followed `password=`, and what the agent's environment contains."""
+def test_known_values_are_redacted_everywhere() -> None:
+    """R44: a value that once followed `password=`, and those in the agent's environment."""
     written = through(
         f"DB_PASSWORD={PASSWORD}\r\n", FILLER * 20, f"it is {PASSWORD}.", known=("s3same opens",)
     )
@@ -93,7 +93,7 @@ def test_known_values_are_covered_wherever_they_come() -> None:
     assert cut.endswith(f"key {'*' * (len(KEY) * 3 // 4)} ...")
 
 
-def test_private_keys_that_come_line_by_line() -> None:
+def test_private_keys_that_arrive_line_by_line_are_redacted() -> None:
     """R44"""
     first, last = "-----BEGIN OPENSSH PRIVATE KEY-----", "-----END OPENSSH PRIVATE KEY-----"
     body = [f"{n:02}" + "b3BlbnNzaC1rZXktdjEA" * 3 for n in range(40)]
@@ -108,8 +108,8 @@ def test_private_keys_that_come_line_by_line() -> None:
     assert stream.held == 0
 
 
-def test_titles_links_and_the_clipboard() -> None:
-    """R44: what is not on the screen is searched, too."""
+def test_titles_links_and_the_clipboard_are_redacted() -> None:
+    """R44: text that is not on the screen is searched, too."""
     link = f"\x1b]8;;https://x.example.org/?token={TOKEN}\x1b\\here\x1b]8;;\x1b\\"
     written = through(f"\x1b]0;{TOKEN}\x07{link}\x1b]52;c;aGVsbG8gd29ybGQ=\x07end")
     assert written == f"\x1b]0;{'*' * len(TOKEN)}\x07{link.replace(TOKEN, '*' * len(TOKEN))}end"
@@ -130,7 +130,7 @@ def test_other_events_keep_their_place() -> None:
     assert stream.take(4.0, all=True) == [CastEvent(1, "o", "a"), *events[1:]]
 
 
-def test_only_what_may_become_a_secret_is_held_back() -> None:
+def test_only_a_potential_secret_is_held_back() -> None:
     """R43: everything else is on disk within a second."""
     stream = StreamRedactor(Redactor(), 80)
     stream.put(CastEvent(0.0, "o", f"{FILLER}A sentence."))
@@ -144,7 +144,7 @@ def test_only_what_may_become_a_secret_is_held_back() -> None:
 
 
 def test_an_unfinished_private_key_holds_nothing_back() -> None:
-    """R43: the first line that cannot be one of its rows ends it."""
+    """R43: the first line that cannot be a row of the key ends it."""
     row = "MIIE" + "vQ7a" * 15
     text = f"-----BEGIN PRIVATE KEY-----\r\n{row}\r\n{row}\r\n$ make\r\n{FILLER}"
     stream = StreamRedactor(Redactor(), 80)
@@ -152,7 +152,7 @@ def test_an_unfinished_private_key_holds_nothing_back() -> None:
     assert "".join(event.data for event in stream.take(0.1)) == text.replace(row, "*" * len(row))
 
 
-def test_what_is_held_is_bounded() -> None:
+def test_held_output_is_bounded() -> None:
     for endless in (
         "\x1b]0;",
         "\x1b[38;5;1m",
@@ -205,8 +205,8 @@ PARTS = st.sampled_from(
 @example(["\x1b\x1b", f"\x1bP{TOKEN}"], 0.1)
 @example([f"{TOKEN}\x1b[5;7H{'x' * 90}/\x1b[5;7H-----BEGIN PRIVATE KEY-----"], 0.1)
 @given(st.lists(st.lists(PARTS, max_size=12).map("".join), max_size=8), st.sampled_from([0.1, 9.0]))
-def test_nothing_but_secrets_changes(pieces: list[str], pause: float) -> None:
-    """R44: the length stays, each character stays or is covered, and no whole token is readable."""
+def test_only_secrets_change(pieces: list[str], pause: float) -> None:
+    """R44: the length stays the same, each character is kept or covered, and no whole token is readable."""
     text = "".join(pieces)
     written = through(*pieces, pause=pause)
     assert len(written) == len(text)
@@ -220,15 +220,15 @@ RECORDINGS = sorted((Path(__file__).parent.parent / "recordings").rglob("*.cast"
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_what_real_agents_draw_stays_as_it_is(path: Path) -> None:
-    """R44: recordings of real agents that contain no secret."""
+def test_output_of_real_agents_without_secrets_is_unchanged(path: Path) -> None:
+    """R44: recordings of real agents without secrets."""
     cast = Cast(path, strict=True)
     drawn = [event.data for event in cast if event.kind == "o"]
     assert through(*drawn, columns=cast.header.columns, rows=cast.header.rows) == "".join(drawn)
 
 
 class CountingRedactor(Redactor):
-    """Counts the characters that it searches; regular expressions see them in segments of a fixed size."""
+    """Counts the characters that it searches. Regular expressions get them in segments of a fixed size."""
 
     searched = 0
 
@@ -253,8 +253,8 @@ def searched(output: str) -> int:
         *("password=", "://x:", "eyJ", "\x1b[1;1H", "sk-ant-", "\x1b[1;1Hpassword=a1\r\n", "│ a \r\n"),
     ],
 )
-def test_hostile_output_costs_work_in_proportion_to_its_length(hostile: str) -> None:
-    """R44: twice the output means twice the search; quadratic work would never end."""
+def test_hostile_output_is_searched_in_linear_time(hostile: str) -> None:
+    """R44: twice the output means twice the search; quadratic work would hardly end."""
     size = 1 << 17
     once, twice = (searched(hostile * (length // len(hostile))) for length in (size, 2 * size))
     assert twice < 2.5 * once + 1000
@@ -267,19 +267,19 @@ BEARER = "V1jFz" + "20eBahcy7" * 4
 
 
 def text_of(written: str, columns: int = 120, rows: int = 40) -> str:
-    """Return what a user reads of it, including the rows that scrolled off."""
+    """Return what a user can read of it, including the rows that scrolled off."""
     grid = Grid(columns, rows)
     grid.feed(written)
     return "\n".join(row.text for row in grid.rows)
 
 
 def by_columns(line: str, indent: int = 2) -> str:
-    """Return a line as Claude Code draws it: each word at its column."""
+    """Return `line` as Claude Code draws it: each word at its column."""
     words = re.finditer(r"\S+", " " * indent + line)
     return "".join(f"\x1b[{word.start() + 1}G{word[0]}" for word in words)
 
 
-def test_words_that_are_drawn_at_columns() -> None:
+def test_secrets_are_redacted_in_words_drawn_at_columns() -> None:
     """R44: Claude Code draws that way."""
     lines = [f"Authorization: Bearer {BEARER}", f'api_key = "{PASSWORD}x1"', FIRST, *BODY, LAST, "esc to end"]
     written = through("\r\r\n".join(map(by_columns, lines)), columns=120, rows=40)
@@ -290,7 +290,7 @@ def test_words_that_are_drawn_at_columns() -> None:
 
 
 def difference(before: str, after: str, row: int) -> str:
-    """Return only the changed cells, as Codex draws them: up to a jump where two rows agree."""
+    """Return the changed cells, as Codex draws them: it skips those where two rows agree."""
     width = max(len(before), len(after))
     old, new = before.ljust(width), after.ljust(width)
     return "".join(
@@ -299,7 +299,7 @@ def difference(before: str, after: str, row: int) -> str:
     )
 
 
-def test_only_cells_that_have_changed_are_drawn() -> None:
+def test_secrets_are_redacted_where_only_changed_cells_are_drawn() -> None:
     """R44: Codex scrolls that way, each row over the previous one."""
     lines = [f"{FILLER.strip()} {n}" for n in range(8)] + [
         f"password={PASSWORD}",
@@ -332,8 +332,8 @@ def test_only_cells_that_have_changed_are_drawn() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 7, 13])
-def test_an_answer_that_is_drawn_anew_as_it_grows(size: int) -> None:
-    """R44: the end of a value is covered in what was drawn while it grew."""
+def test_secrets_are_redacted_in_an_answer_redrawn_as_it_grows(size: int) -> None:
+    """R44: the end of a value is covered in everything drawn while it grew."""
     text = "\n".join([f"password: {PASSWORD}", FIRST, *BODY[:3], LAST, KEY, "end"])
     frames = []
     for end in range(size, len(text) + size, size):
@@ -344,8 +344,8 @@ def test_an_answer_that_is_drawn_anew_as_it_grows(size: int) -> None:
         assert secret[: max(size, 8)] not in written
 
 
-def test_a_value_that_had_no_room_beside_its_name() -> None:
-    """R44: wrapped between two words; a value below a name that had room does not belong to it."""
+def test_a_value_wrapped_onto_the_row_below_its_name_is_redacted() -> None:
+    """R44: wrapped between two words. A value below a name that had room does not belong to that name."""
     row = f"{'the header of it is then'.ljust(60)} Authorization: Bearer"
     written = through(f"  {row}\r\n  {BEARER} end", columns=120)
     assert written == f"  {row}\r\n  {'*' * len(BEARER)} end"
@@ -353,7 +353,7 @@ def test_a_value_that_had_no_room_beside_its_name() -> None:
     assert through(apart, columns=120) == apart
 
 
-def test_what_is_found_late_is_covered_where_it_came_first() -> None:
-    """R44: a name reveals what was drawn earlier, while that is held back."""
+def test_a_secret_recognised_late_is_redacted_where_it_first_appeared() -> None:
+    """R44: a name reveals a value drawn earlier, which is still held back."""
     written = through(f"it is {PASSWORD} or so\r\npassword={PASSWORD}\r\n")
     assert PASSWORD not in written

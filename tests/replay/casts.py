@@ -10,7 +10,7 @@ from typing import Any
 from relay.recording import store
 
 BEGAN = 1_760_000_000
-"""Seconds since the epoch at which a session of a test began."""
+"""When a test's session began, in seconds since the epoch."""
 
 
 def cast(
@@ -21,7 +21,7 @@ def cast(
     entries: Iterable[Mapping[str, Any]] = (),
     **header: Any,
 ) -> Path:
-    """Write an asciicast, and the journal's entries next to it if there are any. Bytes are a literal line."""
+    """Write an asciicast, and the journal's entries, if any, next to it. Bytes are a literal line."""
     head = {"version": 2, "width": columns, "height": rows, **header}
     lines = [json.dumps(head).encode()]
     lines += [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
@@ -50,5 +50,5 @@ def session(
 
 
 def said(*texts: str, every: float = 1.0) -> list[tuple[float, str, str]]:
-    """Return one line of output every `every` seconds, the first at 0."""
+    """Return one line of output per text, every `every` seconds from 0."""
     return [(number * every, "o", f"{text}\r\n") for number, text in enumerate(texts)]

@@ -17,7 +17,7 @@ Shell = Callable[..., Emulator]
 
 @pytest.fixture
 def replay(relay: Relay) -> Iterator[Replay]:
-    """Yield a function: `replay("Alice", "--events")` runs it in an Emulator, with its options."""
+    """Yield a function: `replay("Alice", "--events")` runs `relay replay` in an Emulator with `options`."""
     opened: list[Emulator] = []
 
     def open_(*arguments: object, **options: Any) -> Emulator:
@@ -32,7 +32,7 @@ def replay(relay: Relay) -> Iterator[Replay]:
 
 @pytest.fixture
 def shell(relay: Relay) -> Iterator[Shell]:
-    """Return an interactive bash with job control, in which `relay` is a function."""
+    """Yield a function that opens an interactive bash with job control, in which `relay` is a function."""
     opened: list[Emulator] = []
 
     def open_(**options: Any) -> Emulator:

@@ -53,7 +53,7 @@ def test_the_list_has_the_newest_last(relay: Relay) -> None:
     assert [each["name"] for each in json.loads(relay("replay", "--json", "-t", "blue").stdout)] == ["Bob"]
 
 
-def test_what_cannot_be_read_is_listed_all_the_same(relay: Relay) -> None:
+def test_an_unreadable_recording_is_still_listed(relay: Relay) -> None:
     session(relay.home, "Alice").write_text("garbage")
     (entry,) = json.loads(relay("replay", "--json").stdout)
     assert (entry["seconds"], entry["command"]) == (None, None)
@@ -65,10 +65,10 @@ def test_without_recordings_the_list_says_so(relay: Relay) -> None:
     assert json.loads(relay("replay", "--json").stdout) == []
 
 
-# Which one.
+# Selecting a recording.
 
 
-def test_a_name_is_its_latest_session_and_session_names_another(relay: Relay, tmp_path: Path) -> None:
+def test_a_name_selects_the_latest_session_and_session_another(relay: Relay, tmp_path: Path) -> None:
     session(relay.home, "Alice", *said("old"), id="aaaa0001")
     session(relay.home, "Alice", *said("new"), id="aaaa0002", began=BEGAN + 5)
     assert relay("replay", "ALICE").stdout == "new\n"
@@ -91,7 +91,9 @@ def test_a_name_is_its_latest_session_and_session_names_another(relay: Relay, tm
         (("x", "--idle", "soon"), "not a valid time"),
     ],
 )
-def test_a_mistake_is_told_in_a_sentence(arguments: tuple[str, ...], why: str, relay: Relay) -> None:
+def test_an_invalid_argument_is_reported_without_a_traceback(
+    arguments: tuple[str, ...], why: str, relay: Relay
+) -> None:
     run = relay("replay", *arguments, check=False)
     assert run.returncode in {1, 2}
     assert why in run.stderr and "Traceback" not in run.stderr
@@ -101,7 +103,7 @@ def test_a_mistake_is_told_in_a_sentence(arguments: tuple[str, ...], why: str, r
     "arguments",
     [("--search", "x"), ("--session", "aaaa"), ("--events",), ("--screen", "1"), ("--export", "-")],
 )
-def test_what_needs_a_name_says_so(arguments: tuple[str, ...], relay: Relay) -> None:
+def test_an_option_that_needs_a_name_says_so(arguments: tuple[str, ...], relay: Relay) -> None:
     session(relay.home, "Alice", *said("x"))
     run = relay("replay", *arguments, check=False)
     assert run.returncode == 2 and not run.stdout
@@ -111,14 +113,14 @@ def test_what_needs_a_name_says_so(arguments: tuple[str, ...], relay: Relay) -> 
 # As text.
 
 
-def test_what_was_left_out_is_said_in_the_text(relay: Relay) -> None:
-    """R43: neighbouring markers are combined; other markers are not in the text."""
+def test_omitted_output_is_marked_in_the_text(relay: Relay) -> None:
+    """R43: adjacent markers are combined; other markers are not in the text."""
     left_out = [(2.0, "m", "266 kB left out"), (2.5, "m", "1.5 MB left out")]
     session(relay.home, "Alice", *said("a", "b"), *left_out, (3.0, "m", "a note"), (4.0, "o", "c\r\n"))
     assert relay("replay", "Alice").stdout.splitlines() == ["a", "b", "[... 1.8 MB left out ...]", "c"]
 
 
-def test_a_missing_beginning_is_said_in_the_text(relay: Relay) -> None:
+def test_a_missing_beginning_is_marked_in_the_text(relay: Relay) -> None:
     """R43: the last two parts of a long session are kept."""
     session(relay.home, "Alice", *said("b"), part=2)
     session(relay.home, "Alice", *said("c"), part=3)
@@ -136,23 +138,23 @@ def test_events_are_searched_too(relay: Relay) -> None:
     assert relay("replay", "Alice", "--search", "nowhere", "--events", check=False).returncode == 1
 
 
-def test_piped_it_is_the_text_that_was_shown_without_waiting(relay: Relay) -> None:
+def test_piped_output_is_the_text_without_pauses(relay: Relay) -> None:
     session(relay.home, "Alice", *said(*(f"line {n}" for n in range(100)), every=3600.0), rows=5)
     assert relay("replay", "Alice").stdout.splitlines() == [f"line {n}" for n in range(100)]
 
 
-def test_of_a_screen_that_is_redrawn_each_line_is_told_once(relay: Relay) -> None:
+def test_each_line_of_a_redrawn_screen_is_printed_once(relay: Relay) -> None:
     frames = [(n / 10, "o", f"\x1b[2J\x1b[H{'.' * (n % 3)}\r\nthe answer\r\n") for n in range(20)]
     session(relay.home, "Alice", *frames)
     assert relay("replay", "Alice").stdout.splitlines().count("the answer") == 1
 
 
-def test_the_text_is_safe_to_read(relay: Relay) -> None:
+def test_the_text_has_no_control_sequences(relay: Relay) -> None:
     session(relay.home, "Alice", (0.0, "o", "a\x1b]0;owned\x07b\x1b[31mc\u202ed\r\n"))
     assert relay("replay", "Alice").stdout == "abc<U+202E>d\n"
 
 
-def test_a_reader_that_goes_away_is_no_fault(relay: Relay) -> None:
+def test_a_closed_pipe_is_not_an_error(relay: Relay) -> None:
     session(relay.home, "Alice", *said(*(f"line {n}" for n in range(20_000)), every=0.001))
     command = f"{sys.executable} -m relay replay Alice | head -n 1"
     run = subprocess.run(
@@ -165,7 +167,7 @@ def test_a_reader_that_goes_away_is_no_fault(relay: Relay) -> None:
 
 
 def test_events_are_a_table_with_times(relay: Relay) -> None:
-    """R42: a session's archive keeps what its hooks did, and the replay shows it."""
+    """R42: a session's archive contains its hooks' results, and the replay shows them."""
     session(relay.home, "Alice", *said("a", "b"), entries=[FIRED, SENT])
     table = relay("replay", "Alice", "--events").stdout.splitlines()
     assert [line.split(None, 2) for line in table] == [
@@ -177,7 +179,7 @@ def test_events_are_a_table_with_times(relay: Relay) -> None:
     assert second["outcome"] == "block" and second["matched_rule_count"] == 1
 
 
-def test_events_of_a_recording_that_has_none_or_damaged_ones(relay: Relay) -> None:
+def test_missing_and_damaged_events_are_skipped(relay: Relay) -> None:
     path = session(relay.home, "Alice", *said("a"))
     assert relay("replay", "Alice", "--events").stdout == ""
     odd = [{"event": "new_kind", "what": ["x", 1], "at": 2}, {"event": "notice", "at": "soon"}]
@@ -204,7 +206,7 @@ def test_events_of_several_parts_keep_their_times(relay: Relay) -> None:
 # Searching, and one screen.
 
 
-def test_search_tells_each_appearance_with_its_time(relay: Relay) -> None:
+def test_search_prints_each_match_with_its_time(relay: Relay) -> None:
     texts = ["nothing", "a FISH swims", "more", "\x1b[2J\x1b[H", "fish", "two fish"]
     session(relay.home, "Alice", *said(*texts))
     found = relay("replay", "Alice", "--search", "fish").stdout.splitlines()
@@ -219,7 +221,7 @@ def test_search_tells_each_appearance_with_its_time(relay: Relay) -> None:
     assert relay("replay", "Alice", "--search", "bird", check=False).returncode == 1
 
 
-def test_search_finds_what_scrolls_by_and_what_wraps_and_a_redrawn_line_once(relay: Relay) -> None:
+def test_search_finds_scrolled_and_wrapped_lines_and_redrawn_ones_once(relay: Relay) -> None:
     flood = "".join(f"line {n}\r\n" for n in range(500))
     spin = [(2.0 + n / 5, "o", f"\r\x1b[K{'|/-'[n % 3]} working {n}s") for n in range(20)]
     session(relay.home, "Alice", (0.0, "o", flood), (1.0, "o", "x" * 35 + " wrapped word\r\n"), *spin)
@@ -228,7 +230,7 @@ def test_search_finds_what_scrolls_by_and_what_wraps_and_a_redrawn_line_once(rel
     assert relay("replay", "Alice", "--search", "working").stdout.splitlines() == ["     2.000  | working 0s"]
 
 
-def test_the_screen_at_a_time(relay: Relay) -> None:
+def test_the_screen_at_a_given_time_is_printed(relay: Relay) -> None:
     session(relay.home, "Alice", *said("a", "b\x1b]0;t\x07", "c"), rows=3)
     assert relay("replay", "Alice", "--screen", "1").stdout == "a\nb\n"
     assert relay("replay", "Alice", "--screen", "0:02", "--json").stdout
@@ -268,7 +270,7 @@ def test_export_joins_the_parts_and_marks_the_events(relay: Relay) -> None:
     assert lines_of(again) == lines_of(out.read_text())
 
 
-def test_export_replaces_a_file_only_by_force_and_never_the_recording(relay: Relay) -> None:
+def test_export_overwrites_a_file_only_with_force_and_never_the_recording(relay: Relay) -> None:
     path = session(relay.home, "Alice", *said("a"))
     out = relay.home / "out.cast"
     out.write_text("precious")
@@ -284,13 +286,13 @@ def test_export_replaces_a_file_only_by_force_and_never_the_recording(relay: Rel
     assert "No such file" in nowhere.stderr
 
 
-def test_json_of_nothing_in_particular_is_refused(relay: Relay) -> None:
+def test_json_on_its_own_is_refused(relay: Relay) -> None:
     session(relay.home, "Alice", *said("a"))
     refused = relay("replay", "Alice", "--json", check=False)
     assert refused.returncode == 2 and "--json goes with" in refused.stderr
 
 
-def test_damaged_lines_are_counted_aloud(relay: Relay) -> None:
+def test_the_number_of_damaged_lines_is_reported(relay: Relay) -> None:
     session(relay.home, "Alice", *said("a"), b"junk", b"more junk", (2.0, "o", "b"))
     run = relay("replay", "Alice")
     assert run.stdout == "a\nb\n"
@@ -300,7 +302,7 @@ def test_damaged_lines_are_counted_aloud(relay: Relay) -> None:
 # Permission.
 
 
-def test_an_agent_replays_its_own_recordings_only(relay: Relay, tmp_path: Path) -> None:
+def test_an_agent_replays_only_its_own_recordings(relay: Relay, tmp_path: Path) -> None:
     path = session(relay.home, "Alice", *said("hers"))
     session(relay.home, "Bob", *said("his"))
     agent = {"RELAY_NAME": "Bob", "RELAY_TEAM": "default"}
@@ -323,7 +325,7 @@ def test_an_agent_replays_its_own_recordings_only(relay: Relay, tmp_path: Path) 
 # Without the virtual screen.
 
 
-def test_without_the_library_text_events_and_export_remain(relay: Relay) -> None:
+def test_text_events_and_export_work_without_the_library(relay: Relay) -> None:
     hidden = relay.home / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(

@@ -1,4 +1,4 @@
-"""How the player handles time and keys; the test controls the clock."""
+"""How the player handles time and keys, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shown(player: Player) -> str:
     return " ".join(row.text for row in player.seekable.screen.rows() if row.text)
 
 
-def test_it_plays_in_the_recordings_time(play: Make) -> None:
+def test_playback_follows_the_recordings_times(play: Make) -> None:
     player = play(*said("a", "b", "c"))
     player.advance(0.0)
     assert (shown(player), player.due) == ("a", 1.0)
@@ -57,7 +57,7 @@ def test_it_plays_in_the_recordings_time(play: Make) -> None:
 
 
 @pytest.mark.parametrize(("speed", "seconds"), [(2.0, 0.5), (0.5, 2.0)])
-def test_speed(speed: float, seconds: float, play: Make) -> None:
+def test_the_speed_scales_time(speed: float, seconds: float, play: Make) -> None:
     player = play(*said("a", "b"), speed=speed)
     player.advance(0.0)
     assert player.due == seconds
@@ -65,7 +65,7 @@ def test_speed(speed: float, seconds: float, play: Make) -> None:
     assert shown(player) == "a b"
 
 
-def test_the_keys_plus_and_minus_change_the_speed_within_bounds(play: Make) -> None:
+def test_plus_and_minus_change_the_speed_within_bounds(play: Make) -> None:
     player = play(*said("a"))
     for key, speed in (("+", 2.0), ("=", 4.0), ("-", 2.0), ("-", 1.0), ("-", 0.5)):
         player.press(key)
@@ -86,7 +86,7 @@ def test_a_long_pause_is_shortened(play: Make) -> None:
     assert (shown(player), player.position, player.due) == ("ab", 3600.0, 1.0)
 
 
-def test_a_point_passes_over_what_shows_nothing(play: Make) -> None:
+def test_a_period_skips_events_that_show_nothing(play: Make) -> None:
     player = play((0.0, "o", "a"), (1.0, "r", "30x6"), (2.0, "i", "typed"), (3.0, "o", "b"))
     player.advance(0.0)
     player.press(".")
@@ -95,7 +95,7 @@ def test_a_point_passes_over_what_shows_nothing(play: Make) -> None:
     assert player.ended
 
 
-def test_space_pauses_and_a_point_goes_one_step(play: Make) -> None:
+def test_space_pauses_and_a_period_advances_one_step(play: Make) -> None:
     player = play(*said("a", "b", "c"))
     player.advance(0.0)
     player.press(" ")
@@ -108,7 +108,7 @@ def test_space_pauses_and_a_point_goes_one_step(play: Make) -> None:
     assert shown(player) == "a b c"
 
 
-def test_arrows_go_back_and_forward(play: Make) -> None:
+def test_arrows_move_back_and_forward(play: Make) -> None:
     player = play(*said(*"abcdefghijkl"), at=8.0, idle=1.0)
     player.press("left")
     assert (player.position, shown(player)) == (3.0, "a b c d")
@@ -122,7 +122,7 @@ def test_arrows_go_back_and_forward(play: Make) -> None:
     assert (player.position, shown(player)) == (0.0, "a")
 
 
-def test_brackets_go_to_events(play: Make) -> None:
+def test_brackets_move_between_events(play: Make) -> None:
     player = play(*said(*"abcdefgh"))
     for key, position in (("]", 2.0), ("]", 6.5), ("]", 6.5), ("[", 2.0), ("[", 2.0)):
         player.press(key)
@@ -133,7 +133,7 @@ def test_brackets_go_to_events(play: Make) -> None:
     assert player.message == "directive: @relay:Bob hi"
 
 
-def test_search_goes_to_each_appearance(play: Make) -> None:
+def test_search_moves_to_each_match(play: Make) -> None:
     player = play(*said("one", "Fish", "two", "\x1b[2J", "fish and FISH", "fish"))
     for key in ("/", "f", "i", "s", "x", "backspace", "h", "enter"):
         player.press(key)
@@ -148,7 +148,7 @@ def test_search_goes_to_each_appearance(play: Make) -> None:
     assert player.position == 4.0
 
 
-def test_a_text_that_is_not_there_and_one_given_up(play: Make) -> None:
+def test_a_search_may_find_nothing_or_be_cancelled(play: Make) -> None:
     player = play(*said("one"))
     for key in ("/", "z", "enter"):
         player.press(key)
@@ -162,7 +162,7 @@ def test_a_text_that_is_not_there_and_one_given_up(play: Make) -> None:
     assert player.quit
 
 
-def test_a_search_that_was_stopped_is_made_again(play: Make) -> None:
+def test_a_stopped_search_can_be_repeated(play: Make) -> None:
     impatient = [True]
     player = play(*said("one", "two"), stopped=lambda: impatient[0])
     for key in ("/", "o", "enter"):
@@ -174,14 +174,14 @@ def test_a_search_that_was_stopped_is_made_again(play: Make) -> None:
     assert player.position == 1.0
 
 
-def test_at_a_high_speed_keys_are_heard_in_between(play: Make) -> None:
+def test_playback_at_high_speed_yields_to_keys(play: Make) -> None:
     player = play(*((number / 10, "o", "x" * (300 << 10)) for number in range(20)), speed=1000.0)
     player.advance(60.0)
     assert not player.ended
 
 
-def test_the_time_line_is_shown_beside_the_screen_at_its_times(play: Make) -> None:
-    """R42: the archive has what hooks did, and it is shown."""
+def test_events_are_shown_next_to_the_screen_at_their_times(play: Make) -> None:
+    """R42: the archive contains hooks' results, and they are shown."""
     rules = [
         {"name": "lint", "exit_code": 2, "output_preview": "3 errors\n"},
         {"name": "log", "exit_code": 0},
@@ -200,7 +200,7 @@ def test_the_time_line_is_shown_beside_the_screen_at_its_times(play: Make) -> No
     assert "hello ␛]0;x␇" in text and "\x1b]" not in text
 
 
-def test_at_the_end_the_panel_has_what_came_after_the_last_output(play: Make) -> None:
+def test_the_panel_shows_events_after_the_last_output(play: Make) -> None:
     entries = ({"event": "session_end", "code": 0, "at": 9.0},)
     player = play(*said("a", "b"), entries=entries)
     assert not any("session_end" in line for line in frame(player, "Alice", 60, 20, events=True)[0])
@@ -218,7 +218,7 @@ def test_a_frame_fits_every_terminal(size: tuple[int, int], events: bool, play: 
     assert cursor is None or (cursor[0] < size[0] and cursor[1] < size[1])
 
 
-def test_the_status_line_says_where_we_are_and_what_is_cut_off(play: Make) -> None:
+def test_the_status_line_shows_the_position_and_what_is_cut_off(play: Make) -> None:
     player = play(*said("a"), (65.0, "o", "b"), columns=100, rows=30, at=65.0)
     assert status(player, "Al\x1bice", 80, 23).startswith(" end 1:05/1:05  1x  Al␛ice  100x30 cut to 80x23")
     assert "cut" not in status(player, "Alice", 100, 30)

@@ -1,4 +1,4 @@
-"""A session that relay itself recorded, replayed: while it runs, afterwards, and by its own agent."""
+"""Replaying a session that relay recorded: while it runs, afterwards, and by its own agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ until case $line in *"go on"*) ;; *) false ;; esac; do read line; done
 """
 
 
-def test_a_real_session_is_replayed_with_what_happened_beside_it(relay: Relay) -> None:
+def test_a_real_session_is_replayed_with_its_events(relay: Relay) -> None:
     """R42: the session writes its archive, and the replay reads it."""
     session(relay.home, "Bob", *said("his own"))
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", AGENT)
@@ -34,7 +34,7 @@ def test_a_real_session_is_replayed_with_what_happened_beside_it(relay: Relay) -
     assert directive["text"] == "@memory:save replays are kept"
     assert relay("replay", "Alice", "--search", "@memory:save replays").stdout
 
-    relay("send", "Alice", "go on")  # its shell reads it, then looks at the recordings itself
+    relay("send", "Alice", "go on")  # its shell reads it, then lists and replays recordings itself
     wait_until(lambda: not json.loads(relay("replay", "--json").stdout)[1]["running"])
     shown = relay("replay", "Alice").stdout
     assert '"name": "Alice"' in shown and '"name": "Bob"' not in shown

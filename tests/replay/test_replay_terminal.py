@@ -1,4 +1,4 @@
-"""`relay replay` in a user's terminal: what is shown, what the keys do; nothing is left behind."""
+"""`relay replay` in a user's terminal: what it shows, what keys do, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from replay.conftest import Replay, Shell
 from support import Relay, processes_of
 
 STILL = [(0.0, "o", "first\r\n"), (1000.0, "o", "second\r\n"), (2000.0, "o", "third\r\n")]
-"""With --idle 1000, none of it comes by itself in a test's time."""
+"""With --idle 1000, no later line appears by itself during a test."""
 
 PAINT = re.compile(rb"\x1b\[[0-9;:]*m|\x1b\[[0-9]+;[0-9]+H|\x1b\[K|\x1b\[2J|\x1b\[\?25[hl]")
-"""Everything that may be written between ENTER and LEAVE, besides text."""
+"""Everything other than text that may be written between ENTER and LEAVE."""
 
 HOSTILE = {
     "clipboard": "\x1b]52;c;aGk=\x07",
@@ -69,7 +69,7 @@ def test_a_recording_paints_text_and_does_nothing_else(content: str, relay: Rela
     assert e.restored()
 
 
-def test_it_plays_on_the_alternate_screen_and_leaves_no_trace(relay: Relay, replay: Replay) -> None:
+def test_replay_uses_the_alternate_screen_and_leaves_no_trace(relay: Relay, replay: Replay) -> None:
     session(relay.home, "Alice", *said("one", "two", "three", every=0.05))
     e = replay("alice")
     e.wait_for("three")
@@ -86,7 +86,7 @@ def test_it_plays_on_the_alternate_screen_and_leaves_no_trace(relay: Relay, repl
     ("number", "code"),
     [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)],
 )
-def test_a_signal_gives_the_terminal_back(number: int, code: int, relay: Relay, replay: Replay) -> None:
+def test_a_signal_restores_the_terminal(number: int, code: int, relay: Relay, replay: Replay) -> None:
     session(relay.home, "Alice", *STILL)
     e = replay("Alice", "--idle", "1000")
     e.wait_for("first")
@@ -95,7 +95,7 @@ def test_a_signal_gives_the_terminal_back(number: int, code: int, relay: Relay, 
     assert e.restored()
 
 
-def test_ctrl_c_gives_the_terminal_back(relay: Relay, replay: Replay) -> None:
+def test_ctrl_c_restores_the_terminal(relay: Relay, replay: Replay) -> None:
     session(relay.home, "Alice", *STILL)
     e = replay("Alice", "--idle", "1000")
     e.wait_for("first")
@@ -104,7 +104,7 @@ def test_ctrl_c_gives_the_terminal_back(relay: Relay, replay: Replay) -> None:
     assert e.restored()
 
 
-def test_a_crash_gives_the_terminal_back(relay: Relay, replay: Replay) -> None:
+def test_a_crash_restores_the_terminal(relay: Relay, replay: Replay) -> None:
     path = session(relay.home, "Alice", *STILL)
     e = replay("Alice", "--idle", "1000")
     e.wait_for("first")
@@ -115,7 +115,7 @@ def test_a_crash_gives_the_terminal_back(relay: Relay, replay: Replay) -> None:
     assert "cannot read" in "".join(e.lines())
 
 
-def test_a_closed_window_ends_it(relay: Relay, replay: Replay) -> None:
+def test_a_closed_window_ends_the_replay(relay: Relay, replay: Replay) -> None:
     session(relay.home, "Alice", *STILL)
     e = replay("Alice", "--idle", "1000")
     e.wait_for("first")
@@ -123,7 +123,7 @@ def test_a_closed_window_ends_it(relay: Relay, replay: Replay) -> None:
     assert e.end() in {129, -signal.SIGHUP}
 
 
-def test_the_keys_of_a_terminal(relay: Relay, replay: Replay) -> None:
+def test_keys_control_the_playback(relay: Relay, replay: Replay) -> None:
     session(relay.home, "Alice", *STILL, entries=[{"event": "notice", "text": "look", "at": 1500.0}])
     e = replay("Alice", "--idle", "1000", "--events", "--at", "16:38", "--speed", "0.1")
     e.wait_for("playing 16:3")
@@ -134,7 +134,7 @@ def test_the_keys_of_a_terminal(relay: Relay, replay: Replay) -> None:
     e.wait_for("second")
     e.wait_for("paused 16:4")
     e.type("\x1bOD")
-    e.wait(lambda: not e.shows("second"), "back before the second line")
+    e.wait(lambda: not e.shows("second"), "back to before the second line")
     e.type("+")
     e.wait_for("0.2x")
     e.type("]")
@@ -151,7 +151,7 @@ def test_the_keys_of_a_terminal(relay: Relay, replay: Replay) -> None:
     assert e.restored()
 
 
-def test_a_recording_larger_than_the_terminal_is_cut_and_says_so(relay: Relay, replay: Replay) -> None:
+def test_a_recording_larger_than_the_terminal_is_cut_off_and_marked(relay: Relay, replay: Replay) -> None:
     wide = f"\x1b[1;1Htop\x1b[39;1H{'x' * 99}|\x1b[40;1Hlast row"
     session(relay.home, "Alice", (0.0, "o", wide), columns=100, rows=40)
     e = replay("Alice", columns=60, rows=10)
@@ -165,7 +165,7 @@ def test_a_recording_larger_than_the_terminal_is_cut_and_says_so(relay: Relay, r
     assert e.end() == 0
 
 
-def test_stopped_as_a_job_the_terminal_is_given_back_meanwhile(relay: Relay, shell: Shell) -> None:
+def test_a_suspended_replay_restores_the_terminal(relay: Relay, shell: Shell) -> None:
     session(relay.home, "Alice", *STILL)
     e = shell()
     e.type("relay replay Alice --idle 1000\r")
@@ -186,7 +186,7 @@ def test_stopped_as_a_job_the_terminal_is_given_back_meanwhile(relay: Relay, she
 
 
 def _player(relay: Relay) -> int:
-    """Return the playing process."""
+    """Return the process id of the player."""
     (pid,) = [pid for pid, command in processes_of(relay.home).items() if "relay replay" in command]
     return pid
 
@@ -202,7 +202,7 @@ def test_a_running_session_is_played_up_to_now(relay: Relay, replay: Replay) -> 
     assert e.end() == 0
 
 
-def test_keys_have_names() -> None:
+def test_key_sequences_are_named() -> None:
     assert names(b"a\x1b[C\x1bOD\x1b[1;5C /\x1b") == ["a", "right", "left", "right", " ", "/", "escape"]
     assert names("é\r\x7f\x03".encode()) == ["é", "enter", "backspace", "interrupt"]
     assert names(b"\x1b[200~\x1b[A\x00\xff") == ["\ufffd"]

@@ -18,7 +18,7 @@ def rows(seekable: SeekableScreen) -> list[str]:
 
 
 def shown_at(recorded: Cast, time: float) -> list[str]:
-    """Return the screen after playing from the start."""
+    """Return the screen after playing from the start up to `time`."""
     with SeekableScreen(recorded) as seekable:
         while seekable.upcoming is not None and seekable.upcoming <= time:
             seekable.step()
@@ -26,26 +26,26 @@ def shown_at(recorded: Cast, time: float) -> list[str]:
 
 
 @pytest.mark.parametrize("every", [1, 100, 10**9])
-def test_every_way_to_a_time_leads_to_the_same_screen(
+def test_every_path_to_a_time_shows_the_same_screen(
     every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seekable_screen, "EVERY", every)
-    chance = random.Random(7)
+    rng = random.Random(7)
     events = [
-        (number / 2, "o", f"\x1b[{chance.randint(1, 8)};{chance.randint(1, 30)}H\x1b[3{number % 8}mn{number}")
+        (number / 2, "o", f"\x1b[{rng.randint(1, 8)};{rng.randint(1, 30)}H\x1b[3{number % 8}mn{number}")
         for number in range(60)
     ]
     events[20] = (10.0, "r", "30x6")
     recorded = Cast(cast(tmp_path / "a.cast", *events))
     with SeekableScreen(recorded) as seekable:
         for _ in range(30):
-            time = chance.randint(-4, 132) / 4
+            time = rng.randint(-4, 132) / 4
             seekable.seek(time)
             assert rows(seekable) == shown_at(recorded, time)
             assert seekable.recorded == ((30, 6) if time >= 10 else (40, 8))
 
 
-def test_under_an_alternate_screen_the_primary_one_is_kept(
+def test_the_primary_screen_is_kept_under_an_alternate_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seekable_screen, "EVERY", 1)
@@ -64,7 +64,7 @@ def test_under_an_alternate_screen_the_primary_one_is_kept(
         assert rows(seekable)[0] == "shell$"
 
 
-def test_snapshots_take_a_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_use_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seekable_screen, "EVERY", 1)
     monkeypatch.setattr(seekable_screen, "KEPT", 2000)
     recorded = Cast(cast(tmp_path / "a.cast", *said(*(f"line {number}" for number in range(300)))))
@@ -75,7 +75,7 @@ def test_snapshots_take_a_bounded_memory(tmp_path: Path, monkeypatch: pytest.Mon
         assert rows(seekable) == shown_at(recorded, 150.5)
 
 
-def test_a_claimed_size_takes_no_memory(tmp_path: Path) -> None:
+def test_a_huge_claimed_size_uses_no_memory(tmp_path: Path) -> None:
     recorded = Cast(cast(tmp_path / "a.cast", (0.0, "r", "10000x10000"), columns=1, rows=1))
     with SeekableScreen(recorded) as seekable:
         assert (seekable.screen.columns, seekable.screen.height) == (1, 1)

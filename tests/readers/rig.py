@@ -1,4 +1,4 @@
-"""A session's reader pipeline for tests, on a clock that the test turns."""
+"""A session's reader pipeline on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from relay.readers.auto import AutoReader, Kind
 from relay.readers.line import Line
 
 
-class Ears:
-    """Feeds a pipeline; time passes in ticks of 20 ms, as in a session."""
+class Rig:
+    """Feeds a pipeline and collects what it reads. Time passes in ticks of 20 ms, as in a session."""
 
     def __init__(
         self,
@@ -37,46 +37,46 @@ class Ears:
     def now(self) -> float:
         return self.pipeline.now
 
-    def hear(self, *pieces: bytes | str) -> Ears:
-        """Have the child write the pieces one after the other, at the same moment."""
+    def write(self, *pieces: bytes | str) -> Rig:
+        """Have the child write the pieces one after another, at the same moment."""
         for piece in pieces:
             data = piece.encode() if isinstance(piece, str) else piece
             self._take(self.pipeline.output(data, self.now))
         return self
 
-    def wait(self, seconds: float = 3.0) -> Ears:
+    def wait(self, seconds: float = 3.0) -> Rig:
         for reading in self.pipeline.advance(self.now + seconds):
             self._take(reading)
         return self._take(self.pipeline.tick(self.now))
 
-    def type(self, data: bytes | str, *, echo: bool = True) -> Ears:
+    def type(self, data: bytes | str, *, echo: bool = True) -> Rig:
         self.pipeline.echoes = echo
         self.pipeline.typed(data.encode() if isinstance(data, str) else data, self.now)
         return self
 
-    def prompted(self, *, sure: bool = True) -> Ears:
-        """Have the child wait for input: its turn has ended. sure: the kernel confirms it."""
+    def prompted(self, *, sure: bool = True) -> Rig:
+        """Have the child wait for input, which ends its turn. sure: the kernel confirms it."""
         return self._take(self.pipeline.waiting(self.now, sure=sure))
 
-    def resize(self, columns: int, rows: int) -> Ears:
+    def resize(self, columns: int, rows: int) -> Rig:
         return self._take(self.pipeline.resized(columns, rows, self.now))
 
-    def gap(self, size: int) -> Ears:
-        """Lose output of the child."""
+    def gap(self, size: int) -> Rig:
+        """Lose `size` bytes of the child's output."""
         return self._take(self.pipeline.gap(size, self.now))
 
-    def close(self) -> Ears:
+    def close(self) -> Rig:
         return self._take(self.pipeline.close(self.now))
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def found(self) -> list[tuple[str, str]]:
         return [(directive.target, directive.body) for directive in self.directives]
 
     @property
     def texts(self) -> list[str]:
         return [line.text for line in self.lines if line.text]
 
-    def _take(self, reading: Reading) -> Ears:
+    def _take(self, reading: Reading) -> Rig:
         self.lines += reading.lines
         self.directives += reading.directives
         self.passed_over += [one.line.text for one in reading.passed_over]
@@ -86,11 +86,11 @@ class Ears:
 def directives_in(
     data: bytes, *, chunk: int = 4096, columns: int = 80, rows: int = 24
 ) -> list[tuple[str, str]]:
-    """Return the directives of a program that writes `data` and ends, read in pieces of `chunk` bytes."""
-    ears = Ears(columns, rows)
+    """Return the directives of a program that writes `data` and exits, read in pieces of `chunk` bytes."""
+    rig = Rig(columns, rows)
     for start in range(0, len(data), chunk):
-        ears.hear(data[start : start + chunk])
-    return ears.wait().close().told
+        rig.write(data[start : start + chunk])
+    return rig.wait().close().found
 
 
 LINE = "@relay:Bob hi there"
@@ -102,11 +102,11 @@ LONG = (
 CLEAR = "\x1b[2J\x1b[H"
 
 
-def drawing(columns: int = 80, rows: int = 24) -> Ears:
-    """Return a program that has drawn an input box at the bottom, its cursor in it, and nothing above."""
-    ears = Ears(columns, rows).hear(CLEAR + box(rows))
-    assert ears.reader.kind == "screen"
-    return ears.wait(3)
+def drawing(columns: int = 80, rows: int = 24) -> Rig:
+    """Return a program that has drawn only an input box at the bottom, with the cursor in it."""
+    rig = Rig(columns, rows).write(CLEAR + box(rows))
+    assert rig.reader.kind == "screen"
+    return rig.wait(3)
 
 
 def box(rows: int, status: str = "? for shortcuts") -> str:
@@ -114,5 +114,5 @@ def box(rows: int, status: str = "? for shortcuts") -> str:
 
 
 def at(row: int, text: str, column: int = 1) -> str:
-    """Return the bytes that draw `text` at a position, and return the cursor."""
+    """Return the output that draws `text` at a position and restores the cursor."""
     return f"\x1b7\x1b[{row};{column}H{text}\x1b8"
