@@ -1,4 +1,4 @@
-"""Invisible text: what conceals it; the shortcuts for floods track the same colours."""
+"""Hidden text: what conceals it, and that the shortcuts for floods track the same colours."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hides(data: bytes) -> list[bool]:
         b"\x1b[8m\x1b[1m\x1b[22m\x1b[32m\x1b[Ktext",
     ],
 )
-def test_concealed_or_in_the_colour_of_its_background(data: bytes) -> None:
+def test_text_that_is_concealed_or_in_the_colour_of_its_background_is_hidden(data: bytes) -> None:
     assert hides(data) == [True]
 
 
@@ -63,11 +63,11 @@ def test_concealed_or_in_the_colour_of_its_background(data: bytes) -> None:
         b"\x1b[" + b"9" * 5000 + b"mtext",
     ],
 )
-def test_text_that_can_be_seen(data: bytes) -> None:
+def test_visible_text_is_not_hidden(data: bytes) -> None:
     assert hides(data) == [False]
 
 
-def test_it_is_followed_across_lines() -> None:
+def test_hidden_text_is_tracked_across_lines() -> None:
     assert hides(b"\x1b[8m\none\n\ntwo\x1b[0m\nthree") == [False, True, False, True, False]
     assert hides(b"\x1b[\n8m\ntext") == [False, False, True]  # a terminal obeys the newline in the sequence
 
@@ -82,7 +82,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(st.lists(_PIECES, max_size=12).map(b"".join), max_size=4))
-def test_what_is_skipped_is_followed_as_what_is_read(chunks: list[bytes]) -> None:
+def test_skipped_output_is_tracked_like_output_that_is_read(chunks: list[bytes]) -> None:
     """The exception is a foreground set far above, which only matters for a background's colour."""
     read, skipped = Pen(), Pen()
     for chunk in chunks:
@@ -99,7 +99,7 @@ def test_what_is_skipped_is_followed_as_what_is_read(chunks: list[bytes]) -> Non
 
 
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
-def test_the_screen_says_the_same_of_its_rows(data: bytes) -> None:
+def test_the_screen_finds_the_same_rows_hidden(data: bytes) -> None:
     data = data.replace(b"filler " * 1000, b"").replace(b"\x1b[K", b"")
     lines = [line for line in data.split(b"\n") if len(line) < 300][:20]
     screen = VirtualScreen(300, 24)
