@@ -227,30 +227,31 @@ def screen(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "options"),
-    [
-        ("claude/prompting-permission-command", "Do you want to proceed?", ["Yes", "Yes, and always", "No"]),
-        ("claude/prompting-permission-60-columns", "Bash command", ["Yes", "Yes, and always", "No"]),
-        ("claude/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Type", "Chat"]),
-        ("claude/prompting-question-submit", "Ready to submit your answers?", ["Submit", "Cancel"]),
-        ("claude/prompting-other-trust-folder", "Security guide", ["Yes, I trust this folder", "No, exit"]),
-        ("codex/prompting-permission-command", "$ touch made.txt && echo OUT", ["Yes, proceed", "Yes", "No"]),
-        ("codex/prompting-question-plan-mode", "Which colour shall it be?", ["Red", "Blue", "None"]),
-        ("qwen/prompting-permission-command", "Allow execution of: 'touch'?", ["Yes", "Alw", "Alw", "No"]),
-        ("qwen/prompting-plan_approval-plan", "2. Test it", ["Yes, restore", "Yes", "Yes", "No"]),
-        ("gemini/prompting-permission-command", "touch made.txt && echo OUT", ["Allow once", "Allow", "No"]),
-        ("gemini/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Enter"]),
-        ("aider/prompting-permission-command", "touch made.txt && echo OUT", ["Yes", "No", "Don't"]),
-    ],
-)
-def test_dialogs_of_real_agents_are_parsed(name: str, line: str, options: list[str]) -> None:
-    rows = screen(name)
-    asked = find(rows, rows[-1])
-    assert line in asked.lines
-    assert [each.number for each in asked.options] == list(range(1, len(options) + 1))
-    for option, start in zip(asked.options, options, strict=True):
-        assert option.text.startswith(start)
+DIALOGS = [
+    ("claude/prompting-permission-command", "Do you want to proceed?", ["Yes", "Yes, and always", "No"]),
+    ("claude/prompting-permission-60-columns", "Bash command", ["Yes", "Yes, and always", "No"]),
+    ("claude/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Type", "Chat"]),
+    ("claude/prompting-question-submit", "Ready to submit your answers?", ["Submit", "Cancel"]),
+    ("claude/prompting-other-trust-folder", "Security guide", ["Yes, I trust this folder", "No, exit"]),
+    ("codex/prompting-permission-command", "$ touch made.txt && echo OUT", ["Yes, proceed", "Yes", "No"]),
+    ("codex/prompting-question-plan-mode", "Which colour shall it be?", ["Red", "Blue", "None"]),
+    ("qwen/prompting-permission-command", "Allow execution of: 'touch'?", ["Yes", "Alw", "Alw", "No"]),
+    ("qwen/prompting-plan_approval-plan", "2. Test it", ["Yes, restore", "Yes", "Yes", "No"]),
+    ("gemini/prompting-permission-command", "touch made.txt && echo OUT", ["Allow once", "Allow", "No"]),
+    ("gemini/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Enter"]),
+    ("aider/prompting-permission-command", "touch made.txt && echo OUT", ["Yes", "No", "Don't"]),
+]
+
+
+def test_dialogs_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
+    for name, line, options in DIALOGS:
+        with subtests.test(name):
+            rows = screen(name)
+            asked = find(rows, rows[-1])
+            assert line in asked.lines
+            assert [each.number for each in asked.options] == list(range(1, len(options) + 1))
+            for option, start in zip(asked.options, options, strict=True):
+                assert option.text.startswith(start)
 
 
 def test_a_scroll_bar_is_not_part_of_the_question() -> None:
@@ -305,27 +306,28 @@ CODEX, QWEN, AIDER = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "choice", "number"),
-    [
-        (CODEX, "y", 1),
-        (CODEX, "P", 2),
-        (CODEX, "esc", 3),
-        (CODEX, "no", 3),
-        (CODEX, "yes, p", 1),
-        (QWEN, "no", 4),
-        (AIDER, "y", 1),
-        (AIDER, "D", 3),
-        (AIDER, "don't", 3),
-        (AIDER, " YES ", 1),
-        ("claude/prompting-permission-command", "yes", 1),
-        ("claude/prompting-permission-command", "n", 3),
-        ("gemini/prompting-permission-command", "2", 2),
-    ],
-)
-def test_an_option_can_be_named_as_the_dialog_shows_it(name: str, choice: str, number: int) -> None:
-    rows = screen(name)
-    assert find(rows, rows[-1]).choose(choice).number == number
+CHOICES = [
+    (CODEX, "y", 1),
+    (CODEX, "P", 2),
+    (CODEX, "esc", 3),
+    (CODEX, "no", 3),
+    (CODEX, "yes, p", 1),
+    (QWEN, "no", 4),
+    (AIDER, "y", 1),
+    (AIDER, "D", 3),
+    (AIDER, "don't", 3),
+    (AIDER, " YES ", 1),
+    ("claude/prompting-permission-command", "yes", 1),
+    ("claude/prompting-permission-command", "n", 3),
+    ("gemini/prompting-permission-command", "2", 2),
+]
+
+
+def test_an_option_can_be_named_as_the_dialog_shows_it(subtests: pytest.Subtests) -> None:
+    for name, choice, number in CHOICES:
+        with subtests.test(f"{name} {choice!r}"):
+            rows = screen(name)
+            assert find(rows, rows[-1]).choose(choice).number == number
 
 
 @pytest.mark.parametrize(

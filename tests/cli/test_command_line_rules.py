@@ -44,13 +44,17 @@ def assert_error(run: subprocess.CompletedProcess[str], code: int) -> None:
     assert "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_an_unknown_option_is_a_usage_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        dispatch([*path.split(), "--no-such-option"])
-    output = capsys.readouterr()
-    assert (ended.value.code, output.out) == (2, "")
-    assert re.match(rf"relay {path.split()[0]}( \w+)*: error: ", output.err.splitlines()[-1])
+def test_an_unknown_option_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
+) -> None:
+    for path in PATHS:
+        capsys.readouterr()  # what a row that failed has left
+        with subtests.test(path):
+            with pytest.raises(SystemExit) as ended:
+                dispatch([*path.split(), "--no-such-option"])
+            output = capsys.readouterr()
+            assert (ended.value.code, output.out) == (2, "")
+            assert re.match(rf"relay {path.split()[0]}( \w+)*: error: ", output.err.splitlines()[-1])
 
 
 NAME_METAVARS = {"NAME", "TO", "NAME|FILE", "[TEAM/]NAME"}
@@ -73,9 +77,15 @@ def name_arguments() -> Iterator[tuple[str, str]]:
                     yield found
 
 
-@pytest.mark.parametrize(("path", "argument"), [*name_arguments()])
-def test_an_empty_or_malformed_name_is_a_usage_error(path: str, argument: str) -> None:
-    parser = dict(parsers())[path]
+def test_an_empty_or_malformed_name_is_a_usage_error(subtests: pytest.Subtests) -> None:
+    for path, argument in name_arguments():
+        with subtests.test(f"{path} {argument}"):
+            assert_names_are_checked(path, argument)
+
+
+def assert_names_are_checked(path: str, argument: str) -> None:
+    command = path.split()[0]
+    parser = dict(_below(command, parser_of(command)))[path]
     before = []
     if not argument.startswith("-"):
         arguments = [action for action in parser._actions if not action.option_strings]

@@ -37,27 +37,28 @@ def session(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("state", "held", "expected"),
-    [
-        ("prompting", None, Need.PROMPTING),
-        ("prompting", 3, Need.PROMPTING),
-        ("failed", 1, Need.FAILED),
-        ("held", None, Need.FAILED),
-        ("backoff", None, Need.NONE),
-        ("unresponsive", None, Need.UNRESPONSIVE),
-        ("working", 1, Need.HELD),
-        ("ready", 1, Need.HELD),
-        ("ready", 0, Need.READY),
-        ("working", None, Need.NONE),
-        ("starting", None, Need.NONE),
-        ("unsafe", 0, Need.NONE),
-        ("stopped", None, Need.NONE),
-        ("a state of a later version", None, Need.NONE),
-    ],
-)
-def test_the_need_follows_from_state_and_held_messages(state: str, held: int | None, expected: Need) -> None:
-    assert need(session("A", state, held=held)) is expected
+NEEDS = [
+    ("prompting", None, Need.PROMPTING),
+    ("prompting", 3, Need.PROMPTING),
+    ("failed", 1, Need.FAILED),
+    ("held", None, Need.FAILED),
+    ("backoff", None, Need.NONE),
+    ("unresponsive", None, Need.UNRESPONSIVE),
+    ("working", 1, Need.HELD),
+    ("ready", 1, Need.HELD),
+    ("ready", 0, Need.READY),
+    ("working", None, Need.NONE),
+    ("starting", None, Need.NONE),
+    ("unsafe", 0, Need.NONE),
+    ("stopped", None, Need.NONE),
+    ("a state of a later version", None, Need.NONE),
+]
+
+
+def test_the_need_follows_from_state_and_held_messages(subtests: pytest.Subtests) -> None:
+    for state, held, expected in NEEDS:
+        with subtests.test(f"{state}, {held} held"):
+            assert need(session("A", state, held=held)) is expected
 
 
 @pytest.mark.parametrize(

@@ -22,28 +22,30 @@ def error_of(*argv: str) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("top", "ps --watch"),
-        ("Watch", "ps --watch"),
-        ("ls", "ps"),
-        ("kill", "stop"),
-        ("mesages", "messages"),
-        ("attch", "attach"),
-        ("list", "ps"),
-        ("status", "ps"),
-        ("start", "wrap"),
-        ("run", "wrap"),
-        ("log", "logs"),
-        ("inbox", "messages"),
-        ("tell", "send"),
-        ("remember", "memory save"),
-        ("version", "--version"),
-    ],
-)
-def test_the_intended_command_is_suggested(word: str, meant: str) -> None:
-    assert error_of(word).startswith(f"there is no command {word!r}. Did you mean `relay {meant}`?")
+SUGGESTIONS = [
+    ("top", "ps --watch"),
+    ("Watch", "ps --watch"),
+    ("ls", "ps"),
+    ("kill", "stop"),
+    ("mesages", "messages"),
+    ("attch", "attach"),
+    ("list", "ps"),
+    ("status", "ps"),
+    ("start", "wrap"),
+    ("run", "wrap"),
+    ("log", "logs"),
+    ("inbox", "messages"),
+    ("tell", "send"),
+    ("remember", "memory save"),
+    ("version", "--version"),
+]
+
+
+def test_the_intended_command_is_suggested(subtests: pytest.Subtests) -> None:
+    for word, meant in SUGGESTIONS:
+        with subtests.test(word):
+            expected = f"there is no command {word!r}. Did you mean `relay {meant}`?"
+            assert error_of(word).startswith(expected)
 
 
 @pytest.mark.parametrize("word", ["frobnicate", "compose", "alice", "", "-", "claude"])

@@ -26,14 +26,16 @@ KEPT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sequence", REMOVED, ids=repr)
-def test_queries_and_notifications_are_removed(sequence: bytes) -> None:
-    assert harmless(b"a" + sequence + b"b" + sequence) == b"ab"
+def test_queries_and_notifications_are_removed(subtests: pytest.Subtests) -> None:
+    for sequence in REMOVED:
+        with subtests.test(repr(sequence)):
+            assert harmless(b"a" + sequence + b"b" + sequence) == b"ab"
 
 
-@pytest.mark.parametrize("sequence", KEPT, ids=repr)
-def test_drawing_is_kept(sequence: bytes) -> None:
-    assert harmless(b"a" + sequence + b"b") == b"a" + sequence + b"b"
+def test_drawing_is_kept(subtests: pytest.Subtests) -> None:
+    for sequence in KEPT:
+        with subtests.test(repr(sequence)):
+            assert harmless(b"a" + sequence + b"b") == b"a" + sequence + b"b"
 
 
 @given(st.lists(st.sampled_from(REMOVED + KEPT + [b"text", b"\n"])))

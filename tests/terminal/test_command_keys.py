@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from relay.shim.command_keys import ESCAPE_PATIENCE, SPLIT_PATIENCE, CommandKeys, help_text, split_reports
@@ -29,43 +31,43 @@ def _splits(data: bytes) -> list[list[bytes]]:
     return [[data], *halves, [data[at : at + 1] for at in range(len(data))]]
 
 
-@pytest.mark.parametrize("escape", ESCAPES)
-@pytest.mark.parametrize("d", D_KEYS)
-@pytest.mark.parametrize("between", RELEASES)
-def test_the_prefix_and_d_detach(escape: bytes, between: bytes, d: bytes) -> None:
-    for pieces in _splits(b"ab\x1b[A" + escape + between + d):
-        assert _feed(pieces) == (b"ab\x1b[A", "detach"), pieces
+def test_the_prefix_and_d_detach(subtests: pytest.Subtests) -> None:
+    for escape, between, d in itertools.product(ESCAPES, RELEASES, D_KEYS):
+        with subtests.test(repr(escape + between + d)):
+            for pieces in _splits(b"ab\x1b[A" + escape + between + d):
+                assert _feed(pieces) == (b"ab\x1b[A", "detach"), pieces
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"abc",
-        b"\x1b",
-        b"\x1b\x1b",
-        b"\x1b[A\x1b[1;5C\x1bOP",
-        b"\x1bd",
-        b"\x1dx",
-        b"\x1d",
-        b"\x1d\x1b[A",
-        b"\x1b[93;5ux",
-        b"\x1b[93;5u\x1b[93;5:3u",
-        b"\x1b[93;1ud",
-        b"\x1b[93u\x1b[100u",
-        b"\x1b[93;6ud",
-        b"\x1b[93;5:3ud",
-        b"\x1b[93;5u\x1b[100;5u",
-        b"\x1b[27;5;94~d",
-        b"\x1b[27;6;93~d",
-        b"\x1b[" + b"1;" * 50 + b"mend",
-        b"\x1b[200~a\x1b[201~",
-        b"\x1b[<0;10;20M",
-        bytes(range(0x1D)) + bytes(range(0x1E, 256)),
-    ],
-)
-def test_everything_else_passes_unchanged(data: bytes) -> None:
-    for pieces in _splits(data):
-        assert _feed(pieces) == (data, ""), pieces
+UNRELATED = [
+    b"abc",
+    b"\x1b",
+    b"\x1b\x1b",
+    b"\x1b[A\x1b[1;5C\x1bOP",
+    b"\x1bd",
+    b"\x1dx",
+    b"\x1d",
+    b"\x1d\x1b[A",
+    b"\x1b[93;5ux",
+    b"\x1b[93;5u\x1b[93;5:3u",
+    b"\x1b[93;1ud",
+    b"\x1b[93u\x1b[100u",
+    b"\x1b[93;6ud",
+    b"\x1b[93;5:3ud",
+    b"\x1b[93;5u\x1b[100;5u",
+    b"\x1b[27;5;94~d",
+    b"\x1b[27;6;93~d",
+    b"\x1b[" + b"1;" * 50 + b"mend",
+    b"\x1b[200~a\x1b[201~",
+    b"\x1b[<0;10;20M",
+    bytes(range(0x1D)) + bytes(range(0x1E, 256)),
+]
+
+
+def test_everything_else_passes_unchanged(subtests: pytest.Subtests) -> None:
+    for data in UNRELATED:
+        with subtests.test(repr(data)):
+            for pieces in _splits(data):
+                assert _feed(pieces) == (data, ""), pieces
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
@@ -96,13 +98,12 @@ OTHER_KEYS = {
 }
 
 
-@pytest.mark.parametrize("escape", ESCAPES)
-@pytest.mark.parametrize(
-    ("command", "second"), [(each, key) for each in OTHER_KEYS for key in OTHER_KEYS[each]]
-)
-def test_the_prefix_and_another_key_run_its_command(escape: bytes, command: str, second: bytes) -> None:
-    for pieces in _splits(b"ab" + escape + second):
-        assert _feed(pieces) == (b"ab", command), pieces
+def test_the_prefix_and_another_key_run_its_command(subtests: pytest.Subtests) -> None:
+    commands = [(command, key) for command, keys in OTHER_KEYS.items() for key in keys]
+    for escape, (command, second) in itertools.product(ESCAPES, commands):
+        with subtests.test(repr(escape + second)):
+            for pieces in _splits(b"ab" + escape + second):
+                assert _feed(pieces) == (b"ab", command), pieces
 
 
 @pytest.mark.parametrize(

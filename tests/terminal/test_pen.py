@@ -19,52 +19,56 @@ def hides(data: bytes) -> list[bool]:
     return found
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x1b[8mtext",
-        b"\x1b[08mtext",
-        b"\x1b[1;8;4mtext",
-        b"seen \x1b[8mtext\x1b[28m seen",
-        b"\x1b[\x078mtext",
-        b"\x1b[31;41mtext",
-        b"\x1b[91m\x1b[101mtext",
-        b"\x1b[41m\x1b[38;5;1mtext",
-        b"\x1b[38;5;196;48;2;255;0;0mtext",
-        b"\x1b[38:2::1:2:3m\x1b[48:2:1:2:3mtext",
-        b"\x1b[8;58;5;28mtext",
-        b"\x1b[8m\x1b[1m\x1b[22m\x1b[32m\x1b[Ktext",
-    ],
-)
-def test_text_that_is_concealed_or_in_the_colour_of_its_background_is_hidden(data: bytes) -> None:
-    assert hides(data) == [True]
+HIDDEN = [
+    b"\x1b[8mtext",
+    b"\x1b[08mtext",
+    b"\x1b[1;8;4mtext",
+    b"seen \x1b[8mtext\x1b[28m seen",
+    b"\x1b[\x078mtext",
+    b"\x1b[31;41mtext",
+    b"\x1b[91m\x1b[101mtext",
+    b"\x1b[41m\x1b[38;5;1mtext",
+    b"\x1b[38;5;196;48;2;255;0;0mtext",
+    b"\x1b[38:2::1:2:3m\x1b[48:2:1:2:3mtext",
+    b"\x1b[8;58;5;28mtext",
+    b"\x1b[8m\x1b[1m\x1b[22m\x1b[32m\x1b[Ktext",
+]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"text",
-        b"\x1b[8m \t \x1b[0mtext",
-        b"\x1b[8m\x1b[28mtext",
-        b"\x1b[8m\x1b[mtext",
-        b"\x1b[8m\x1b[!ptext",
-        b"\x1b[8;0mtext",
-        b"\x1b[38;5;8mtext",
-        b"\x1b[38;2;8;8;8mtext",
-        b"\x1b[58;5;8mtext",
-        b"\x1b[58:5:8mtext",
-        b"\x1b[4:3mtext",
-        b"\x1b[31;42mtext",
-        b"\x1b[31;41m\x1b[39mtext",
-        b"\x1b[31;41m\x1b[49mtext",
-        b"\x1b[7mtext",
-        b"\x1b[>8mtext",
-        b"\x1b[31;41m\xe2\x94\x82 \xe2\x96\x80\x1b[0mtext",  # a frame, a half block
-        b"\x1b[" + b"9" * 5000 + b"mtext",
-    ],
-)
-def test_visible_text_is_not_hidden(data: bytes) -> None:
-    assert hides(data) == [False]
+def test_text_that_is_concealed_or_in_the_colour_of_its_background_is_hidden(
+    subtests: pytest.Subtests,
+) -> None:
+    for data in HIDDEN:
+        with subtests.test(repr(data)):
+            assert hides(data) == [True]
+
+
+VISIBLE = [
+    b"text",
+    b"\x1b[8m \t \x1b[0mtext",
+    b"\x1b[8m\x1b[28mtext",
+    b"\x1b[8m\x1b[mtext",
+    b"\x1b[8m\x1b[!ptext",
+    b"\x1b[8;0mtext",
+    b"\x1b[38;5;8mtext",
+    b"\x1b[38;2;8;8;8mtext",
+    b"\x1b[58;5;8mtext",
+    b"\x1b[58:5:8mtext",
+    b"\x1b[4:3mtext",
+    b"\x1b[31;42mtext",
+    b"\x1b[31;41m\x1b[39mtext",
+    b"\x1b[31;41m\x1b[49mtext",
+    b"\x1b[7mtext",
+    b"\x1b[>8mtext",
+    b"\x1b[31;41m\xe2\x94\x82 \xe2\x96\x80\x1b[0mtext",  # a frame, a half block
+    b"\x1b[" + b"9" * 5000 + b"mtext",
+]
+
+
+def test_visible_text_is_not_hidden(subtests: pytest.Subtests) -> None:
+    for data in VISIBLE:
+        with subtests.test(repr(data[:99])):
+            assert hides(data) == [False]
 
 
 def test_hidden_text_is_tracked_across_lines() -> None:

@@ -191,19 +191,20 @@ DRAWINGS = {
 }
 
 
-@pytest.mark.parametrize("name", DRAWINGS)
-def test_a_repaint_reproduces_the_screen_in_another_terminal(name: str) -> None:
-    one = screen(20, 5, DRAWINGS[name])
-    other = screen(20, 5, b"some\r\nleft\r\novers\x1b[41m\x1b[2;3r", one.repaint())
-    assert texts(other) == texts(one)
-    for what in ("cursor", "cursor_visible", "alternate", "bracketed_paste"):
-        assert getattr(other, what) == getattr(one, what), what
-    assert other.repaint() == one.repaint()
-    # and the program's next output looks the same on both
-    more = b"next \x1b[31mred\r\nlast"
-    one.feed(more)
-    other.feed(more)
-    assert other.repaint() == one.repaint()
+def test_a_repaint_reproduces_the_screen_in_another_terminal(subtests: pytest.Subtests) -> None:
+    for name, drawing in DRAWINGS.items():
+        with subtests.test(name):
+            one = screen(20, 5, drawing)
+            other = screen(20, 5, b"some\r\nleft\r\novers\x1b[41m\x1b[2;3r", one.repaint())
+            assert texts(other) == texts(one)
+            for what in ("cursor", "cursor_visible", "alternate", "bracketed_paste"):
+                assert getattr(other, what) == getattr(one, what), what
+            assert other.repaint() == one.repaint()
+            # The program's next output looks the same on both.
+            more = b"next \x1b[31mred\r\nlast"
+            one.feed(more)
+            other.feed(more)
+            assert other.repaint() == one.repaint()
 
 
 def test_the_modes_that_a_program_left_are_undone() -> None:

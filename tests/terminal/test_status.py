@@ -65,35 +65,36 @@ def test_invalid_pairs_are_skipped_and_the_last_duplicate_wins(report: str) -> N
     assert (record.state, record.app, record.kind, record.progress) == ("working", "x", "", None)
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        "?",
-        "",
-        "app=x",
-        "state=",
-        "state=Working",
-        "state=busy",
-        "state=working:progress=101",
-        f"state=working:app={'a' * 33}",
-        "state=working:id=",
-        "state=working:id=a//b",
-        f"state=working:id={'/'.join('abcdefghi')}",
-        f"state=working:id={'a' * 129}",
-        "state=working:title=abc",
-        "state=working:title=====",
-        f"state=working:title={b64('a' * 193)}",
-        f"state=working:msg={b64('a' * 2049)}",
-        f"state=working:msg={b64('red' + chr(27))}",
-        f"state=working:msg={b64(chr(0x9B))}",
-        "state=working:msg=" + base64.b64encode(b"\xff").decode(),
-        "state=working:x=" + "a" * 4096,
-    ],
-)
-def test_an_invalid_report_changes_nothing(report: str) -> None:
-    records = parse("state=idle")
-    assert not records.report(f"7501;{report}".encode(), 2.0)
-    assert states(records) == {"": "idle"}
+INVALID = [
+    "?",
+    "",
+    "app=x",
+    "state=",
+    "state=Working",
+    "state=busy",
+    "state=working:progress=101",
+    f"state=working:app={'a' * 33}",
+    "state=working:id=",
+    "state=working:id=a//b",
+    f"state=working:id={'/'.join('abcdefghi')}",
+    f"state=working:id={'a' * 129}",
+    "state=working:title=abc",
+    "state=working:title=====",
+    f"state=working:title={b64('a' * 193)}",
+    f"state=working:msg={b64('a' * 2049)}",
+    f"state=working:msg={b64('red' + chr(27))}",
+    f"state=working:msg={b64(chr(0x9B))}",
+    "state=working:msg=" + base64.b64encode(b"\xff").decode(),
+    "state=working:x=" + "a" * 4096,
+]
+
+
+def test_an_invalid_report_changes_nothing(subtests: pytest.Subtests) -> None:
+    for report in INVALID:
+        with subtests.test(repr(report[:99])):
+            records = parse("state=idle")
+            assert not records.report(f"7501;{report}".encode(), 2.0)
+            assert states(records) == {"": "idle"}
 
 
 def test_other_sequences_are_ignored() -> None:
@@ -202,32 +203,33 @@ def test_relays_own_reports_are_valid(state: str, kind: str, expected: bytes) ->
     assert b"app" not in status.report(state, kind, "no name\x1b")
 
 
-@pytest.mark.parametrize(
-    ("output", "free"),
-    [
-        (b"plain", True),
-        (b"\x1b[31m", True),
-        (b"\x1b[31", False),
-        (b"\x1b", False),
-        (b"\x1b(", False),
-        (b"\x1b(B", True),
-        (b"\x1b]0;title", False),
-        (b"\x1b]0;title\x07", True),
-        (b"\x1b]0;title\x1b\\", True),
-        (b"\x1bP1$r", False),
-        ("é".encode()[:1], False),
-        ("é".encode(), True),
-        ("😀".encode()[:3], False),
-        (b"\xff", True),
-    ],
-)
-def test_an_aside_waits_for_the_end_of_a_sequence(output: bytes, free: bool) -> None:
-    asides = Asides()
-    asides.output(b"\x1b[1mbefore")
-    asides.output(output)
-    asides.add(b"\x07")
-    assert asides.due() == (b"\x07" if free else b"")
-    assert asides.waiting is not free
+OUTPUTS = [
+    (b"plain", True),
+    (b"\x1b[31m", True),
+    (b"\x1b[31", False),
+    (b"\x1b", False),
+    (b"\x1b(", False),
+    (b"\x1b(B", True),
+    (b"\x1b]0;title", False),
+    (b"\x1b]0;title\x07", True),
+    (b"\x1b]0;title\x1b\\", True),
+    (b"\x1bP1$r", False),
+    ("é".encode()[:1], False),
+    ("é".encode(), True),
+    ("😀".encode()[:3], False),
+    (b"\xff", True),
+]
+
+
+def test_an_aside_waits_for_the_end_of_a_sequence(subtests: pytest.Subtests) -> None:
+    for output, free in OUTPUTS:
+        with subtests.test(repr(output)):
+            asides = Asides()
+            asides.output(b"\x1b[1mbefore")
+            asides.output(output)
+            asides.add(b"\x07")
+            assert asides.due() == (b"\x07" if free else b"")
+            assert asides.waiting is not free
 
 
 @pytest.mark.parametrize("begin", [b"\x1b]52;c;", b"\x1bPq"])
