@@ -137,7 +137,7 @@ INPUT = f"{'─' * 40}\n❯ \n{'─' * 40}\n  ? for shortcuts\n"
     [
         (DIALOG, "prompting", "permission", "permission dialog"),
         (INPUT, "ready", None, "empty input"),
-        (f"# title: ⠂ Mending\n{INPUT}", "working", None, "title with a spinner"),
+        (f"# title: ⠂ Fixing\n{INPUT}", "working", None, "title with a spinner"),
         ("● Something else\n", "working", None, ""),
         ("", "working", None, ""),
     ],

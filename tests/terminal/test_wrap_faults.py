@@ -71,7 +71,7 @@ class Fault:
         self.kind = kind
         self._relay = relay
         self._fixed = relay.home / "fixed"
-        code = f"import os, signal\nif not os.path.exists({str(self._mended)!r}):\n    {FAULTS[kind]}\n"
+        code = f"import os, signal\nif not os.path.exists({str(self._fixed)!r}):\n    {FAULTS[kind]}\n"
         relay.environment |= session_patch(code)
 
     def wait(self, name: str) -> None:
