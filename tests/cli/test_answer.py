@@ -255,7 +255,7 @@ def test_dialogs_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
 
 
 def test_a_scroll_bar_is_not_part_of_the_question() -> None:
-    """Qwen 0.24.4 shows one for some seconds when the conversation is longer than the screen."""
+    """Qwen 0.24.4 shows one for a few seconds when the conversation is longer than the screen."""
     box = "│ Which colour? │"
     lines = ("  > begin now", box, "  Which colour?", "", "  ❯ 1. Red", "    2. Blue")
     rows = [f"{line:<20}" for line in lines]

@@ -48,7 +48,7 @@ def test_an_unknown_option_is_a_usage_error(
     capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
     for path in PATHS:
-        capsys.readouterr()  # what a row that failed has left
+        capsys.readouterr()  # drop the output of a row that failed
         with subtests.test(path):
             with pytest.raises(SystemExit) as ended:
                 dispatch([*path.split(), "--no-such-option"])

@@ -26,7 +26,7 @@ FAILED = SUCCEEDED.replace("Result=success", "Result=exit-code").replace("Status
 
 
 class Systemd:
-    """A test's fake systemctl, first on PATH."""
+    """A fake systemctl, first on PATH."""
 
     def __init__(self, relay: Relay) -> None:
         self.state = relay.home / "systemd"

@@ -25,7 +25,7 @@ from support import Relay
 
 @pytest.fixture
 def stopped(relay: Relay) -> Iterator[dict[str, Any]]:
-    """Stop Alice's session, and yield her entry in `relay ps` from before."""
+    """Stop Alice's session, and yield its earlier entry in `relay ps`."""
     relay("wrap", "-d", "-n", "Alice", "cat")
     (row,) = json.loads(relay("ps", "--json").stdout)
     os.kill(row["pid"], signal.SIGSTOP)
@@ -65,7 +65,7 @@ def test_a_stopped_session_is_listed_as_unresponsive(
 
 @pytest.fixture
 def starting(relay: Relay) -> Iterator[Claim]:
-    """Yield a session, Late, that has its name but does not listen yet."""
+    """Yield the claim of Late, a session that does not listen yet."""
     taken = claim(Home.from_env(relay.environment), "default", "Late")
     taken.note(os.getpid(), os.getpid())
     yield taken

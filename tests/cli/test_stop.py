@@ -42,7 +42,7 @@ BUSY = session_patch(
     "    return {'info': answer['info'] | {'tokens': next(numbers)}}\n"
     "Requests.info = info\n"
 )
-"""Makes a session describe itself differently each time, as that of a working agent does."""
+"""Makes a session describe itself differently each time, like a working agent's."""
 
 
 def test_an_agent_named_twice_is_not_killed(relay: Relay) -> None:

@@ -51,7 +51,7 @@ def status(relay: Relay) -> dict[str, Any]:
 
 
 def ask(relay: Relay, **request: Any) -> dict[str, Any]:
-    """Return the answer of Alice's shim."""
+    """Send a request to Alice's shim, and return the answer."""
     with connect(relay) as channel:
         return answer(channel, **request)
 

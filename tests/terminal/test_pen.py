@@ -73,7 +73,11 @@ def test_visible_text_is_not_hidden(subtests: pytest.Subtests) -> None:
 
 def test_hidden_text_is_tracked_across_lines() -> None:
     assert hides(b"\x1b[8m\none\n\ntwo\x1b[0m\nthree") == [False, True, False, True, False]
-    assert hides(b"\x1b[\n8m\ntext") == [False, False, True]  # a terminal obeys the newline in the sequence
+    assert hides(b"\x1b[\n8m\ntext") == [
+        False,
+        False,
+        True,
+    ]  # a terminal executes the newline within the sequence
 
 
 _PIECES = st.sampled_from(

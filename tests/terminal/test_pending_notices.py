@@ -56,7 +56,7 @@ def notify(relay: Relay, text: str) -> None:
     part.write_text(text)
     part.rename(whole)
     wait_until(lambda: not whole.exists())
-    _pending(relay)  # answered after it
+    _pending(relay)  # answered only after the notice was handled
 
 
 def _session(relay: Relay) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_a_notice_appears_between_two_lines(wrap_alice: Open, relay: Relay) -> N
 
 
 def test_a_notice_waits_until_the_typed_line_is_complete(wrap_alice: Open, relay: Relay) -> None:
-    """Neither a prompt nor a draft is torn apart; the bell announces the notice."""
+    """Neither a prompt nor a draft is split; the bell announces the notice."""
     alice = wrap_alice("sh", "-c", "while printf 'name? '; read name; do echo hello $name; done")
     alice.wait_for("name?")
     _session(relay)

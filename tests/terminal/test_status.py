@@ -234,7 +234,7 @@ def test_an_aside_waits_for_the_end_of_a_sequence(subtests: pytest.Subtests) -> 
 
 @pytest.mark.parametrize("begin", [b"\x1b]52;c;", b"\x1bPq"])
 def test_an_aside_waits_for_the_end_of_a_long_control_string(begin: bytes) -> None:
-    """An image or a copied text spans many reads."""
+    """An image or copied text spans many reads."""
     asides = Asides()
     asides.output(begin + b"A" * 10_000)
     asides.add(b"\x07")

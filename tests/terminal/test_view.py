@@ -61,7 +61,7 @@ def _replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_two_terminals_view_beside_the_one_that_controls(wrap: Open, view: Open, relay: Relay) -> None:
-    """All see the same; only the controlling terminal's keys and size reach the agent."""
+    """All show the same; only the controlling terminal's keys and size reach the agent."""
     owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
     owner.wait_for("up")
     _session(relay)
@@ -279,7 +279,7 @@ def test_the_end_of_the_agent_is_reported_to_a_viewer(
 def test_the_end_of_the_agent_is_reported_even_without_its_session(
     wrap: Open, view: Open, relay: Relay
 ) -> None:
-    """The following session reports the exit code."""
+    """The next session reports the exit code."""
     owner = wrap("-n", "Alice", "sh", "-c", "echo up; read a; exit 5")
     owner.wait_for("up")
     before = _session(relay)

@@ -72,7 +72,7 @@ def test_a_command_that_cannot_be_started_detached_is_reported(relay: Relay, hom
 
 
 def test_queries_of_a_detached_agent_are_answered(relay: Relay, home: Path) -> None:
-    """Only relay can answer for device attributes (CSI c) and the cursor position (CSI 6n)."""
+    """Only relay can answer queries for device attributes (CSI c) and the cursor position (CSI 6n)."""
     program = (
         "import os, sys, tty; tty.setraw(0); os.write(1, b'\\x1b[5;9H\\x1b[6n\\x1b[c'); data = b''\n"
         "while not data.endswith(b'c'): data += os.read(0, 100)\n"
@@ -156,7 +156,7 @@ def test_another_terminal_can_take_over(wrap: Open, terminal: Open, relay: Relay
     second = _attach(terminal, "Draw", "--takeover")
     first.see("press Enter to continue")
     assert b"another terminal has attached" in first.output
-    first.type("rm -rf everything")  # it was meant for the agent
+    first.type("rm -rf everything")  # meant for the agent
     first.type("\r")
     assert first.end() == 0
     assert first.restored()

@@ -19,7 +19,7 @@ Open = Callable[..., Emulator]
 
 RELAY = (sys.executable, "-m", "relay")
 
-# Sets every mode that would outlive it, and waits.
+# Sets every mode that could outlive it, and waits.
 WILD = """
 import os, sys, tty
 tty.setraw(0)
@@ -156,7 +156,7 @@ def test_an_attached_terminal_is_restored_after_its_client_was_killed(terminal: 
 
 @pytest.mark.parametrize("ignoring", [False, True])
 def test_a_terminal_that_disappears_ends_the_session(ignoring: bool, wrap: Open, home: Path) -> None:
-    """The agent gets a hang-up; one that ignores it finds its terminal gone, as it would alone."""
+    """The agent gets a hang-up; one that ignores it finds its terminal gone, as without relay."""
     trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
     outer = wrap("sh", "-c", f"{trap}; echo up; while read line; do :; done; test -e end || echo eof > end")
     outer.see("up\r\n")
@@ -227,7 +227,7 @@ def test_a_signal_at_any_moment_of_the_start_leaves_nothing_behind(
 
 
 def _ignored(outer: Emulator, times: int) -> bool:
-    """Wait until the program ends or ignores something for the `times`-th time; return True if it ignored."""
+    """Wait until the program ends or reports its `times`-th ignored exception; return True for the latter."""
 
     def count() -> int:
         return outer.output.count(b"Exception ignored")

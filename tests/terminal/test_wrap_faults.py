@@ -156,7 +156,7 @@ def test_stop_ends_the_agent(wrap: Open, relay: Relay, home: Path, fault: Fault)
 def test_a_terminal_that_disappears_ends_the_agent(
     ignoring: bool, wrap: Open, home: Path, fault: Fault
 ) -> None:
-    """An agent that ignores the hang-up finds its terminal gone, as it would alone."""
+    """An agent that ignores the hang-up finds its terminal gone, as without relay."""
     trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
     outer = wrap(
         *("-n", "Alice", "sh", "-c"),

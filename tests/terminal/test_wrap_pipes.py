@@ -305,7 +305,7 @@ def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
 
 
 def test_a_detached_agent_does_not_keep_the_callers_descriptors(relay: Relay, home: Path) -> None:
-    """Attached, the agent inherits them, as without relay, and the session does not; detached, neither."""
+    """An attached agent inherits them, as without relay, but its session does not; detached, neither does."""
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stream:
         subprocess.run(
