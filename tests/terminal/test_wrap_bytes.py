@@ -74,7 +74,7 @@ def test_a_flood_of_lines_is_exact(wrap: Open, home: Path) -> None:
 def test_a_slow_terminal_loses_nothing_and_does_not_block_the_session(
     wrap: Open, home: Path, relay: Relay
 ) -> None:
-    """While the terminal accepts nothing, the agent blocks, as without relay, and the session still answers."""
+    """While the terminal accepts nothing, the agent blocks, as without relay; the session answers."""
     data = _random(1_000_000)
     (home / "data").write_bytes(data)
     outer = wrap("-n", "Slow", "sh", "-c", "stty -opost; echo go; cat data; touch done")
