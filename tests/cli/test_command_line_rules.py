@@ -120,7 +120,7 @@ def test_an_invalid_name_affects_no_agent(line: list[str], shared: Relay) -> Non
     assert [(row["pid"], row["agent_pid"]) for row in ps(shared)] == before
 
 
-def test_a_hook_with_an_invalid_name_does_not_exit_as_if_it_refused(relay: Relay) -> None:
+def test_a_hook_with_an_invalid_name_exits_with_1(relay: Relay) -> None:
     assert_error(relay("hook", "--name", "", "stop", check=False), 1)
     assert_error(relay("hook", "--team=a/b", "stop", check=False), 1)
 

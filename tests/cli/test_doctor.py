@@ -137,7 +137,7 @@ def test_every_claim_holds_on_the_embedded_broker(relay: Relay) -> None:
     )
 
 
-def test_the_embedded_broker_can_be_checked_as_ones_own_agents(relay: Relay) -> None:
+def test_the_embedded_broker_can_be_checked_with_existing_credentials(relay: Relay) -> None:
     relay("broker", "start")
     relay("broker", "acl", "mosquitto", "Alice", "Bob")  # creates credentials that the broker does not know
     found = rows(relay, "--broker", "--as", "Alice", "--as", "Bob")

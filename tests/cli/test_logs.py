@@ -157,7 +157,7 @@ def test_an_agent_may_look_at_itself_and_if_allowed_at_its_team(
     assert refused == ([] if look == "team" else ["peek", "logs"]) + ["peek"]
 
 
-def test_an_untrusted_project_cannot_let_agents_look_at_its_own(relay: Relay, tmp_path: Path) -> None:
+def test_an_untrusted_project_cannot_expose_its_agents(relay: Relay, tmp_path: Path) -> None:
     project = relay.home / "project"
     project.mkdir()
     (project / "relay.toml").write_text('look = "team"\n')

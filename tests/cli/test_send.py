@@ -121,7 +121,7 @@ def test_a_wait_for_several_agents_names_those_not_reached(
     assert any("was delivered to Bob." in line for line in lines)
 
 
-def test_for_a_message_to_the_user_send_says_where_to_read_it(bob: Relay) -> None:
+def test_send_says_where_the_user_reads_a_message(bob: Relay) -> None:
     output = bob("send", "--from", "ci", "you", "hi").stdout
     assert "is in `relay messages --to you`, where the user reads it." in output
 

@@ -39,5 +39,5 @@ def test_drawing_is_kept(subtests: pytest.Subtests) -> None:
 
 
 @given(st.lists(st.sampled_from(REMOVED + KEPT + [b"text", b"\n"])))
-def test_from_any_mix_the_drawing_is_kept(pieces: list[bytes]) -> None:
+def test_only_the_drawing_is_kept_from_any_mix(pieces: list[bytes]) -> None:
     assert harmless(b"".join(pieces)) == b"".join(piece for piece in pieces if piece not in REMOVED)

@@ -77,7 +77,7 @@ def test_a_wrapped_row_is_still_marked_when_it_scrolls_off() -> None:
     assert opened.drain().rows == [Row("abcde", wrapped=True)]
 
 
-def test_scrolled_rows_return_neither_on_growing_nor_from_the_alternate_screen() -> None:
+def test_scrolled_rows_do_not_return() -> None:
     opened = screen(20, 3, b"a\r\nb\r\nc\r\nd")
     assert [row.text for row in opened.drain().rows] == ["a"]
     opened.resize(20, 6)

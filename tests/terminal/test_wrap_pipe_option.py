@@ -62,7 +62,7 @@ def test_typed_lines_reach_the_agents_standard_input(shell: Open) -> None:
     outer.wait(lambda: "GOT HELLO" in outer.lines())
 
 
-def test_directives_are_read_from_its_output_but_not_from_its_errors(relay: Relay) -> None:
+def test_directives_are_read_from_standard_output_only(relay: Relay) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     commands = 'echo "@relay:Bob no" >&2; echo "@relay:Bob through the pipe"'
     run = _run(relay, f"relay wrap -n Alice --pipe sh -c '{commands}' < /dev/null 2> err | cat")

@@ -110,7 +110,7 @@ def test_the_agent_restarts_by_itself(wrap: Open) -> None:
     outer.see("life 2\r\n", after=outer.see("relay: restarting Alice.\r\n"))
 
 
-def test_the_last_end_is_explained(wrap: Open) -> None:
+def test_the_end_of_the_supervision_is_explained(wrap: Open) -> None:
     outer = wrapped(wrap, json.dumps({"restart": "on-failure", "max_restarts": 1, "backoff": 0.05}))
     outer.see("life 2\r\n")
     outer.type("two\r")
