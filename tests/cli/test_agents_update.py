@@ -1,4 +1,4 @@
-"""`relay agents update` and `reset`: replacing relay's pattern files with newer ones: try, show, undo."""
+"""`relay agents update` and `reset`: installing newer pattern files, and returning to the shipped ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ any = ['.']
 
 @pytest.fixture
 def newer(tmp_path: Path) -> Path:
-    """Return a folder with claude's pattern file, tested with another version."""
+    """Return a folder with claude's pattern file, which lists one more checked version."""
     folder = tmp_path / "newer"
     folder.mkdir()
     _edit(folder, "claude", 'checked = ["', 'checked = ["999.0.1", "')
@@ -46,7 +46,7 @@ def _checked(relay: Relay, name: str = "claude") -> tuple[str, ...]:
     return catalog.load(name, Home.from_env(relay.environment)).checked
 
 
-def test_a_newer_file_is_shown_tried_taken_and_taken_back(relay: Relay, newer: Path) -> None:
+def test_a_newer_file_is_checked_installed_and_reset(relay: Relay, newer: Path) -> None:
     shipped = _checked(relay)
     done = relay("agents", "update", newer)
     assert '+checked = ["999.0.1", ' in done.stdout and "Installed: claude." in done.stdout
@@ -63,11 +63,11 @@ def test_a_newer_file_is_shown_tried_taken_and_taken_back(relay: Relay, newer: P
     assert "nothing was updated" in relay("agents", "reset").stdout
 
 
-def test_the_patterns_of_this_relay_are_nothing_new(relay: Relay) -> None:
+def test_the_shipped_patterns_are_not_an_update(relay: Relay) -> None:
     assert "Installed" not in relay("agents", "update", SHIPPED).stdout
 
 
-def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, newer: Path) -> None:
+def test_the_users_own_keys_override_an_update(relay: Relay, newer: Path) -> None:
     own = Home.from_env(relay.environment).config / "patterns" / "claude.toml"
     own.parent.mkdir(parents=True)
     own.write_text("[submit]\ndelay = 1.5\n")
@@ -79,7 +79,7 @@ def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, new
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("reader = ", "reeder = ", "toml:7: the key 'reeder' is unknown"),
         ("'^│? Do you want to '", "'('", "is not a regular expression"),
@@ -89,23 +89,23 @@ def test_the_users_own_keys_count_more_than_those_of_an_update(relay: Relay, new
         ("(?P<reset>", "(", "has no group (?P<reset>...)"),
     ],
 )
-def test_of_files_of_which_one_is_wrong_none_is_taken(
-    relay: Relay, newer: Path, old: str, new: str, said: str
+def test_one_invalid_file_blocks_the_whole_update(
+    relay: Relay, newer: Path, old: str, new: str, message: str
 ) -> None:
     _edit(newer, "codex", "checked = ", "# More\nchecked = ")
     _edit(newer, "claude", old, new)
     failed = relay("agents", "update", newer, check=False)
-    assert failed.returncode and "claude.toml" in failed.stderr and said in failed.stderr
+    assert failed.returncode and "claude.toml" in failed.stderr and message in failed.stderr
     assert not updates.in_force(Home.from_env(relay.environment))
 
 
-def test_there_is_nothing_to_take_or_to_reset(relay: Relay, tmp_path: Path) -> None:
+def test_a_missing_file_or_update_is_reported(relay: Relay, tmp_path: Path) -> None:
     assert "no pattern file" in relay("agents", "update", tmp_path, check=False).stderr
     assert "cannot read it" in relay("agents", "update", tmp_path / "x.toml", check=False).stderr
     assert "no update of 'codex'" in relay("agents", "reset", "codex", check=False).stderr
 
 
-def test_what_would_type_into_work_or_a_dialog_is_refused_whatever_the_user_says(
+def test_an_update_that_would_type_at_the_wrong_time_is_refused_even_with_yes(
     relay: Relay, newer: Path
 ) -> None:
     _edit(newer, "claude", more=READY)
@@ -116,7 +116,7 @@ def test_what_would_type_into_work_or_a_dialog_is_refused_whatever_the_user_says
     assert not updates.in_force(Home.from_env(relay.environment))
 
 
-def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
+def test_screens_that_come_with_an_update_are_checked_too(relay: Relay, newer: Path) -> None:
     screen = newer / "screens" / "claude" / "prompting-other-new.txt"
     screen.parent.mkdir(parents=True)
     shutil.copy(next((SHIPPED / "screens" / "claude").glob("ready-*.txt")), screen)
@@ -129,7 +129,7 @@ def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "said"),
+    ("name", "old", "new", "message"),
     [
         (
             "claude",
@@ -149,17 +149,17 @@ def test_screens_of_its_own_are_tried_too(relay: Relay, newer: Path) -> None:
         ("claude", '"--resume", "{id}"', '"--yolo", "{id}"', "it resumes conversations with other arguments"),
     ],
 )
-def test_how_dialogs_are_known_changes_only_with_the_users_word(
-    relay: Relay, tmp_path: Path, name: str, old: str, new: str, said: str
+def test_a_sensitive_change_needs_yes(
+    relay: Relay, tmp_path: Path, name: str, old: str, new: str, message: str
 ) -> None:
     path = _edit(tmp_path, name, old, new)
     asked = relay("agents", "update", path, check=False)
-    assert said in asked.stdout and asked.returncode == 1 and "--yes" in asked.stderr
+    assert message in asked.stdout and asked.returncode == 1 and "--yes" in asked.stderr
     assert not updates.in_force(Home.from_env(relay.environment))
     assert "Installed" in relay("agents", "update", "--yes", path).stdout
 
 
-def test_a_new_agent_is_taken_with_the_users_word(relay: Relay, tmp_path: Path) -> None:
+def test_a_new_profile_needs_yes(relay: Relay, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('name = "mine"\ncommands = ["bash", "my-agent"]\n')
     assert "a new profile, for bash, my-agent" in relay("agents", "update", path, check=False).stdout
@@ -168,16 +168,16 @@ def test_a_new_agent_is_taken_with_the_users_word(relay: Relay, tmp_path: Path) 
     assert catalog.for_command(["my-agent"], home).name == "mine"
     assert (
         catalog.for_command(["bash"], home).name == "shell"
-    )  # what relay ships knows its own programs first
+    )  # a shipped profile takes precedence for its own programs
 
 
-def test_generic_rules_are_tried_on_every_agents_screens(relay: Relay, tmp_path: Path) -> None:
+def test_generic_rules_are_checked_against_every_agents_screens(relay: Relay, tmp_path: Path) -> None:
     _edit(tmp_path, "generic", "# Rules for any program", "# The rules for any program")
     shown = relay("agents", "update", tmp_path).stdout
     assert "claude: " in shown and "generic: " in shown
 
 
-def test_an_update_is_out_of_force_once_relay_ships_another_file(
+def test_an_update_lapses_once_relay_ships_a_different_file(
     relay: Relay, newer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relay("agents", "update", newer)
@@ -193,16 +193,16 @@ def test_an_update_is_out_of_force_once_relay_ships_another_file(
     assert not path.exists()
 
 
-def test_an_agent_may_not_do_it(relay: Relay, newer: Path) -> None:
+def test_an_agent_may_not_update_or_reset_patterns(relay: Relay, newer: Path) -> None:
     claude = Claude(relay).wrap()
     inside = {"RELAY_NAME": "Ann", "RELAY_SOCKET": str(claude.socket)}
-    for words in (("update", newer), ("reset",)):
-        refused = relay("agents", *words, check=False, env=inside)
+    for arguments in (("update", newer), ("reset",)):
+        refused = relay("agents", *arguments, check=False, env=inside)
         assert "an agent may not change how its own screen is read" in refused.stderr
     assert not updates.in_force(Home.from_env(relay.environment))
 
 
-def test_a_running_session_takes_it_at_reload(relay: Relay, newer: Path) -> None:
+def test_a_running_session_applies_an_update_on_reload(relay: Relay, newer: Path) -> None:
     claude = Claude(relay).wrap(env={"AGENT_VERSION": "999.0.1"})
     claude.print(" Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel · Tab to amend\n")
     wait_until(lambda: "claude 999.0.1 was not checked" in relay("explain", "Ann").stdout)

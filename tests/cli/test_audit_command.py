@@ -1,4 +1,4 @@
-"""relay audit: who injected what into whom, when, from which rule or message (R75)."""
+"""`relay audit`: who injected what into whom, when, and from which rule or message (R75)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ REFUSED = Entry("h2", "hook", "mypy", place="/p/y/hooks.json:7", result="rejecte
 CLOSING = Entry("c1", "closing", "relay", result="untyped", text="Save.")
 
 
-def test_the_table_says_who_whom_whence_how_and_what(relay: Relay) -> None:
-    """R75: the newest is last."""
+def test_the_table_shows_source_target_origin_route_and_text(relay: Relay) -> None:
+    """R75: newest last."""
     _write(relay, HOOK, MESSAGE, REFUSED, CLOSING)
     one, two, three, four = relay("audit").stdout.splitlines()
     assert "ruff → Alice" in one and "hook PostToolUse x/hooks.json:12" in one
@@ -78,7 +78,7 @@ def test_the_table_says_who_whom_whence_how_and_what(relay: Relay) -> None:
         (("--from", "ruff", "--to", "Carol"), ["other"]),
     ],
 )
-def test_what_is_shown_is_chosen(relay: Relay, options: tuple[str, ...], ids: list[str]) -> None:
+def test_entries_are_filtered(relay: Relay, options: tuple[str, ...], ids: list[str]) -> None:
     """R75"""
     _write(relay, HOOK, MESSAGE, REFUSED, CLOSING)
     _write(
@@ -87,7 +87,7 @@ def test_what_is_shown_is_chosen(relay: Relay, options: tuple[str, ...], ids: li
     assert _ids(relay, *options) == ids
 
 
-def test_the_latest_are_shown_and_the_rest_is_counted(relay: Relay) -> None:
+def test_the_latest_entries_are_shown_and_the_others_counted(relay: Relay) -> None:
     _write(relay, *(Entry(f"h{number}", "hook", "ruff", result="injected") for number in range(60)))
     shown = relay("audit")
     assert len(shown.stdout.splitlines()) == 50 and "(10 earlier injections omitted" in shown.stderr
@@ -100,10 +100,8 @@ def test_an_empty_audit_says_so(relay: Relay) -> None:
     assert _ids(relay) == []
 
 
-def test_several_generations_are_kept_and_read_in_order(
-    relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R75: only an injection pushes one out, and late."""
+def test_rotated_logs_are_kept_and_read_in_order(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R75: only new injections push out old ones, and only after several generations."""
     monkeypatch.setattr(journal, "MAX_BYTES", 1000)
     entries = [Entry(f"h{number}", "hook", "ruff", text="x" * 400, result="injected") for number in range(12)]
     _write(relay, *entries)
@@ -126,7 +124,7 @@ def test_several_generations_are_kept_and_read_in_order(
         '{"event": "injection", "id": "torn", "kind": "ho',
     ],
 )
-def test_a_line_that_is_no_entry_is_passed_over(relay: Relay, line: str) -> None:
+def test_an_invalid_line_is_skipped(relay: Relay, line: str) -> None:
     _write(relay, HOOK)
     home = Home.from_env(relay.environment)
     with open(home.audit, "a") as file:
@@ -138,23 +136,23 @@ def test_a_line_that_is_no_entry_is_passed_over(relay: Relay, line: str) -> None
 @pytest.mark.parametrize(
     ("text", "ago"), [("30s", 30), ("2m", 120), ("1.5h", 5400), ("7d", 604_800), ("1w", 604_800)]
 )
-def test_since_is_so_long_ago(monkeypatch: pytest.MonkeyPatch, text: str, ago: float) -> None:
+def test_since_accepts_a_duration(monkeypatch: pytest.MonkeyPatch, text: str, ago: float) -> None:
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
     assert moment(text) == 1_000_000.0 - ago
 
 
 @pytest.mark.parametrize("text", ["2026-07-01", "2026-07-01T14:30", "2026-07-01 14:30:07"])
-def test_since_is_a_date(text: str) -> None:
+def test_since_accepts_a_date(text: str) -> None:
     expected: Any = text.replace(" ", "T")
     assert time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(moment(text))).startswith(expected)
 
 
 @pytest.mark.parametrize("text", ["", "2x", "yesterday", "h", "-1h", "9" * 400 + "-01-01"])
-def test_what_is_no_time_is_said_so(text: str) -> None:
+def test_an_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="30m, 2h or 7d"):
         moment(text)
 
 
-def test_a_home_that_was_never_used_is_left_alone(relay: Relay) -> None:
+def test_an_unused_home_is_left_unchanged(relay: Relay) -> None:
     assert relay("audit").returncode == 0
     assert not (relay.home / "state").exists()

@@ -1,4 +1,4 @@
-"""`relay broker`: the internals that a user may want to see."""
+"""`relay broker`: starting, stopping and inspecting the broker, and its access lists and credentials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def status(relay: Relay) -> dict[str, object]:
     return dict(json.loads(relay("broker", "status", "--json").stdout))
 
 
-def test_it_starts_shows_and_stops(relay: Relay) -> None:
+def test_the_broker_is_started_shown_and_stopped(relay: Relay) -> None:
     nothing = {"running": False, "kind": "embedded", "host": None, "port": None, "url": None, "pid": None}
     assert status(relay) == nothing
     relay("broker", "start")
@@ -31,13 +31,13 @@ def test_it_starts_shows_and_stops(relay: Relay) -> None:
     assert status(relay) == nothing
 
 
-def test_stopping_it_under_a_session_says_that_another_is_started(relay: Relay) -> None:
+def test_stop_says_that_running_sessions_start_another_broker(relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Bob", "cat")
     wait_until(lambda: '"bus": "connected"' in relay("ps", "--json").stdout)
     assert "The next session that needs a broker starts another" in relay("broker", "stop").stdout
 
 
-def test_it_runs_in_the_foreground(relay: Relay) -> None:
+def test_the_broker_runs_in_the_foreground(relay: Relay) -> None:
     with subprocess.Popen([*relay.command, "broker", "run"], env=relay.environment) as process:
         try:
             wait_until(lambda: status(relay)["running"])
@@ -50,7 +50,7 @@ def test_it_runs_in_the_foreground(relay: Relay) -> None:
     assert status(relay)["running"] is False
 
 
-def test_a_port_that_is_taken_is_said(relay: Relay) -> None:
+def test_a_port_in_use_is_reported(relay: Relay) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -59,7 +59,7 @@ def test_a_port_that_is_taken_is_said(relay: Relay) -> None:
     assert "in use by another program. Choose another port" in done.stderr
 
 
-def test_an_external_broker_that_is_not_there_is_said(relay: Relay) -> None:
+def test_an_unreachable_external_broker_is_reported(relay: Relay) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"mqtt://me:hidden@127.0.0.1:{probe.getsockname()[1]}"
@@ -70,15 +70,15 @@ def test_an_external_broker_that_is_not_there_is_said(relay: Relay) -> None:
     assert "hidden" not in done.stdout
 
 
-def test_an_external_broker_that_answers_is_shown(relay: Relay) -> None:
+def test_an_external_broker_that_refuses_the_login_is_reported(relay: Relay) -> None:
     relay("broker", "start")
     row = json.loads(
         relay("broker", "status", "--broker", f"mqtt://127.0.0.1:{status(relay)['port']}", "--json").stdout
     )
-    assert "refuses the login" in row["problem"], "it is ours, and lets nobody in without credentials"
+    assert "refuses the login" in row["problem"], "relay's own broker requires credentials"
 
 
-def test_an_access_list_and_passwords_for_mosquitto_are_written(relay: Relay, tmp_path: Path) -> None:
+def test_acl_writes_an_access_list_and_passwords_for_mosquitto(relay: Relay, tmp_path: Path) -> None:
     out = tmp_path / "made" / "relay"
     done = relay("broker", "acl", "mosquitto", "-o", out, "Alice", "Bob.B")
     assert "3 users" in done.stdout
@@ -95,7 +95,7 @@ def test_an_access_list_and_passwords_for_mosquitto_are_written(relay: Relay, tm
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
 
 
-def test_users_for_nats_are_written(relay: Relay, tmp_path: Path) -> None:
+def test_acl_writes_users_for_nats(relay: Relay, tmp_path: Path) -> None:
     relay("broker", "acl", "nats", "--team", "web", "-o", tmp_path, "Alice")
     path = tmp_path / "relay.conf"
     config = json.loads(path.read_text().partition("authorization: ")[2])
@@ -114,7 +114,7 @@ def test_no_password_is_printed(relay: Relay, tmp_path: Path, kind: str) -> None
     assert not any(password in printed for password in passwords)
 
 
-def test_credentials_move_to_another_home(relay: Relay, tmp_path: Path) -> None:
+def test_credentials_can_be_moved_to_another_home(relay: Relay, tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     shown = relay("broker", "credentials", "export", "-o", keys, "Alice").stdout
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600
@@ -135,7 +135,7 @@ def test_credentials_move_to_another_home(relay: Relay, tmp_path: Path) -> None:
         pytest.param("[" * 100_000, id="nested too deeply"),
     ],
 )
-def test_a_file_that_holds_no_credentials_is_refused(relay: Relay, tmp_path: Path, text: str) -> None:
+def test_a_file_without_credentials_is_refused(relay: Relay, tmp_path: Path, text: str) -> None:
     file = tmp_path / "file"
     file.write_text(text)
     done = relay("broker", "credentials", "import", file, check=False)
@@ -143,7 +143,7 @@ def test_a_file_that_holds_no_credentials_is_refused(relay: Relay, tmp_path: Pat
     assert "contains no credentials" in done.stderr
 
 
-def test_a_directory_that_cannot_be_written_is_said(relay: Relay, tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(relay: Relay, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = relay("broker", "acl", "nats", "-o", tmp_path / "file", "Alice", check=False)
     assert done.returncode == 1
@@ -160,8 +160,8 @@ def test_a_directory_that_cannot_be_written_is_said(relay: Relay, tmp_path: Path
     ],
     ids=lambda command: " ".join(command[:3]),
 )
-def test_an_agent_is_refused(relay: Relay, command: tuple[str, ...]) -> None:
-    """With another agent's credentials, an agent could act as that one: this is a guard rail."""
+def test_an_agent_may_not_handle_credentials(relay: Relay, command: tuple[str, ...]) -> None:
+    """A guard rail: with another agent's credentials, an agent could impersonate it."""
     inside = relay("wrap", "--", *relay.command, *command, check=False)
     assert inside.returncode == 1
     assert "an agent may not" in inside.stderr

@@ -7,7 +7,7 @@ import pytest
 from support import Relay
 
 
-def test_another_port_than_the_running_brokers_is_refused(relay: Relay) -> None:
+def test_a_second_broker_on_another_port_is_refused(relay: Relay) -> None:
     relay("broker", "start")
     refused = relay("broker", "start", "--port", "1", check=False)
     assert refused.returncode == 1
@@ -16,7 +16,7 @@ def test_another_port_than_the_running_brokers_is_refused(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("action", ["start", "run"])
-def test_an_agent_may_not_start_one(relay: Relay, action: str) -> None:
+def test_an_agent_may_not_start_a_broker(relay: Relay, action: str) -> None:
     relay("broker", "start")
     inside = relay("wrap", "--", *relay.command, "broker", action, check=False)
     assert f"an agent may not {action} the broker" in inside.stderr

@@ -14,7 +14,7 @@ from support import Relay
 AGENT = {"RELAY_NAME": "Alice", "RELAY_TEAM": "default"}
 
 
-def test_a_user_joins_has_agents_join_and_leaves(relay: Relay) -> None:
+def test_a_user_joins_and_leaves_and_adds_an_agent(relay: Relay) -> None:
     assert relay("channels").stdout.startswith("There are no channels.")
     assert relay("join", "ops").stdout == "You are in #ops now.\n"
     assert relay("join", "#OPS").stdout == "You are in #ops already.\n"
@@ -28,17 +28,17 @@ def test_a_user_joins_has_agents_join_and_leaves(relay: Relay) -> None:
     assert json.loads(relay("channels", "--json").stdout) == []
 
 
-def test_a_name_that_nobody_has_yet_may_join_and_it_is_said(home: Path, relay: Relay) -> None:
+def test_an_unknown_name_may_join_with_a_warning(home: Path, relay: Relay) -> None:
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
         ledger.registry.register("default", "Bob")
     assert relay("join", "-n", "bob", "ops").stderr == ""
-    said = relay("join", "-n", "Bbo", "ops")
-    assert said.stdout == "Bbo is in #ops now.\n"
-    assert said.stderr == "No agent called Bbo was ever in team default; did you mean Bob?\n"
+    joined = relay("join", "-n", "Bbo", "ops")
+    assert joined.stdout == "Bbo is in #ops now.\n"
+    assert joined.stderr == "No agent called Bbo was ever in team default; did you mean Bob?\n"
     assert json.loads(relay("channels", "--json").stdout)[0]["members"] == ["Bbo", "Bob"]
 
 
-def test_an_agent_sees_the_channels_of_its_team_only(relay: Relay) -> None:
+def test_an_agent_sees_only_the_channels_of_its_team(relay: Relay) -> None:
     relay("join", "-n", "Bob", "-t", "red", "ops")
     relay("join", "-n", "Bob", "dev")
     inside = {**AGENT, "RELAY_SOCKET": "/nowhere"}
@@ -48,7 +48,7 @@ def test_an_agent_sees_the_channels_of_its_team_only(relay: Relay) -> None:
     assert (refused.returncode, "the channels of its own team only" in refused.stderr) == (1, True)
 
 
-def test_teams_are_told_apart(relay: Relay) -> None:
+def test_channels_of_different_teams_are_separate(relay: Relay) -> None:
     relay("join", "-n", "Bob", "-t", "red", "ops")
     relay("join", "-n", "Bob", "dev", env={"RELAY_TEAM": "blue"})
     listed = json.loads(relay("channels", "--json").stdout)
@@ -59,7 +59,7 @@ def test_teams_are_told_apart(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (("leave", "osp"), "'you' is not in #osp. Did you mean #ops?"),
         (("leave", "-n", "Bob", "ops"), "'Bob' is not in #ops. It is in no channel."),
@@ -68,20 +68,20 @@ def test_teams_are_told_apart(relay: Relay) -> None:
         (("join", "-n", "#ops", "ops"), "'#ops' is not a valid name"),
     ],
 )
-def test_a_mistake_is_explained_and_changes_nothing(
-    relay: Relay, arguments: tuple[str, ...], words: str
+def test_an_error_is_explained_and_changes_nothing(
+    relay: Relay, arguments: tuple[str, ...], message: str
 ) -> None:
     relay("join", "ops")
     before = relay("channels", "--json").stdout
     done = relay(*arguments, check=False)
-    code = 2 if "not a valid" in words else 1
-    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+    code = 2 if "not a valid" in message else 1
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
     assert relay("channels", "--json").stdout == before
 
 
 @pytest.mark.parametrize("command", ["join", "leave"])
 @pytest.mark.parametrize("option", [("--name", "Bob"), ("--team", "other")])
-def test_an_agent_cannot_change_what_another_hears(
+def test_an_agent_cannot_join_or_leave_for_another(
     relay: Relay, command: str, option: tuple[str, str]
 ) -> None:
     refused = relay(command, *option, "ops", env=AGENT, check=False)

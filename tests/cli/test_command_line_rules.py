@@ -33,49 +33,59 @@ def _below(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, ar
             yield from _below(f"{path} {name}", below)
 
 
-PATHS = [path for path, _ in parsers() if path not in {"wrap", "hook"}]  # these parse by themselves
+PATHS = [path for path, _ in parsers() if path not in {"wrap", "hook"}]  # these parse their own arguments
 
 
-def mistake(run: subprocess.CompletedProcess[str], code: int) -> None:
-    """Assert that a command reports a user's error as all commands do."""
+def assert_error(run: subprocess.CompletedProcess[str], code: int) -> None:
+    """Assert that a command failed with `code`, and reported it as all commands do."""
     assert run.returncode == code, run.stderr
     assert run.stdout == ""
     assert run.stderr.splitlines()[-1].startswith("relay")
     assert "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_an_unknown_option_is_a_usage_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        dispatch([*path.split(), "--no-such-option"])
-    said = capsys.readouterr()
-    assert (ended.value.code, said.out) == (2, "")
-    assert re.match(rf"relay {path.split()[0]}( \w+)*: error: ", said.err.splitlines()[-1])
+def test_an_unknown_option_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
+) -> None:
+    for path in PATHS:
+        capsys.readouterr()  # drop the output of a row that failed
+        with subtests.test(path):
+            with pytest.raises(SystemExit) as ended:
+                dispatch([*path.split(), "--no-such-option"])
+            output = capsys.readouterr()
+            assert (ended.value.code, output.out) == (2, "")
+            assert re.match(rf"relay {path.split()[0]}( \w+)*: error: ", output.err.splitlines()[-1])
 
 
-NAMING = {"NAME", "TO", "NAME|FILE", "[TEAM/]NAME"}
+NAME_METAVARS = {"NAME", "TO", "NAME|FILE", "[TEAM/]NAME"}
 """The metavars of agents' names."""
 
 OTHER_NAMES = {("agents reset", "names"), ("release", "--account")}
 """Names of other things: a profile, an account."""
 
 ALLOWED = {("send", "to"): {"*"}, ("replay", "what"): {"a/b", "/x"}, ("doctor", "--as"): {"a/b"}}
-"""What some arguments take besides names: everybody, files, a team."""
+"""What some arguments take besides names: everyone, files, a team."""
 
 
-def naming() -> Iterator[tuple[str, str]]:
+def name_arguments() -> Iterator[tuple[str, str]]:
     """Yield each command's options and arguments that take the name of an agent or a team."""
     for path, parser in parsers():
         for action in parser._actions:
-            if path in PATHS and (action.metavar in NAMING or action.dest in {"name", "team"}):
+            if path in PATHS and (action.metavar in NAME_METAVARS or action.dest in {"name", "team"}):
                 found = path, action.option_strings[-1] if action.option_strings else action.dest
                 if found not in OTHER_NAMES:
                     yield found
 
 
-@pytest.mark.parametrize(("path", "argument"), [*naming()])
-def test_an_empty_or_malformed_name_is_a_mistake(path: str, argument: str) -> None:
-    parser = dict(parsers())[path]
+def test_an_empty_or_malformed_name_is_a_usage_error(subtests: pytest.Subtests) -> None:
+    for path, argument in name_arguments():
+        with subtests.test(f"{path} {argument}"):
+            assert_names_are_checked(path, argument)
+
+
+def assert_names_are_checked(path: str, argument: str) -> None:
+    command = path.split()[0]
+    parser = dict(_below(command, parser_of(command)))[path]
     before = []
     if not argument.startswith("-"):
         arguments = [action for action in parser._actions if not action.option_strings]
@@ -102,17 +112,17 @@ def test_an_empty_or_malformed_name_is_a_mistake(path: str, argument: str) -> No
         ["wrap", "-n", "*", "true"],
     ],
 )
-def test_a_name_that_is_none_touches_no_agent(line: list[str], shared: Relay) -> None:
+def test_an_invalid_name_affects_no_agent(line: list[str], shared: Relay) -> None:
     if not ps(shared):
         shared("wrap", "-d", "-n", "Alice", "-t", "web", "cat")
     before = [(row["pid"], row["agent_pid"]) for row in ps(shared)]
-    mistake(shared(*line, check=False), 2)
+    assert_error(shared(*line, check=False), 2)
     assert [(row["pid"], row["agent_pid"]) for row in ps(shared)] == before
 
 
-def test_a_hook_refuses_a_name_without_the_exit_code_of_a_refusal(relay: Relay) -> None:
-    mistake(relay("hook", "--name", "", "stop", check=False), 1)
-    mistake(relay("hook", "--team=a/b", "stop", check=False), 1)
+def test_a_hook_with_an_invalid_name_exits_with_1(relay: Relay) -> None:
+    assert_error(relay("hook", "--name", "", "stop", check=False), 1)
+    assert_error(relay("hook", "--team=a/b", "stop", check=False), 1)
 
 
 def test_empty_variables_count_as_unset(relay: Relay) -> None:
@@ -148,29 +158,29 @@ def test_empty_variables_count_as_unset(relay: Relay) -> None:
         "service",
     ],
 )
-def test_a_mistake_on_the_command_line_is_told_on_standard_error(line: str, relay: Relay) -> None:
-    mistake(relay(*line.split(), check=False), 2)
+def test_a_usage_error_exits_with_2_and_is_printed_on_standard_error(line: str, relay: Relay) -> None:
+    assert_error(relay(*line.split(), check=False), 2)
 
 
 @pytest.mark.parametrize("line", ["explain Bob", "stop Bob", "send Bob hi", "logs Bob", "retry 7f", "up"])
-def test_what_cannot_be_done_exits_with_1(line: str, relay: Relay) -> None:
-    mistake(relay(*line.split(), check=False), 1)
+def test_a_failure_exits_with_1(line: str, relay: Relay) -> None:
+    assert_error(relay(*line.split(), check=False), 1)
 
 
 @pytest.mark.parametrize("place", ["/proc/none", "/dev/null/none", "/dev/null"])
 @pytest.mark.parametrize("line", ["ps", "ps --json", "usage", "events", "messages", "next", "stop --all"])
-def test_a_home_that_cannot_be_used_is_a_failure(line: str, place: str, relay: Relay) -> None:
+def test_an_unusable_home_is_a_failure(line: str, place: str, relay: Relay) -> None:
     run = relay(*line.split(), env={"RELAY_HOME": place}, check=False)
-    mistake(run, 1)
+    assert_error(run, 1)
     assert run.stderr.startswith(f"relay: cannot use the directory {place}")
     assert "RELAY_HOME" in run.stderr
 
 
-def test_what_needs_no_home_works_without_one(relay: Relay) -> None:
+def test_completion_works_without_a_home(relay: Relay) -> None:
     assert relay("completion", "bash", env={"RELAY_HOME": "/proc/none"}).stdout
 
 
-def test_a_team_that_nobody_was_in_is_named(relay: Relay) -> None:
+def test_an_unknown_team_is_reported_with_a_suggestion(relay: Relay) -> None:
     """An unknown team is not an error: a script may look before its first agent starts."""
     relay("wrap", "-n", "Bob", "-t", "web", "true")
     run = relay("ps", "-t", "wbe")
@@ -180,7 +190,7 @@ def test_a_team_that_nobody_was_in_is_named(relay: Relay) -> None:
     assert relay("ps", "-t", "WEB").stderr == ""
 
 
-def test_nothing_to_stop_is_told(relay: Relay) -> None:
+def test_nothing_to_stop_is_reported(relay: Relay) -> None:
     assert relay("stop", "--all").stdout == "No agent is running.\n"
 
 
@@ -203,16 +213,16 @@ def test_nothing_to_do_is_an_empty_list(line: str, relay: Relay) -> None:
     assert relay(*line.split(), "--json").stdout == "[]\n"
 
 
-def test_nobody_who_needs_you_is_null(relay: Relay) -> None:
+def test_next_prints_null_if_no_agent_needs_you(relay: Relay) -> None:
     run = relay("next", "--json", check=False)
     assert (run.returncode, run.stdout, run.stderr) == (1, "null\n", "No agent needs you.\n")
 
 
-def test_json_may_stand_before_an_action(relay: Relay) -> None:
+def test_json_may_precede_the_action(relay: Relay) -> None:
     assert relay("agents", "--json", "reset").stdout == "[]\n"
 
 
-def test_what_is_meant_exists() -> None:
+def test_each_suggested_command_exists() -> None:
     for word, meant in main._MEANT.items():
         assert word not in COMMANDS
         name, *rest = meant.split()
@@ -236,12 +246,12 @@ NO_JSON = {
 """Commands without --json, and why."""
 
 
-def test_each_command_that_lists_or_changes_has_json() -> None:
+def test_each_command_that_lists_or_changes_something_has_json() -> None:
     without = {path for path, parser in parsers() if "--json" not in parser._option_string_actions}
     assert without == NO_JSON.keys()
 
 
-def test_what_became_of_each_agent_as_json(relay: Relay) -> None:
+def test_the_outcome_for_each_agent_is_printed_as_json(relay: Relay) -> None:
     for name in ("Ann", "Bob"):
         relay("wrap", "-d", "-n", name, "cat")
     (again,) = json.loads(relay("reload", "Ann", "--json").stdout)
@@ -253,10 +263,10 @@ def test_what_became_of_each_agent_as_json(relay: Relay) -> None:
     stopped = json.loads(relay("stop", "--all", "--json").stdout)
     assert stopped == [{"name": name, "team": "default", "outcome": "ended"} for name in ("Ann", "Bob")]
     assert relay("stop", "--all", "--json").stdout == "[]\n"
-    mistake(relay("stop", "Ann", "--json", check=False), 1)
+    assert_error(relay("stop", "Ann", "--json", check=False), 1)
 
 
-def test_channels_and_messages_that_change_as_json(relay: Relay) -> None:
+def test_changed_channels_and_messages_are_printed_as_json(relay: Relay) -> None:
     changed = {"name": "you", "channel": "ops", "changed": True}
     assert json.loads(relay("join", "#ops", "--json").stdout) == changed | {"member": True}
     again = json.loads(relay("join", "ops", "--json").stdout)
@@ -271,7 +281,7 @@ def test_channels_and_messages_that_change_as_json(relay: Relay) -> None:
     assert relay("drop", "--held", "--json").stdout == "[]\n"
 
 
-def test_what_fails_halfway_says_what_was_done_and_what_was_not(relay: Relay) -> None:
+def test_a_partial_failure_reports_the_outcome_for_each_message(relay: Relay) -> None:
     """All messages are dropped except one that is being typed."""
     FakeAgent(relay, "Bob").wrap("--busy")
     ids = [json.loads(relay("send", "--json", "Bob", text).stdout)[0]["id"] for text in ("one", "two", "six")]

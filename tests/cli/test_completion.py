@@ -1,4 +1,4 @@
-"""`relay completion` in the real shells: what Tab completes; names come fast and safely."""
+"""`relay completion` in real shells: what Tab completes, and that names are listed fast and safely."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from terminal.emulator import Emulator
 
 
 def require(shell: str) -> str:
-    """Return the path of `shell`; without it, skip the test and say so."""
+    """Return the path of `shell`. Skip the test if there is none."""
     path = shutil.which(shell)
     if path is None:
-        pytest.skip(f"{shell} is not on PATH: its completion was not tried")
+        pytest.skip(f"{shell} is not on PATH: its completion was not tested")
     return path
 
 
@@ -100,12 +100,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("complete", [in_bash, in_fish], ids=["bash", "fish"])
-def test_what_may_follow_is_completed(named: Relay, complete: Callable[[Relay, str], list[str]]) -> None:
+def test_the_next_word_is_completed(named: Relay, complete: Callable[[Relay, str], list[str]]) -> None:
     for line, expected in CASES.items():
         assert sorted(complete(named, f"relay {line}")) == sorted(expected), line
 
 
-def test_programs_and_files_are_completed_where_they_belong(named: Relay) -> None:
+def test_programs_and_files_are_completed_where_they_are_expected(named: Relay) -> None:
     assert "mkfifo" in in_bash(named, "relay wrap mkfif")
     assert "mkfifo" in in_fish(named, "relay wrap mkfif")
     assert [path.replace("\\", "") for path in in_fish(named, "relay trust a")][:1] == ["a file"]
@@ -132,39 +132,39 @@ SOURCE = {
 @pytest.mark.parametrize("shell", START)
 def test_tab_completes(named: Relay, shell: str) -> None:
     environment = named.environment | {"PS1": "shell> "}
-    with_tab = Emulator([require(shell), *START[shell]], environment, cwd=named.home)
+    terminal = Emulator([require(shell), *START[shell]], environment, cwd=named.home)
     try:
-        with_tab.type(f"{SOURCE[shell]}; PS1='shell> '; echo rea''dy\r")
-        with_tab.see("ready\r\n")
+        terminal.type(f"{SOURCE[shell]}; PS1='shell> '; echo rea''dy\r")
+        terminal.see("ready\r\n")
         for typed, completed in TABS:
-            with_tab.wait(with_tab.prompted)
-            with_tab.type(typed)
-            with_tab.wait(
-                lambda completed=completed: f"shell> {completed}".rstrip() in with_tab.lines()[-1],
+            terminal.wait(terminal.prompted)
+            terminal.type(typed)
+            terminal.wait(
+                lambda completed=completed: f"shell> {completed}".rstrip() in terminal.lines()[-1],
                 f"{typed!r} became {completed!r}",
             )
-            with_tab.type(b"\x15")  # Ctrl-U clears the line
+            terminal.type(b"\x15")  # Ctrl-U clears the line
     finally:
-        with_tab.close()
+        terminal.close()
 
 
 def test_a_zsh_script_works_as_an_autoloaded_function(named: Relay) -> None:
     folder = named.home / "functions"
     folder.mkdir()
     (named.home / "script.zsh").rename(folder / "_relay")
-    with_tab = Emulator([require("zsh"), "-f", "-i"], named.environment, cwd=named.home)
+    terminal = Emulator([require("zsh"), "-f", "-i"], named.environment, cwd=named.home)
     try:
-        with_tab.type(
+        terminal.type(
             "fpath=($PWD/functions $fpath); autoload -U compinit; compinit -u -D; PS1='shell> '; clear\r"
         )
-        with_tab.wait(lambda: with_tab.lines()[:1] == ["shell>"], "a cleared screen")
-        with_tab.type("relay peek Bo\t")
-        with_tab.wait(lambda: with_tab.lines()[-1].startswith("shell> relay peek Bob"), "Bob was completed")
+        terminal.wait(lambda: terminal.lines()[:1] == ["shell>"], "a cleared screen")
+        terminal.type("relay peek Bo\t")
+        terminal.wait(lambda: terminal.lines()[-1].startswith("shell> relay peek Bob"), "Bob was completed")
     finally:
-        with_tab.close()
+        terminal.close()
 
 
-def test_every_command_and_option_is_in_the_levels() -> None:
+def test_levels_cover_every_command_and_option() -> None:
     found = {level.path: level for level in levels()}
     assert set(COMMANDS) <= found.keys()
     assert [word for word, _ in found[""].words] == [*COMMANDS, "help"]
@@ -175,7 +175,7 @@ def test_every_command_and_option_is_in_the_levels() -> None:
     assert found["send"].arguments == (NAMES, NOTHING)
 
 
-def test_names_need_neither_a_session_nor_heavy_modules(named: Relay) -> None:
+def test_names_are_listed_without_a_session_or_heavy_modules(named: Relay) -> None:
     assert named("__names").stdout == "Alice\nBob\n"
     code = "import sys; from relay.__main__ import main; main(['__names']); print(*sys.modules)"
     run = subprocess.run(
@@ -185,7 +185,7 @@ def test_names_need_neither_a_session_nor_heavy_modules(named: Relay) -> None:
     assert not loaded & {"argparse", "asyncio", "json", "dataclasses", "pathlib", "relay.control.sessions"}
 
 
-def test_no_name_is_told_from_what_is_not_ours_or_not_held(relay: Relay) -> None:
+def test_only_held_claims_in_the_users_own_home_are_listed(relay: Relay) -> None:
     assert relay("__names").stdout == "\n"
     home = Home.from_env(relay.environment).ensure()
     folder = Path(home.run) / "sessions" / "default"
@@ -195,7 +195,7 @@ def test_no_name_is_told_from_what_is_not_ours_or_not_held(relay: Relay) -> None
     odd.write_text("1 1 $(reboot) default 1")
     descriptor = locks.open_lock(odd)
     assert locks.try_lock(descriptor)
-    assert claimed_names(home) == ["odd"], "what is no name is not printed"
+    assert claimed_names(home) == ["odd"], "an invalid name is not printed"
     os.close(descriptor)
     if os.getuid() == 0:
         os.chown(home.run, 12345, -1)

@@ -1,4 +1,4 @@
-"""`relay doctor`: what is missing here, and what a broker lets one agent do to another."""
+"""`relay doctor`: problems of this machine and home, and what a broker lets one agent do to another."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from support import Relay
 
 
 def rows(relay: Relay, *arguments: str | Path, code: int = 0) -> dict[str, tuple[str, str]]:
-    """Return the answer by name: result and detail."""
+    """Return the result and the detail of each check by its name."""
     done = relay("doctor", *arguments, "--json", check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return {row["name"]: (row["result"], row["detail"]) for row in json.loads(done.stdout)}
 
 
-def test_a_fresh_home_has_nothing_to_mend(relay: Relay) -> None:
+def test_a_fresh_home_has_no_problems(relay: Relay) -> None:
     found = rows(relay)
     assert {result for result, _ in found.values()} <= {"ok", "warn"}
     assert {
@@ -35,13 +35,13 @@ def test_a_fresh_home_has_nothing_to_mend(relay: Relay) -> None:
         "broker",
         "agents",
     } <= found.keys()
-    assert not (relay.home / "state").exists(), "it looks, and makes nothing"
+    assert not (relay.home / "state").exists(), "the doctor creates nothing"
     shown = relay("doctor").stdout
     assert "No problems found." in shown
     assert "ok    python: " in shown
 
 
-def test_a_home_in_use_has_nothing_to_mend(relay: Relay) -> None:
+def test_a_home_in_use_has_no_problems(relay: Relay) -> None:
     relay("broker", "start")
     relay("send", "--from", "Alice", "you", "makes a ledger")
     found = rows(relay)
@@ -50,7 +50,7 @@ def test_a_home_in_use_has_nothing_to_mend(relay: Relay) -> None:
     assert found["ledger"] == ("ok", str(relay.home / "state" / "ledger.db"))
 
 
-def test_a_broker_of_ones_own_is_looked_for(relay: Relay, tmp_path: Path) -> None:
+def test_an_external_broker_is_checked(relay: Relay, tmp_path: Path) -> None:
     toml = relay.home / "config" / "relay.toml"
     toml.parent.mkdir()
     with GuardedMosquitto(tmp_path, None, "") as mosquitto:
@@ -59,12 +59,12 @@ def test_a_broker_of_ones_own_is_looked_for(relay: Relay, tmp_path: Path) -> Non
         assert result == "ok"
         assert f"the external one answers at {mosquitto.url}" in detail
     result, detail = rows(relay)["broker"]
-    assert result == "warn", "sessions start all the same"
+    assert result == "warn", "sessions start anyway"
     assert "no connection" in detail
     assert "messages wait" in detail
 
 
-def test_what_is_wrong_is_said_with_what_to_do(relay: Relay) -> None:
+def test_problems_are_reported_with_a_remedy(relay: Relay) -> None:
     relay("broker", "acl", "mosquitto", "Alice")  # creates credentials
     state = relay.home / "state"
     secret = state / "broker" / "credentials" / "default.alice.json"
@@ -88,11 +88,11 @@ def test_what_is_wrong_is_said_with_what_to_do(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "result", "says"),
+    ("version", "result", "message"),
     [(2, "ok", "is upgraded when first used"), (99, "FAIL", "Upgrade relay, or move it away.")],
 )
-def test_a_ledger_of_another_version_is_looked_at_and_left_as_it_is(
-    relay: Relay, version: int, result: str, says: str
+def test_a_ledger_of_another_version_is_checked_but_not_changed(
+    relay: Relay, version: int, result: str, message: str
 ) -> None:
     ledger = relay.home / "state" / "ledger.db"
     ledger.parent.mkdir(mode=0o700)
@@ -102,11 +102,11 @@ def test_a_ledger_of_another_version_is_looked_at_and_left_as_it_is(
         db.execute(f"PRAGMA user_version = {version}")
     before = ledger.read_bytes()
     found = rows(relay, code=0 if result == "ok" else 1)["ledger"]
-    assert found[0] == result and says in found[1]
+    assert found[0] == result and message in found[1]
     assert ledger.read_bytes() == before
 
 
-def test_a_damaged_ledger_is_noticed(relay: Relay) -> None:
+def test_a_damaged_ledger_is_reported(relay: Relay) -> None:
     relay("send", "--from", "Alice", "you", "x" * 20000)
     ledger = relay.home / "state" / "ledger.db"
     with sqlite3.connect(ledger) as db:
@@ -120,7 +120,7 @@ def test_a_damaged_ledger_is_noticed(relay: Relay) -> None:
     assert rows(relay, code=1)["ledger"][0] == "FAIL"
 
 
-def test_a_home_whose_path_is_too_long_is_noticed(relay: Relay, tmp_path: Path) -> None:
+def test_a_home_path_that_is_too_long_is_reported(relay: Relay, tmp_path: Path) -> None:
     long = tmp_path / ("d" * 80)
     done = relay("doctor", "--json", env={"RELAY_HOME": str(long)}, check=False)
     assert done.returncode == 1
@@ -128,14 +128,16 @@ def test_a_home_whose_path_is_too_long_is_noticed(relay: Relay, tmp_path: Path) 
     assert found["socket path"] == "FAIL"
 
 
-def test_every_row_holds_on_the_embedded_broker(relay: Relay) -> None:
+def test_every_claim_holds_on_the_embedded_broker(relay: Relay) -> None:
     found = rows(relay, "--broker")
     assert {result for result, _ in found.values()} == {"holds"}, found
     assert len(found) == len(CLAIMS)
-    assert not list((relay.home / "state" / "broker" / "credentials").iterdir()), "made for it, and gone"
+    assert not list((relay.home / "state" / "broker" / "credentials").iterdir()), (
+        "temporary credentials are removed"
+    )
 
 
-def test_agents_of_ones_own_try_the_embedded_broker(relay: Relay) -> None:
+def test_the_embedded_broker_can_be_checked_with_existing_credentials(relay: Relay) -> None:
     relay("broker", "start")
     relay("broker", "acl", "mosquitto", "Alice", "Bob")  # creates credentials that the broker does not know
     found = rows(relay, "--broker", "--as", "Alice", "--as", "Bob")
@@ -146,7 +148,7 @@ def test_agents_of_ones_own_try_the_embedded_broker(relay: Relay) -> None:
     assert "named twice" in twice.stderr
 
 
-def test_every_row_holds_on_a_mosquitto_with_what_relay_writes(relay: Relay, tmp_path: Path) -> None:
+def test_every_claim_holds_on_a_mosquitto_configured_by_relay(relay: Relay, tmp_path: Path) -> None:
     relay("broker", "acl", "mosquitto", "-o", tmp_path, "--team", "web", "Carol")
     relay("broker", "acl", "mosquitto", "-o", tmp_path, "Alice", "Bob.B")
     acl, passwords = ((tmp_path / file).read_text() for file in ("acl", "passwords"))
@@ -163,7 +165,7 @@ def test_every_row_holds_on_a_mosquitto_with_what_relay_writes(relay: Relay, tmp
         assert not any(json.loads(secret)["password"] in done.stdout for secret in secrets)
 
 
-def test_a_broker_that_is_away_is_said(relay: Relay) -> None:
+def test_an_unreachable_broker_is_reported(relay: Relay) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"mqtt://team:hidden@127.0.0.1:{probe.getsockname()[1]}"
@@ -174,7 +176,7 @@ def test_a_broker_that_is_away_is_said(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "message"),
     [
         (("--as", "Alice"), 2, "--as needs --broker"),
         (("--broker", "mqtt://127.0.0.1:1"), 2, "--as Alice --as Bob"),
@@ -183,7 +185,9 @@ def test_a_broker_that_is_away_is_said(relay: Relay) -> None:
         (("--broker", "localhost"), 1, "is not a broker URL"),
     ],
 )
-def test_a_wrong_command_line_is_said(relay: Relay, arguments: tuple[str, ...], code: int, says: str) -> None:
+def test_an_invalid_command_line_is_rejected(
+    relay: Relay, arguments: tuple[str, ...], code: int, message: str
+) -> None:
     done = relay("doctor", *arguments, check=False)
     assert done.returncode == code
-    assert says in done.stderr
+    assert message in done.stderr

@@ -1,4 +1,4 @@
-"""`relay doctor --report`: its contents, which include nothing private."""
+"""`relay doctor --report`: what it contains, and that nothing private is in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def journal(home: Path, *entries: dict[str, object]) -> None:
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
-def test_it_tells_what_helps(relay: Relay, home: Path) -> None:
+def test_a_report_has_what_helps_and_nothing_private(relay: Relay, home: Path) -> None:
     config = home / "config"
     config.mkdir(mode=0o700)
     broker = "mqtts://alice:opensesame1@broker.example.org"
@@ -62,8 +62,8 @@ def test_it_tells_what_helps(relay: Relay, home: Path) -> None:
         "TERM_PROGRAM": "WezTerm",
         "TMUX": "/tmp/tmux-1000/default,1,0",
     }
-    told = relay("doctor", "--report", env=env).stdout
-    lines = told.splitlines()
+    output = relay("doctor", "--report", env=env).stdout
+    lines = output.splitlines()
     for line in (
         "  TERM: tmux-256color",
         "  program: WezTerm",
@@ -77,10 +77,10 @@ def test_it_tells_what_helps(relay: Relay, home: Path) -> None:
         "  2025-10-09 08:53:21 phase phase=backoff code=3",
         "  2025-10-09 08:53:22 notice level=mistake",
     ):
-        assert line in lines, told
-    assert "phase=up" not in told
+        assert line in lines, output
+    assert "phase=up" not in output
     for private in ("opensesame1", "alice", "Alice", "broker.example.org", "oops", "#ops", str(home)):
-        assert private not in told
+        assert private not in output
     shown = json.loads(relay("doctor", "--report", "--json", env=env).stdout)
     assert shown["versions"].keys() == {"relay", "Python", "SQLite", "libghostty-vt", "nats-server"}
     assert "?" not in shown["versions"].values()
@@ -89,20 +89,20 @@ def test_it_tells_what_helps(relay: Relay, home: Path) -> None:
     assert [each["event"] for each in shown["problems"]] == ["agent_failed", "phase", "notice"]
 
 
-def test_a_finding_keeps_its_words_and_loses_its_paths(relay: Relay, home: Path) -> None:
+def test_paths_are_removed_from_findings(relay: Relay, home: Path) -> None:
     (home / "state").mkdir(mode=0o755)
     (home / "state").chmod(0o755)
-    told = relay("doctor", "--report").stdout
-    assert "  FAIL directory state: <state> is open to others (755). chmod 700 <state>" in told.splitlines()
+    output = relay("doctor", "--report").stdout
+    assert "  FAIL directory state: <state> is open to others (755). chmod 700 <state>" in output.splitlines()
 
 
-def test_it_is_about_this_machine_only(relay: Relay) -> None:
+def test_a_report_cannot_include_a_broker_check(relay: Relay) -> None:
     done = relay("doctor", "--report", "--broker", check=False)
     assert done.returncode == 2
     assert "leave out --broker" in done.stderr
 
 
-# An example takes some time, and a smaller one would not say more.
+# Examples are slow, and shrinking them would add nothing.
 @settings(
     max_examples=8,
     deadline=None,
@@ -110,7 +110,7 @@ def test_it_is_about_this_machine_only(relay: Relay) -> None:
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 @given(secrets=st.lists(WORD, min_size=16, max_size=16, unique_by=str.casefold))
-def test_nothing_that_was_planted_is_in_it(secrets: list[str]) -> None:
+def test_planted_secrets_are_not_in_a_report(secrets: list[str]) -> None:
     """Secrets are planted in the environment, settings, a pattern file, names, paths and the journal."""
     left = iter(secrets)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -165,11 +165,11 @@ def test_nothing_that_was_planted_is_in_it(secrets: list[str]) -> None:
         (home / "state" / "broker" / "credentials").mkdir(parents=True)
         (home / "state" / "broker" / "credentials" / f"{secrets[1]}.json").touch(0o644)
         found = report.collect(Home.from_env(), project, os.environ)
-    told = "\n".join(found.lines()).casefold() + json.dumps(found.public()).casefold()
+    output = "\n".join(found.lines()).casefold() + json.dumps(found.public()).casefold()
     assert any(check.name == "credentials" for check in found.findings)
     assert found.problems
-    assert [secret for secret in secrets if secret.casefold() in told] == []
-    assert folder.casefold() not in told
+    assert [secret for secret in secrets if secret.casefold() in output] == []
+    assert folder.casefold() not in output
 
 
 def test_only_the_latest_problems_are_listed() -> None:
@@ -193,6 +193,6 @@ def test_only_the_latest_problems_are_listed() -> None:
         ("hunter2hunter2 is wrong", "[secret: known] is wrong"),
     ],
 )
-def test_what_a_scrubber_takes_out(text: str, scrubbed: str) -> None:
+def test_a_scrubber_removes_private_text(text: str, scrubbed: str) -> None:
     names = {"ann": "<user>", "host-1": "<host>", "host-1.acme.example": "<host>"}
     assert Scrubber({"/home/ann": "~", "/": "root"}, names, ["hunter2hunter2"])(text) == scrubbed

@@ -1,4 +1,4 @@
-"""`relay hooks`: listing rules, trying an event on them, switching them, and its requests to sessions."""
+"""`relay hooks`: listing rules, testing an event against them, switching them, and reloading sessions."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def rules(path: Path, event: str = "PreToolUse", *handlers: dict[str, Any]) -> P
     return path
 
 
-def listed(relay: Relay, *arguments: str | Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(relay("hooks", "list", "--json", *arguments).stdout)
-    return told
+def list_rules(relay: Relay, *arguments: str | Path) -> dict[str, Any]:
+    listing: dict[str, Any] = json.loads(relay("hooks", "list", "--json", *arguments).stdout)
+    return listing
 
 
-def tried(relay: Relay, event: str, payload: object, *arguments: str | Path) -> dict[str, Any]:
+def evaluate(relay: Relay, event: str, payload: object, *arguments: str | Path) -> dict[str, Any]:
     text = payload if isinstance(payload, str) else json.dumps(payload)
-    told: dict[str, Any] = json.loads(relay("hooks", "test", event, *arguments, input=text).stdout)
-    return told
+    verdict: dict[str, Any] = json.loads(relay("hooks", "test", event, *arguments, input=text).stdout)
+    return verdict
 
 
 @contextmanager
 def session(home: Path, name: str, answers: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
-    """Run a session that answers each operation from `answers`; yield the requests other than `info`."""
+    """Run a fake session that answers each operation from `answers`; yield the requests other than `info`."""
     folder = home / "run" / "sessions" / "default"
     folder.mkdir(parents=True, exist_ok=True)
     info = {"name": name, "team": "default", "agent": "generic", "pid": 1, "agent_pid": 1, "state": "ready"}
@@ -79,7 +79,7 @@ def session(home: Path, name: str, answers: dict[str, dict[str, Any]]) -> Iterat
             path.unlink()
 
 
-def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: Path, tmp_path: Path) -> None:
+def test_list_shows_rules_in_firing_order_and_warnings(relay: Relay, home: Path, tmp_path: Path) -> None:
     """R12, R14, R17, R22: each rule comes with its owner, its place, and whether it is on."""
     own = rules(
         home / "config" / "hooks.json",
@@ -87,7 +87,7 @@ def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: 
         *(GUARD | {"name": "guard", "timeout": 5}, {"type": "http"}, GUARD | {"command": "x", "async": True}),
     )
     named = rules(tmp_path / "b.json", "UserPromptSubmit", {"type": "prompt", "prompt": "Be\x1b[2J brief."})
-    (guard, waiting, prompt) = listed(relay, "--rules", named)["rules"]
+    (guard, waiting, prompt) = list_rules(relay, "--rules", named)["rules"]
     lines = relay("hooks", "list", "--rules", named).stdout.splitlines()
     tool = '{"tool_name": "run_shell_command"}'
     assert lines == [
@@ -102,14 +102,14 @@ def test_list_shows_rules_in_firing_order_and_what_is_wrong(relay: Relay, home: 
     ]
 
 
-def test_without_files_nothing_is_in_force(relay: Relay) -> None:
+def test_without_files_no_rules_apply(relay: Relay) -> None:
     file = relay.home / "config" / "hooks.json"
     text = f"No rules apply here. Write them in {file}, or in a project's hooks.json.\n"
     assert relay("hooks", "list").stdout == text
-    assert listed(relay) == {"rules": [], "warnings": []}
+    assert list_rules(relay) == {"rules": [], "warnings": []}
 
 
-def test_a_projects_rules_are_in_force_once_they_are_trusted(relay: Relay, tmp_path: Path) -> None:
+def test_a_projects_rules_apply_once_they_are_trusted(relay: Relay, tmp_path: Path) -> None:
     """R12"""
     path = rules(tmp_path / "hooks.json")
     result = relay("hooks", "list", cwd=tmp_path)
@@ -119,10 +119,10 @@ def test_a_projects_rules_are_in_force_once_they_are_trusted(relay: Relay, tmp_p
     assert place == f"          {path}:1 (project): echo no >&2; exit 2"
 
 
-def test_list_of_a_session_is_what_that_session_says(relay: Relay, home: Path) -> None:
-    told = {"rules": [], "warnings": ["hooks.json: \x1b is wrong"]}
-    with session(home, "Alice", {"rules": told}):
-        assert listed(relay, "alice") == told
+def test_list_with_a_name_shows_that_sessions_answer(relay: Relay, home: Path) -> None:
+    listing = {"rules": [], "warnings": ["hooks.json: \x1b is wrong"]}
+    with session(home, "Alice", {"rules": listing}):
+        assert list_rules(relay, "alice") == listing
         nothing, warning = relay("hooks", "list", "Alice").stdout.splitlines()
         assert nothing.startswith("No rules apply here. ")
         assert warning == "Warning: hooks.json: ␛ is wrong"
@@ -130,34 +130,34 @@ def test_list_of_a_session_is_what_that_session_says(relay: Relay, home: Path) -
     assert (result.returncode, "give either NAME or --rules" in result.stderr) == (2, True)
 
 
-# trying
+# Testing an event.
 
 
 @pytest.mark.parametrize("tool", ["Bash", "run_shell_command", "exec_command"])
-def test_an_event_goes_through_the_rules_and_their_verdict_is_told(
-    relay: Relay, tmp_path: Path, tool: str
-) -> None:
+def test_an_event_is_evaluated_and_the_verdict_printed(relay: Relay, tmp_path: Path, tool: str) -> None:
     """R15, R21, R30: with the timing and output of each rule."""
     path = rules(tmp_path / "h.json")
-    told = tried(relay, "PreToolUse", {"tool_name": tool, "tool_input": {"command": "ls"}}, "--rules", path)
-    assert (told["event"], told["outcome"], told["matched_rule_count"]) == ("PreToolUse", "block", 1)
-    assert (told["action"], told["reason"]) == ("deny", "no")
-    assert told["attachments"] == [
-        {"attachment_type": "hook_blocking_error", "content": "no", "rule": told["rules"][0]["name"]}
+    verdict = evaluate(
+        relay, "PreToolUse", {"tool_name": tool, "tool_input": {"command": "ls"}}, "--rules", path
+    )
+    assert (verdict["event"], verdict["outcome"], verdict["matched_rule_count"]) == ("PreToolUse", "block", 1)
+    assert (verdict["action"], verdict["reason"]) == ("deny", "no")
+    assert verdict["attachments"] == [
+        {"attachment_type": "hook_blocking_error", "content": "no", "rule": verdict["rules"][0]["name"]}
     ]
-    (rule,) = told["rules"]
-    assert rule["id"] == listed(relay, "--rules", path)["rules"][0]["id"]
+    (rule,) = verdict["rules"]
+    assert rule["id"] == list_rules(relay, "--rules", path)["rules"][0]["id"]
     assert (rule["exit_code"], rule["problem"], rule["output_preview"]) == (2, "", "no\n")
-    assert told["duration_ms"] >= rule["duration_ms"] > 0
+    assert verdict["duration_ms"] >= rule["duration_ms"] > 0
 
 
-def test_an_event_that_no_rule_is_for_is_allowed(relay: Relay, tmp_path: Path) -> None:
+def test_an_event_that_no_rule_matches_is_allowed(relay: Relay, tmp_path: Path) -> None:
     """R30"""
-    told = tried(relay, "PreToolUse", {"tool_name": "Read"}, "--rules", rules(tmp_path / "h.json"))
-    assert (told["outcome"], told["matched_rule_count"], told["rules"]) == ("allow", 0, [])
+    verdict = evaluate(relay, "PreToolUse", {"tool_name": "Read"}, "--rules", rules(tmp_path / "h.json"))
+    assert (verdict["outcome"], verdict["matched_rule_count"], verdict["rules"]) == ("allow", 0, [])
 
 
-def test_a_submitted_prompt_is_told_in_its_own_words(relay: Relay, tmp_path: Path) -> None:
+def test_the_verdict_on_a_prompt_has_its_own_fields(relay: Relay, tmp_path: Path) -> None:
     """R16, R24, R25"""
     path = rules(
         tmp_path / "h.json",
@@ -165,19 +165,23 @@ def test_a_submitted_prompt_is_told_in_its_own_words(relay: Relay, tmp_path: Pat
         {"type": "prompt", "prompt": "one"},
         {"type": "command", "command": "echo two"},
     )
-    told = tried(relay, "UserPromptSubmit", {"prompt": "x"}, "--rules", path)
-    assert told["outcome"] == "allow"
-    assert told["additional_contexts"] == ["one", "two"]
-    assert (told["blocking_error"], told["prevent_continuation"], told["stop_reason"]) == (None, False, None)
-    assert "messages" not in told
+    verdict = evaluate(relay, "UserPromptSubmit", {"prompt": "x"}, "--rules", path)
+    assert verdict["outcome"] == "allow"
+    assert verdict["additional_contexts"] == ["one", "two"]
+    assert (verdict["blocking_error"], verdict["prevent_continuation"], verdict["stop_reason"]) == (
+        None,
+        False,
+        None,
+    )
+    assert "messages" not in verdict
 
 
-def test_a_stop_is_told_in_its_own_words(relay: Relay, tmp_path: Path) -> None:
+def test_the_verdict_on_a_stop_has_its_own_fields(relay: Relay, tmp_path: Path) -> None:
     """R26, R31"""
     answer = json.dumps({"force_continue": True, "follow_up_message": "Go on."})
     path = rules(tmp_path / "h.json", "Stop", {"type": "command", "command": f"echo '{answer}'"})
-    told = tried(relay, "Stop", {"last_assistant_message": ""}, "--rules", path)
-    assert (told["outcome"], told["force_continue"], told["follow_up_message"]) == (
+    verdict = evaluate(relay, "Stop", {"last_assistant_message": ""}, "--rules", path)
+    assert (verdict["outcome"], verdict["force_continue"], verdict["follow_up_message"]) == (
         "continue",
         True,
         "Go on.",
@@ -188,11 +192,11 @@ def test_a_stop_is_told_in_its_own_words(relay: Relay, tmp_path: Path) -> None:
         "stop_reason",
         "suppress_output",
         "system_message",
-    } < set(told)
+    } < set(verdict)
 
 
-def test_a_rule_gets_what_the_payload_lacks_and_no_more(relay: Relay, tmp_path: Path) -> None:
-    """R18: for a group Claude Code's payload, for a flat rule the envelope; either may be given."""
+def test_only_missing_payload_fields_are_added(relay: Relay, tmp_path: Path) -> None:
+    """R18: a group gets Claude Code's payload and a flat rule the envelope, whichever is given."""
     cat = {"type": "command", "command": "cat"}
     path = rules(tmp_path / "h.json", "PreToolUse", {"hooks": [cat]}, cat)
     data = {"tool_name": "run_shell_command", "session_id": "mine"}
@@ -200,7 +204,7 @@ def test_a_rule_gets_what_the_payload_lacks_and_no_more(relay: Relay, tmp_path: 
         text = "\ufeff" + json.dumps(payload)
         group, flat = (
             json.loads(rule["output_preview"])
-            for rule in tried(relay, "PreToolUse", text, "--rules", path)["rules"]
+            for rule in evaluate(relay, "PreToolUse", text, "--rules", path)["rules"]
         )
         expected = {"hook_event_name": "PreToolUse", "cwd": str(relay.home), "session_id": "mine"}
         assert group == expected | {"tool_name": "Bash"}
@@ -215,60 +219,60 @@ def test_a_rule_gets_what_the_payload_lacks_and_no_more(relay: Relay, tmp_path: 
         ("gemini", "PreCompress", "PreCompact", "trigger", "auto"),
     ],
 )
-def test_an_event_is_taken_as_an_agent_tells_it(
+def test_an_event_may_be_in_an_agents_own_format(
     relay: Relay, tmp_path: Path, agent: str, theirs: str, event: str, field: str, value: str
 ) -> None:
-    """R18, R21: --agent selects the agent's own names for events and fields."""
+    """R18, R21: --agent selects that agent's names for events and fields."""
     program = (
-        f"import json, sys; told = json.load(sys.stdin); print(told['hook_event_name'], told['{field}'])"
+        f"import json, sys; data = json.load(sys.stdin); print(data['hook_event_name'], data['{field}'])"
     )
     handler = {"type": "command", "command": sys.executable, "args": ["-c", program]}
     path = rules(tmp_path / "h.json", event, {"hooks": [handler]})
     text = (PAYLOADS / agent / f"{theirs}.json").read_text()
-    (rule,) = tried(relay, event, text, "--rules", path, "--agent", agent)["rules"]
+    (rule,) = evaluate(relay, event, text, "--rules", path, "--agent", agent)["rules"]
     assert rule["output_preview"] == f"{event} {value}\n"
 
 
-def test_an_event_that_an_agent_does_not_have_is_said(relay: Relay) -> None:
+def test_an_event_that_the_agent_lacks_is_rejected(relay: Relay) -> None:
     result = relay("hooks", "test", "PostToolUseFailure", "--agent", "gemini", input="{}", check=False)
     assert (result.returncode, "gemini does not report PostToolUseFailure" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("event", ["preToolUse", "pre_tool_use", "pretooluse", "PRE-TOOL-USE"])
-def test_the_case_of_an_event_does_not_matter(relay: Relay, event: str) -> None:
+def test_an_event_may_be_written_in_any_case(relay: Relay, event: str) -> None:
     """R11"""
-    assert tried(relay, event, {})["event"] == "PreToolUse"
+    assert evaluate(relay, event, {})["event"] == "PreToolUse"
 
 
-def test_rules_in_force_here_are_tried_where_no_file_is_named(
+def test_without_a_named_file_the_rules_that_apply_here_are_tested(
     relay: Relay, home: Path, tmp_path: Path
 ) -> None:
     rules(home / "config" / "hooks.json", "Stop", {"type": "command", "command": "echo own"})
     other = rules(tmp_path / "h.json", "Stop", {"type": "command", "command": "echo other"})
-    assert [rule["output_preview"] for rule in tried(relay, "Stop", {})["rules"]] == ["own\n"]
-    assert [rule["output_preview"] for rule in tried(relay, "Stop", {}, "--rules", other)["rules"]] == [
+    assert [rule["output_preview"] for rule in evaluate(relay, "Stop", {})["rules"]] == ["own\n"]
+    assert [rule["output_preview"] for rule in evaluate(relay, "Stop", {}, "--rules", other)["rules"]] == [
         "other\n"
     ]
 
 
-def test_a_rule_in_the_background_is_shown_and_decides_nothing(relay: Relay, tmp_path: Path) -> None:
+def test_a_background_rule_is_shown_but_decides_nothing(relay: Relay, tmp_path: Path) -> None:
     path = rules(tmp_path / "h.json", "PreToolUse", {"hooks": [GUARD | {"async": True}]})
-    told = tried(relay, "PreToolUse", {"tool_name": "Bash"}, "--rules", path)
-    assert (told["outcome"], told["matched_rule_count"], told["attachments"]) == ("allow", 1, [])
-    assert told["rules"][0]["exit_code"] == 2
+    verdict = evaluate(relay, "PreToolUse", {"tool_name": "Bash"}, "--rules", path)
+    assert (verdict["outcome"], verdict["matched_rule_count"], verdict["attachments"]) == ("allow", 1, [])
+    assert verdict["rules"][0]["exit_code"] == 2
 
 
-def test_warnings_and_secrets(relay: Relay, tmp_path: Path) -> None:
+def test_warnings_are_shown_and_secrets_are_redacted(relay: Relay, tmp_path: Path) -> None:
     """R17, R44: errors in the file are shown; a key that a rule printed is not."""
     key = "AKIA" + "Q3EGRIPLDKWSZ7XN"
     path = rules(tmp_path / "h.json", "Stop", {"type": "command", "command": f"echo {key}"}, {"type": "http"})
-    told = tried(relay, "Stop", {}, "--rules", path)
-    assert len(told["warnings"]) == 1
-    assert key not in told["rules"][0]["output_preview"]
+    verdict = evaluate(relay, "Stop", {}, "--rules", path)
+    assert len(verdict["warnings"]) == 1
+    assert key not in verdict["rules"][0]["output_preview"]
 
 
 @pytest.mark.parametrize(
-    ("event", "payload", "said"),
+    ("event", "payload", "message"),
     [
         ("PreToolUze", "{}", "there is no event 'PreToolUze'. Did you mean PreToolUse? The events are"),
         ("Stop", "", "standard input is empty. Give the event as a JSON object"),
@@ -289,9 +293,7 @@ def test_warnings_and_secrets(relay: Relay, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_event_is_a_mistake_of_the_command_line(
-    relay: Relay, event: str, payload: str, said: str
-) -> None:
+def test_an_invalid_event_is_a_usage_error(relay: Relay, event: str, payload: str, message: str) -> None:
     run = subprocess.run(
         [*relay.command, "hooks", "test", event],
         input=payload.encode("utf-8", "surrogateescape"),
@@ -302,7 +304,7 @@ def test_what_is_no_event_is_a_mistake_of_the_command_line(
         check=False,
     )
     assert run.returncode == 2
-    assert said in run.stderr.decode()
+    assert message in run.stderr.decode()
     assert "Traceback" not in run.stderr.decode()
 
 
@@ -316,18 +318,18 @@ def test_what_is_no_event_is_a_mistake_of_the_command_line(
         ({"turn_end_reason": "doom_loop"}, "reentry_capped"),
     ],
 )
-def test_a_stop_ends_as_it_would_in_a_session(
+def test_a_stop_has_the_same_outcome_as_in_a_session(
     relay: Relay, tmp_path: Path, payload: dict[str, Any], expected: str
 ) -> None:
-    """R31: a continuation forced by a rule is the last one if the payload says so."""
+    """R31: the payload may say that a forced continuation is the last one."""
     forces = {"type": "command", "command": """echo '{"force_continue": true}'"""}
     path = rules(tmp_path / "h" / "hooks.json", "Stop", forces)
-    assert tried(relay, "Stop", payload, "--rules", path)["outcome"] == expected
+    assert evaluate(relay, "Stop", payload, "--rules", path)["outcome"] == expected
     allows = rules(tmp_path / "a" / "hooks.json", "Stop", {"type": "command", "command": "true"})
-    assert tried(relay, "Stop", payload, "--rules", allows)["outcome"] == "allow"
+    assert evaluate(relay, "Stop", payload, "--rules", allows)["outcome"] == "allow"
 
 
-def test_on_a_terminal_it_says_what_is_wanted(relay: Relay) -> None:
+def test_a_terminal_as_standard_input_is_refused(relay: Relay) -> None:
     ours, theirs = pty.openpty()
     try:
         run = subprocess.run(
@@ -348,39 +350,41 @@ def test_on_a_terminal_it_says_what_is_wanted(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "there is no file '{path}'. Check the path given to --rules."),
         ("{", "{path}:1: it is not JSON"),
         ('{"PreToolUse": []}', "{path}:1: it has no rules"),
     ],
 )
-def test_an_event_is_not_allowed_by_a_file_that_cannot_be_read(
-    relay: Relay, tmp_path: Path, content: str | None, said: str
+def test_an_unusable_file_is_an_error_and_allows_nothing(
+    relay: Relay, tmp_path: Path, content: str | None, message: str
 ) -> None:
     path = tmp_path / "h.json"
     if content is not None:
         path.write_text(content)
     result = relay("hooks", "test", "Stop", "--rules", path, input="{}", check=False)
     assert (result.returncode, result.stdout) == (1, "")
-    assert said.format(path=path) in result.stderr
+    assert message.format(path=path) in result.stderr
 
 
-@pytest.mark.parametrize(("size", "refused"), [(10 * 1024, False), (10 * 1024 + 1, True)])
-def test_a_context_that_a_session_refuses_is_said(
-    relay: Relay, tmp_path: Path, size: int, refused: bool
+@pytest.mark.parametrize(("size", "too_large"), [(10 * 1024, False), (10 * 1024 + 1, True)])
+def test_a_context_too_large_for_a_session_is_reported(
+    relay: Relay, tmp_path: Path, size: int, too_large: bool
 ) -> None:
     path = rules(tmp_path / "h.json", "UserPromptSubmit", {"type": "prompt", "prompt": "x" * size})
-    said = tried(relay, "UserPromptSubmit", {"prompt": "x"}, "--rules", path)["warnings"]
-    text = f"{path}:1: prompt: its context has 10,241 bytes, and a session accepts at most 10,240. "
-    assert said == ([text + "Write it to a file, and name the file in the context."] if refused else [])
+    warnings = evaluate(relay, "UserPromptSubmit", {"prompt": "x"}, "--rules", path)["warnings"]
+    warning = f"{path}:1: prompt: its context has 10,241 bytes, and a session accepts at most 10,240. "
+    assert warnings == (
+        [warning + "Write it to a file, and name the file in the context."] if too_large else []
+    )
 
 
-# switching and reloading
+# Switching and reloading.
 
 
 def test_a_rule_is_switched_off_and_on(relay: Relay, home: Path) -> None:
-    """By its id, or all rules of a name at once."""
+    """By its id, or all rules with the same name at once."""
     both = {"type": "command", "command": "./lint.sh"}
     (home / "config").mkdir()
     (home / "config" / "hooks.json").write_text(
@@ -388,9 +392,9 @@ def test_a_rule_is_switched_off_and_on(relay: Relay, home: Path) -> None:
     )
 
     def off() -> list[str]:
-        return [rule["name"] for rule in listed(relay)["rules"] if not rule["enabled"]]
+        return [rule["name"] for rule in list_rules(relay)["rules"] if not rule["enabled"]]
 
-    first, second, guard = (rule["id"] for rule in listed(relay)["rules"])
+    first, second, guard = (rule["id"] for rule in list_rules(relay)["rules"])
     assert relay("hooks", "disable", guard).stdout == f"{guard} (PostToolUse, guard) is off.\n"
     assert off() == ["guard"]
     assert f"{guard}  off  PostToolUse" in relay("hooks", "list").stdout
@@ -399,13 +403,13 @@ def test_a_rule_is_switched_off_and_on(relay: Relay, home: Path) -> None:
         f"{second} (PostToolUse, lint.sh) is off.",
         f"{guard} (PostToolUse, guard) is off.",
     ]
-    assert tried(relay, "Stop", {})["matched_rule_count"] == 0
+    assert evaluate(relay, "Stop", {})["matched_rule_count"] == 0
     relay("hooks", "enable", first, "guard")
     assert off() == ["lint.sh"]
-    assert tried(relay, "Stop", {})["matched_rule_count"] == 1
+    assert evaluate(relay, "Stop", {})["matched_rule_count"] == 1
 
 
-def test_a_rule_is_named_by_the_start_of_its_id_and_by_its_place(
+def test_a_rule_can_be_named_by_the_start_of_its_id_or_its_place(
     relay: Relay, home: Path, tmp_path: Path
 ) -> None:
     own, named = home / "config" / "hooks.json", tmp_path / "hooks.json"
@@ -413,7 +417,7 @@ def test_a_rule_is_named_by_the_start_of_its_id_and_by_its_place(
     entry = '\n{"type": "command", "command": "x"}'
     own.write_text(f'{{"hooks": {{"Stop": [{entry}, {entry}]}}}}')
     named.write_text(f'{{"hooks": {{"SessionEnd": [{entry}]}}}}')
-    first, second, other = (rule["id"] for rule in listed(relay, "--rules", named)["rules"])
+    first, second, other = (rule["id"] for rule in list_rules(relay, "--rules", named)["rules"])
 
     def off(word: str) -> str:
         result = relay("hooks", "disable", word, "--rules", named, cwd=tmp_path, check=False)
@@ -432,24 +436,24 @@ def test_a_rule_is_named_by_the_start_of_its_id_and_by_its_place(
     assert "there is no rule 'hooks.json:9'" in off("hooks.json:9")
 
 
-def test_a_rule_of_a_file_that_has_gone_can_be_switched_on(relay: Relay, tmp_path: Path) -> None:
+def test_a_rule_of_a_deleted_file_can_be_switched_on(relay: Relay, tmp_path: Path) -> None:
     path = rules(tmp_path / "h.json")
-    (rule,) = listed(relay, "--rules", path)["rules"]
+    (rule,) = list_rules(relay, "--rules", path)["rules"]
     relay("hooks", "disable", rule["id"], "--rules", path)
     path.unlink()
     assert relay("hooks", "enable", rule["id"]).stdout == f"{rule['id']} is on.\n"
     assert relay("hooks", "enable", rule["id"], check=False).returncode == 1
 
 
-def test_a_rule_that_is_not_there_is_said(relay: Relay, home: Path) -> None:
+def test_an_unknown_rule_is_reported_with_a_suggestion(relay: Relay, home: Path) -> None:
     rules(home / "config" / "hooks.json", "Stop", GUARD | {"name": "guard"})
     result = relay("hooks", "disable", "gard", check=False)
     assert result.returncode == 1
     assert "there is no rule 'gard'. Did you mean guard? `relay hooks list` lists them." in result.stderr
-    assert listed(relay)["rules"][0]["enabled"]
+    assert list_rules(relay)["rules"][0]["enabled"]
 
 
-def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, home: Path) -> None:
+def test_sessions_reload_and_one_that_is_too_old_is_reported(relay: Relay, home: Path) -> None:
     rule = {"id": "0123abcd", "name": "theirs", "event": "Stop", "enabled": True}
     answers = {
         "rules": {"rules": [rule], "warnings": []},
@@ -473,51 +477,49 @@ def test_sessions_are_asked_to_reload_and_an_older_one_is_said(relay: Relay, hom
 @pytest.mark.parametrize(
     "action", [("disable", "guard"), ("enable", "guard"), ("reload",)], ids=lambda a: a[0]
 )
-def test_an_agent_may_not_change_what_is_in_force(relay: Relay, home: Path, action: tuple[str, ...]) -> None:
+def test_an_agent_may_not_switch_or_reload_rules(relay: Relay, home: Path, action: tuple[str, ...]) -> None:
     rules(home / "config" / "hooks.json", "Stop", GUARD | {"name": "guard"})
     agent = {"RELAY_SOCKET": str(home / "run" / "x.sock"), "RELAY_NAME": "Alice"}
     result = relay("hooks", *action, env=agent, check=False)
     assert result.returncode == 1
     assert f"an agent may not {action[0]} rules." in result.stderr
-    assert listed(relay)["rules"][0]["enabled"]
+    assert list_rules(relay)["rules"][0]["enabled"]
     user_home = Home.from_env({"RELAY_HOME": str(home)})
     entries = [(entry["event"], entry["operation"]) for entry in journal.read(user_home.journal)]
     assert entries == [("refused", f"hooks {action[0]}")]
     relay("hooks", "list", env=agent)
 
 
-def test_a_session_uses_what_was_switched_and_what_was_reloaded(
-    relay: Relay, home: Path, tmp_path: Path
-) -> None:
+def test_a_session_applies_switched_and_reloaded_rules(relay: Relay, home: Path, tmp_path: Path) -> None:
     """R14: the session uses its own files, including those that only it was started with."""
     guard = {"type": "command", "command": "true", "name": "guard"}
     path = rules(tmp_path / "h.json", "Stop", guard, {"type": "http"})
     relay("wrap", "-d", "-n", "Alice", "--rules", path, "cat", cwd=tmp_path)
-    wait_until(lambda: listed(relay, "Alice")["rules"])
-    told = listed(relay, "Alice")
-    assert [(rule["name"], rule["origin"], rule["enabled"]) for rule in told["rules"]] == [
+    wait_until(lambda: list_rules(relay, "Alice")["rules"])
+    listing = list_rules(relay, "Alice")
+    assert [(rule["name"], rule["origin"], rule["enabled"]) for rule in listing["rules"]] == [
         ("guard", "named", True)
     ]
-    assert len(told["warnings"]) == 1
+    assert len(listing["warnings"]) == 1
     assert relay("hooks", "disable", "guard").stdout.splitlines() == [
-        f"{told['rules'][0]['id']} (Stop, guard) is off.",
+        f"{listing['rules'][0]['id']} (Stop, guard) is off.",
         "Alice has 0 rules.",
     ]
-    assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False]
+    assert [rule["enabled"] for rule in list_rules(relay, "Alice")["rules"]] == [False]
     rules(path, "Stop", guard, {"type": "command", "command": "two"})
-    relay("hooks", "disable", "guard", "--rules", path)  # which does not reread files
-    assert len(listed(relay, "Alice")["rules"]) == 1
+    relay("hooks", "disable", "guard", "--rules", path)  # this does not reread the files
+    assert len(list_rules(relay, "Alice")["rules"]) == 1
     assert relay("hooks", "reload").stdout == "Alice has 1 rule.\n"
-    assert [rule["enabled"] for rule in listed(relay, "Alice")["rules"]] == [False, True]
+    assert [rule["enabled"] for rule in list_rules(relay, "Alice")["rules"]] == [False, True]
 
 
-def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay, tmp_path: Path) -> None:
+def test_a_session_keeps_its_rules_when_their_file_becomes_unusable(relay: Relay, tmp_path: Path) -> None:
     """R12: switching another rule reads no file; a reload keeps the rules of a broken or untrusted file."""
     project = rules(tmp_path / "hooks.json", "PreToolUse", GUARD | {"name": "guard"})
     named = rules(tmp_path / "n.json", "Stop", {"type": "command", "command": "true", "name": "other"})
     relay("trust", project)
     relay("wrap", "-d", "-n", "Alice", "--rules", named, "cat", cwd=tmp_path)
-    wait_until(lambda: listed(relay, "Alice")["rules"])
+    wait_until(lambda: list_rules(relay, "Alice")["rules"])
     rules(project, "PreToolUse", GUARD | {"command": "theirs"})
     named.write_text("{")
     assert relay("hooks", "disable", "other").stdout.splitlines()[1:] == ["Alice has 1 rule."]
@@ -529,22 +531,22 @@ def test_a_session_keeps_its_guards_when_their_file_cannot_be_taken(relay: Relay
         in lines[1]
     )
     assert f"{named}:1: it is not JSON" in lines[2] and lines[2].endswith("from the file before.")
-    told = listed(relay, "Alice")
-    assert [rule["name"] for rule in told["rules"]] == ["guard", "other"]
-    assert len(told["warnings"]) == 2
+    listing = list_rules(relay, "Alice")
+    assert [rule["name"] for rule in listing["rules"]] == ["guard", "other"]
+    assert len(listing["warnings"]) == 2
 
 
-def test_a_session_says_the_first_of_what_is_wrong_with_rules(relay: Relay, home: Path) -> None:
+def test_a_session_shows_only_the_first_warnings_about_rules(relay: Relay, home: Path) -> None:
     """R17: the session prints few lines; `relay hooks list` has all of them."""
     rules(home / "config" / "hooks.json", "Stop", *({"type": "http", "n": n} for n in range(5)))
     relay("wrap", "-d", "-n", "Alice", "cat")
     wait_until(lambda: "more" in relay("explain", "Alice", check=False).stdout)
-    said = [line for line in relay("explain", "Alice").stdout.splitlines() if "Not shown to you yet" in line]
-    assert sum("relay does not run rules of the type 'http'" in line for line in said) == 3
-    assert said[-1].endswith("There are 2 more warnings about rules; list them with `relay hooks list`")
+    lines = [line for line in relay("explain", "Alice").stdout.splitlines() if "Not shown to you yet" in line]
+    assert sum("relay does not run rules of the type 'http'" in line for line in lines) == 3
+    assert lines[-1].endswith("There are 2 more warnings about rules; list them with `relay hooks list`")
 
 
-def test_what_was_wrong_before_a_reload_is_not_explained_any_more(relay: Relay, tmp_path: Path) -> None:
+def test_warnings_from_before_a_reload_are_no_longer_shown(relay: Relay, tmp_path: Path) -> None:
     """R17: errors that remain are still explained."""
     project = rules(tmp_path / "hooks.json", "Stop", {"type": "command", "command": "true"})
     named = rules(tmp_path / "n.json", "Stop", {"type": "http"})
@@ -562,9 +564,7 @@ def test_what_was_wrong_before_a_reload_is_not_explained_any_more(relay: Relay, 
 
 
 @pytest.mark.parametrize("given", [("--rules", "gone.json"), ("--rules=gone.json",), ("--rules", ".")])
-def test_an_agent_does_not_start_without_the_rules_that_were_named(
-    relay: Relay, given: tuple[str, ...]
-) -> None:
+def test_an_agent_does_not_start_without_its_named_rules(relay: Relay, given: tuple[str, ...]) -> None:
     """R12: these rules may be the agent's guard."""
     result = relay("wrap", *given, "echo", "started", check=False)
     assert result.returncode == 2

@@ -1,4 +1,4 @@
-"""`relay init`: what it writes and what it keeps; relay accepts the result."""
+"""`relay init`: the files it writes, which relay accepts, and those that it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
-def test_it_writes_a_fleet_of_what_is_installed(
+def test_a_fleet_of_the_installed_agents_is_written(
     relay: Relay, tmp_path: Path, installed: dict[str, str]
 ) -> None:
     folder = tmp_path / "new" / "my shop"
@@ -58,7 +58,7 @@ def test_it_writes_a_fleet_of_what_is_installed(
     assert (trusted.stderr, "Warning" in trusted.stdout) == ("", False)
 
 
-def test_the_comments_are_right(tmp_path: Path) -> None:
+def test_the_comments_show_defaults_and_valid_lines(tmp_path: Path) -> None:
     """Each key with a default shows it, and each line is valid once uncommented."""
     text = starter({"Claude": "claude"})
     shown = dict(re.findall(r"^# (\w+) = (.*?) +# ", text, re.MULTILINE))
@@ -72,14 +72,14 @@ def test_the_comments_are_right(tmp_path: Path) -> None:
     assert (fleet.team, fleet.agents["Claude"].worktree is not None) == ("web", True)
 
 
-def test_without_agents_there_is_an_example(tmp_path: Path) -> None:
+def test_without_installed_agents_there_is_an_example(tmp_path: Path) -> None:
     text = starter({})
     assert fleet_file.parse(tmp_path / "relay.toml", text.encode()).agents == {}
     shown = text[text.index("# [agents.Lead]") :].replace("# ", "")
     assert fleet_file.parse(tmp_path / "relay.toml", shown.encode()).agents["Lead"].command == ("claude",)
 
 
-def test_the_examples_of_handlers_run(relay: Relay, tmp_path: Path, installed: dict[str, str]) -> None:
+def test_the_example_handlers_are_valid(relay: Relay, tmp_path: Path, installed: dict[str, str]) -> None:
     relay("init", cwd=tmp_path, env=installed)
     path = tmp_path / "relay.config.py"
     code = re.sub(r"^# ?", "", path.read_text(), flags=re.MULTILINE)
@@ -89,7 +89,9 @@ def test_the_examples_of_handlers_run(relay: Relay, tmp_path: Path, installed: d
     assert labels == ["@deploy", "on session_start"]
 
 
-def test_the_rule_refuses_a_forced_push_only(relay: Relay, tmp_path: Path, installed: dict[str, str]) -> None:
+def test_the_example_rule_refuses_only_a_forced_push(
+    relay: Relay, tmp_path: Path, installed: dict[str, str]
+) -> None:
     relay("init", cwd=tmp_path, env=installed)
     rules = tmp_path / "hooks.json"
     for command, refused in (
@@ -117,7 +119,7 @@ def test_no_file_is_overwritten(relay: Relay, tmp_path: Path, installed: dict[st
     assert not (tmp_path / "nowhere.json").exists()
 
 
-def test_what_is_no_folder_is_refused(relay: Relay, tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_folder_is_refused(relay: Relay, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = relay("init", tmp_path / "file", check=False)
     assert (result.returncode, "file: is not a folder. Name another." in result.stderr) == (1, True)

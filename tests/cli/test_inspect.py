@@ -1,4 +1,4 @@
-"""`relay inspect`: what the readers find in a recording."""
+"""`relay inspect`: the directives and states that relay finds in a recording or a screen."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def inspect(relay: Relay, path: Path, *options: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_every_directive_in_the_recording_of_a_real_agent_is_found_once(agent: str, relay: Relay) -> None:
+def test_every_directive_in_a_real_agents_recording_is_found_once(agent: str, relay: Relay) -> None:
     """The readers may also find what the screen cannot decide (a fence or an escape that was not drawn)."""
     expected = json.loads((RECORDINGS / f"{agent}.expected.json").read_text())
     undecidable = {line.removeprefix("\\") for line in expected["undecidable"]}
     found = inspect(relay, RECORDINGS / f"{agent}.cast")
-    told = [[one["namespace"], one["target"], one["body"]] for one in found]
-    certain = [one for one in told if f"@{one[0]}:{one[1]} {one[2]}" not in undecidable]
+    directives = [[one["namespace"], one["target"], one["body"]] for one in found]
+    certain = [one for one in directives if f"@{one[0]}:{one[1]} {one[2]}" not in undecidable]
     assert certain == expected["directives"]
-    assert len(told) - len(certain) <= len(undecidable)
+    assert len(directives) - len(certain) <= len(undecidable)
     times = [one["time"] for one in found]
     assert times == sorted(times)  # type: ignore[type-var]
 
 
-def test_for_people_it_prints_one_line_each(relay: Relay, tmp_path: Path) -> None:
+def test_without_json_each_directive_is_one_line(relay: Relay, tmp_path: Path) -> None:
     path = cast(
         tmp_path / "a.cast", [0.5, "o", "@relay:Bob hi\r\n@memory:save a\u202eb\r\n@relay:Al <<<\r\nx\r\n"]
     )
@@ -52,7 +52,7 @@ def test_for_people_it_prints_one_line_each(relay: Relay, tmp_path: Path) -> Non
     ]
 
 
-def test_typed_input_is_not_said(relay: Relay, tmp_path: Path) -> None:
+def test_echoed_input_is_not_a_directive(relay: Relay, tmp_path: Path) -> None:
     line = "@relay:Bob hi"
     path = cast(
         tmp_path / "a.cast", [1, "i", f"{line}\r"], [1.1, "o", f"{line}\r\n"], [2, "o", f"{line}\r\n"]
@@ -60,14 +60,14 @@ def test_typed_input_is_not_said(relay: Relay, tmp_path: Path) -> None:
     assert [one["time"] for one in inspect(relay, path)] == [2]
 
 
-def test_resizes_and_the_times_of_what_stands_still(relay: Relay, tmp_path: Path) -> None:
+def test_a_directive_on_an_idle_screen_is_found_soon_after_a_resize(relay: Relay, tmp_path: Path) -> None:
     drawn = "\x1b[2J\x1b[5;1H@relay:Bob hi\x1b[11;1Hstatus\x1b[12;1H> "
     path = cast(tmp_path / "a.cast", [1, "o", drawn], [1.1, "r", "50x12"], [60, "o", "x"])
     [one] = inspect(relay, path)
     assert 1.2 < one["time"] < 5  # type: ignore[operator]
 
 
-def test_the_profile_of_an_agent_decides(relay: Relay, tmp_path: Path) -> None:
+def test_the_agents_profile_decides_the_prefix(relay: Relay, tmp_path: Path) -> None:
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "bang.toml").write_text('name = "bang"\nprefix = "!"\ncommands = ["bang"]\n')
@@ -81,7 +81,7 @@ def test_the_profile_of_an_agent_decides(relay: Relay, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "message"),
     [
         (b"hello\n", ":1: this is not a recording"),
         (b"", ":1: this is not a recording"),
@@ -98,26 +98,26 @@ def test_the_profile_of_an_agent_decides(relay: Relay, tmp_path: Path) -> None:
         (b'{"version": 2, "width": 9, "height": 9}\n[1, "r", "wide"]\n', ":2: 'wide' is not a size"),
     ],
 )
-def test_what_is_no_recording_is_told_with_its_line(
-    content: bytes, complaint: str, relay: Relay, tmp_path: Path
+def test_an_invalid_recording_is_reported_with_the_line(
+    content: bytes, message: str, relay: Relay, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.cast"
     path.write_bytes(content)
     done = relay("inspect", path, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.startswith(f"relay: {path}{complaint}")
+    assert done.stderr.startswith(f"relay: {path}{message}")
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_is_not_there(relay: Relay, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(relay: Relay, tmp_path: Path) -> None:
     done = relay("inspect", tmp_path / "none.cast", check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No such file" in done.stderr
 
 
-def test_the_states_of_a_recording(relay: Relay) -> None:
-    """R96: each state has its start time, and the rule and lines that decided."""
+def test_the_states_in_a_recording_are_listed(relay: Relay) -> None:
+    """R96: each state has its start time, and the rule and the lines that decided it."""
     answer = json.loads(relay("inspect", "--json", RECORDINGS / "claude.cast").stdout)
     expected = json.loads((RECORDINGS / "claude.expected.json").read_text())["states"]
     for time, state in expected:
@@ -137,12 +137,12 @@ INPUT = f"{'─' * 40}\n❯ \n{'─' * 40}\n  ? for shortcuts\n"
     [
         (DIALOG, "prompting", "permission", "permission dialog"),
         (INPUT, "ready", None, "empty input"),
-        (f"# title: ⠂ Mending\n{INPUT}", "working", None, "title with a spinner"),
+        (f"# title: ⠂ Fixing\n{INPUT}", "working", None, "title with a spinner"),
         ("● Something else\n", "working", None, ""),
         ("", "working", None, ""),
     ],
 )
-def test_a_rendered_screen(
+def test_the_state_on_a_screen_is_detected(
     text: str, state: str, prompt: str | None, rule: str, relay: Relay, tmp_path: Path
 ) -> None:
     path = tmp_path / "screen.txt"
@@ -153,13 +153,13 @@ def test_a_rendered_screen(
     assert set(answer) == {"state", "prompt", "rule", "lines"}
 
 
-def test_a_rendered_screen_for_people(relay: Relay) -> None:
-    told = relay("inspect", "--screen", "-", "--agent", "claude", input=DIALOG).stdout
-    assert told.startswith("prompting (permission): it shows a dialog") and "'permission dialog'" in told
+def test_without_json_the_state_on_a_screen_is_explained(relay: Relay) -> None:
+    output = relay("inspect", "--screen", "-", "--agent", "claude", input=DIALOG).stdout
+    assert output.startswith("prompting (permission): it shows a dialog") and "'permission dialog'" in output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         ([], "give either a RECORDING or --screen"),
         (["--screen", "a.txt", "b.cast"], "give either a RECORDING or --screen"),
@@ -167,7 +167,7 @@ def test_a_rendered_screen_for_people(relay: Relay) -> None:
         (["--screen", "none.txt", "--agent", "claude"], "cannot read the screen none.txt"),
     ],
 )
-def test_what_cannot_be_inspected(arguments: list[str], complaint: str, relay: Relay) -> None:
+def test_invalid_arguments_are_rejected(arguments: list[str], message: str, relay: Relay) -> None:
     done = relay("inspect", *arguments, check=False)
     assert done.returncode != 0
-    assert complaint in done.stderr and "Traceback" not in done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cli.test_answer import Asking
+from cli.test_answer import AskingAgent
 from cli.test_audit_command import HOOK, MESSAGE, _write
 from cli.test_command_line_rules import parsers
 from cli.test_inspect import cast
@@ -29,7 +29,7 @@ from support import Relay, wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
 SOMETIMES = "only "
-"""How the description of a key begins that is not always present."""
+"""The beginning of the description of a key that is not always present."""
 
 RULES = {"hooks": {"Stop": [{"matcher": "*", "hooks": [{"type": "command", "command": "true"}]}]}}
 RELAY = shlex.join([sys.executable, "-m", "relay"])
@@ -38,7 +38,7 @@ RELAY = shlex.join([sys.executable, "-m", "relay"])
 def documented() -> dict[str, dict[str, str]]:
     """Return the description of each key on the page, by command: `ps`, `replay NAME --events`, ...
 
-    A key in a list or an object follows that one's key and a dot; `*` is any key.
+    A nested key follows its parent's key and a dot; `*` is any key.
     """
     found: dict[str, dict[str, str]] = {}
     for heading, text in re.findall(r"^## (relay .*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL):
@@ -61,9 +61,11 @@ def keys_of(value: Any, prefix: str = "") -> Iterator[str]:
             yield from keys_of(below, f"{prefix}{key}.")
 
 
-def same(key: str, pattern: str) -> bool:
+def matches(key: str, pattern: str) -> bool:
     parts, wanted = key.split("."), pattern.split(".")
-    return len(parts) == len(wanted) and all(w in ("*", part) for part, w in zip(parts, wanted, strict=True))
+    return len(parts) == len(wanted) and all(
+        wanted_part in ("*", part) for part, wanted_part in zip(parts, wanted, strict=True)
+    )
 
 
 # Preparations for a command.
@@ -107,7 +109,7 @@ def audited(relay: Relay) -> None:
 
 
 def asking(relay: Relay) -> None:
-    Asking(relay)
+    AskingAgent(relay)
 
 
 def remembered(relay: Relay) -> None:
@@ -135,7 +137,7 @@ def fleet_up(relay: Relay) -> None:
 
 
 def service(relay: Relay) -> None:
-    Systemd(relay).say("linger", "no")
+    Systemd(relay).set("linger", "no")
     fleet(relay)
 
 
@@ -144,7 +146,7 @@ def installed(relay: Relay) -> None:
     relay("service", "install")
 
 
-def ruled(relay: Relay) -> None:
+def with_rules(relay: Relay) -> None:
     (relay.home / "hooks.json").write_text(json.dumps(RULES))
     relay("trust", "hooks.json")
     running(relay)
@@ -223,11 +225,11 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "agents reset": (updated, "agents reset --json"),
     "doctor": (None, "doctor --json"),
     "doctor --report": (None, "doctor --json --report"),
-    "hooks list": (ruled, "hooks list --json"),
-    "hooks test": (ruled, "hooks test Stop"),
-    "hooks disable": (ruled, "hooks disable --json hooks.json:1"),
-    "hooks enable": (ruled, "hooks enable --json hooks.json:1"),
-    "hooks reload": (ruled, "hooks reload --json"),
+    "hooks list": (with_rules, "hooks list --json"),
+    "hooks test": (with_rules, "hooks test Stop"),
+    "hooks disable": (with_rules, "hooks disable --json hooks.json:1"),
+    "hooks enable": (with_rules, "hooks enable --json hooks.json:1"),
+    "hooks reload": (with_rules, "hooks reload --json"),
     "init": (None, "init --json new"),
     "trust": (fleet, "trust --json"),
     "service status": (installed, "service status --json"),
@@ -246,7 +248,7 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "memory export": (remembered, "memory export --json"),
     "memory import": (memories, "memory import --json memories"),
 }
-"""The preparation for a command, and how it is run (or where the output of the two run by agents is)."""
+"""How each command is prepared and run; for the two that agents run, the file with the output."""
 
 
 def printed(relay: Relay, line: str) -> Any:
@@ -266,25 +268,25 @@ def printed(relay: Relay, line: str) -> Any:
 
 
 @pytest.mark.parametrize("command", CASES)
-def test_the_keys_of_a_command_are_those_that_the_page_has(command: str, relay: Relay) -> None:
+def test_the_keys_of_each_command_are_documented(command: str, relay: Relay) -> None:
     prepare, line = CASES[command]
     if prepare is not None:
         prepare(relay)
     value = printed(relay, line)
     keys, known = set(keys_of(value)), documented()[command]
     assert keys, "it prints nothing"
-    unsaid = {key for key in keys if not any(same(key, pattern) for pattern in known)}
-    assert unsaid == set(), json.dumps(value, indent=2)
+    undocumented = {key for key in keys if not any(matches(key, pattern) for pattern in known)}
+    assert undocumented == set(), json.dumps(value, indent=2)
     missing = {
         pattern
         for pattern, description in known.items()
         if not description.startswith(SOMETIMES)
-        and not any(same(key, pattern) for key in keys)
+        and not any(matches(key, pattern) for key in keys)
         and ("." not in pattern or any(key.startswith(f"{pattern.rpartition('.')[0]}.") for key in keys))
     }
     assert missing == set(), json.dumps(value, indent=2)
 
 
-def test_each_command_that_has_json_is_on_the_page() -> None:
+def test_each_command_with_json_is_documented() -> None:
     have = {path for path, parser in parsers() if "--json" in parser._option_string_actions}
     assert have <= documented().keys() == CASES.keys()

@@ -1,4 +1,4 @@
-"""`relay logs`: what an agent said, during its run and afterwards, and who may read it."""
+"""`relay logs`: an agent's output, during its run and afterwards, and who may read it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def logged(relay: Relay, *arguments: str) -> list[str]:
     return relay("logs", *arguments).stdout.splitlines()
 
 
-def says(agent: FakeAgent, text: str) -> None:
+def say_and_wait(agent: FakeAgent, text: str) -> None:
     """Have the agent say `text`, and wait until relay has read it."""
     agent.say(text)
     last = text.splitlines()[-1]
     wait_until(lambda: last in logged(agent.relay, agent.name, "--all"), message=agent.log)
 
 
-def test_what_it_said_is_shown_in_order_and_safe_to_show(relay: Relay) -> None:
+def test_output_is_shown_in_order_and_without_control_characters(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
-    says(alice, "one\ntwo \x1b[31mred\x1b[0m\n\nr\u202eeversed\nlast")
+    say_and_wait(alice, "one\ntwo \x1b[31mred\x1b[0m\n\nr\u202eeversed\nlast")
     assert logged(relay, "alice") == ["one", "two red", "", "r<U+202E>eversed", "last"]
     run = relay("logs", "-n", "2", "Alice")
     assert (run.stdout.splitlines(), run.stderr) == (
@@ -49,9 +49,9 @@ def test_what_it_said_is_shown_in_order_and_safe_to_show(relay: Relay) -> None:
     assert row["last_line"] == "last"
 
 
-def test_secrets_are_taken_out_also_one_of_several_lines(relay: Relay) -> None:
+def test_secrets_are_redacted_even_across_lines(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
-    says(alice, f"{KEY}\nthe token is {TOKEN}\nover")
+    say_and_wait(alice, f"{KEY}\nthe token is {TOKEN}\nover")
     text = relay("logs", "Alice").stdout
     assert "the token is [secret" in text
     assert "MIIBOg" not in text and TOKEN not in text
@@ -61,37 +61,37 @@ def test_secrets_are_taken_out_also_one_of_several_lines(relay: Relay) -> None:
     wait_until(lambda: ps(relay)[0]["last_line"] == "it is [secret: github-token]", message=alice.log)
 
 
-def test_it_is_there_after_the_agent_has_ended_and_is_its_last_run(relay: Relay) -> None:
+def test_the_log_of_the_last_run_is_kept_after_the_agent_has_ended(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
-    says(alice, "of the first run")
+    say_and_wait(alice, "of the first run")
     alice.exit()
     wait_until(lambda: not ps(relay))
     assert logged(relay, "Alice") == ["of the first run"]
-    assert logged(relay, "-f", "Alice") == ["of the first run"], "nothing more comes"
+    assert logged(relay, "-f", "Alice") == ["of the first run"], "no more output is coming"
     again = FakeAgent(relay, "Alice").wrap()
-    assert logged(relay, "Alice") == [], "it has said nothing yet"
-    says(again, "of the second")
+    assert logged(relay, "Alice") == [], "there is no output yet"
+    say_and_wait(again, "of the second")
     assert logged(relay, "Alice") == ["of the second"]
 
 
-def test_a_session_that_follows_another_logs_each_line_once(relay: Relay) -> None:
+def test_a_replacement_session_logs_each_line_once(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     wanted = []
     before = entry(relay)
     for number in range(4):
         wanted += [f"{number} before", f"{number} after"]
-        says(alice, f"{number} before")
+        say_and_wait(alice, f"{number} before")
         alice.say(f"{number} after")
         os.kill(before["pid"], signal.SIGKILL)
         before = replaced(relay, before)
-    says(alice, "last")
+    say_and_wait(alice, "last")
     assert logged(relay, "Alice") == [*wanted, "last"]
     assert ps(relay)[0]["last_line"] == "last"
 
 
-def test_it_is_followed_across_a_restart_to_its_end(relay: Relay) -> None:
+def test_follow_continues_across_a_restart_until_the_agent_ends(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
-    says(alice, "one")
+    say_and_wait(alice, "one")
     with subprocess.Popen(
         [*relay.command, "logs", "-f", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
     ) as following:
@@ -108,9 +108,9 @@ def test_it_is_followed_across_a_restart_to_its_end(relay: Relay) -> None:
         assert following.wait() == 0
 
 
-def test_a_session_that_hangs_keeps_nobody_from_its_log(relay: Relay) -> None:
+def test_the_log_of_a_hung_session_can_be_read(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
-    says(alice, "before it hung")
+    say_and_wait(alice, "before it hung")
     pid = entry(relay)["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -119,7 +119,7 @@ def test_a_session_that_hangs_keeps_nobody_from_its_log(relay: Relay) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_without_recordings_there_is_none(relay: Relay) -> None:
+def test_without_recordings_there_is_no_log(relay: Relay) -> None:
     settings(relay, 'record = "never"\n')
     alice = FakeAgent(relay, "Alice").wrap()
     alice.say("hello")
@@ -131,7 +131,7 @@ def test_without_recordings_there_is_none(relay: Relay) -> None:
     assert not list(relay.home.rglob("*.log.jsonl"))
 
 
-def test_an_unknown_name_is_told_with_a_suggestion(relay: Relay) -> None:
+def test_an_unknown_name_is_reported_with_a_suggestion(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     alice.exit()
     wait_until(lambda: not ps(relay))
@@ -143,26 +143,26 @@ LOOKS = "for name in Mallory Bob; do for what in peek logs; do relay $what $name
 
 
 @pytest.mark.parametrize("look", ["itself", "team"])
-def test_an_agent_looks_at_itself_and_at_its_team_where_that_is_allowed(
+def test_an_agent_may_look_at_itself_and_if_allowed_at_its_team(
     relay: Relay, tmp_path: Path, look: str
 ) -> None:
     settings(relay, f'look = "{look}"\n')
     bob = FakeAgent(relay, "Bob").wrap()
-    says(bob, "Bob's words")
+    say_and_wait(bob, "Bob's words")
     FakeAgent(relay, "Cy", team="other").wrap()
     agent = Agent(relay, tmp_path, f"{LISTENING}{LOOKS}; relay peek -t other Cy || echo refused")
-    theirs = ["Bob's words"] * 2 if look == "team" else ["refused"] * 2
-    assert agent.out.split("\n") == [*theirs, "refused", ""]
+    expected = ["Bob's words"] * 2 if look == "team" else ["refused"] * 2
+    assert agent.out.split("\n") == [*expected, "refused", ""]
     refused = [e["operation"] for e in events(relay) if e["event"] == "refused"]
     assert refused == ([] if look == "team" else ["peek", "logs"]) + ["peek"]
 
 
-def test_an_untrusted_project_does_not_show_its_agents(relay: Relay, tmp_path: Path) -> None:
+def test_an_untrusted_project_cannot_expose_its_agents(relay: Relay, tmp_path: Path) -> None:
     project = relay.home / "project"
     project.mkdir()
     (project / "relay.toml").write_text('look = "team"\n')
     bob = FakeAgent(relay, "Bob").wrap(cwd=project)
-    says(bob, "Bob's words")
+    say_and_wait(bob, "Bob's words")
     agent = Agent(relay, tmp_path, "relay peek Bob")
     assert (agent.code, agent.out) == (1, "")
     assert "an agent may not request 'peek'" in agent.err

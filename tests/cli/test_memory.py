@@ -1,4 +1,4 @@
-"""`relay memory`: the store behind @memory: from the command line."""
+"""`relay memory`: the memory store from the command line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def saved(relay: Relay, *arguments: str, env: dict[str, str] | None = None) -> d
     return memory
 
 
-def test_save_search_list_and_forget(relay: Relay) -> None:
+def test_a_memory_is_saved_found_listed_and_forgotten(relay: Relay) -> None:
     """R48."""
     assert relay("memory", "list").stdout.startswith("There are no memories yet")
-    said = relay("memory", "save", "User", "prefers", "dark", "mode").stdout
-    id = said.removeprefix("Saved as ").removesuffix(".\n")
+    output = relay("memory", "save", "User", "prefers", "dark", "mode").stdout
+    id = output.removeprefix("Saved as ").removesuffix(".\n")
     found = relay("memory", "search", "preference").stdout
     assert found.startswith(id)
     assert found.endswith("\n    User prefers dark mode\n")
@@ -29,7 +29,7 @@ def test_save_search_list_and_forget(relay: Relay) -> None:
     assert relay("memory", "search", "preference").stdout == "No memory contains any of these words.\n"
 
 
-def test_json_shapes(relay: Relay) -> None:
+def test_the_json_shape_is_stable(relay: Relay) -> None:
     memory = saved(relay, "--shared", "deploys need two reviews")
     assert set(memory) == {"id", "text", "agent", "team", "shared", "time", "metadata"}
     assert (memory["agent"], memory["team"], memory["shared"]) == ("you", "default", True)
@@ -57,7 +57,7 @@ def test_an_agent_cannot_act_as_another(relay: Relay, option: tuple[str, str]) -
     assert "runs inside the agent Alice" in refused.stderr
 
 
-def test_a_text_is_read_from_standard_input_whole(relay: Relay) -> None:
+def test_text_from_standard_input_is_saved_whole(relay: Relay) -> None:
     text = "first\nsecond – \N{PARTY POPPER}"
     memory = json.loads(relay("memory", "save", "--json", "-", input=f"\n{text}\n").stdout)
     assert memory["text"] == text
@@ -67,7 +67,7 @@ def test_a_text_is_read_from_standard_input_whole(relay: Relay) -> None:
     assert "first second" in relay("memory", "list").stdout
 
 
-def test_what_others_saved_cannot_act_on_the_terminal(relay: Relay) -> None:
+def test_control_characters_in_a_memory_do_not_reach_the_terminal(relay: Relay) -> None:
     relay("memory", "save", "-", input="red \x1b[31m alert \u202e")
     for command in (("search", "alert"), ("list",)):
         shown = relay("memory", *command).stdout
@@ -76,7 +76,7 @@ def test_what_others_saved_cannot_act_on_the_terminal(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("forget", "zzzz"), 1, "there is no memory 'zzzz'. `relay memory list` shows the ids."),
         (("save", ""), 1, "the text is empty"),
@@ -89,16 +89,16 @@ def test_what_others_saved_cannot_act_on_the_terminal(relay: Relay) -> None:
         ((), 2, "ACTION"),
     ],
 )
-def test_a_mistake_is_told_with_advice(
-    relay: Relay, arguments: tuple[str, ...], code: int, said: str
+def test_an_error_is_reported_with_advice(
+    relay: Relay, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     result = relay("memory", *arguments, check=False)
     assert result.returncode == code
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_a_damaged_store_is_told_with_advice(relay: Relay) -> None:
+def test_a_damaged_store_is_reported_with_advice(relay: Relay) -> None:
     relay("memory", "save", "hello")
     (relay.home / "state" / "memory.db").write_bytes(b"garbage " * 100)
     result = relay("memory", "list", check=False)

@@ -1,4 +1,4 @@
-"""`relay messages`: what was sent, and the outcome."""
+"""`relay messages`: the messages that were sent, and their states."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_the_json_shape_is_stable(relay: Relay, ledger: Ledger) -> None:
     assert {"id", "from", "to", "body", "state", "time", "thread"} <= row.keys()
     assert isinstance(row["time"], float)
     assert (row["from"], row["to"], row["state"], row["thread"]) == ("Bob", "Alice", "queued", "thread")
-    assert row["body"].startswith("second \x1b[31mred"), "in JSON it is what was sent"
+    assert row["body"].startswith("second \x1b[31mred"), "JSON has the text as it was sent"
 
 
-def test_it_is_filtered(relay: Relay, ledger: Ledger) -> None:
+def test_messages_are_filtered(relay: Relay, ledger: Ledger) -> None:
     with ledger:
         assert bodies(relay) == ["first", "second", "third"]
         assert bodies(relay, "--to", "BOB") == ["first"]
@@ -48,7 +48,7 @@ def test_it_is_filtered(relay: Relay, ledger: Ledger) -> None:
         assert bodies(relay, "--limit", "1") == ["third"]
 
 
-def test_an_agent_sees_its_own(relay: Relay, ledger: Ledger) -> None:
+def test_an_agent_sees_only_its_own_messages(relay: Relay, ledger: Ledger) -> None:
     inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Dan", "RELAY_TEAM": "other"}
     with ledger:
         assert bodies(relay, env=inside) == ["third"]
@@ -57,7 +57,7 @@ def test_an_agent_sees_its_own(relay: Relay, ledger: Ledger) -> None:
         )
 
 
-def test_what_others_wrote_does_not_act_on_the_terminal(relay: Relay, ledger: Ledger) -> None:
+def test_control_characters_in_a_body_do_not_reach_the_terminal(relay: Relay, ledger: Ledger) -> None:
     with ledger:
         shown = relay("messages").stdout
     assert "first" in shown
@@ -65,7 +65,7 @@ def test_what_others_wrote_does_not_act_on_the_terminal(relay: Relay, ledger: Le
     assert "\u202e" not in shown
 
 
-def test_an_id_that_a_peer_made_does_not_act_on_it_either(relay: Relay, ledger: Ledger) -> None:
+def test_control_characters_in_an_id_do_not_reach_the_terminal(relay: Relay, ledger: Ledger) -> None:
     with ledger:
         ledger.registry.register("default", "Bob")
         (kept,) = send(ledger, "default", "Alice", ["Bob"], "from afar")
@@ -76,7 +76,7 @@ def test_an_id_that_a_peer_made_does_not_act_on_it_either(relay: Relay, ledger: 
     assert "␛[2Jx" in shown and "\x1b" not in shown
 
 
-def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
+def test_json_output_escapes_control_and_bidi_characters(relay: Relay, ledger: Ledger) -> None:
     """Besides C0, which JSON itself escapes, there are DEL, C1 (CSI as one character) and bidi controls."""
     nasty = "\x7f \x9b31m \u202e \u2066"
     with ledger:
@@ -91,7 +91,7 @@ def test_in_json_it_does_not_either(relay: Relay, ledger: Ledger) -> None:
         assert done.stdout.isascii() and "\x7f" not in done.stdout
 
 
-def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> None:
+def test_only_the_latest_messages_are_shown_by_default(relay: Relay, home: Path) -> None:
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
         for number in range(1, 61):
             send(ledger, "default", "Alice", ["Bob"], f"body {number}")
@@ -108,21 +108,21 @@ def test_only_the_latest_are_shown_unless_asked(relay: Relay, home: Path) -> Non
     assert "not allowed with" in relay("messages", "--all", "-n", "1", check=False).stderr
 
 
-def test_nothing_is_said_as_such(relay: Relay) -> None:
+def test_an_empty_list_is_reported(relay: Relay) -> None:
     done = relay("messages")
     assert (done.returncode, done.stdout) == (0, "")
     assert "There are no messages." in done.stderr
     assert json.loads(relay("messages", "--json").stdout) == []
 
 
-def test_a_filter_that_nothing_passes_and_a_state_that_is_none_are_said(relay: Relay, ledger: Ledger) -> None:
+def test_a_filter_without_a_match_and_an_invalid_state_are_reported(relay: Relay, ledger: Ledger) -> None:
     for option in (("--to", "Nobody"), ("--state", "held"), ("--team", "red")):
         assert "No message matches." in relay("messages", *option).stderr
     error = relay("messages", "--state", "foo", check=False).stderr
     assert "'held'" in error and "State" not in error
 
 
-def test_it_follows_what_is_new_and_what_changes(relay: Relay, ledger: Ledger) -> None:
+def test_follow_shows_new_messages_and_changed_states(relay: Relay, ledger: Ledger) -> None:
     with (
         ledger,
         subprocess.Popen(
@@ -149,7 +149,7 @@ def test_it_follows_what_is_new_and_what_changes(relay: Relay, ledger: Ledger) -
             follower.kill()
 
 
-def test_a_ledger_that_is_none_is_said(relay: Relay, home: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_reported(relay: Relay, home: Path) -> None:
     path = Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger
     path.write_text("this is not a database, whatever its name says " * 100)
     done = relay("messages", check=False)

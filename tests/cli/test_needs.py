@@ -37,27 +37,28 @@ def session(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("state", "held", "expected"),
-    [
-        ("prompting", None, Need.PROMPTING),
-        ("prompting", 3, Need.PROMPTING),
-        ("failed", 1, Need.FAILED),
-        ("held", None, Need.FAILED),
-        ("backoff", None, Need.NONE),
-        ("unresponsive", None, Need.UNRESPONSIVE),
-        ("working", 1, Need.HELD),
-        ("ready", 1, Need.HELD),
-        ("ready", 0, Need.READY),
-        ("working", None, Need.NONE),
-        ("starting", None, Need.NONE),
-        ("unsafe", 0, Need.NONE),
-        ("stopped", None, Need.NONE),
-        ("a state of a later version", None, Need.NONE),
-    ],
-)
-def test_what_an_agent_needs(state: str, held: int | None, expected: Need) -> None:
-    assert need(session("A", state, held=held)) is expected
+NEEDS = [
+    ("prompting", None, Need.PROMPTING),
+    ("prompting", 3, Need.PROMPTING),
+    ("failed", 1, Need.FAILED),
+    ("held", None, Need.FAILED),
+    ("backoff", None, Need.NONE),
+    ("unresponsive", None, Need.UNRESPONSIVE),
+    ("working", 1, Need.HELD),
+    ("ready", 1, Need.HELD),
+    ("ready", 0, Need.READY),
+    ("working", None, Need.NONE),
+    ("starting", None, Need.NONE),
+    ("unsafe", 0, Need.NONE),
+    ("stopped", None, Need.NONE),
+    ("a state of a later version", None, Need.NONE),
+]
+
+
+def test_the_need_follows_from_state_and_held_messages(subtests: pytest.Subtests) -> None:
+    for state, held, expected in NEEDS:
+        with subtests.test(f"{state}, {held} held"):
+            assert need(session("A", state, held=held)) is expected
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_what_an_agent_needs(state: str, held: int | None, expected: Need) -> No
     ],
     ids=["need first", "the oldest first", "then by name", "a hung session"],
 )
-def test_who_comes_first(given: list[tuple[str, str, float | None]], expected: str) -> None:
+def test_agents_are_sorted_by_urgency(given: list[tuple[str, str, float | None]], expected: str) -> None:
     assert "".join(each.name for each in by_urgency(session(*each) for each in given)) == expected
 
 
@@ -78,39 +79,39 @@ def texts(*sessions: SessionInfo, columns: int = 80, rows: int = 24, coloured: b
     return frame(sessions, NOW, columns, rows, coloured=coloured)
 
 
-def test_the_list_at_80_columns() -> None:
-    asks = session("Alice", "prompting", 65, prompt="permission", last_line="May I run make?")
-    works = session("Bob", "working", 3700, last_line="Reading " + "x" * 100)
-    assert texts(works, asks)[:3] == [
+def test_the_list_fits_80_columns() -> None:
+    asking = session("Alice", "prompting", 65, prompt="permission", last_line="May I run make?")
+    working = session("Bob", "working", 3700, last_line="Reading " + "x" * 100)
+    assert texts(working, asking)[:3] == [
         "2 agents, 1 needs you: `relay next`   q quits",
         "NAME   STATE                   FOR  LAST LINE",
         "Alice  prompting (permission)  1m   May I run make?",
     ]
-    assert len(texts(works, asks)[3]) == 80 and texts(works, asks)[3].startswith("Bob    working ")
-    assert len(texts(works, asks)) == 4
+    assert len(texts(working, asking)[3]) == 80 and texts(working, asking)[3].startswith("Bob    working ")
+    assert len(texts(working, asking)) == 4
 
 
-def test_team_and_agent_are_shown_where_they_tell_something_and_fit() -> None:
+def test_team_and_agent_are_shown_if_they_are_useful_and_fit() -> None:
     ours, theirs = session("A", "ready"), session("B", "ready", team="other")
     assert texts(ours, theirs)[1].split() == ["NAME", "TEAM", "STATE", "FOR", "LAST", "LINE"]
     assert texts(ours, theirs, columns=50)[1].split() == ["NAME", "STATE", "FOR", "LAST", "LINE"]
     assert texts(ours, columns=120)[1].split() == ["NAME", "AGENT", "STATE", "FOR", "LAST", "LINE"]
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_agents_that_do_not_fit_are_counted() -> None:
     shown = texts(*(session(f"A{number}", "ready") for number in range(9)), rows=6)
     assert len(shown) == 6
     assert shown[-1] == "… and 6 others"
     assert len(texts(*(session(f"A{number}", "ready") for number in range(4)), rows=6)) == 6
 
 
-def test_colours_are_by_need_and_may_be_left_out() -> None:
+def test_colours_follow_the_need_and_are_optional() -> None:
     coloured = texts(session("Alice", "failed"), coloured=True)[2]
     assert coloured.startswith(f"{COLOURS[Need.FAILED]}Alice\x1b[0m")
     assert "\x1b" not in "".join(texts(session("Alice", "failed")))
 
 
-def test_folders_are_shown_below_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_is_abbreviated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/you")
     agent = session("A", "ready")
     shown = [_row(replace(agent, cwd=cwd))[-1] for cwd in ("/home/you", "/home/you/src", "/home/your", "/")]
@@ -121,14 +122,14 @@ def test_folders_are_shown_below_the_home_folder(monkeypatch: pytest.MonkeyPatch
     ("tokens", "shown"),
     [(999, "999"), (999_949, "999.9k"), (999_950, "1.0M"), (999_949_999, "999.9M"), (999_950_000, "1.0G")],
 )
-def test_tokens_take_six_columns_at_most(tokens: int, shown: str) -> None:
+def test_tokens_take_at_most_six_columns(tokens: int, shown: str) -> None:
     assert texts(session("A", "ready", tokens=tokens, cost=1.0), columns=120)[2].split()[4:] == [
         shown,
         "$1.00",
     ]
 
 
-def test_tokens_and_cost_show_where_they_fit() -> None:
+def test_tokens_and_cost_are_shown_if_they_fit() -> None:
     known = session("A", "ready", tokens=1_234_567, cost=12.5)
     unpriced = session("B", "ready", tokens=950)
     silent = session("C", "ready")
@@ -144,7 +145,7 @@ def test_tokens_and_cost_show_where_they_fit() -> None:
     assert "COST" not in texts(silent, columns=200)[1]
 
 
-def test_without_agents_it_says_what_to_do() -> None:
+def test_without_agents_the_list_says_how_to_start_one() -> None:
     assert texts() == ["No agent is running. Start one with `relay wrap COMMAND`.   q quits"]
     assert frame(None, NOW, 80, 24, coloured=True) == ["looking ...   q quits"]
 
@@ -163,7 +164,9 @@ SESSIONS = st.builds(
 
 
 @given(st.lists(SESSIONS, max_size=12), st.integers(1, 130), st.integers(1, 15))
-def test_it_always_fits_and_nothing_in_it_acts(found: list[SessionInfo], columns: int, rows: int) -> None:
+def test_the_list_always_fits_and_has_no_control_characters(
+    found: list[SessionInfo], columns: int, rows: int
+) -> None:
     shown = texts(*found, columns=columns, rows=rows)
     assert len(shown) <= rows
     for line in shown:

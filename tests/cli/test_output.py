@@ -1,4 +1,4 @@
-"""Tables: their columns line up, whatever the contents, and they keep to a width."""
+"""Tables: their columns line up, whatever the contents, and they fit a given width."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXTS = st.one_of(
         ("王", 1, "…"),
     ],
 )
-def test_a_text_is_cut_between_characters(text: str, columns: int, shown: str) -> None:
+def test_text_is_cut_between_characters(text: str, columns: int, shown: str) -> None:
     assert cut(text, columns) == shown
     assert columns_of(fit(text, columns)) == columns
     assert fit(text, columns, right=True).lstrip() == shown
@@ -45,7 +45,7 @@ def test_columns_line_up_with_wide_characters() -> None:
     ]
 
 
-def test_the_widest_column_gives_way_first() -> None:
+def test_the_widest_column_shrinks_first() -> None:
     rows = [("Ann", "x" * 30, "y" * 20), ("Bob", "z", "")]
     assert table(rows, 40) == [f"Ann  {'x' * 16}…  {'y' * 15}…", "Bob  z"]
     assert table(rows, 20) == ["Ann  xxxxxxxxxxx…  …", "Bob  z"]
@@ -59,9 +59,7 @@ def test_colours_take_no_columns() -> None:
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=6), st.integers(1, 90))
-def test_no_line_is_wider_than_it_may_be_and_each_begins_with_its_cells(
-    rows: list[tuple[str, str, str]], columns: int
-) -> None:
+def test_no_line_exceeds_the_width_and_cells_line_up(rows: list[tuple[str, str, str]], columns: int) -> None:
     assert all(columns_of(line) <= columns for line in table(rows, columns))
     first, second = (max(columns_of(row[at]) for row in rows) for at in (0, 1))
     assert table(rows) == [f"{fit(a, first)}  {fit(b, second)}  {c}".rstrip() for a, b, c in rows]

@@ -22,7 +22,7 @@ def test_the_screen_is_shown_as_text(relay: Relay) -> None:
     assert seen["lines"][0] == "green on"
 
 
-def test_only_colours_come_with_it(relay: Relay) -> None:
+def test_ansi_keeps_only_colours(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     alice.say(DRAWN, end="")
     wait_until(lambda: "row three" in relay("peek", "Alice").stdout)
@@ -30,7 +30,7 @@ def test_only_colours_come_with_it(relay: Relay) -> None:
     assert coloured == "\x1b[1m\x1b[38;5;2mgreen\x1b[0m on\n\n    row three\n"
 
 
-def test_a_name_that_nobody_has_is_told(relay: Relay) -> None:
+def test_an_unknown_name_is_reported(relay: Relay) -> None:
     run = relay("peek", "Nobody", check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert "there is no session called 'Nobody'" in run.stderr

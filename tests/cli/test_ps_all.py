@@ -1,4 +1,4 @@
-"""`relay ps -a`: agents that have ended, with how and why."""
+"""`relay ps -a`: agents that have ended, and how they ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows(relay: Relay) -> dict[str, Any]:
     return {row["name"]: row for row in json.loads(relay("ps", "-a", "--json").stdout)}
 
 
-def test_those_that_have_ended_are_listed(relay: Relay) -> None:
+def test_ended_agents_are_listed(relay: Relay) -> None:
     FakeAgent(relay, "Alice").wrap().exit(4)
     FakeAgent(relay, "Bob").wrap()
     phase(relay, "failed")
@@ -35,7 +35,7 @@ def test_those_that_have_ended_are_listed(relay: Relay) -> None:
     assert "Alice" not in relay("ps").stdout
 
 
-def test_what_was_not_supervised_is_forgotten_after_a_week(relay: Relay) -> None:
+def test_an_unsupervised_agent_is_forgotten_after_a_week(relay: Relay) -> None:
     FakeAgent(relay, "Alice").wrap().exit(4)
     phase(relay, "failed")
     wait_until(lambda: not ps(relay))
@@ -49,8 +49,8 @@ def test_what_was_not_supervised_is_forgotten_after_a_week(relay: Relay) -> None
     assert not records.path("default", "Alice").exists()
 
 
-def test_a_started_agent_that_ends_at_once_says_so(relay: Relay) -> None:
-    """The command has its exit code, as without -d."""
+def test_a_detached_agent_that_ends_at_once_is_reported(relay: Relay) -> None:
+    """The command exits with the agent's exit code, as without -d."""
     done = relay("wrap", "-d", "-n", "Alice", "sh", "-c", "exit 3", check=False)
     assert done.returncode == 3
     assert "Alice has ended with exit code 3." in done.stderr

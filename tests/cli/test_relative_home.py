@@ -14,7 +14,7 @@ from support import Relay
 
 @pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "XDG_STATE_HOME"])
 def test_a_relative_xdg_directory_is_ignored(variable: str) -> None:
-    """Its specification calls it invalid."""
+    """The XDG specification calls it invalid."""
     home = Home.from_env({"HOME": "/home/you", variable: "relative"})
     assert home.config_dir == "/home/you/.config/relay"
     assert home.state_dir == "/home/you/.local/state/relay"
@@ -27,7 +27,7 @@ def test_no_command_hangs_in_a_relative_home(variable: str, relay: Relay) -> Non
     assert relay("ps", env=found).stdout.startswith("No session is running")
 
 
-def test_an_agent_elsewhere_finds_a_relative_home(relay: Relay) -> None:
+def test_an_agent_in_another_folder_finds_a_relative_home(relay: Relay) -> None:
     elsewhere = f"cd / && {shlex.join([sys.executable, '-m', 'relay', 'ps'])}"
     run = relay(
         *("wrap", "-n", "Alice", "sh", "-c", elsewhere),

@@ -33,13 +33,13 @@ def bob(shared: Relay) -> Relay:
 
 @pytest.fixture
 def absent(relay: Relay, home: Path) -> Relay:
-    """Return a home in which Bob is known, and nobody runs."""
+    """Return a home in which Bob is known but no agent is running."""
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
         ledger.registry.register("default", "Bob")
     return relay
 
 
-def test_a_message_is_given_to_the_agent(bob: Relay) -> None:
+def test_a_message_is_delivered(bob: Relay) -> None:
     done = bob("send", "--wait", "20", "bob", "hello", "there")
     assert "was delivered to Bob." in done.stdout
     (row,) = [row for row in rows(bob) if row["body"] == "hello there"]
@@ -52,13 +52,13 @@ def test_a_message_is_given_to_the_agent(bob: Relay) -> None:
     }
 
 
-def test_the_message_comes_from_standard_input(bob: Relay) -> None:
+def test_a_message_is_read_from_standard_input(bob: Relay) -> None:
     done = bob("send", "--json", "--from", "ci", "--thread", "build-7", "Bob", "-", input="line 1\nline 2\n")
     (sent,) = json.loads(done.stdout)
     assert (sent["from"], sent["body"], sent["thread"]) == ("ci", "line 1\nline 2", "build-7")
 
 
-def test_to_an_agent_that_was_just_started_it_waits_for_its_session(
+def test_send_waits_for_the_session_of_an_agent_that_was_just_started(
     relay: Relay, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in relay.environment.items():
@@ -75,25 +75,25 @@ def test_to_an_agent_that_was_just_started_it_waits_for_its_session(
     shim.release()
 
 
-def test_with_no_session_it_is_queued_and_says_so(absent: Relay) -> None:
+def test_without_a_session_a_message_is_queued(absent: Relay) -> None:
     done = absent("send", "Bob", "later")
     assert "is queued; no session of this team is running here, so it is sent when one starts." in done.stdout
     assert rows(absent)[0]["state"] == "queued"
 
 
-def test_waiting_in_vain_fails_and_says_where_the_message_is(absent: Relay) -> None:
+def test_a_wait_that_times_out_fails_and_reports_the_state(absent: Relay) -> None:
     done = absent("send", "--wait", "0.1", "Bob", "later", check=False)
     assert done.returncode == 1
     assert "is queued" in done.stdout
 
 
-def test_the_json_of_what_was_sent_has_the_team(absent: Relay) -> None:
+def test_the_json_output_has_the_team(absent: Relay) -> None:
     (row,) = json.loads(absent("send", "--json", "Bob", "hello").stdout)
     assert row.pop("obstacle") == "Bob is not running here"
     assert row == rows(absent)[0] and row["team"] == "default"
 
 
-def test_waiting_for_several_names_those_that_were_not_reached(
+def test_a_wait_for_several_agents_names_those_not_reached(
     bob: Relay, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in bob.environment.items():
@@ -116,17 +116,17 @@ def test_waiting_for_several_names_those_that_were_not_reached(
         assert dispatch(["send", "--wait", "5", "#both", "to both"]) == 1
     done = capsys.readouterr()
     assert "Not there after 5 s: Carol. " in done.err
-    said = done.out.splitlines()
-    assert "waits: Carol is not running here" in said[-1]
-    assert any("was delivered to Bob." in line for line in said)
+    lines = done.out.splitlines()
+    assert "waits: Carol is not running here" in lines[-1]
+    assert any("was delivered to Bob." in line for line in lines)
 
 
-def test_of_what_is_for_the_user_it_is_said_where_it_is_read(bob: Relay) -> None:
-    said = bob("send", "--from", "ci", "you", "hi").stdout
-    assert "is in `relay messages --to you`, where the user reads it." in said
+def test_send_says_where_the_user_reads_a_message(bob: Relay) -> None:
+    output = bob("send", "--from", "ci", "you", "hi").stdout
+    assert "is in `relay messages --to you`, where the user reads it." in output
 
 
-def test_what_the_user_released_or_dropped_is_in_the_journal(absent: Relay, home: Path) -> None:
+def test_released_and_dropped_messages_are_in_the_journal(absent: Relay, home: Path) -> None:
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
         ids = [
             message.id
@@ -142,14 +142,14 @@ def test_what_the_user_released_or_dropped_is_in_the_journal(absent: Relay, home
     assert [(each["event"], each["id"]) for each in events] == [("released", ids[0]), ("dropped", ids[1])]
 
 
-def test_what_was_queued_travels_when_a_session_starts(absent: Relay) -> None:
+def test_a_queued_message_is_delivered_when_a_session_starts(absent: Relay) -> None:
     absent("send", "Bob", "while nobody was here")
     absent("wrap", "-d", "-n", "Bob", "cat")
     wait_until(lambda: rows(absent)[0]["state"] == "injected")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (("Bbo", "hi"), "Did you mean Bob?"),
         (("Bob", ""), "the message is empty"),
@@ -159,12 +159,12 @@ def test_what_was_queued_travels_when_a_session_starts(absent: Relay) -> None:
         (("#general", "hi"), "nobody"),
     ],
 )
-def test_what_cannot_be_sent_is_said_without_a_traceback(
-    absent: Relay, arguments: tuple[str, ...], words: str
+def test_a_message_that_cannot_be_sent_is_reported_without_a_traceback(
+    absent: Relay, arguments: tuple[str, ...], message: str
 ) -> None:
     done = absent("send", *arguments, check=False)
-    assert done.returncode == (2 if "not a valid" in words else 1)
-    assert words in done.stderr
+    assert done.returncode == (2 if "not a valid" in message else 1)
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert rows(absent) == []
 
@@ -184,7 +184,7 @@ def test_inside_an_agent_the_session_sends_as_the_agent(bob: Relay, tmp_path: Pa
     assert "an agent can send only as itself" in (tmp_path / "refused").read_text()
 
 
-def test_a_message_without_a_clear_end_is_sent_again_or_dropped(absent: Relay, home: Path) -> None:
+def test_an_uncertain_message_is_retried_or_dropped(absent: Relay, home: Path) -> None:
     absent("send", "Bob", "text")
     id = rows(absent)[0]["id"]
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
@@ -201,9 +201,7 @@ def test_a_message_without_a_clear_end_is_sent_again_or_dropped(absent: Relay, h
     assert rows(absent)[0]["state"] == "expired"
 
 
-def test_what_was_given_already_and_what_is_for_its_sender_is_not_sent_again(
-    absent: Relay, home: Path
-) -> None:
+def test_a_delivered_message_and_one_to_its_sender_are_not_retried(absent: Relay, home: Path) -> None:
     absent("send", "--from", "Alice", "Bob", "given")
     absent("send", "--from", "Alice", "Bob", "waiting")
     given, waiting = (row["id"] for row in rows(absent))
@@ -228,7 +226,7 @@ def test_an_agent_may_not_retry_or_drop_for_others(absent: Relay) -> None:
         assert "another agent's message. The user can." in done.stderr
 
 
-def test_an_unknown_id_is_said(absent: Relay) -> None:
+def test_an_unknown_id_is_reported(absent: Relay) -> None:
     done = absent("retry", "zzz", check=False)
     assert done.returncode == 1
     assert "no message has an id that begins with 'zzz'. `relay messages` lists them." in done.stderr
@@ -257,7 +255,7 @@ def test_an_unknown_id_is_said(absent: Relay) -> None:
         ({"state": "ready", "bus": "connected to mqtt://127.0.0.1:1"}, None),
     ],
 )
-def test_what_keeps_a_message_waiting_is_said_in_few_words(
+def test_the_obstacle_to_delivery_is_reported_in_one_clause(
     bob: Relay, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], clause: str | None
 ) -> None:
     """U13."""

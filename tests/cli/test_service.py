@@ -26,7 +26,7 @@ FAILED = SUCCEEDED.replace("Result=success", "Result=exit-code").replace("Status
 
 
 class Systemd:
-    """A test's fake systemctl, first on PATH."""
+    """A fake systemctl, first on PATH."""
 
     def __init__(self, relay: Relay) -> None:
         self.state = relay.home / "systemd"
@@ -47,7 +47,7 @@ class Systemd:
     def calls(self) -> list[str]:
         return (self.state / "calls").read_text().splitlines()
 
-    def say(self, name: str, text: str) -> None:
+    def set(self, name: str, text: str) -> None:
         (self.state / name).write_text(text)
 
     def files(self) -> list[str]:
@@ -78,12 +78,12 @@ def status(relay: Relay) -> Any:
     return json.loads(relay("service", "status", "--json").stdout)
 
 
-def test_installing_and_removing(relay: Relay, systemd: Systemd, project: Path) -> None:
-    systemd.say("linger", "no")
+def test_a_unit_is_installed_and_removed(relay: Relay, systemd: Systemd, project: Path) -> None:
+    systemd.set("linger", "no")
     unit = systemd.folder / "relay-web.service"
-    said = relay("service", "install", cwd=project).stdout
+    output = relay("service", "install", cwd=project).stdout
     user = pwd.getpwuid(os.getuid()).pw_name
-    assert said == (
+    assert output == (
         f"Installed {unit}\n"
         f"It starts the agents of {project}/relay.toml after a reboot. `relay up` starts them now.\n"
         "Lingering is off: agents start when you log in, and stop when you have logged out everywhere. Turn "
@@ -95,20 +95,22 @@ def test_installing_and_removing(relay: Relay, systemd: Systemd, project: Path) 
         "systemctl --user enable relay-web.service",
     ]
     assert processes_of(relay.home) == {}, "nothing is started now"
-    systemd.say("linger", "yes")
+    systemd.set("linger", "yes")
     again = relay("service", "install", "-f", project / "relay.toml")
     assert "Lingering is on: agents start at boot" in again.stdout
     assert len(systemd.files()) == 2
 
-    said = relay("service", "remove", cwd=project).stdout
-    assert said == f"Removed {unit}. Running agents keep running.\n"
+    output = relay("service", "remove", cwd=project).stdout
+    assert output == f"Removed {unit}. Running agents keep running.\n"
     assert systemd.files() == []
     assert "systemctl --user stop relay-web.service" in systemd.calls()
     done = relay("service", "remove", cwd=project, check=False)
     assert (done.returncode, "nothing is installed for" in done.stderr) == (1, True)
 
 
-def test_a_fleet_whose_folder_is_gone_can_be_removed(relay: Relay, systemd: Systemd, project: Path) -> None:
+def test_the_unit_of_a_deleted_fleet_file_can_be_removed(
+    relay: Relay, systemd: Systemd, project: Path
+) -> None:
     relay("service", "install", cwd=project)
     (project / "relay.toml").unlink()
     assert "cannot be read" in status(relay)["services"][0]["problems"][0]
@@ -116,9 +118,11 @@ def test_a_fleet_whose_folder_is_gone_can_be_removed(relay: Relay, systemd: Syst
     assert systemd.files() == []
 
 
-def test_removing_without_a_manager(relay: Relay, systemd: Systemd, project: Path) -> None:
+def test_a_unit_can_be_removed_without_a_running_systemd(
+    relay: Relay, systemd: Systemd, project: Path
+) -> None:
     relay("service", "install", cwd=project)
-    systemd.say("absent", "")
+    systemd.set("absent", "")
     relay("service", "remove", cwd=project)
     assert systemd.files() == []
 
@@ -134,7 +138,7 @@ def test_each_fleet_file_has_its_own_unit(relay: Relay, systemd: Systemd, projec
     assert systemd.files() == ["default.target.wants/relay-web.service", "relay-web.service"]
 
 
-def test_the_status(relay: Relay, systemd: Systemd, project: Path) -> None:
+def test_the_status_shows_the_last_run_and_problems(relay: Relay, systemd: Systemd, project: Path) -> None:
     assert relay("service", "status").stdout == (
         "No fleet starts after a reboot. Set one up with `relay service install`.\n"
     )
@@ -154,22 +158,22 @@ def test_the_status(relay: Relay, systemd: Systemd, project: Path) -> None:
             }
         ],
     }
-    systemd.say("properties", SUCCEEDED)
+    systemd.set("properties", SUCCEEDED)
     assert (
         "  last run  succeeded, Wed 2026-11-25 09:00:00 UTC\nLingering is off"
         in relay("service", "status").stdout
     )
-    systemd.say("properties", FAILED)
+    systemd.set("properties", FAILED)
     (project / "relay.toml").write_text(FLEET + "# changed\n")
-    said = relay("service", "status").stdout
-    assert f"{project}/relay.toml: enabled\n" in said
-    assert "  last run  failed: exited with 1, Wed " in said
-    assert "  problem   " in said
-    assert "is not trusted" in said
-    assert "  see       journalctl --user -u relay-web.service\n" in said
-    systemd.say("properties", "ActiveState=activating")
+    output = relay("service", "status").stdout
+    assert f"{project}/relay.toml: enabled\n" in output
+    assert "  last run  failed: exited with 1, Wed " in output
+    assert "  problem   " in output
+    assert "is not trusted" in output
+    assert "  see       journalctl --user -u relay-web.service\n" in output
+    systemd.set("properties", "ActiveState=activating")
     assert "last run  is running" in relay("service", "status").stdout
-    systemd.say("absent", "")
+    systemd.set("absent", "")
     assert status(relay)["services"][0]["enabled"] is None
 
 
@@ -180,41 +184,43 @@ def test_an_untrusted_fleet_is_not_installed(relay: Relay, systemd: Systemd, pro
     assert systemd.files() == []
 
 
-def test_a_unit_that_cannot_be_enabled_is_not_left(relay: Relay, systemd: Systemd, project: Path) -> None:
-    systemd.say("refuses", "enable")
+def test_a_failed_install_is_rolled_back(relay: Relay, systemd: Systemd, project: Path) -> None:
+    systemd.set("refuses", "enable")
     done = relay("service", "install", cwd=project, check=False)
     assert done.returncode == 1
     assert done.stderr == "relay: `systemctl --user enable` failed: Failed to enable unit: it was told to.\n"
     assert systemd.files() == []
-    systemd.say("refuses", "")
+    systemd.set("refuses", "")
     relay("service", "install", cwd=project)
     before = (systemd.folder / "relay-web.service").read_text()
-    systemd.say("refuses", "daemon-reload")
+    systemd.set("refuses", "daemon-reload")
     relay("service", "install", cwd=project, env={"LANG": "C"}, check=False)
     assert (systemd.folder / "relay-web.service").read_text() == before
 
 
 @pytest.mark.parametrize("how", ["absent", "not installed"])
-def test_without_systemd_nothing_is_written_and_cron_can_do_it(
+def test_without_systemd_nothing_is_written_and_a_line_for_cron_is_printed(
     relay: Relay, systemd: Systemd, project: Path, how: str
 ) -> None:
     """The printed line starts the fleet: here sh runs it, with an empty environment."""
-    systemd.say("absent", "")
+    systemd.set("absent", "")
     path = os.environ["PATH"] if how == "absent" else str(relay.home / "empty")
     env = {} if how == "absent" else {"PATH": path}
     done = relay("service", "install", cwd=project, env=env, check=False)
     assert done.returncode == 1
     assert "nothing was written" in done.stderr
     assert systemd.files() == []
-    said, _, line = done.stderr.rstrip("\n").rpartition("\n  @reboot ")
-    assert ("No medium found" if how == "absent" else "it is not on PATH") in said
+    output, _, line = done.stderr.rstrip("\n").rpartition("\n  @reboot ")
+    assert ("No medium found" if how == "absent" else "it is not on PATH") in output
     if how == "absent":
         subprocess.run(["/bin/sh", "-c", line.replace(r"\%", "%")], env={}, cwd="/", check=True)
         assert states(relay).keys() == {"A"}
 
 
 @pytest.mark.parametrize("action", ["install", "remove", "status"])
-def test_an_agent_may_do_none_of_it(relay: Relay, systemd: Systemd, project: Path, action: str) -> None:
+def test_an_agent_may_not_use_the_service_command(
+    relay: Relay, systemd: Systemd, project: Path, action: str
+) -> None:
     agent = {"RELAY_SOCKET": str(relay.home / "run" / "x.sock"), "RELAY_NAME": "Alice"}
     done = relay("service", action, cwd=project, env=agent, check=False)
     assert (done.returncode, "an agent may not" in done.stderr) == (1, True)
@@ -265,8 +271,10 @@ def shutdown(relay: Relay) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [power_cut, shutdown])
-def test_after_a_reboot_the_fleet_is_back(relay: Relay, systemd: Systemd, project: Path, ending: Any) -> None:
-    """The exceptions are those that the user has ended: B by `stop`, C by `down`, D by both."""
+def test_after_a_reboot_the_fleet_is_started_again(
+    relay: Relay, systemd: Systemd, project: Path, ending: Any
+) -> None:
+    """Except for what the user has ended: B by `stop`, C by `down`, D by both."""
     write(relay, project, FOUR)
     relay("service", "install", cwd=project)
     relay("up", cwd=project)
@@ -313,7 +321,7 @@ def real_systemd(relay: Relay) -> Path:
 
 
 @pytest.mark.slow
-def test_with_a_real_systemd(relay: Relay, real_systemd: Path, project: Path) -> None:
+def test_a_unit_works_with_a_real_systemd(relay: Relay, real_systemd: Path, project: Path) -> None:
     """Stopping or removing the unit ends no agent."""
 
     def systemctl(*arguments: str) -> str:

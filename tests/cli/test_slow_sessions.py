@@ -1,4 +1,4 @@
-"""A session that starts, is slow or is stopped keeps its name: commands wait for it, and never deny it."""
+"""A session that is starting, slow or stopped keeps its name: commands wait, and never call it unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support import Relay
 
 @pytest.fixture
 def stopped(relay: Relay) -> Iterator[dict[str, Any]]:
-    """Stop Alice's session, and yield her entry in `relay ps` from before."""
+    """Stop Alice's session, and yield its earlier entry in `relay ps`."""
     relay("wrap", "-d", "-n", "Alice", "cat")
     (row,) = json.loads(relay("ps", "--json").stdout)
     os.kill(row["pid"], signal.SIGSTOP)
@@ -33,7 +33,7 @@ def stopped(relay: Relay) -> Iterator[dict[str, Any]]:
     os.kill(row["pid"], signal.SIGCONT)
 
 
-def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
+def test_a_stopped_session_is_listed_as_unresponsive(
     relay: Relay,
     stopped: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -54,7 +54,7 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
     ]
     with pytest.raises(SessionUnresponsive, match=rf"^Alice does not answer.* `kill -CONT {row['pid']}`"):
         sessions.find(home, "alice", timeout=0.1)
-    assert sessions.have_carried(home, "default", "you"), "it travels once the session goes on"
+    assert sessions.have_carried(home, "default", "you"), "the message is sent once the session continues"
     monkeypatch.setenv("RELAY_HOME", str(relay.home))
     monkeypatch.setattr(stop, "PATIENCE", 0.1)
     assert dispatch(["stop", "--all"]) == 1
@@ -65,7 +65,7 @@ def test_a_stopped_session_is_listed_and_its_name_is_not_denied(
 
 @pytest.fixture
 def starting(relay: Relay) -> Iterator[Claim]:
-    """Yield a session, Late, that has its name but does not listen yet."""
+    """Yield the claim of Late, a session that does not listen yet."""
     taken = claim(Home.from_env(relay.environment), "default", "Late")
     taken.note(os.getpid(), os.getpid())
     yield taken
@@ -73,21 +73,21 @@ def starting(relay: Relay) -> Iterator[Claim]:
 
 
 @pytest.fixture
-def at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Return a function that makes something happen between the first and the second look for a session."""
+def at_the_second_poll(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Return a function that schedules an action between the first and the second poll for a session."""
 
-    def happens(what: Callable[[], object]) -> None:
-        todo = [what]
+    def schedule(action: Callable[[], object]) -> None:
+        todo = [action]
         monkeypatch.setattr(sessions.time, "sleep", lambda _: todo.pop()() if todo else None)
 
-    return happens
+    return schedule
 
 
-@pytest.mark.parametrize("left_behind", [False, True], ids=["no socket", "a dead one's socket"])
+@pytest.mark.parametrize("left_behind", [False, True], ids=["no socket", "a stale socket"])
 def test_a_session_whose_socket_appears_late_is_found(
     relay: Relay,
     starting: Claim,
-    at_the_second_look: Callable[[Callable[[], object]], None],
+    at_the_second_poll: Callable[[Callable[[], object]], None],
     left_behind: bool,
 ) -> None:
     if left_behind:
@@ -111,23 +111,23 @@ def test_a_session_whose_socket_appears_late_is_found(
         listener.listen()
         server.start()
 
-    at_the_second_look(listen)
+    at_the_second_poll(listen)
     with listener:
         found = sessions.find(Home.from_env(relay.environment), "LATE")
         server.join()
     assert (found.name, found.state) == ("Late", "x")
 
 
-def test_a_session_that_ends_while_it_is_waited_for_is_gone(
-    relay: Relay, starting: Claim, at_the_second_look: Callable[[Callable[[], object]], None]
+def test_a_session_that_ends_during_the_wait_is_not_found(
+    relay: Relay, starting: Claim, at_the_second_poll: Callable[[Callable[[], object]], None]
 ) -> None:
-    at_the_second_look(lambda: os.close(starting.fd))
+    at_the_second_poll(lambda: os.close(starting.fd))
     with pytest.raises(NoSuchSession, match="there is no session called 'Late'"):
         sessions.find(Home.from_env(relay.environment), "Late")
     starting.fd = os.open(os.devnull, os.O_RDONLY)  # for `release`
 
 
-def test_a_session_that_never_listens_has_its_name_all_the_same(relay: Relay, starting: Claim) -> None:
+def test_a_session_that_never_listens_keeps_its_name(relay: Relay, starting: Claim) -> None:
     home = Home.from_env(relay.environment)
     with pytest.raises(SessionUnresponsive, match="Late does not answer"):
         sessions.find(home, "late", timeout=0)

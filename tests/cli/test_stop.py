@@ -1,4 +1,4 @@
-"""`relay stop` of an agent that is just starting or ending, and of one that is named twice."""
+"""`relay stop` of an agent that is just starting or ending, and of one named twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unknown(home: Home) -> SessionInfo:
     return SessionInfo("bob", "default", "", None, None, UNRESPONSIVE, None, None, "", "", socket)
 
 
-def test_an_agent_whose_processes_are_not_known_is_not_killed(
+def test_an_agent_with_unknown_processes_is_not_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The agent's claim did not name them yet, and it has ended. Process id 0 is `relay stop`'s own group."""
@@ -49,17 +49,17 @@ def test_an_agent_that_could_not_be_stopped_is_a_failure(
 
 BUSY = session_patch(
     "from functools import wraps\nfrom itertools import count\nfrom relay.features.requests import Requests\n"
-    "told, numbers = Requests.info, count()\n"
-    "@wraps(told)\nasync def info(self, request):\n"
-    "    answer = await told(self, request)\n"
+    "original, numbers = Requests.info, count()\n"
+    "@wraps(original)\nasync def info(self, request):\n"
+    "    answer = await original(self, request)\n"
     "    return {'info': answer['info'] | {'tokens': next(numbers)}}\n"
     "Requests.info = info\n"
 )
-"""Makes a session describe itself differently each time, as that of a working agent does."""
+"""Makes a session describe itself differently each time, like a working agent's."""
 
 
-def test_an_agent_that_is_named_twice_is_not_killed(relay: Relay) -> None:
-    """The second request would be an impatient user's."""
+def test_an_agent_named_twice_is_not_killed(relay: Relay) -> None:
+    """A second request would otherwise count as that of an impatient user."""
     settings(relay, "closing_seconds = 0.1\n")
     alice = FakeAgent(relay, "Alice").wrap("--think", "1000", "--reply", "", "", env=BUSY)
     assert relay("stop", "Alice", "alice").stdout == "Alice has ended.\n"

@@ -1,4 +1,4 @@
-"""Command line errors: the messages, and suggestions only where they help."""
+"""Errors on the command line: their messages, with suggestions only where they help."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ from support import Relay
 from terminal.emulator import RELAY, Emulator
 
 
-def said(*argv: str) -> str:
+def error_of(*argv: str) -> str:
     with pytest.raises(UsageError) as error:
         dispatch([*argv])
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("top", "ps --watch"),
-        ("Watch", "ps --watch"),
-        ("ls", "ps"),
-        ("kill", "stop"),
-        ("mesages", "messages"),
-        ("attch", "attach"),
-        ("list", "ps"),
-        ("status", "ps"),
-        ("start", "wrap"),
-        ("run", "wrap"),
-        ("log", "logs"),
-        ("inbox", "messages"),
-        ("tell", "send"),
-        ("remember", "memory save"),
-        ("version", "--version"),
-    ],
-)
-def test_what_is_meant_is_suggested(word: str, meant: str) -> None:
-    assert said(word).startswith(f"there is no command {word!r}. Did you mean `relay {meant}`?")
+SUGGESTIONS = [
+    ("top", "ps --watch"),
+    ("Watch", "ps --watch"),
+    ("ls", "ps"),
+    ("kill", "stop"),
+    ("mesages", "messages"),
+    ("attch", "attach"),
+    ("list", "ps"),
+    ("status", "ps"),
+    ("start", "wrap"),
+    ("run", "wrap"),
+    ("log", "logs"),
+    ("inbox", "messages"),
+    ("tell", "send"),
+    ("remember", "memory save"),
+    ("version", "--version"),
+]
+
+
+def test_the_intended_command_is_suggested(subtests: pytest.Subtests) -> None:
+    for word, meant in SUGGESTIONS:
+        with subtests.test(word):
+            expected = f"there is no command {word!r}. Did you mean `relay {meant}`?"
+            assert error_of(word).startswith(expected)
 
 
 @pytest.mark.parametrize("word", ["frobnicate", "compose", "alice", "", "-", "claude"])
-def test_what_is_like_no_command_suggests_none(word: str) -> None:
-    assert said(word) == f"there is no command {word!r}. `relay --help` lists the commands."
+def test_an_unfamiliar_word_gets_no_suggestion(word: str) -> None:
+    assert error_of(word) == f"there is no command {word!r}. `relay --help` lists the commands."
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("argv", "message"),
     [
         ("--json ps", "options go after the command: `relay ps --json`."),
         ("-t web ps --watch", "options go after the command: `relay ps -t web --watch`."),
@@ -60,25 +62,25 @@ def test_what_is_like_no_command_suggests_none(word: str) -> None:
         ("--json", "unknown option '--json'. Options go after the command."),
     ],
 )
-def test_where_an_option_goes_is_told(argv: str, words: str) -> None:
-    assert said(*shlex.split(argv)).startswith(words)
+def test_a_misplaced_option_is_explained(argv: str, message: str) -> None:
+    assert error_of(*shlex.split(argv)).startswith(message)
 
 
 @pytest.mark.parametrize("command", ["wrap", "ps", "hook", "memory save"])
-def test_help_of_a_command(relay: Relay, command: str) -> None:
+def test_help_with_a_command_is_that_commands_help(relay: Relay, command: str) -> None:
     words = command.split()
     assert relay("help", *words).stdout == relay(*words, "--help").stdout
     assert relay("help", *words).stdout.startswith(f"usage: relay {command}")
 
 
-def test_help_of_no_command(relay: Relay) -> None:
+def test_help_without_a_command_is_relays_help(relay: Relay) -> None:
     assert relay("help").stdout == relay("--help").stdout
     run = relay("help", "wrpa", check=False)
     assert (run.returncode, run.stdout) == (2, "") and "Did you mean `relay wrap`?" in run.stderr
     assert "help" not in COMMANDS
 
 
-def test_a_command_line_in_quotes_is_found_out(relay: Relay) -> None:
+def test_a_quoted_command_line_is_detected(relay: Relay) -> None:
     run = relay("wrap", "-d", "cat -u", check=False)
     assert run.returncode == 127
     assert run.stderr == (
@@ -108,7 +110,7 @@ def test_a_command_line_in_quotes_is_found_out(relay: Relay) -> None:
         ("head -n 3", ""),
     ],
 )
-def test_a_name_behind_the_command_is_noticed(argv: str, hint: str) -> None:
+def test_a_name_after_the_command_is_detected(argv: str, hint: str) -> None:
     """Only for agents: to other programs, -n means something else."""
     assert misplaced(parse(shlex.split(argv))) == hint
 
@@ -126,7 +128,7 @@ def claude(relay: Relay) -> Iterator[Emulator]:
     shell.close()
 
 
-def test_the_hint_comes_before_the_agent_which_gets_its_option_all_the_same(claude: Emulator) -> None:
+def test_the_hint_precedes_the_agent_which_still_gets_its_option(claude: Emulator) -> None:
     claude.type(f"{RELAY} wrap claude -n Zoe; echo over\r")
     claude.see("over\r\n", after=claude.see("got"))
     lines = claude.lines()

@@ -31,7 +31,7 @@ def test_a_file_can_be_named(relay: Relay, tmp_path: Path):
     assert f"Trusted {path} (0 lines" in relay("trust", path).stdout
 
 
-def test_without_a_file_there_is_advice(relay: Relay, tmp_path: Path):
+def test_without_a_file_the_error_has_advice(relay: Relay, tmp_path: Path):
     (tmp_path / ".git").mkdir()
     result = relay("trust", cwd=tmp_path, check=False)
     assert result.returncode == 1
@@ -49,7 +49,7 @@ def test_a_projects_rules_are_trusted_with_its_handlers(relay: Relay, tmp_path: 
     assert f"Trusted {tmp_path / 'relay.config.py'}" in both and f"Trusted {tmp_path / 'hooks.json'}" in both
 
 
-def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tmp_path: Path):
+def test_warnings_about_rules_are_shown_when_they_are_trusted(relay: Relay, tmp_path: Path):
     """R12, R17: in the words of `relay hooks list`."""
     (tmp_path / ".git").mkdir()
     path = tmp_path / "hooks.json"
@@ -58,15 +58,15 @@ def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tm
         ('{"hooks": {"Stop": [{"type": "http"}]}}', False),
     ):
         path.write_text(content)
-        told = relay("trust", path.name, cwd=tmp_path).stdout
-        (warning,) = [line for line in told.splitlines() if line.startswith("Warning: ")]
+        output = relay("trust", path.name, cwd=tmp_path).stdout
+        (warning,) = [line for line in output.splitlines() if line.startswith("Warning: ")]
         assert warning in relay("hooks", "list", cwd=tmp_path).stdout.splitlines()
-        assert ("Its rules take effect" in told) == runs
-        assert ("None of its rules can run." in told) != runs
+        assert ("Its rules take effect" in output) == runs
+        assert ("None of its rules can run." in output) != runs
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("hooks.json", '{"hooks": ', "{path}:1: it is not JSON: "),
         ("hooks.json", "", "{path}:1: it is not JSON"),
@@ -78,14 +78,14 @@ def test_what_is_wrong_with_rules_is_said_when_they_are_trusted(relay: Relay, tm
         ("other.toml", "[agents.A]\n[agents.B]\n", "{path} has 2 mistakes:\n  {path}:1: A has no command."),
     ],
 )
-def test_a_file_with_mistakes_is_not_trusted(
-    relay: Relay, home: Path, tmp_path: Path, name: str, content: str, said: str
+def test_a_file_with_errors_is_not_trusted(
+    relay: Relay, home: Path, tmp_path: Path, name: str, content: str, message: str
 ) -> None:
     path = tmp_path / name
     path.write_text(content)
     result = relay("trust", path, check=False)
     assert (result.returncode, "Trusted" in result.stdout, "Traceback" in result.stderr) == (1, False, False)
-    assert said.replace("{path}", str(path)) in result.stderr, result.stderr
+    assert message.replace("{path}", str(path)) in result.stderr, result.stderr
     assert result.stderr.endswith(f"Not trusted: {path}. Correct it, then run `relay trust` again.\n")
     assert not Trust(Home.from_env({"RELAY_HOME": str(home)})).covers_file(path)
 
@@ -105,14 +105,14 @@ def test_a_projects_fleet_is_trusted_with_the_rest(relay: Relay, home: Path, tmp
     assert load(user, tmp_path, Trust(user).covers_file)[1] == []
 
 
-def test_a_missing_file_is_named(relay: Relay, tmp_path: Path):
+def test_a_missing_file_is_reported(relay: Relay, tmp_path: Path):
     result = relay("trust", tmp_path / "missing.py", check=False)
     assert result.returncode == 1
     assert "missing.py: cannot be read: No such file or directory" in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_an_agent_may_not_trust_and_the_attempt_is_noted(relay: Relay, home: Path, tmp_path: Path):
+def test_an_agent_may_not_trust_a_file_and_the_attempt_is_logged(relay: Relay, home: Path, tmp_path: Path):
     path = tmp_path / "relay.config.py"
     path.write_text("x = 1\n")
     agent = {"RELAY_SOCKET": str(home / "run" / "x.sock"), "RELAY_NAME": "Alice"}
@@ -125,8 +125,8 @@ def test_an_agent_may_not_trust_and_the_attempt_is_noted(relay: Relay, home: Pat
     assert entries == [("refused", "trust", "Alice")]
 
 
-def test_what_is_no_file_is_not_read(relay: Relay, tmp_path: Path):
-    """Reading a pipe would block for ever."""
+def test_a_path_that_is_not_a_file_is_not_read(relay: Relay, tmp_path: Path):
+    """Reading a pipe would block forever."""
     os.mkfifo(tmp_path / "hooks.json")
     for path in (tmp_path / "hooks.json", Path("/dev/zero"), tmp_path):
         result = relay("trust", path, check=False)

@@ -1,4 +1,4 @@
-"""Starting and ending fleets: real sessions, of tiny programs."""
+"""`relay up` and `relay down`: real sessions of tiny programs."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ cwd = "lead"
 """
 
 
-def test_up_and_down(relay: Relay, project: Path) -> None:
+def test_a_fleet_is_started_and_stopped(relay: Relay, project: Path) -> None:
     (project / "lead").mkdir()
     write(relay, project, TWO)
-    said = relay("up", "--wait", cwd=project).stdout
-    assert said.index("db is running detached") < said.index("Lead is running detached")
+    output = relay("up", "--wait", cwd=project).stdout
+    assert output.index("db is running detached") < output.index("Lead is running detached")
     found = states(relay)
     assert found.keys() == {"db", "Lead"}
     assert {row["wanted"] for row in found.values()} == {"up"}
@@ -71,7 +71,7 @@ def test_up_and_down(relay: Relay, project: Path) -> None:
 
 
 def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: Path) -> None:
-    """The first one knows the names in the fleet file, and the others are about to start."""
+    """The first one knows the names in the fleet file before the others have started."""
     write(
         relay,
         project,
@@ -98,7 +98,7 @@ def test_a_stop_is_sticky(relay: Relay, project: Path) -> None:
     assert states(relay).keys() == {"A", "B"}
 
 
-def test_a_stop_outlasts_a_down_of_the_fleet(relay: Relay, project: Path) -> None:
+def test_a_stop_outlasts_a_down_and_up_of_the_fleet(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
     relay("up", cwd=project)
     relay("stop", "A")
@@ -107,30 +107,30 @@ def test_a_stop_outlasts_a_down_of_the_fleet(relay: Relay, project: Path) -> Non
     assert states(relay).keys() == {"B"}
 
 
-def test_what_is_changed_is_told_and_left(relay: Relay, project: Path) -> None:
+def test_a_changed_definition_is_reported_but_not_applied(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n')
     relay("up", cwd=project)
     before = states(relay)["A"]
     write(relay, project, '[agents.A]\nrun = "cat -u"\n')
-    said = relay("up", cwd=project).stdout
+    output = relay("up", cwd=project).stdout
     assert (
-        said
+        output
         == "A still runs with its previous definition; `relay down A` and `relay up A` apply the changes.\n"
     )
     assert states(relay)["A"]["agent_pid"] == before["agent_pid"]
 
 
-def test_a_dry_run_does_nothing(relay: Relay, project: Path) -> None:
+def test_a_dry_run_starts_nothing(relay: Relay, project: Path) -> None:
     (project / "lead").mkdir()
     write(relay, project, TWO)
-    said = relay("up", "--dry-run", cwd=project).stdout
-    assert said == "db would be started.\nLead would be started once db is ready.\n"
+    output = relay("up", "--dry-run", cwd=project).stdout
+    assert output == "db would be started.\nLead would be started once db is ready.\n"
     assert json.loads(relay("up", "--dry-run", "--json", cwd=project).stdout)[1]["action"] == "wait"
     assert states(relay, "-a") == {}
 
 
-def test_an_agent_that_ends_at_once(relay: Relay, project: Path) -> None:
-    """What depends on it does not start, and each is reported."""
+def test_an_agent_that_ends_at_once_is_a_failure(relay: Relay, project: Path) -> None:
+    """Agents that depend on it do not start, and each is reported."""
     write(
         relay,
         project,
@@ -148,7 +148,7 @@ def test_an_agent_that_ends_at_once(relay: Relay, project: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "condition", "starts"), [(0, "done", True), (0, "exited_ok", True), (3, "done", False)]
 )
-def test_a_dependency_that_has_to_be_done(
+def test_an_agent_waits_until_its_dependency_is_done(
     relay: Relay, project: Path, code: int, condition: str, starts: bool
 ) -> None:
     script = f"while [ ! -e finish ]; do sleep 0.05; done; exit {code}"
@@ -170,15 +170,15 @@ def test_a_dependency_that_has_to_be_done(
     assert f"run waits until build is {condition}.\n" in iter(up.stdout.readline, "")
     assert states(relay).keys() == {"build"}
     (project / "finish").touch()
-    _, said = up.communicate()
+    _, output = up.communicate()
     assert up.returncode == (0 if starts else 1)
     assert ("run" in states(relay)) is starts
     if not starts:
-        assert "run is not started: it waits until build is done, and that exited with 3." in said
+        assert "run is not started: it waits until build is done, and that exited with 3." in output
 
 
-def test_all_processes_are_killed_and_up_brings_the_fleet_back(relay: Relay, project: Path) -> None:
-    """After a reboot, too, `relay ps -a` says that they are gone."""
+def test_up_restarts_a_fleet_whose_processes_were_killed(relay: Relay, project: Path) -> None:
+    """As after a reboot, `relay ps -a` lists them as gone."""
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
     relay("up", cwd=project)
     relay("stop", "B")
@@ -193,8 +193,8 @@ def test_all_processes_are_killed_and_up_brings_the_fleet_back(relay: Relay, pro
     assert states(relay).keys() == {"A"}
 
 
-def test_a_reboot_gives_no_task_again(relay: Relay, project: Path) -> None:
-    """`--boot` leaves a finished agent alone, and starts those that depend on it."""
+def test_a_finished_agent_is_not_started_at_boot(relay: Relay, project: Path) -> None:
+    """`--boot` does not restart a finished agent, but starts those that depend on it."""
     write(
         relay,
         project,
@@ -205,8 +205,8 @@ def test_a_reboot_gives_no_task_again(relay: Relay, project: Path) -> None:
     wait_until(lambda: states(relay).keys() == {"B"})
     os.kill(states(relay)["B"]["terminal_pid"], signal.SIGKILL)
     wait_until(lambda: states(relay) == {})
-    said = relay("up", "--boot", cwd=project).stdout
-    assert "build is not started at boot; `relay up build` starts it.\n" in said
+    output = relay("up", "--boot", cwd=project).stdout
+    assert "build is not started at boot; `relay up build` starts it.\n" in output
     assert states(relay).keys() == {"B"}
     assert (project / "runs").read_text() == "x\n"
     relay("down", "B", cwd=project)
@@ -215,7 +215,7 @@ def test_a_reboot_gives_no_task_again(relay: Relay, project: Path) -> None:
     assert states(relay).keys() == {"B"}
 
 
-def test_a_crashed_agent_of_a_fleet_comes_back(relay: Relay, project: Path) -> None:
+def test_a_crashed_agent_of_a_fleet_is_restarted(relay: Relay, project: Path) -> None:
     write(relay, project, '[defaults]\nbackoff = 0.1\n[agents.A]\nrun = "cat"\n')
     relay("up", cwd=project)
     before = states(relay)["A"]
@@ -232,23 +232,23 @@ def test_an_untrusted_fleet_starts_nothing(relay: Relay, project: Path) -> None:
     assert ps(relay) == []
 
 
-def test_the_first_prompt(relay: Relay, project: Path) -> None:
-    write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > received"]\ntask = "Mend the tests."\n')
+def test_an_agent_receives_its_task(relay: Relay, project: Path) -> None:
+    write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > received"]\ntask = "Fix the tests."\n')
     relay("up", cwd=project)
-    wait_until(lambda: "task] Mend the tests. [/relay" in (project / "received").read_text())
+    wait_until(lambda: "task] Fix the tests. [/relay" in (project / "received").read_text())
 
 
-def test_an_agent_with_a_schedule_waits_for_it(relay: Relay, project: Path) -> None:
+def test_a_scheduled_agent_waits_for_its_schedule(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\nschedule = { every = "1h" }\n[agents.B]\nrun = "cat"\n')
-    said = relay("up", cwd=project).stdout
-    assert "A starts on its schedule; `relay up A` starts it now.\n" in said
+    output = relay("up", cwd=project).stdout
+    assert "A starts on its schedule; `relay up A` starts it now.\n" in output
     assert states(relay).keys() == {"B"}
     assert states(relay, "-a")["A"]["state"] == "queued"
     relay("up", "A", cwd=project)
     assert states(relay).keys() == {"A", "B"}
 
 
-def test_max_running(relay: Relay, project: Path) -> None:
+def test_no_more_than_max_running_agents_are_started(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n', most=1)
     assert "B waits: max_running agents are running.\n" in relay("up", cwd=project).stdout
     assert states(relay).keys() == {"A"}
@@ -258,7 +258,7 @@ def test_max_running(relay: Relay, project: Path) -> None:
 
 
 @needs_git
-def test_worktrees(relay: Relay, project: Path) -> None:
+def test_each_agent_has_its_own_worktree(relay: Relay, project: Path) -> None:
     """Each agent has its own worktree; a failed setup holds the agent; a worktree without work is removed."""
     project.rmdir()
     Repo(project)
@@ -277,20 +277,20 @@ def test_worktrees(relay: Relay, project: Path) -> None:
     assert held["state"] == "held"
     assert "no such tool" in done.stderr
     (Path(rows["B"]["cwd"]) / "work").write_text("not committed\n")
-    said = relay("down", cwd=project).stdout
-    assert "A: no worktree is left; its work is in HEAD.\n" in said
-    assert "B: its worktree" in said
+    output = relay("down", cwd=project).stdout
+    assert "A: no worktree is left; its work is in HEAD.\n" in output
+    assert "B: its worktree" in output
     ended = {each["name"]: each for each in json.loads(relay("down", "--json", cwd=project).stdout)}
     assert {each["outcome"] for each in ended.values()} == {"not running"}
     assert ended["A"]["worktree"]["kept"] is None
     assert Path(ended["B"]["worktree"]["path"]).name == "B" and ended["B"]["worktree"]["kept"]
-    assert "is kept" in said
+    assert "is kept" in output
     assert not Path(rows["A"]["cwd"]).exists()
     assert (Path(rows["B"]["cwd"]) / "work").exists()
 
 
 @needs_git
-def test_a_down_that_fails_leaves_the_worktree_to_its_agent(relay: Relay, project: Path) -> None:
+def test_a_down_that_fails_keeps_the_worktree(relay: Relay, project: Path) -> None:
     project.rmdir()
     Repo(project)
     write(relay, project, '[defaults.worktree]\ncleanup = "merged"\n[agents.A]\nrun = "cat"\n')
@@ -307,7 +307,7 @@ def test_a_down_that_fails_leaves_the_worktree_to_its_agent(relay: Relay, projec
     assert not Path(row["cwd"]).exists()
 
 
-def begin(relay: Relay, project: Path, *words: str) -> subprocess.Popen[str]:
+def start(relay: Relay, project: Path, *words: str) -> subprocess.Popen[str]:
     """Start a `relay` command, and return it still running."""
     return subprocess.Popen(
         [*relay.command, *words], cwd=project, env=relay.environment, stdout=subprocess.PIPE, text=True
@@ -317,8 +317,8 @@ def begin(relay: Relay, project: Path, *words: str) -> subprocess.Popen[str]:
 WAITS = "Waiting for another command that is starting agents of web.\n"
 
 
-def test_nothing_starts_while_a_down_stops_others(relay: Relay, project: Path) -> None:
-    """Its session would start B, which is scheduled, while A takes its time."""
+def test_no_agent_starts_while_a_down_stops_others(relay: Relay, project: Path) -> None:
+    """Otherwise A's session would start B, which is scheduled, while A is still stopping."""
     settings(relay, "closing_seconds = 0.1\nstop_seconds = 60\n")
     slow = "trap 'touch stopping; until [ -e go ]; do sleep 0.05; done; exit' TERM; touch ready; cat"
     write(
@@ -329,39 +329,39 @@ def test_nothing_starts_while_a_down_stops_others(relay: Relay, project: Path) -
     relay("up", cwd=project)
     wait_until((project / "ready").exists)
     assert record(relay, "B", "web")["wanted"] == "up"
-    down = begin(relay, project, "down")
+    down = start(relay, project, "down")
     wait_until((project / "stopping").exists)
     assert record(relay, "B", "web")["wanted"] == "down"
     (project / "go").touch()
-    said, _ = down.communicate()
-    assert (down.returncode, said) == (0, "A has ended.\nB is not running.\n")
+    output, _ = down.communicate()
+    assert (down.returncode, output) == (0, "A has ended.\nB is not running.\n")
     assert (record(relay, "A", "web")["wanted"], record(relay, "A", "web")["by"]) == ("down", "down")
 
 
-def test_a_down_stops_what_another_command_is_just_starting(relay: Relay, project: Path) -> None:
+def test_a_down_stops_an_agent_that_another_command_is_starting(relay: Relay, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n')
     with starting(Home.from_env(relay.environment).ensure(), "web"):
-        down = begin(relay, project, "down")
+        down = start(relay, project, "down")
         assert down.stdout is not None
         assert down.stdout.readline() == WAITS
         relay("wrap", "-d", "-n", "A", "-t", "web", "cat")
-    said, _ = down.communicate()
-    assert (down.returncode, said) == (0, "A has ended.\n")
+    output, _ = down.communicate()
+    assert (down.returncode, output) == (0, "A has ended.\n")
     assert states(relay) == {}
 
 
-def test_what_is_due_is_not_started_after_a_down(relay: Relay, project: Path) -> None:
-    """It was due when the command began, and `relay down` came first."""
+def test_a_due_agent_is_not_started_after_a_down(relay: Relay, project: Path) -> None:
+    """It was due when `up --due` began, but `relay down` came first."""
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n', most=1)
     relay("up", cwd=project)
     relay("stop", "A")
     with starting(Home.from_env(relay.environment), "web"):
-        up = begin(relay, project, "up", "--due")
+        up = start(relay, project, "up", "--due")
         assert up.stdout is not None
         assert up.stdout.readline() == WAITS
         Records(Home.from_env(relay.environment)).change(
             "web", "B", lambda record: replace(record, wanted="down", by="down")
         )
-    said, _ = up.communicate()
-    assert (up.returncode, said) == (0, "")
+    output, _ = up.communicate()
+    assert (up.returncode, output) == (0, "")
     assert states(relay) == {}

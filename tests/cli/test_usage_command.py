@@ -1,4 +1,4 @@
-"""`relay usage`: the sums of the logged usage."""
+"""`relay usage`: totals of the logged usage, limits and holds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def usage(relay: Relay, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(relay("usage", "--json", *arguments).stdout))
 
 
-def test_the_sums_by_agent_and_by_account(filled: Relay) -> None:
+def test_usage_is_totalled_by_agent_and_by_account(filled: Relay) -> None:
     found = usage(filled)
     alice, bob = found["agents"]
     assert (alice["name"], alice["team"], alice["agent"], alice["account"]) == (
@@ -62,7 +62,7 @@ def test_the_sums_by_agent_and_by_account(filled: Relay) -> None:
     assert found["prices"]
 
 
-def test_the_table(filled: Relay) -> None:
+def test_the_table_shows_totals_and_unpriced_tokens(filled: Relay) -> None:
     header, alice, bob, *accounts = filled("usage").stdout.splitlines()
     assert header.split("  ")[0] == "NAME"
     assert alice.endswith("$3.75 +?") and "1,101" in alice
@@ -70,7 +70,7 @@ def test_the_table(filled: Relay) -> None:
     assert [line.split()[0] for line in accounts] == ["(all)", "(all)"]
 
 
-def test_a_choice_of_entries(filled: Relay) -> None:
+def test_entries_are_filtered(filled: Relay) -> None:
     assert [each["name"] for each in usage(filled, "alice")["agents"]] == ["Alice"]
     assert usage(filled, "-t", "other")["agents"] == []
     assert len(usage(filled, "--since", "1h")["agents"]) == 2
@@ -82,7 +82,7 @@ def test_a_choice_of_entries(filled: Relay) -> None:
     assert "not a valid time" in filled("usage", "--since", "yesterday", check=False).stderr
 
 
-def test_a_price_that_has_become_known_counts_for_old_turns_too(filled: Relay) -> None:
+def test_a_new_price_applies_to_old_turns_too(filled: Relay) -> None:
     Path(filled.home, "config").mkdir(exist_ok=True)
     Path(filled.home, "config", "prices.toml").write_text('[models]\n"n" = { input = 1e6, output = 0 }\n')
     alice, bob = usage(filled)["agents"]
@@ -90,15 +90,15 @@ def test_a_price_that_has_become_known_counts_for_old_turns_too(filled: Relay) -
     assert (alice["unpriced_tokens"], bob["unpriced_tokens"]) == (0, 0)
 
 
-def test_the_newest_limits_of_each_account_and_its_hold(filled: Relay) -> None:
+def test_the_newest_limits_and_holds_of_each_account_are_shown(filled: Relay) -> None:
     now = time.time()
     for name, at, window in (
         ("Carol", now - 60, LimitWindow(42.4, 300, now + 3600)),
         ("Dave", now - 90, LimitWindow(10.0, 300, now + 3600)),
         ("Zoe", now - 60, LimitWindow(99.0, 10080, now - 1)),
     ):
-        told = log(filled, name, "work" if name == "Zoe" else "default", agent="codex")
-        told.write(1, {}, RateLimits(at, (window,)))
+        usage_log = log(filled, name, "work" if name == "Zoe" else "default", agent="codex")
+        usage_log.write(1, {}, RateLimits(at, (window,)))
     Accounts(Home.from_env(filled.environment)).hold(
         AccountHold("third", "rate_limited", "limit reached", "Eve", now, now + 7200)
     )
@@ -118,7 +118,7 @@ def test_the_newest_limits_of_each_account_and_its_hold(filled: Relay) -> None:
     assert usage(filled, "Zoe")["holds"] == []
 
 
-def test_a_hold_is_told_before_anything_was_used(relay: Relay) -> None:
+def test_a_hold_is_shown_before_any_usage(relay: Relay) -> None:
     Accounts(Home.from_env(relay.environment)).hold(
         AccountHold("work", "unauthorized", "", "Eve", time.time())
     )
@@ -127,7 +127,7 @@ def test_a_hold_is_told_before_anything_was_used(relay: Relay) -> None:
     )
 
 
-def test_a_log_reads_back_what_it_has_written(relay: Relay) -> None:
+def test_a_log_reads_back_its_own_entries(relay: Relay) -> None:
     first, other = log(relay, "Alice"), log(relay, "Bob")
     spent = Spent(Tokens(1, 2, 3, 4, 4), 0.25, 0)
     first.write(1, {"m": spent})
@@ -136,7 +136,7 @@ def test_a_log_reads_back_what_it_has_written(relay: Relay) -> None:
     assert first.written() == (3, {"m": spent + spent, "n": Spent(Tokens(1), 0.0, 1)})
 
 
-def test_damaged_entries_are_left_out(relay: Relay) -> None:
+def test_damaged_entries_are_skipped(relay: Relay) -> None:
     log(relay, "Alice").write(1, {"m": Spent(Tokens(1))})
     path = Path(relay.home, "state", "usage.jsonl")
     good = json.loads(path.read_text())

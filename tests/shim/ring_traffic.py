@@ -3,8 +3,8 @@
     ring_traffic.py write RING WAKE BYTES SEED      appends output, then EXITED
     ring_traffic.py read  RING WAKE                 reads up to EXITED, and prints what it has found, as JSON
 
-RING and WAKE are file descriptors.  The output at any offset is a function of the offset.  The reader exits
-with 3 if it is not woken, and with 4 for a byte that nobody wrote there.
+RING and WAKE are file descriptors. The output at any offset is a function of the offset. The reader exits
+with 3 if it is not woken, with 4 for a wrong byte, and with 5 for a wrong offset.
 """
 
 from __future__ import annotations

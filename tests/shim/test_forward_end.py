@@ -11,7 +11,7 @@ from relay.shim.loop import Loop
 from relay.shim.pty import Pty
 
 
-class Ends:
+class EndCounter:
     """A listener that counts the ends of the agent's terminal."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Ends:
     def typed_in_pause(self, keys: bytes) -> None: ...
 
 
-def test_the_end_of_the_agents_terminal_is_told_once() -> None:
+def test_the_end_of_the_agents_terminal_is_reported_once() -> None:
     """The listener sets a timer, which must not be set again once it is cancelled."""
     pid = os.fork()
     if pid == 0:  # a shim leads its own session, without a terminal
@@ -36,7 +36,7 @@ def test_the_end_of_the_agents_terminal_is_told_once() -> None:
         try:
             os.setsid()
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # sent at the end of its terminal
-            listener, loop = Ends(), Loop()
+            listener, loop = EndCounter(), Loop()
             pty = Pty.spawn("/bin/true", ["true"], {})
             pty.await_start("true")
             forwarder = Forwarder(loop, pty, ring.RingWriter(ring.make(), lambda: None), listener)

@@ -43,7 +43,7 @@ class Ring:
         return found
 
 
-def joins(reader: RingReader, first: Record, most: int) -> list[Record]:
+def read_joined(reader: RingReader, first: Record, most: int) -> list[Record]:
     return reader.read_output(first, most, lambda _: True)
 
 
@@ -55,7 +55,7 @@ def small() -> Iterator[Ring]:
     os.close(each.fd)
 
 
-def test_what_is_written_is_read_in_order(small: Ring) -> None:
+def test_records_are_read_in_order(small: Ring) -> None:
     small.writer.output(b"one")
     small.writer.append(TYPED, b"key")
     small.writer.output(b"two")
@@ -77,7 +77,7 @@ def test_what_is_written_is_read_in_order(small: Ring) -> None:
         max_size=60,
     )
 )
-def test_a_reader_of_any_speed_gets_each_record_whole_and_once_or_learns_what_it_missed(
+def test_a_reader_gets_each_record_whole_and_once_or_learns_what_it_missed(
     steps: list[tuple[str, bytes | int]],
 ) -> None:
     each = Ring()
@@ -100,7 +100,7 @@ def test_a_reader_of_any_speed_gets_each_record_whole_and_once_or_learns_what_it
     os.close(each.fd)
 
 
-def test_output_is_joined_up_to_what_lies_between(small: Ring) -> None:
+def test_output_is_joined_up_to_the_next_other_record(small: Ring) -> None:
     for data in (b"a", b"b", b"c"):
         small.writer.output(data)
     small.writer.append(TYPED, b"key")
@@ -114,7 +114,7 @@ def test_output_is_joined_up_to_what_lies_between(small: Ring) -> None:
     assert [(each.kind, each.data) for each in small.read()] == [(TYPED, b"key"), (OUTPUT, b"d")]
 
 
-def test_a_torn_record_is_not_read_and_the_reader_goes_on_with_the_oldest_whole_one(small: Ring) -> None:
+def test_a_torn_record_is_not_read_until_it_is_whole(small: Ring) -> None:
     small.writer.output(b"torn")
     at = PAGE + RECORD.size
     os.pwrite(small.fd, b"X", at)  # as seen by another processor, on which the stores appear in another order
@@ -124,7 +124,7 @@ def test_a_torn_record_is_not_read_and_the_reader_goes_on_with_the_oldest_whole_
 
 
 @pytest.mark.parametrize("at", [*range(0, RECORD.size, 4), RECORD.size, RECORD.size + 3])
-def test_a_torn_byte_anywhere_is_found(small: Ring, at: int) -> None:
+def test_a_torn_byte_anywhere_is_detected(small: Ring, at: int) -> None:
     """In the header or in the data: a record overwritten before it is complete is lost, and reported."""
     small.writer.output(b"torn")
     byte = os.pread(small.fd, 1, PAGE + at)
@@ -159,10 +159,10 @@ class InterruptedReader(RingReader):
     st.lists(st.lists(st.integers(1, 1900), max_size=4), max_size=60),
     st.booleans(),
 )
-def test_what_is_overwritten_while_it_is_read_is_never_believed(
-    before: list[int], meanwhile: list[list[int]], joined: bool
+def test_data_overwritten_during_a_read_is_never_accepted(
+    before: list[int], interruptions: list[list[int]], joined: bool
 ) -> None:
-    """The writer may do anything in the middle of each look of the reader."""
+    """The writer may write anything in the middle of each copy."""
     each, written, got, missed = Ring(), b"", 0, 0
     reader = InterruptedReader(each.fd)
 
@@ -174,14 +174,14 @@ def test_what_is_overwritten_while_it_is_read_is_never_believed(
             each.writer.output(data)
 
     write(before)
-    reader.between = lambda: write(meanwhile.pop()) if meanwhile else None
-    while meanwhile or reader.pending:
+    reader.between = lambda: write(interruptions.pop()) if interruptions else None
+    while interruptions or reader.pending:
         if (record := reader.read()) is None:
-            if meanwhile:
-                write(meanwhile.pop())
+            if interruptions:
+                write(interruptions.pop())
             continue
         missed += reader.lost
-        for one in [record, *(joins(reader, record, 3000) if joined else ())]:
+        for one in [record, *(read_joined(reader, record, 3000) if joined else ())]:
             got += len(one.data)
             assert written[one.offset - len(one.data) : one.offset] == one.data
             assert one.offset == got + missed
@@ -190,23 +190,23 @@ def test_what_is_overwritten_while_it_is_read_is_never_believed(
     os.close(each.fd)
 
 
-def test_a_reader_that_is_overrun_while_it_joins_output_stops_before_the_gap(small: Ring) -> None:
+def test_an_overrun_reader_joins_no_output_across_the_gap(small: Ring) -> None:
     small.writer.output(b"one")
     first = small.reader.read()
     assert first is not None
     for number in range(100):
         small.writer.output(b"%04d" % number * 20)
-    assert joins(small.reader, first, 1 << 16) == []
+    assert read_joined(small.reader, first, 1 << 16) == []
     record = small.reader.read()
     assert record is not None
     assert small.reader.lost == record.offset - len(record.data) - len(b"one") > 0
-    assert len(joins(small.reader, record, 1 << 16)) > 10
+    assert len(read_joined(small.reader, record, 1 << 16)) > 10
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [1 << 16, 1 << 20])
-def test_two_processes_of_which_either_stops_at_any_moment(size: int, seed: int) -> None:
-    """The reader is woken whenever necessary, believes nothing torn, and knows what it has missed."""
+def test_reader_and_writer_may_each_stop_at_any_moment(size: int, seed: int) -> None:
+    """The reader is woken whenever necessary, accepts no torn record, and knows what it has missed."""
     memory, total, chance = os.memfd_create("ring"), 16 << 20, random.Random(seed)
     os.ftruncate(memory, PAGE + size)
     RingWriter(memory, lambda: None)  # makes it a ring; the writer's process initialises it again
@@ -239,7 +239,7 @@ def test_two_processes_of_which_either_stops_at_any_moment(size: int, seed: int)
     assert found["got"] > 0 and found["naps"] > 0
 
 
-def test_a_second_reader_goes_on_where_the_first_one_was(small: Ring) -> None:
+def test_a_second_reader_continues_where_the_first_one_was(small: Ring) -> None:
     small.writer.output(b"one")
     small.writer.output(b"two")
     first = small.reader.read()
@@ -251,7 +251,7 @@ def test_a_second_reader_goes_on_where_the_first_one_was(small: Ring) -> None:
     second.close()
 
 
-def test_the_reader_is_woken_once_and_only_if_it_asks(small: Ring) -> None:
+def test_the_reader_is_woken_once_and_only_if_armed(small: Ring) -> None:
     small.writer.output(b"one")
     assert small.woken == 0
     small.reader.arm()
@@ -268,7 +268,7 @@ def test_a_ring_of_another_version_is_refused(small: Ring) -> None:
         RingReader(small.fd)
 
 
-def test_the_end_of_the_output_is_found_behind_what_was_overwritten(small: Ring) -> None:
+def test_the_last_output_is_found_after_an_overrun(small: Ring) -> None:
     for number in range(100):
         small.writer.output(b"%04d" % number * 20)
     assert small.writer.last_output(100) == (b"0098" * 20 + b"0099" * 20)[-100:]
@@ -285,7 +285,7 @@ def test_the_end_of_the_output_is_found_behind_what_was_overwritten(small: Ring)
         (b"", 100, b""),
     ],
 )
-def test_the_end_of_the_output_begins_with_a_whole_line_or_sequence(
+def test_the_last_output_begins_with_a_whole_line_or_sequence(
     small: Ring, output: bytes, most: int, last: bytes
 ) -> None:
     small.writer.output(output)
@@ -294,7 +294,7 @@ def test_the_end_of_the_output_begins_with_a_whole_line_or_sequence(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=700), max_size=20), st.integers(0, 12_000))
-def test_output_is_found_from_any_byte_on(pieces: list[bytes], start: int) -> None:
+def test_output_since_any_byte_is_found(pieces: list[bytes], start: int) -> None:
     each = Ring()
     for piece in pieces:
         each.writer.append(TYPED, b"between")
@@ -308,7 +308,7 @@ def test_output_is_found_from_any_byte_on(pieces: list[bytes], start: int) -> No
     os.close(each.fd)
 
 
-def test_nothing_of_the_last_agent_is_left_in_a_ring_that_begins_anew(small: Ring) -> None:
+def test_a_restarted_ring_has_nothing_of_the_last_agent(small: Ring) -> None:
     small.writer.output(b"the last agent's")
     small.reader.note_wait(small.reader.head, True)
     small.writer.restart()
@@ -316,8 +316,8 @@ def test_nothing_of_the_last_agent_is_left_in_a_ring_that_begins_anew(small: Rin
     assert not any(small.reader.words[ring.HEAD :])
 
 
-def test_what_is_left_of_an_earlier_lap_is_not_taken_for_news(small: Ring) -> None:
-    """Another processor may see it this way: the new head, and not yet the record."""
+def test_a_record_left_from_an_earlier_lap_is_not_read_again(small: Ring) -> None:
+    """Another processor may see the new head before the record."""
     data = bytes(64 - RECORD.size)
     for _ in range(4096 // 64):
         small.writer.output(data)

@@ -18,7 +18,7 @@ from relay.shim import control
 from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc what is open")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to count open descriptors")
 
 
 class Alice:
@@ -32,7 +32,7 @@ class Alice:
         )
         self.path = relay.home / "run" / "sessions" / "default" / "alice.shim"
 
-    def open(self) -> int:
+    def descriptors(self) -> int:
         """Return the number of the shim's open file descriptors."""
         return len(list(Path(f"/proc/{self.row['terminal_pid']}/fd").iterdir()))
 
@@ -47,7 +47,7 @@ class Alice:
         channel.connect(str(self.path))
         return channel
 
-    def works(self) -> None:
+    def assert_working(self) -> None:
         """Check that its terminal is served, and `status` and `reload` are answered."""
         self.fake.say("still here")
         assert self.status()["agent_pid"] == self.row["agent_pid"]
@@ -59,49 +59,49 @@ def alice(relay: Relay) -> Iterator[Alice]:
     yield Alice(relay)
 
 
-def test_half_sent_requests_are_few_and_small(alice: Alice) -> None:
-    """S11: there are more connections than it keeps; each may send MAX_REQUEST bytes."""
-    before, opened = alice.open(), list[socket.socket]()
+def test_unfinished_requests_are_limited_in_number_and_size(alice: Alice) -> None:
+    """S11: the shim keeps MOST connections, each of which may send MAX_REQUEST bytes."""
+    before, opened = alice.descriptors(), list[socket.socket]()
     try:
         for _ in range(4 * control.MOST):
             opened.append(alice.connect())
             opened[-1].sendall(b'{"op": "status", "x": "' + b"x" * 1000)
-        alice.works()
-        wait_until(lambda: alice.open() <= before + control.MOST + 4)
+        alice.assert_working()
+        wait_until(lambda: alice.descriptors() <= before + control.MOST + 4)
         with alice.connect() as endless, pytest.raises((BrokenPipeError, ConnectionResetError)):
             while True:
                 endless.sendall(b"x" * control.MAX_REQUEST)
     finally:
         for channel in opened:
             channel.close()
-    wait_until(lambda: alice.open() <= before + 2)
-    alice.works()
+    wait_until(lambda: alice.descriptors() <= before + 2)
+    alice.assert_working()
 
 
-def test_descriptors_without_end_are_closed(alice: Alice) -> None:
-    before = alice.open()
+def test_a_flood_of_descriptors_is_closed(alice: Alice) -> None:
+    before = alice.descriptors()
     with alice.connect() as channel:
         with contextlib.suppress(OSError):
             for _ in range(50):
                 socket.send_fds(channel, [b" "], [0] * 8)
         with contextlib.suppress(ConnectionResetError):
             assert channel.recv(1) == b""
-        wait_until(lambda: alice.open() <= before + 2)
-        alice.works()
+        wait_until(lambda: alice.descriptors() <= before + 2)
+        alice.assert_working()
 
 
-def test_who_asks_again_and_again_gets_one_answer(alice: Alice) -> None:
+def test_a_connection_gets_only_one_answer(alice: Alice) -> None:
     with alice.connect() as channel, channel.makefile("rb") as stream:
         channel.sendall(b'{"op": "status"}\n' * 3)
         assert [json.loads(line)["terminal_pid"] for line in stream] == [alice.row["terminal_pid"]]
     with alice.connect() as channel, pytest.raises((BrokenPipeError, ConnectionResetError)):
         while True:
             channel.sendall(b'{"op": "status"}\n' * 1000)
-    alice.works()
+    alice.assert_working()
 
 
-def test_another_users_process_is_not_heard(relay: Relay) -> None:
-    """The connection is closed before a byte of it is read. (Only root can test this.)"""
+def test_another_users_connection_is_closed(relay: Relay) -> None:
+    """Not a byte of it is read. (Only root can test this.)"""
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
     alice = Alice(relay)
@@ -127,12 +127,12 @@ def test_another_users_process_is_not_heard(relay: Relay) -> None:
             os._exit(code)
     channel.close()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    alice.works()
+    alice.assert_working()
 
 
-def test_a_client_that_dies_as_it_attaches_takes_nothing_with_it(alice: Alice) -> None:
-    """The shim used to die of it, and the agent with the shim: found by a soak that killed clients."""
-    shim, open_before = alice.row["terminal_pid"], alice.open()
+def test_a_client_that_dies_while_attaching_does_not_end_the_shim(alice: Alice) -> None:
+    """It used to end the shim, and so the agent: found by a soak test that killed clients."""
+    shim, open_before = alice.row["terminal_pid"], alice.descriptors()
     for number in range(3):
         main, terminal = os.openpty()
         os.kill(shim, signal.SIGSTOP)
@@ -140,7 +140,7 @@ def test_a_client_that_dies_as_it_attaches_takes_nothing_with_it(alice: Alice) -
             line = json.dumps({"op": "attach", "saved": None, "interactive": True, "takeover": number > 0})
             socket.send_fds(channel, [line.encode() + b"\n"], [terminal, terminal])
         os.kill(shim, signal.SIGCONT)
-        alice.works()
+        alice.assert_working()
         os.close(main)
         os.close(terminal)
-    wait_until(lambda: alice.open() == open_before)
+    wait_until(lambda: alice.descriptors() == open_before)

@@ -41,7 +41,7 @@ class Installed:
         shutil.copytree(ROOT / "relay", self.folder / "relay", dirs_exist_ok=True)
 
     def replace(self) -> None:
-        """Replace every module by one that does not fit those in the shim's memory."""
+        """Replace every module with one that does not fit those in the shim's memory."""
         for path in (self.folder / "relay").rglob("*.py"):
             path.write_text("raise ImportError('another version')\n")
 
@@ -51,7 +51,7 @@ def status(relay: Relay) -> dict[str, Any]:
 
 
 def ask(relay: Relay, **request: Any) -> dict[str, Any]:
-    """Return the answer of Alice's shim."""
+    """Send a request to Alice's shim, and return the answer."""
     with connect(relay) as channel:
         return answer(channel, **request)
 
@@ -69,8 +69,8 @@ def answer(channel: socket.socket, **request: Any) -> dict[str, Any]:
         return dict(json.loads(stream.read()))  # until the shim has closed it
 
 
-def test_an_update(relay: Relay) -> None:
-    """The shim needs nothing from the disk, whatever is asked of it."""
+def test_a_shim_outlives_an_update(relay: Relay) -> None:
+    """The shim needs nothing from the disk, whatever is requested."""
     installed = Installed(relay)
     alice = FakeAgent(relay, "Alice").wrap(env=installed.environment)
     before = wait_until(lambda: (found := status(relay))["ready"] and found)
@@ -101,7 +101,7 @@ def test_an_update(relay: Relay) -> None:
     assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
 
 
-def test_an_agent_may_not_use_an_update(relay: Relay) -> None:
+def test_an_agent_may_not_exploit_an_update(relay: Relay) -> None:
     """The shim still knows its agent's descendants, and its refusal is in the journal."""
     installed = Installed(relay)
     asked = relay.home / "asked"
@@ -130,7 +130,7 @@ def test_an_agent_may_not_use_an_update(relay: Relay) -> None:
     assert status(relay)["agent_pid"] == before["agent_pid"]
 
 
-def test_all_late_imports_are_loaded_early() -> None:
+def test_late_imports_are_loaded_at_startup() -> None:
     late = {
         node.module
         for path in (ROOT / "relay" / "shim").glob("*.py")
@@ -165,12 +165,12 @@ SessionProcess.replace = TerminalServer._ask_repaint = broken
 """
 
 
-def test_a_bug_is_answered_and_logged(relay: Relay) -> None:
+def test_a_bug_is_reported_and_logged(relay: Relay) -> None:
     alice = patched(relay, BUGS)
     before = status(relay)
-    said = relay("reload", "Alice", check=False)
-    assert said.returncode == 1
-    assert "reload failed (RuntimeError: a bug). See session.log." in said.stderr
+    result = relay("reload", "Alice", check=False)
+    assert result.returncode == 1
+    assert "reload failed (RuntimeError: a bug). See session.log." in result.stderr
     assert "RuntimeError: a bug" in (relay.home / "state" / "session.log").read_text()
     terminal = Emulator([*relay.command, "attach", "Alice"], relay.environment)
     try:
@@ -183,9 +183,9 @@ def test_a_bug_is_answered_and_logged(relay: Relay) -> None:
     assert status(relay)["agent_pid"] == before["agent_pid"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
-def test_no_descriptor_is_free(relay: Relay) -> None:
-    """The only one is for the connection; there is none to start a session, or to bind its socket."""
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit(2)")
+def test_a_shim_outlives_a_lack_of_descriptors(relay: Relay) -> None:
+    """The only free one is for the connection: none is left to start a session or bind its socket."""
     alice = FakeAgent(relay, "Alice").wrap()
     before = wait_until(lambda: (found := status(relay))["ready"] and found)
     shim = before["terminal_pid"]
@@ -209,8 +209,8 @@ def test_no_descriptor_is_free(relay: Relay) -> None:
         # Now the last session's descriptor is free, and then that of its listener.
         wait_until(lambda: "Too many open files" in status(relay)["failed"])
         hold()
-        said = ask(relay, op="reload")["error"]
-        assert "reload failed (OSError: [Errno 24] Too many open files)" in said
+        error = ask(relay, op="reload")["error"]
+        assert "reload failed (OSError: [Errno 24] Too many open files)" in error
     resource.prlimit(shim, resource.RLIMIT_NOFILE, limits)
     alice.say("still here")
     relay("reload", "Alice")

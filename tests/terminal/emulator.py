@@ -74,7 +74,7 @@ class Emulator:
     # Typing.
 
     def type(self, data: bytes | str) -> None:
-        """Type `data`, drawing meanwhile: a terminal buffers only about 4 KB of unread input."""
+        """Type `data` while drawing output: a terminal buffers only about 4 KB of unread input."""
         rest = data.encode() if isinstance(data, str) else data
         while rest:
             self._turn(select.POLLOUT)

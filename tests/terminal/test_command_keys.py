@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from relay.shim.command_keys import ESCAPE_PATIENCE, SPLIT_PATIENCE, CommandKeys, help_text, split_reports
 from relay.shim.lend import Keyboard
 
 ESCAPES = [b"\x1d", b"\x1b[93;5u", b"\x1b[93;5:1u", b"\x1b[93;133u", b"\x1b[93::93;5u", b"\x1b[27;5;93~"]
-DS = [b"d", b"D", b"\x1b[100u", b"\x1b[100;1u", b"\x1b[100;1:1u", b"\x1b[100;129u"]
+D_KEYS = [b"d", b"D", b"\x1b[100u", b"\x1b[100;1u", b"\x1b[100;1:1u", b"\x1b[100;129u"]
 RELEASES = [b"", b"\x1b[93;5:3u", b"\x1b[93;5:3u\x1b[57442;1:3u"]
 
 
@@ -29,52 +31,52 @@ def _splits(data: bytes) -> list[list[bytes]]:
     return [[data], *halves, [data[at : at + 1] for at in range(len(data))]]
 
 
+def test_the_prefix_and_d_detach(subtests: pytest.Subtests) -> None:
+    for escape, between, d in itertools.product(ESCAPES, RELEASES, D_KEYS):
+        with subtests.test(repr(escape + between + d)):
+            for pieces in _splits(b"ab\x1b[A" + escape + between + d):
+                assert _feed(pieces) == (b"ab\x1b[A", "detach"), pieces
+
+
+UNRELATED = [
+    b"abc",
+    b"\x1b",
+    b"\x1b\x1b",
+    b"\x1b[A\x1b[1;5C\x1bOP",
+    b"\x1bd",
+    b"\x1dx",
+    b"\x1d",
+    b"\x1d\x1b[A",
+    b"\x1b[93;5ux",
+    b"\x1b[93;5u\x1b[93;5:3u",
+    b"\x1b[93;1ud",
+    b"\x1b[93u\x1b[100u",
+    b"\x1b[93;6ud",
+    b"\x1b[93;5:3ud",
+    b"\x1b[93;5u\x1b[100;5u",
+    b"\x1b[27;5;94~d",
+    b"\x1b[27;6;93~d",
+    b"\x1b[" + b"1;" * 50 + b"mend",
+    b"\x1b[200~a\x1b[201~",
+    b"\x1b[<0;10;20M",
+    bytes(range(0x1D)) + bytes(range(0x1E, 256)),
+]
+
+
+def test_everything_else_passes_unchanged(subtests: pytest.Subtests) -> None:
+    for data in UNRELATED:
+        with subtests.test(repr(data)):
+            for pieces in _splits(data):
+                assert _feed(pieces) == (data, ""), pieces
+
+
 @pytest.mark.parametrize("escape", ESCAPES)
-@pytest.mark.parametrize("d", DS)
-@pytest.mark.parametrize("between", RELEASES)
-def test_they_detach(escape: bytes, between: bytes, d: bytes) -> None:
-    for pieces in _splits(b"ab\x1b[A" + escape + between + d):
-        assert _feed(pieces) == (b"ab\x1b[A", "detach"), pieces
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"abc",
-        b"\x1b",
-        b"\x1b\x1b",
-        b"\x1b[A\x1b[1;5C\x1bOP",
-        b"\x1bd",
-        b"\x1dx",
-        b"\x1d",
-        b"\x1d\x1b[A",
-        b"\x1b[93;5ux",
-        b"\x1b[93;5u\x1b[93;5:3u",
-        b"\x1b[93;1ud",
-        b"\x1b[93u\x1b[100u",
-        b"\x1b[93;6ud",
-        b"\x1b[93;5:3ud",
-        b"\x1b[93;5u\x1b[100;5u",
-        b"\x1b[27;5;94~d",
-        b"\x1b[27;6;93~d",
-        b"\x1b[" + b"1;" * 50 + b"mend",
-        b"\x1b[200~a\x1b[201~",
-        b"\x1b[<0;10;20M",
-        bytes(range(0x1D)) + bytes(range(0x1E, 256)),
-    ],
-)
-def test_everything_else_passes_untouched(data: bytes) -> None:
-    for pieces in _splits(data):
-        assert _feed(pieces) == (data, ""), pieces
-
-
-@pytest.mark.parametrize("escape", ESCAPES)
-def test_twice_is_sent_once(escape: bytes) -> None:
+def test_a_doubled_prefix_is_sent_once(escape: bytes) -> None:
     for pieces in _splits(b"a" + escape + escape + b"d"):
         assert _feed(pieces) == (b"a" + escape + b"d", ""), pieces
 
 
-def test_what_is_kept_is_kept_for_a_moment() -> None:
+def test_an_incomplete_sequence_is_held_only_briefly() -> None:
     keys = CommandKeys("C-]")
     for data, patience in [
         (b"a", None),
@@ -89,18 +91,19 @@ def test_what_is_kept_is_kept_for_a_moment() -> None:
     assert keys.flush() == b""
 
 
-OTHERS = {
+OTHER_KEYS = {
     "next": [b"n", b"N", b"\x1b[110u", b"\x1b[110;1:1u", b"\x1b[110;2u"],
     "previous": [b"p", b"P", b"\x1b[112u", b"\x1b[112;129u"],
     "help": [b"?", b"\x1b[63u", b"\x1b[47;2u", b"\x1b[47:63;2u", b"\x1b[223:63:45;2:1u"],
 }
 
 
-@pytest.mark.parametrize("escape", ESCAPES)
-@pytest.mark.parametrize(("command", "second"), [(each, key) for each in OTHERS for key in OTHERS[each]])
-def test_the_other_commands(escape: bytes, command: str, second: bytes) -> None:
-    for pieces in _splits(b"ab" + escape + second):
-        assert _feed(pieces) == (b"ab", command), pieces
+def test_the_prefix_and_another_key_run_its_command(subtests: pytest.Subtests) -> None:
+    commands = [(command, key) for command, keys in OTHER_KEYS.items() for key in keys]
+    for escape, (command, second) in itertools.product(ESCAPES, commands):
+        with subtests.test(repr(escape + second)):
+            for pieces in _splits(b"ab" + escape + second):
+                assert _feed(pieces) == (b"ab", command), pieces
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,7 @@ def test_the_other_commands(escape: bytes, command: str, second: bytes) -> None:
         ("C-o", [b"\x0f", b"\x1b[111:79;133u"]),
     ],
 )
-def test_another_prefix(prefix: str, forms: list[bytes]) -> None:
+def test_a_configured_prefix_replaces_the_default(prefix: str, forms: list[bytes]) -> None:
     for form in forms:
         for pieces in _splits(b"ab" + form + b"d"):
             assert _feed(pieces, prefix) == (b"ab", "detach"), pieces
@@ -120,7 +123,7 @@ def test_another_prefix(prefix: str, forms: list[bytes]) -> None:
         assert _feed(pieces, prefix) == (b"\x1dd\x1b[93;5ud", ""), pieces
 
 
-def test_without_a_prefix_every_key_is_the_agents() -> None:
+def test_without_a_prefix_every_key_reaches_the_agent() -> None:
     keyboard = Keyboard("none")
     for data in (b"\x1dd", b"\x1d", b"\x1b", b"\x1b[93;5u", b"d"):
         assert keyboard.feed(data) == (data, "") and keyboard.due == 0
@@ -130,15 +133,15 @@ def test_without_a_prefix_every_key_is_the_agents() -> None:
     "data",
     [b"\x1b[?1;2c", b"\x1b[5;9R", b"\x1b[0n", b"\x1b[I", b"\x1b[<0;1;2M", b"\x1b]11;rgb:0/0/0\a\x1b[c"],
 )
-def test_what_a_terminal_sends_by_itself_is_no_key(data: bytes) -> None:
+def test_a_terminals_own_reports_are_not_keys(data: bytes) -> None:
     assert split_reports(data) == (data, b"")
     assert split_reports(data + data + b"q\x1b[A") == (data + data, b"q\x1b[A")
 
 
 @pytest.mark.parametrize("data", [b"q", b"\x1b", b"\r", b"\x1b[A", b"\x1b[Ax", b"\x1b[113u"])
-def test_what_is_typed_is_no_report(data: bytes) -> None:
+def test_typed_keys_are_not_reports(data: bytes) -> None:
     assert split_reports(data) == (b"", data)
 
 
-def test_the_help_names_the_key_as_it_is_set() -> None:
+def test_the_help_names_the_configured_prefix() -> None:
     assert b"Ctrl-] d " in help_text("Alice", "C-]") and b"Ctrl-A d " in help_text("Alice", "C-a")

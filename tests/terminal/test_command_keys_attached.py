@@ -1,4 +1,4 @@
-"""What relay's own keys do in an agent's terminal: help, other agents, and another prefix."""
+"""Relay's own keys in an agent's terminal: help, switching to other agents, and another prefix."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def start(relay: Relay, *names: str) -> None:
         relay("wrap", "-d", "-n", name, "sh", "-c", f"echo this is {name}; exec cat")
 
 
-def test_help_covers_the_screen_until_a_key_that_goes_nowhere(wrap: Open) -> None:
+def test_help_covers_the_screen_until_a_key_is_pressed(wrap: Open) -> None:
     drawn = wrap("-n", "Alice", *DRAWS)
     drawn.wait_for("drawn")
     before = drawn.picture()
     drawn.type(b"\x1d?")
     drawn.wait_for("Ctrl-] n   the next agent")
     assert not drawn.shows("drawn")
-    drawn.type(b"\x1b[5;9R")  # a late answer of the terminal closes nothing, and arrives
+    drawn.type(b"\x1b[5;9R")  # a late terminal report reaches the agent, and does not close the help
     drawn.type(b"q")
     drawn.wait_for("drawn")
     drawn.wait(lambda: drawn.shows("<1b5b353b3952>"), "the answer reached the agent")
@@ -55,7 +55,7 @@ def test_help_covers_the_screen_until_a_key_that_goes_nowhere(wrap: Open) -> Non
     assert drawn.end() == 0
 
 
-def test_help_of_an_agent_without_a_session(relay: Relay, wrap: Open) -> None:
+def test_help_works_without_a_session(relay: Relay, wrap: Open) -> None:
     """The agent's last output is shown again."""
     alice = wrap("-n", "Alice", *ECHO)
     alice.type("first\r")
@@ -73,7 +73,7 @@ def test_help_of_an_agent_without_a_session(relay: Relay, wrap: Open) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_the_terminal_goes_from_agent_to_agent(relay: Relay, wrap: Open) -> None:
+def test_keys_switch_from_agent_to_agent(relay: Relay, wrap: Open) -> None:
     """The order is by name, cyclic; an agent attached in another terminal is skipped."""
     start(relay, "Bob", "Cy")
     terminal = wrap("-n", "Alice", "sh", "-c", "echo this is Alice; exec cat")
@@ -87,11 +87,11 @@ def test_the_terminal_goes_from_agent_to_agent(relay: Relay, wrap: Open) -> None
     terminal.type(b"\x1dd")
     assert terminal.end() == 0
     terminal.wait_for("Bob keeps running; `relay attach Bob` brings it back")
-    assert not terminal.shows("Alice keeps running"), "a switch is not told as a detachment"
+    assert not terminal.shows("Alice keeps running"), "a switch is not reported as a detachment"
     assert {row["name"] for row in ps(relay)} == {"Alice", "Bob", "Cy"}
 
 
-def test_one_that_is_attached_elsewhere_is_passed_over(relay: Relay, wrap: Open, terminal: Open) -> None:
+def test_an_agent_attached_elsewhere_is_skipped(relay: Relay, wrap: Open, terminal: Open) -> None:
     start(relay, "Bob", "Cy")
     other = terminal(sys.executable, "-m", "relay", "attach", "Bob")
     other.wait_for("this is Bob")
@@ -108,7 +108,7 @@ def test_one_that_is_attached_elsewhere_is_passed_over(relay: Relay, wrap: Open,
     assert other.end() == 0
 
 
-def test_without_another_agent_it_comes_back(wrap: Open) -> None:
+def test_without_another_agent_the_same_one_is_shown_again(wrap: Open) -> None:
     alice = wrap("-n", "Alice", *ECHO)
     alice.type("first\r")
     seen = alice.see("<first>")
@@ -118,7 +118,7 @@ def test_without_another_agent_it_comes_back(wrap: Open) -> None:
     alice.wait_for("<second>")
 
 
-def test_another_prefix_and_none(relay: Relay, wrap: Open, terminal: Open) -> None:
+def test_the_prefix_can_be_changed_or_disabled(relay: Relay, wrap: Open, terminal: Open) -> None:
     settings(relay, 'detach_key = "C-a"\n')
     alice = wrap("-n", "Alice", *DRAWS)
     entry(relay)  # its session has read the setting

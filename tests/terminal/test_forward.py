@@ -25,10 +25,10 @@ from relay.shim.ring_reader import Record, RingReader
 from support import wait_until
 
 
-class Line:
+class Rig:
     """A forwarder between the terminal of `agent` and two pipes, or a terminal as its display (`shown`).
 
-    It runs on a separate thread, as in a shim; what the test asks of it runs there, too.
+    It runs on a separate thread, as in a shim; so does what a test passes to `do`.
     """
 
     def __init__(self, *, shown: bool = False) -> None:
@@ -37,14 +37,14 @@ class Line:
         self.pty = Pty(0, master)
         self.loop = Loop()
         fd = ring.make()
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.forwarder = Forwarder(self.loop, self.pty, RingWriter(fd, lambda: None), self)
         self.reader = RingReader(fd)
         os.close(fd)
         self._records: list[Record] = []
         self._orders: deque[Callable[[], None]] = deque()
         wake, self._wake = os.pipe()
-        self.loop.add(wake, select.POLLIN, lambda _: self._obey(wake))
+        self.loop.add(wake, select.POLLIN, lambda _: self._run_orders(wake))
         source, self.keyboard = os.pipe()
         self.display, sink = pty.openpty() if shown else os.pipe()
         self.lent = Lent(source, sink, interactive=False, saved=None)
@@ -59,7 +59,7 @@ class Line:
         while not self.forwarder.over:
             self.forwarder.turn()
 
-    def _obey(self, wake: int) -> None:
+    def _run_orders(self, wake: int) -> None:
         os.read(wake, 512)
         while self._orders:
             self._orders.popleft()()
@@ -73,22 +73,22 @@ class Line:
             pass
 
     def lost(self, what: str) -> None:
-        self.told.append(what)
+        self.reported.append(what)
 
     def command(self, command: str) -> None:
-        self.told.append(command)
+        self.reported.append(command)
 
     def settled(self) -> None:
-        self.told.append("settled")
+        self.reported.append("settled")
 
     def input_over(self) -> None:
-        self.told.append("input over")
+        self.reported.append("input over")
 
     def ended(self) -> None:
-        self.told.append("ended")
+        self.reported.append("ended")
 
     def drawn_in_background(self) -> None:
-        self.told.append("drawn")
+        self.reported.append("drawn")
 
     def close(self, fd: int) -> None:
         self.open.discard(fd)
@@ -119,20 +119,20 @@ class Line:
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
-    each = Line()
+def rig() -> Iterator[Rig]:
+    each = Rig()
     yield each
     each.end()
 
 
-def test_what_is_there_at_once_is_one_record(line: Line) -> None:
+def test_output_available_at_once_is_one_record(rig: Rig) -> None:
     """Each packet stands for a piece of 4 KB, as a read from a PTY returns; a short one is the last."""
     ours, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pieces = [bytes([65 + number]) * PTY_PIECE for number in range(20)]
     for piece in (*pieces[:3], b"short", *pieces):
         agents.send(piece)
     fd = ring.make()
-    forwarder = Forwarder(Loop(), Pty(0, ours.detach()), RingWriter(fd, lambda: None), line)
+    forwarder = Forwarder(Loop(), Pty(0, ours.detach()), RingWriter(fd, lambda: None), rig)
     reader = RingReader(fd)
     forwarder.turn()
     forwarder.turn()
@@ -152,109 +152,107 @@ def test_what_is_there_at_once_is_one_record(line: Line) -> None:
     os.close(fd)
 
 
-def test_no_more_is_read_than_a_slow_terminal_may_queue(line: Line) -> None:
-    os.set_blocking(line.agent, False)
+def test_no_more_is_read_than_may_be_queued_for_a_slow_terminal(rig: Rig) -> None:
+    os.set_blocking(rig.agent, False)
     with suppress(BlockingIOError):
         for _ in range(3 * SINK_LIMIT // 4096):
-            select.select([], [line.agent], [], 0.5)
-            os.write(line.agent, bytes(4096))
-    assert sum(len(record.data) for record in line.records if record.kind == OUTPUT) <= 3 * SINK_LIMIT // 2
-    assert len(line.forwarder.user.queued) < SINK_LIMIT + READ_SIZE + PTY_PIECE
+            select.select([], [rig.agent], [], 0.5)
+            os.write(rig.agent, bytes(4096))
+    assert sum(len(record.data) for record in rig.records if record.kind == OUTPUT) <= 3 * SINK_LIMIT // 2
+    assert len(rig.forwarder.user.queued) < SINK_LIMIT + READ_SIZE + PTY_PIECE
 
 
-def test_piped_input_is_typed_by_nobody(line: Line) -> None:
-    """Whatever its size, it leaves nothing in the tee."""
+def test_piped_input_is_not_recorded_as_typed(rig: Rig) -> None:
+    """Whatever its size, it leaves no TYPED record."""
     data = os.urandom(1 << 20)
-    os.set_blocking(line.keyboard, False)
-    os.set_blocking(line.agent, False)
+    os.set_blocking(rig.keyboard, False)
+    os.set_blocking(rig.agent, False)
     got, sent = bytearray(), 0
     while len(got) < len(data):
-        readable, writable, _ = select.select(
-            [line.agent], [line.keyboard] if sent < len(data) else [], [], 20
-        )
+        readable, writable, _ = select.select([rig.agent], [rig.keyboard] if sent < len(data) else [], [], 20)
         assert readable or writable
         if writable:
-            sent += os.write(line.keyboard, data[sent : sent + 4096])
+            sent += os.write(rig.keyboard, data[sent : sent + 4096])
         with suppress(BlockingIOError):
-            got += os.read(line.agent, 1 << 16)
+            got += os.read(rig.agent, 1 << 16)
     assert got == data
-    line.close(line.keyboard)
-    wait_until(lambda: INPUT_OVER in line.kinds())
-    assert TYPED not in line.kinds()
+    rig.close(rig.keyboard)
+    wait_until(lambda: INPUT_OVER in rig.kinds())
+    assert TYPED not in rig.kinds()
 
 
 @pytest.fixture
-def shown() -> Iterator[Line]:
-    each = Line(shown=True)
+def shown() -> Iterator[Rig]:
+    each = Rig(shown=True)
     yield each
     each.end()
 
 
-def test_an_agent_that_has_ended_needs_no_input(shown: Line) -> None:
-    """While its last output is still being shown, an input that is never read is not waited for."""
-    line, forwarder = shown, shown.forwarder
-    said = 0
-    while said < SINK_LIMIT // 2:
-        said += os.write(line.agent, b"x" * 4096)
-    source = line.lent.source
-    wait_until(lambda: sum(len(each.data) for each in line.records if each.kind == OUTPUT) == said)
-    assert source in line.loop.masks
-    master = line.pty.master
-    line.close(line.agent)
-    os.write(line.keyboard, b"nobody reads this")
-    wait_until(lambda: master not in line.loop.masks and source not in line.loop.masks)
+def test_no_input_is_read_for_an_agent_that_has_ended(shown: Rig) -> None:
+    """Input that nobody will read is not waited for while the last output is still being shown."""
+    rig, forwarder = shown, shown.forwarder
+    written = 0
+    while written < SINK_LIMIT // 2:
+        written += os.write(rig.agent, b"x" * 4096)
+    source = rig.lent.source
+    wait_until(lambda: sum(len(each.data) for each in rig.records if each.kind == OUTPUT) == written)
+    assert source in rig.loop.masks
+    master = rig.pty.master
+    rig.close(rig.agent)
+    os.write(rig.keyboard, b"nobody reads this")
+    wait_until(lambda: master not in rig.loop.masks and source not in rig.loop.masks)
     assert not forwarder.over
     read = 0
-    while read < said:
-        read += len(os.read(line.display, 1 << 16))
-    assert read == said
+    while read < written:
+        read += len(os.read(rig.display, 1 << 16))
+    assert read == written
 
 
-def test_nothing_is_asked_of_a_terminal_that_is_over(line: Line) -> None:
-    line.finish()
-    assert line.forwarder.over
-    assert line.kinds()[-1] == ENDED
-    line.do(lambda: line.forwarder.reply(b"lost"))
-    line.forwarder.resize(10, 10)
-    assert line.pty.master == -1
-    assert line.pty.attributes() is None
-    assert line.pty.foreground() == 0
-    assert not line.pty.output_pending()
+def test_requests_to_a_finished_forwarder_are_ignored(rig: Rig) -> None:
+    rig.finish()
+    assert rig.forwarder.over
+    assert rig.kinds()[-1] == ENDED
+    rig.do(lambda: rig.forwarder.reply(b"lost"))
+    rig.forwarder.resize(10, 10)
+    assert rig.pty.master == -1
+    assert rig.pty.attributes() is None
+    assert rig.pty.foreground() == 0
+    assert not rig.pty.output_pending()
 
 
-def test_nothing_of_ours_is_shown_where_the_output_is_redirected(line: Line) -> None:
-    assert line.lent.size() is None
-    assert not line.forwarder.user.watched
-    os.write(line.agent, b"agent")
-    wait_until(lambda: OUTPUT in line.kinds())
-    line.finish()
-    assert os.read(line.display, 100) == b"agent"
+def test_redirected_output_contains_only_the_agents(rig: Rig) -> None:
+    assert rig.lent.size() is None
+    assert not rig.forwarder.user.watched
+    os.write(rig.agent, b"agent")
+    wait_until(lambda: OUTPUT in rig.kinds())
+    rig.finish()
+    assert os.read(rig.display, 100) == b"agent"
 
 
-def test_a_terminal_that_went_before_it_was_lent_is_lost_and_no_end_of_input(line: Line) -> None:
+def test_a_terminal_gone_before_it_is_attached_counts_as_lost_not_as_end_of_input(rig: Rig) -> None:
     """An end of input would be passed on to the agent, which would end."""
     master, slave = pty.openpty()
     os.close(master)
     lent = Lent(slave, slave, interactive=True, saved=None)
-    line.do(lambda: line.forwarder.lend(lent))
+    rig.do(lambda: rig.forwarder.lend(lent))
     os.close(slave)
-    wait_until(lambda: LOST in line.kinds())
-    assert INPUT_OVER not in line.kinds()
+    wait_until(lambda: LOST in rig.kinds())
+    assert INPUT_OVER not in rig.kinds()
 
 
-# OSC 7501: who answers, and who is told.
+# OSC 7501: who answers queries, and who gets reports.
 
 
-class Person:
-    """A user's terminal in raw mode, lent; `screen` is its other side."""
+class UserTerminal:
+    """A user's terminal in raw mode, attached; `screen` is its other side."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, rig: Rig) -> None:
         self.screen, slave = pty.openpty()
         termios.tcsetattr(slave, termios.TCSANOW, raw(termios.tcgetattr(slave)))
         self.lent = Lent(slave, slave, interactive=True, saved=None)
         os.close(slave)
-        line.open.add(self.screen)
-        line.do(lambda: line.forwarder.lend(self.lent))
+        rig.open.add(self.screen)
+        rig.do(lambda: rig.forwarder.lend(self.lent))
 
 
 def read_exactly(fd: int, size: int) -> bytes:
@@ -266,139 +264,139 @@ def read_exactly(fd: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("query", [QUERY, b"\x1b]7501;?\x07"])
-def test_the_query_is_answered_before_anything_after_it(line: Line, query: bytes) -> None:
-    """The answer precedes the user's terminal's, which answers the rest; at every split."""
-    user = Person(line)
+def test_a_query_is_answered_before_anything_after_it(rig: Rig, query: bytes) -> None:
+    """However it is split, relay answers before the user's terminal answers the rest."""
+    user = UserTerminal(rig)
     for at in range(1, len(query)):
-        os.write(line.agent, query[:at])
+        os.write(rig.agent, query[:at])
         assert read_exactly(user.screen, at) == query[:at]
-        os.write(line.agent, query[at:] + b"\x1b[c")
+        os.write(rig.agent, query[at:] + b"\x1b[c")
         assert read_exactly(user.screen, len(query) - at + 3) == query[at:] + b"\x1b[c"
         os.write(user.screen, query + b"\x1b[?62c" if at % 2 else b"\x1b[?62c")
-        assert read_exactly(line.agent, len(query) + 6) == query + b"\x1b[?62c"
+        assert read_exactly(rig.agent, len(query) + 6) == query + b"\x1b[?62c"
 
 
-def test_without_a_terminal_the_query_is_answered_before_other_replies(line: Line) -> None:
-    """R88: when detached, the virtual screen answers `CSI c` after the pump has read it."""
-    line.do(lambda: line.forwarder.withdraw())
-    os.write(line.agent, QUERY + b"\x1b[c")
-    wait_until(lambda: OUTPUT in line.kinds())
-    line.do(lambda: line.forwarder.reply(b"\x1b[?62c"))
-    assert read_exactly(line.agent, len(QUERY) + 6) == QUERY + b"\x1b[?62c"
+def test_without_a_terminal_a_query_is_answered_before_other_replies(rig: Rig) -> None:
+    """R88: the virtual screen answers `CSI c` after the pump has read it."""
+    rig.do(lambda: rig.forwarder.withdraw())
+    os.write(rig.agent, QUERY + b"\x1b[c")
+    wait_until(lambda: OUTPUT in rig.kinds())
+    rig.do(lambda: rig.forwarder.reply(b"\x1b[?62c"))
+    assert read_exactly(rig.agent, len(QUERY) + 6) == QUERY + b"\x1b[?62c"
 
 
-def test_the_answer_of_the_users_terminal_is_kept_from_the_agent(line: Line) -> None:
-    user = Person(line)
-    os.write(line.agent, QUERY)
+def test_the_answer_of_the_users_terminal_does_not_reach_the_agent(rig: Rig) -> None:
+    user = UserTerminal(rig)
+    os.write(rig.agent, QUERY)
     assert read_exactly(user.screen, len(QUERY)) == QUERY
-    assert read_exactly(line.agent, len(QUERY)) == QUERY
+    assert read_exactly(rig.agent, len(QUERY)) == QUERY
     os.write(user.screen, b"one" + QUERY + b"two\x1b[A")
-    assert read_exactly(line.agent, 9) == b"onetwo\x1b[A"
-    assert line.forwarder.user.keyboard.answers.answered
+    assert read_exactly(rig.agent, 9) == b"onetwo\x1b[A"
+    assert rig.forwarder.user.keyboard.answers.answered
 
 
-def test_keys_that_begin_like_an_answer_are_not_lost(line: Line) -> None:
-    user = Person(line)
-    line.do(lambda: line.forwarder.user.report(b"report"))
+def test_keys_that_begin_like_an_answer_are_not_lost(rig: Rig) -> None:
+    user = UserTerminal(rig)
+    rig.do(lambda: rig.forwarder.user.report(b"report"))
     assert read_exactly(user.screen, len(QUERY)) == QUERY
     for keys in (b"\x1b", b"\x1b]", b"\x1b]7501;?\x1b"):
         os.write(user.screen, keys)
-        assert read_exactly(line.agent, len(keys)) == keys
-    assert not line.forwarder.user.keyboard.answers.answered
+        assert read_exactly(rig.agent, len(keys)) == keys
+    assert not rig.forwarder.user.keyboard.answers.answered
 
 
-def test_a_terminal_is_told_only_after_it_has_answered(line: Line) -> None:
-    """Each later terminal is asked separately; a detached one is told that there is no more status."""
-    user = Person(line)
-    line.do(lambda: line.forwarder.user.report(b"first"))
+def test_a_terminal_gets_reports_only_after_it_has_answered(rig: Rig) -> None:
+    """Each later terminal is queried separately; a detached one gets a report that clears its status."""
+    user = UserTerminal(rig)
+    rig.do(lambda: rig.forwarder.user.report(b"first"))
     assert read_exactly(user.screen, len(QUERY)) == QUERY
-    line.do(lambda: line.forwarder.user.report(b"second"))
-    os.write(line.agent, b"agent")
+    rig.do(lambda: rig.forwarder.user.report(b"second"))
+    os.write(rig.agent, b"agent")
     assert read_exactly(user.screen, 5) == b"agent"
     os.write(user.screen, QUERY)
     assert read_exactly(user.screen, 6) == b"second"
-    line.do(lambda: line.forwarder.user.report(b"third"))
+    rig.do(lambda: rig.forwarder.user.report(b"third"))
     assert read_exactly(user.screen, 5) == b"third"
-    line.do(lambda: line.forwarder.withdraw())
+    rig.do(lambda: rig.forwarder.withdraw())
     assert read_exactly(user.screen, len(CLEAR)) == CLEAR
-    other = Person(line)
+    other = UserTerminal(rig)
     assert read_exactly(other.screen, len(QUERY)) == QUERY
-    line.do(lambda: line.forwarder.user.report(b"fourth"))
+    rig.do(lambda: rig.forwarder.user.report(b"fourth"))
     os.write(other.screen, QUERY + b"x")
-    assert read_exactly(line.agent, 1) == b"x"
+    assert read_exactly(rig.agent, 1) == b"x"
     assert read_exactly(other.screen, 6) == b"fourth"
 
 
-def test_a_report_reaches_no_redirected_output(line: Line) -> None:
-    line.do(lambda: line.forwarder.user.report(b"report"))
-    line.do(lambda: line.forwarder.user.aside(b"\a"))
-    os.write(line.agent, b"agent")
-    assert read_exactly(line.display, 5) == b"agent"
-    line.finish()
-    assert not select.select([line.display], [], [], 0)[0] or os.read(line.display, 9) == b""
+def test_a_report_does_not_reach_redirected_output(rig: Rig) -> None:
+    rig.do(lambda: rig.forwarder.user.report(b"report"))
+    rig.do(lambda: rig.forwarder.user.aside(b"\a"))
+    os.write(rig.agent, b"agent")
+    assert read_exactly(rig.display, 5) == b"agent"
+    rig.finish()
+    assert not select.select([rig.display], [], [], 0)[0] or os.read(rig.display, 9) == b""
 
 
-def test_an_aside_does_not_cut_a_sequence_of_the_agents(line: Line) -> None:
-    user = Person(line)
-    os.write(line.agent, b"\x1b[3")
+def test_an_aside_does_not_split_the_agents_sequences(rig: Rig) -> None:
+    user = UserTerminal(rig)
+    os.write(rig.agent, b"\x1b[3")
     assert read_exactly(user.screen, 3) == b"\x1b[3"
-    line.do(lambda: line.forwarder.user.aside(b"\a"))
-    os.write(line.agent, b"1m")
+    rig.do(lambda: rig.forwarder.user.aside(b"\a"))
+    os.write(rig.agent, b"1m")
     assert read_exactly(user.screen, 3) == b"1m\a"
-    line.do(lambda: line.forwarder.user.aside(b"\a"))
+    rig.do(lambda: rig.forwarder.user.aside(b"\a"))
     assert read_exactly(user.screen, 1) == b"\a"
 
 
-def test_queries_of_an_agent_that_reads_nothing_pile_up_nowhere(line: Line) -> None:
-    line.do(lambda: line.forwarder.withdraw())
+def test_answers_to_an_agent_that_reads_nothing_do_not_pile_up(rig: Rig) -> None:
+    rig.do(lambda: rig.forwarder.withdraw())
     for _ in range(40):
-        os.write(line.agent, QUERY * 1000)
-    wait_until(lambda: not line.pty.output_pending())
-    assert len(line.forwarder.input.queued) < 3 * CHILD_LIMIT
+        os.write(rig.agent, QUERY * 1000)
+    wait_until(lambda: not rig.pty.output_pending())
+    assert len(rig.forwarder.input.queued) < 3 * CHILD_LIMIT
 
 
-def test_what_the_user_types_meanwhile_follows_what_is_written(line: Line) -> None:
-    """The user's keys are neither merged with it nor lost."""
-    line.do(lambda: line.forwarder.reserve(True))
-    wait_until(lambda: RESERVED in line.kinds())
-    os.write(line.keyboard, b"half a thought")
-    line.do(lambda: line.forwarder.write(b"[one text]"))
-    wait_until(lambda: not line.forwarder.input.queued)
-    line.do(lambda: line.forwarder.write(b"\r"))
-    wait_until(lambda: not line.forwarder.input.queued)
-    line.do(lambda: line.forwarder.reserve(False))
+def test_keys_typed_during_an_injection_follow_it(rig: Rig) -> None:
+    """The keys are neither merged with it nor lost."""
+    rig.do(lambda: rig.forwarder.reserve(True))
+    wait_until(lambda: RESERVED in rig.kinds())
+    os.write(rig.keyboard, b"half a thought")
+    rig.do(lambda: rig.forwarder.write(b"[one text]"))
+    wait_until(lambda: not rig.forwarder.input.queued)
+    rig.do(lambda: rig.forwarder.write(b"\r"))
+    wait_until(lambda: not rig.forwarder.input.queued)
+    rig.do(lambda: rig.forwarder.reserve(False))
     got = b""
     while len(got) < len("[one text]rhalf a thought"):
-        got += os.read(line.agent, 100)
+        got += os.read(rig.agent, 100)
     assert got == b"[one text]\rhalf a thought"
 
 
-def test_of_what_is_typed_without_an_echo_only_the_number_reaches_the_ring(line: Line) -> None:
-    line.lent.interactive = True
-    attributes = termios.tcgetattr(line.agent)
+def test_the_ring_has_only_the_number_of_keys_typed_without_echo(rig: Rig) -> None:
+    rig.lent.interactive = True
+    attributes = termios.tcgetattr(rig.agent)
     attributes[3] = attributes[3] & ~termios.ECHO | termios.ICANON
-    termios.tcsetattr(line.agent, termios.TCSANOW, attributes)
+    termios.tcsetattr(rig.agent, termios.TCSANOW, attributes)
 
     def typed() -> bytes:
-        return b"".join(record.data for record in line.records if record.kind == TYPED)
+        return b"".join(record.data for record in rig.records if record.kind == TYPED)
 
-    os.write(line.keyboard, b"hunter2\r")
+    os.write(rig.keyboard, b"hunter2\r")
     wait_until(lambda: len(typed()) == len("hunter2\r"))
     assert typed() == b"*******\r"
 
 
-def test_an_aside_is_taken_back_from_a_terminal_that_is_left(line: Line) -> None:
-    user = Person(line)
-    line.do(lambda: line.forwarder.user.aside(b"title", b"undo"))
-    line.do(lambda: line.forwarder.user.aside(b"\a"))
+def test_an_aside_is_undone_when_its_terminal_is_detached(rig: Rig) -> None:
+    user = UserTerminal(rig)
+    rig.do(lambda: rig.forwarder.user.aside(b"title", b"undo"))
+    rig.do(lambda: rig.forwarder.user.aside(b"\a"))
     assert read_exactly(user.screen, 6) == b"title\a"
-    line.do(lambda: line.forwarder.withdraw())
+    rig.do(lambda: rig.forwarder.withdraw())
     assert read_exactly(user.screen, 4) == b"undo"
-    other = Person(line)
-    line.do(lambda: line.forwarder.user.aside(b"title", b"undo"))
-    line.do(lambda: line.forwarder.user.aside(b"over", b""))
+    other = UserTerminal(rig)
+    rig.do(lambda: rig.forwarder.user.aside(b"title", b"undo"))
+    rig.do(lambda: rig.forwarder.user.aside(b"over", b""))
     assert read_exactly(other.screen, 9) == b"titleover"
-    line.do(lambda: line.forwarder.withdraw())
+    rig.do(lambda: rig.forwarder.withdraw())
     left = b""
     with suppress(OSError):  # Linux reports an error, macOS the end of the file
         left = os.read(other.screen, 100)

@@ -1,4 +1,4 @@
-"""Invisible text: what conceals it; the shortcuts for floods track the same colours."""
+"""Hidden text: what conceals it, and that the shortcuts for floods track the same colours."""
 
 from __future__ import annotations
 
@@ -19,57 +19,65 @@ def hides(data: bytes) -> list[bool]:
     return found
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x1b[8mtext",
-        b"\x1b[08mtext",
-        b"\x1b[1;8;4mtext",
-        b"seen \x1b[8mtext\x1b[28m seen",
-        b"\x1b[\x078mtext",
-        b"\x1b[31;41mtext",
-        b"\x1b[91m\x1b[101mtext",
-        b"\x1b[41m\x1b[38;5;1mtext",
-        b"\x1b[38;5;196;48;2;255;0;0mtext",
-        b"\x1b[38:2::1:2:3m\x1b[48:2:1:2:3mtext",
-        b"\x1b[8;58;5;28mtext",
-        b"\x1b[8m\x1b[1m\x1b[22m\x1b[32m\x1b[Ktext",
-    ],
-)
-def test_concealed_or_in_the_colour_of_its_background(data: bytes) -> None:
-    assert hides(data) == [True]
+HIDDEN = [
+    b"\x1b[8mtext",
+    b"\x1b[08mtext",
+    b"\x1b[1;8;4mtext",
+    b"seen \x1b[8mtext\x1b[28m seen",
+    b"\x1b[\x078mtext",
+    b"\x1b[31;41mtext",
+    b"\x1b[91m\x1b[101mtext",
+    b"\x1b[41m\x1b[38;5;1mtext",
+    b"\x1b[38;5;196;48;2;255;0;0mtext",
+    b"\x1b[38:2::1:2:3m\x1b[48:2:1:2:3mtext",
+    b"\x1b[8;58;5;28mtext",
+    b"\x1b[8m\x1b[1m\x1b[22m\x1b[32m\x1b[Ktext",
+]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"text",
-        b"\x1b[8m \t \x1b[0mtext",
-        b"\x1b[8m\x1b[28mtext",
-        b"\x1b[8m\x1b[mtext",
-        b"\x1b[8m\x1b[!ptext",
-        b"\x1b[8;0mtext",
-        b"\x1b[38;5;8mtext",
-        b"\x1b[38;2;8;8;8mtext",
-        b"\x1b[58;5;8mtext",
-        b"\x1b[58:5:8mtext",
-        b"\x1b[4:3mtext",
-        b"\x1b[31;42mtext",
-        b"\x1b[31;41m\x1b[39mtext",
-        b"\x1b[31;41m\x1b[49mtext",
-        b"\x1b[7mtext",
-        b"\x1b[>8mtext",
-        b"\x1b[31;41m\xe2\x94\x82 \xe2\x96\x80\x1b[0mtext",  # a frame, a half block
-        b"\x1b[" + b"9" * 5000 + b"mtext",
-    ],
-)
-def test_text_that_can_be_seen(data: bytes) -> None:
-    assert hides(data) == [False]
+def test_text_that_is_concealed_or_in_the_colour_of_its_background_is_hidden(
+    subtests: pytest.Subtests,
+) -> None:
+    for data in HIDDEN:
+        with subtests.test(repr(data)):
+            assert hides(data) == [True]
 
 
-def test_it_is_followed_across_lines() -> None:
+VISIBLE = [
+    b"text",
+    b"\x1b[8m \t \x1b[0mtext",
+    b"\x1b[8m\x1b[28mtext",
+    b"\x1b[8m\x1b[mtext",
+    b"\x1b[8m\x1b[!ptext",
+    b"\x1b[8;0mtext",
+    b"\x1b[38;5;8mtext",
+    b"\x1b[38;2;8;8;8mtext",
+    b"\x1b[58;5;8mtext",
+    b"\x1b[58:5:8mtext",
+    b"\x1b[4:3mtext",
+    b"\x1b[31;42mtext",
+    b"\x1b[31;41m\x1b[39mtext",
+    b"\x1b[31;41m\x1b[49mtext",
+    b"\x1b[7mtext",
+    b"\x1b[>8mtext",
+    b"\x1b[31;41m\xe2\x94\x82 \xe2\x96\x80\x1b[0mtext",  # a frame, a half block
+    b"\x1b[" + b"9" * 5000 + b"mtext",
+]
+
+
+def test_visible_text_is_not_hidden(subtests: pytest.Subtests) -> None:
+    for data in VISIBLE:
+        with subtests.test(repr(data[:99])):
+            assert hides(data) == [False]
+
+
+def test_hidden_text_is_tracked_across_lines() -> None:
     assert hides(b"\x1b[8m\none\n\ntwo\x1b[0m\nthree") == [False, True, False, True, False]
-    assert hides(b"\x1b[\n8m\ntext") == [False, False, True]  # a terminal obeys the newline in the sequence
+    assert hides(b"\x1b[\n8m\ntext") == [
+        False,
+        False,
+        True,
+    ]  # a terminal executes the newline within the sequence
 
 
 _PIECES = st.sampled_from(
@@ -82,7 +90,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(st.lists(_PIECES, max_size=12).map(b"".join), max_size=4))
-def test_what_is_skipped_is_followed_as_what_is_read(chunks: list[bytes]) -> None:
+def test_skipped_output_is_tracked_like_output_that_is_read(chunks: list[bytes]) -> None:
     """The exception is a foreground set far above, which only matters for a background's colour."""
     read, skipped = Pen(), Pen()
     for chunk in chunks:
@@ -99,7 +107,7 @@ def test_what_is_skipped_is_followed_as_what_is_read(chunks: list[bytes]) -> Non
 
 
 @given(st.lists(_PIECES, max_size=12).map(b"".join))
-def test_the_screen_says_the_same_of_its_rows(data: bytes) -> None:
+def test_the_screen_finds_the_same_rows_hidden(data: bytes) -> None:
     data = data.replace(b"filler " * 1000, b"").replace(b"\x1b[K", b"")
     lines = [line for line in data.split(b"\n") if len(line) < 300][:20]
     screen = VirtualScreen(300, 24)

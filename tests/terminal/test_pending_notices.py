@@ -19,12 +19,12 @@ Open = Callable[..., Emulator]
 BOX = r"stty raw -echo; printf 'top\r\n+------+\r\n| ask  |\r\n+------+\033[A\033[3D'; exec cat >/dev/null"
 """Draws an input box on the primary screen, with the cursor in it."""
 
-SAYS = """
+NOTIFIER = """
 import asyncio, pathlib
 from relay.session.features import FEATURES
 from relay.terminal.events import Notify
 
-class Says:
+class Notifier:
     def __init__(self, bus):
         self.bus = bus
     async def run(self):
@@ -34,15 +34,15 @@ class Says:
                 path.unlink()
             await asyncio.sleep(0.01)
 
-FEATURES["says"] = lambda core: Says(core.bus)
+FEATURES["notifier"] = lambda core: Notifier(core.bus)
 """
-"""A session feature that shows what `say` asks for."""
+"""A session feature that shows the notices requested by `notify`."""
 
 
 @pytest.fixture
-def talk(wrap: Open, relay: Relay) -> Open:
-    """Return a factory: `talk("cat")` wraps a program as Alice; `say` makes its session show a notice."""
-    patch = session_patch(f"FOLDER = {str(relay.home)!r}{SAYS}")
+def wrap_alice(wrap: Open, relay: Relay) -> Open:
+    """Return a factory: `wrap_alice("cat")` wraps a program whose session shows notices for `notify`."""
+    patch = session_patch(f"FOLDER = {str(relay.home)!r}{NOTIFIER}")
 
     def open_(*argv: str, **options: Any) -> Emulator:
         return wrap("-n", "Alice", *argv, env=patch, **options)
@@ -50,13 +50,13 @@ def talk(wrap: Open, relay: Relay) -> Open:
     return open_
 
 
-def say(relay: Relay, text: str) -> None:
+def notify(relay: Relay, text: str) -> None:
     """Make the session show a notice, and wait until its shim knows of it."""
     part, whole = relay.home / "part", relay.home / "say-it"
     part.write_text(text)
     part.rename(whole)
     wait_until(lambda: not whole.exists())
-    _pending(relay)  # answered after it
+    _pending(relay)  # answered only after the notice was handled
 
 
 def _session(relay: Relay) -> dict[str, Any]:
@@ -71,28 +71,28 @@ def _pending(relay: Relay) -> list[str]:
     return list(json.loads(relay("explain", "--json", "Alice").stdout)["notices"])
 
 
-def test_a_notice_stands_between_two_lines(talk: Open, relay: Relay) -> None:
-    alice = talk("sh", "-c", "echo up; exec cat")
+def test_a_notice_appears_between_two_lines(wrap_alice: Open, relay: Relay) -> None:
+    alice = wrap_alice("sh", "-c", "echo up; exec cat")
     alice.wait_for("up")
     _session(relay)
-    say(relay, "the news")
+    notify(relay, "the news")
     alice.wait_for("relay: the news")
     alice.type("mine\r")
     alice.wait(lambda: alice.lines() == ["up", "relay: the news", "mine", "mine"])
     assert _pending(relay) == []
 
 
-def test_a_notice_waits_for_the_end_of_the_line_that_is_typed(talk: Open, relay: Relay) -> None:
-    """Neither a prompt nor a draft is torn apart; the bell announces the notice."""
-    alice = talk("sh", "-c", "while printf 'name? '; read name; do echo hello $name; done")
+def test_a_notice_waits_until_the_typed_line_is_complete(wrap_alice: Open, relay: Relay) -> None:
+    """Neither a prompt nor a draft is split; the bell announces the notice."""
+    alice = wrap_alice("sh", "-c", "while printf 'name? '; read name; do echo hello $name; done")
     alice.wait_for("name?")
     _session(relay)
-    say(relay, "the first news")
+    notify(relay, "the first news")
     alice.type("Ann")
     alice.wait_for("name? Ann")
     alice.see("\a")
     bells = alice.output.count(b"\a")
-    say(relay, "more news")
+    notify(relay, "more news")
     alice.wait(lambda: alice.output.count(b"\a") > bells)
     assert _pending(relay) == ["the first news", "more news"]
     assert alice.lines() == ["name? Ann"]
@@ -102,15 +102,15 @@ def test_a_notice_waits_for_the_end_of_the_line_that_is_typed(talk: Open, relay:
     assert _pending(relay) == []
 
 
-def test_a_notice_waits_while_a_shell_edits_its_line(talk: Open, relay: Relay) -> None:
+def test_a_notice_waits_while_a_shell_edits_its_line(wrap_alice: Open, relay: Relay) -> None:
     """readline draws it: the notice comes with the next command's output, or at the end."""
-    alice = talk("bash", "--norc", "--noprofile", "-i", cwd=relay.home)
+    alice = wrap_alice("bash", "--norc", "--noprofile", "-i", cwd=relay.home)
     alice.type("PS1='shell> '\r")
     alice.wait(lambda: alice.lines()[-1:] == ["shell>"])
     _session(relay)
     alice.type("echo half")
     alice.wait_for("shell> echo half")
-    say(relay, "the news")
+    notify(relay, "the news")
     assert _pending(relay) == ["the news"]
     assert alice.lines()[-1] == "shell> echo half"
     alice.type("\x01\x1b[C\x05way; read line\r")
@@ -121,13 +121,13 @@ def test_a_notice_waits_while_a_shell_edits_its_line(talk: Open, relay: Relay) -
     assert alice.end() == 0
 
 
-def test_what_is_drawn_stays_as_it_is(talk: Open, relay: Relay) -> None:
-    """The notice appears below the box at the end, whoever ends it."""
-    alice = talk("sh", "-c", BOX)
+def test_a_notice_leaves_a_drawing_intact(wrap_alice: Open, relay: Relay) -> None:
+    """The notice appears below the box when the terminal is detached."""
+    alice = wrap_alice("sh", "-c", BOX)
     alice.wait_for("+------+")
     _session(relay)
     drawn = alice.lines()
-    say(relay, "the news")
+    notify(relay, "the news")
     assert _pending(relay) == ["the news"]
     alice.see("\a")
     assert alice.lines() == drawn
@@ -136,18 +136,18 @@ def test_what_is_drawn_stays_as_it_is(talk: Open, relay: Relay) -> None:
     assert alice.lines()[: len(drawn) + 1] == [*drawn, "relay: the news"]
 
 
-def test_a_notice_waits_while_the_program_reads_single_keys(talk: Open, relay: Relay) -> None:
-    alice = talk("sh", "-c", r"stty raw -echo; printf 'up\r\n'; exec cat >/dev/null")
+def test_a_notice_waits_while_the_program_reads_single_keys(wrap_alice: Open, relay: Relay) -> None:
+    alice = wrap_alice("sh", "-c", r"stty raw -echo; printf 'up\r\n'; exec cat >/dev/null")
     alice.wait_for("up")
     _session(relay)
-    say(relay, "the news")
+    notify(relay, "the news")
     alice.see("\a")
     assert _pending(relay) == ["the news"]
     assert alice.lines() == ["up"]
 
 
-def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> None:
-    patch = session_patch(f"FOLDER = {str(relay.home)!r}{SAYS}")
+def test_no_notice_appears_while_the_job_is_stopped(shell: Open, relay: Relay) -> None:
+    patch = session_patch(f"FOLDER = {str(relay.home)!r}{NOTIFIER}")
     outer = shell()
     for name, value in patch.items():
         (relay.home / name).write_text(value)
@@ -160,7 +160,7 @@ def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> Non
     outer.type("echo dra")
     outer.wait_for("shell> echo dra")
     wait_until(lambda: _session(relay)["state"] == "stopped")
-    say(relay, "the news")
+    notify(relay, "the news")
     assert _pending(relay) == ["the news"]
     outer.drain()
     assert outer.lines()[-1] == "shell> echo dra"
@@ -171,11 +171,11 @@ def test_a_stopped_jobs_terminal_is_the_shells(shell: Open, relay: Relay) -> Non
 
 
 @pytest.mark.parametrize("way", ["takeover", "detach", "death"])
-def test_what_relay_says_at_the_end_stands_below_the_drawing(
-    way: str, talk: Open, terminal: Open, relay: Relay
+def test_relays_last_line_appears_below_the_drawing(
+    way: str, wrap_alice: Open, terminal: Open, relay: Relay
 ) -> None:
-    """There may be no session that can say where the drawing ends (U18)."""
-    alice = talk("sh", "-c", BOX)
+    """No session may be left that knows where the drawing ends (U18)."""
+    alice = wrap_alice("sh", "-c", BOX)
     alice.wait_for("+------+")
     session = _session(relay)
     drawn = alice.lines()
@@ -197,7 +197,7 @@ def test_what_relay_says_at_the_end_stands_below_the_drawing(
     assert any(line.startswith("relay: ") for line in lines[len(drawn) :])
 
 
-def test_a_session_that_has_failed_for_good_is_told_between_two_lines(wrap: Open, relay: Relay) -> None:
+def test_the_failure_of_the_session_is_reported_between_two_lines(wrap: Open, relay: Relay) -> None:
     broken = relay.home / "broken"
     patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
     alice = wrap("-n", "Alice", "sh", "-c", "printf 'name? '; read name; echo hello $name; cat", env=patch)

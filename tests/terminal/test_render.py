@@ -1,4 +1,4 @@
-"""What of a recorded screen may reach a terminal: text and SGR, clipped."""
+"""Rendering a recorded screen: only text and SGR reach the terminal, clipped to its size."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_text_and_colours_are_kept_row_by_row() -> None:
 @given(
     st.one_of(st.binary(max_size=200), st.text(max_size=80).map(lambda text: text.encode("utf-8", "replace")))
 )
-def test_whatever_is_recorded_only_sgr_gets_out(data: bytes) -> None:
+def test_sgr_is_the_only_escape_sequence_in_the_rendering(data: bytes) -> None:
     for row in drawn(data):
         assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202e\u2066]", SGR.sub("", row))
 
 
 @pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200f", "\u2028", "\u200b"])
-def test_what_reorders_text_is_left_out(mark: str) -> None:
+def test_invisible_and_bidi_characters_are_left_out(mark: str) -> None:
     assert mark not in "".join(drawn(f"a{mark}b"))
 
 
@@ -58,7 +58,7 @@ def test_the_last_column_is_drawn_once() -> None:
     assert drawn("x" * 20)[0] == "x" * 20
 
 
-def test_the_cursor_is_where_it_is_seen_and_hidden_elsewhere() -> None:
+def test_the_cursor_is_hidden_unless_it_is_visible_in_the_window() -> None:
     screen = VirtualScreen(20, 4)
     screen.feed(b"\r\nab")
     assert render(screen, 20, 4)[1] == (2, 1)

@@ -30,12 +30,12 @@ def test_rows_are_the_active_screen() -> None:
     assert (opened.columns, opened.height, opened.cursor) == (20, 5, (0, 2))
 
 
-def test_a_row_says_whether_it_wraps() -> None:
+def test_a_wrapped_row_is_marked() -> None:
     opened = screen(5, 4, b"abcdefg\r\nabcde\r\n")
     assert opened.rows()[:3] == [Row("abcde", wrapped=True), Row("fg"), Row("abcde")]
 
 
-def test_a_wide_character_that_does_not_fit_stands_in_the_next_row_only() -> None:
+def test_a_wide_character_that_does_not_fit_is_only_in_the_next_row() -> None:
     opened = screen(5, 4, "abcd日\r\n\n\n".encode())
     assert opened.drain().rows == [Row("abcd", wrapped=True)]
     assert opened.rows()[0] == Row("日")
@@ -58,7 +58,7 @@ def test_rows_that_scroll_off_are_drained_once() -> None:
 
 
 @pytest.mark.parametrize("columns", [5, 20, 120, 400])
-def test_nothing_that_scrolls_off_is_lost_in_a_flood(columns: int) -> None:
+def test_no_scrolled_row_is_lost_in_a_flood(columns: int) -> None:
     opened = screen(columns)
     opened.feed(b"\n" * 20_000)
     assert not opened.drain().lost
@@ -72,12 +72,12 @@ def test_nothing_that_scrolls_off_is_lost_in_a_flood(columns: int) -> None:
     assert [int(row.text) for row in rows] == list(range(50_000 - 4))
 
 
-def test_a_row_that_wraps_says_so_where_it_scrolls_off() -> None:
+def test_a_wrapped_row_is_still_marked_when_it_scrolls_off() -> None:
     opened = screen(5, 2, b"abcdefghij\r\n")
     assert opened.drain().rows == [Row("abcde", wrapped=True)]
 
 
-def test_rows_come_back_neither_by_growing_nor_from_the_alternate_screen() -> None:
+def test_scrolled_rows_do_not_return() -> None:
     opened = screen(20, 3, b"a\r\nb\r\nc\r\nd")
     assert [row.text for row in opened.drain().rows] == ["a"]
     opened.resize(20, 6)
@@ -91,7 +91,7 @@ def test_rows_come_back_neither_by_growing_nor_from_the_alternate_screen() -> No
     assert opened.drain().rows == []
 
 
-def test_a_reset_wipes_and_loses_nothing_that_came_before() -> None:
+def test_a_reset_clears_the_screen_and_loses_no_scrolled_row() -> None:
     opened = screen(20, 3, b"a\r\nb\r\nc\r\nd", b"\x1bcx\r\ny\r\nz")
     drained = opened.drain()
     assert not drained.lost
@@ -99,11 +99,11 @@ def test_a_reset_wipes_and_loses_nothing_that_came_before() -> None:
     assert texts(opened) == ["x", "y", "z"]
 
 
-def test_rows_that_were_wiped_before_they_could_be_read_are_said_to_be_lost() -> None:
+def test_rows_cleared_before_they_were_drained_are_reported_as_lost() -> None:
     assert screen(20, 3, b"a\r\nb\r\nc\r\nd\x1bcx\r\ny\r\nz\r\nw").drain().lost
 
 
-def test_modes_and_title() -> None:
+def test_modes_and_title_are_tracked() -> None:
     opened = screen()
     assert not (opened.bracketed_paste or opened.synchronized or opened.alternate)
     assert opened.cursor_visible
@@ -116,7 +116,7 @@ def test_modes_and_title() -> None:
     assert not (opened.bracketed_paste or opened.synchronized)
 
 
-def test_ground_is_between_sequences_and_characters() -> None:
+def test_ground_is_true_only_between_sequences_and_characters() -> None:
     opened = screen()
     for data, ground in (
         (b"a", True),
@@ -129,7 +129,7 @@ def test_ground_is_between_sequences_and_characters() -> None:
         assert opened.ground is ground
 
 
-def test_queries_are_answered_only_when_asked_to() -> None:
+def test_queries_are_answered_only_on_request() -> None:
     opened = screen()
     opened.feed(b"ab\x1b[6n")
     answers: list[bytes] = []
@@ -140,7 +140,7 @@ def test_queries_are_answered_only_when_asked_to() -> None:
     assert answers == [b"\x1b[1;3R"]
 
 
-def test_rows_with_a_mark_say_in_which_colours_it_is_drawn() -> None:
+def test_rows_with_a_mark_have_its_colours() -> None:
     opened = screen(40, 6)
     opened.feed(b"plain @one\r\n\x1b[38;2;1;2;3;48;5;16m@two\x1b[0m\r\n")
     assert [row.colours for row in opened.rows()[:2]] == [None, None]
@@ -160,7 +160,7 @@ def test_rows_with_a_mark_say_in_which_colours_it_is_drawn() -> None:
     assert opened.drain().rows == rows[:3]
 
 
-def test_a_cell_says_in_which_colours_it_is_drawn() -> None:
+def test_a_cell_has_its_colours() -> None:
     opened = screen(10, 2, b"a\x1b[38;2;255;0;128mb\x1b[48;5;196mc")
     assert [opened.colours(x, 0) for x in range(4)] == [
         Colours(),
@@ -187,26 +187,27 @@ DRAWINGS = {
     "cursor": b"text\x1b[4;7H\x1b[?25l",
     "modes": b"\x1b[?2004h\x1b[?1002h\x1b[?1006h\x1b[?1h\x1b=ready",
     "region": b"head\x1b[2;4r\x1b[4;1Hbody",
-    "attributes that go on": b"plain \x1b[7;33mmore",
+    "attributes that continue": b"plain \x1b[7;33mmore",
 }
 
 
-@pytest.mark.parametrize("name", DRAWINGS)
-def test_a_repaint_leaves_another_terminal_as_this_one_is(name: str) -> None:
-    one = screen(20, 5, DRAWINGS[name])
-    other = screen(20, 5, b"some\r\nleft\r\novers\x1b[41m\x1b[2;3r", one.repaint())
-    assert texts(other) == texts(one)
-    for what in ("cursor", "cursor_visible", "alternate", "bracketed_paste"):
-        assert getattr(other, what) == getattr(one, what), what
-    assert other.repaint() == one.repaint()
-    # and the program's next output looks the same on both
-    more = b"next \x1b[31mred\r\nlast"
-    one.feed(more)
-    other.feed(more)
-    assert other.repaint() == one.repaint()
+def test_a_repaint_reproduces_the_screen_in_another_terminal(subtests: pytest.Subtests) -> None:
+    for name, drawing in DRAWINGS.items():
+        with subtests.test(name):
+            one = screen(20, 5, drawing)
+            other = screen(20, 5, b"some\r\nleft\r\novers\x1b[41m\x1b[2;3r", one.repaint())
+            assert texts(other) == texts(one)
+            for what in ("cursor", "cursor_visible", "alternate", "bracketed_paste"):
+                assert getattr(other, what) == getattr(one, what), what
+            assert other.repaint() == one.repaint()
+            # The program's next output looks the same on both.
+            more = b"next \x1b[31mred\r\nlast"
+            one.feed(more)
+            other.feed(more)
+            assert other.repaint() == one.repaint()
 
 
-def test_the_modes_of_a_program_that_is_gone_are_undone() -> None:
+def test_the_modes_that_a_program_left_are_undone() -> None:
     fresh = screen(20, 5, b"\x1b[m")
     used = screen(
         20,
@@ -226,20 +227,20 @@ def test_a_program_that_only_printed_leaves_nothing_to_undo() -> None:
     assert screen(20, 5, b"plain text\r\n").modes_reset() == b""
 
 
-def test_undoing_nothing_leaves_the_text_and_the_cursor_alone() -> None:
+def test_undoing_nothing_leaves_the_text_and_the_cursor_unchanged() -> None:
     opened = screen(20, 5, b"a\x1b[mb")
     opened.feed(opened.modes_reset() + b"c")
     assert texts(opened)[0] == "abc"
 
 
-def test_a_size_of_one_cell() -> None:
+def test_a_screen_of_one_cell_works() -> None:
     opened = screen(1, 1, "a日\r\nb".encode())
     opened.resize(0, 0)
     assert len(opened.rows()) == 1
     assert opened.failed is None
 
 
-def test_a_failure_stops_the_analysis_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_stops_the_analysis_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = screen(20, 3)
 
     def refuse(*_: object) -> None:
@@ -253,7 +254,7 @@ def test_a_failure_stops_the_analysis_and_says_so(monkeypatch: pytest.MonkeyPatc
     assert opened.rows() == [Row("")] * 3
 
 
-def test_without_the_package_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     libghostty.load.cache_clear()
     with pytest.raises(ScreenUnavailable, match="pip install pyghostty"):
@@ -271,7 +272,7 @@ def test_the_package_itself_is_not_imported() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_terminal_that_claims_to_be_enormous_is_drawn_in_part() -> None:
+def test_an_enormous_screen_is_limited_in_size() -> None:
     screen = VirtualScreen(65535, 65535)
     assert (screen.columns, screen.height) == (2000, 1000)
     screen.resize(80, 24)

@@ -1,4 +1,4 @@
-"""The session's link to its shim, whichever way the shim's messages are cut."""
+"""The session's link to its shim, however the shim's messages are split."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from support import eventually
 
 
 class ShimEnd:
-    """The shim's end of a link: it sends `hello`, and each answer with the lines in `along`.
+    """The shim's end of a link: it sends `hello` together with the lines in `along`.
 
-    heard: what the session was told, in order.
+    received: what the session has received, in order.
     """
 
     def __init__(self, *along: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ class ShimEnd:
         master, self._slave = pty.openpty()
         self.send(self._hello(ring=memory, wake=wake, listener=-1, master=master), *along)
         self.link = ShimLink(theirs.detach())
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def _hello(self, **fds: int) -> dict[str, Any]:
         return {
@@ -55,9 +55,9 @@ class ShimEnd:
     def listen(self) -> None:
         self.link.listen(
             asyncio.get_running_loop(),
-            lambda: self.heard.append("retire"),
-            lambda: self.heard.append("gone"),
-            self.heard.append,
+            lambda: self.received.append("retire"),
+            lambda: self.received.append("gone"),
+            self.received.append,
         )
 
     def answer(self, *before: dict[str, Any], after: tuple[dict[str, Any], ...] = ()) -> threading.Thread:
@@ -86,33 +86,35 @@ def shims() -> Iterator[list[ShimEnd]]:
         each.close()
 
 
-def test_keys_pressed_while_a_session_starts(shims: list[ShimEnd]) -> None:
-    """They come with the hello, before the session listens."""
+def test_keys_that_come_with_the_hello_are_received(shims: list[ShimEnd]) -> None:
+    """They come before the session listens."""
     shims.append(shim := ShimEnd({"chosen": "q"}))
 
     async def run() -> None:
         shim.listen()
-        assert shim.heard == []  # not before `listen` has returned
-        await eventually(lambda: shim.heard == ["q"])
+        assert shim.received == []  # not before `listen` has returned
+        await eventually(lambda: shim.received == ["q"])
 
     asyncio.run(run())
 
 
-def test_messages_that_arrive_together(shims: list[ShimEnd]) -> None:
+def test_messages_that_arrive_together_are_received_in_order(shims: list[ShimEnd]) -> None:
     shims.append(shim := ShimEnd())
 
     async def run() -> None:
         shim.listen()
         shim.send({"chosen": "r"}, {"chosen": "q"}, {"retire": True})
-        await eventually(lambda: shim.heard == ["r", "q", "retire"])
+        await eventually(lambda: shim.received == ["r", "q", "retire"])
         shim.send({"chosen": "d"})
         shim.channel.shutdown(socket.SHUT_RDWR)
-        await eventually(lambda: shim.heard[3:] == ["d", "gone"])
+        await eventually(lambda: shim.received[3:] == ["d", "gone"])
 
     asyncio.run(run())
 
 
-def test_messages_around_an_answer(shims: list[ShimEnd], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_around_an_answer_are_received(
+    shims: list[ShimEnd], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shim_link, "PATIENCE", 60.0)
     shims.append(shim := ShimEnd())
 
@@ -121,13 +123,13 @@ def test_messages_around_an_answer(shims: list[ShimEnd], monkeypatch: pytest.Mon
         thread = shim.answer({"chosen": "r"}, after=({"retire": True}, {"chosen": "q"}))
         assert shim.link.notices() == ["a notice"]
         thread.join()
-        assert shim.heard == []  # only in the event loop
-        await eventually(lambda: shim.heard == ["r", "retire", "q"])
+        assert shim.received == []  # only in the event loop
+        await eventually(lambda: shim.received == ["r", "retire", "q"])
 
     asyncio.run(run())
 
 
-def test_messages_around_an_answer_before_the_session_listens(
+def test_messages_around_an_answer_are_received_once_the_session_listens(
     shims: list[ShimEnd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shim_link, "PATIENCE", 60.0)
@@ -138,6 +140,6 @@ def test_messages_around_an_answer_before_the_session_listens(
 
     async def run() -> None:
         shim.listen()
-        await eventually(lambda: shim.heard == ["retire"])
+        await eventually(lambda: shim.received == ["retire"])
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Commands whose standard output is closed or lacks some characters print a line, not a traceback."""
+"""Standard input and output that are closed, full or ASCII only: an error is one line, not a traceback."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _run(relay: Relay, script: str, env: dict[str, str] | None = None) -> subpro
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", ["--help", "ps", "ps --help", "agents"])
-def test_an_output_that_is_full_is_told(command: str, unbuffered: str, relay: Relay) -> None:
+def test_a_full_output_is_reported(command: str, unbuffered: str, relay: Relay) -> None:
     run = _run(relay, f"relay {command} > /dev/full", {"PYTHONUNBUFFERED": unbuffered})
     assert run.stderr == b"relay: cannot write to the standard output: No space left on device.\n"
     assert run.returncode == 1
 
 
-def test_an_output_that_is_closed_is_told_if_there_was_something_to_say(relay: Relay) -> None:
+def test_a_closed_output_is_reported_only_if_there_was_output(relay: Relay) -> None:
     run = _run(relay, "relay ps >&-")
     assert run.stderr == b"relay: cannot write to the standard output: Bad file descriptor.\n"
     assert run.returncode == 1
@@ -40,19 +40,19 @@ def test_an_output_that_is_closed_is_told_if_there_was_something_to_say(relay: R
 
 
 @pytest.mark.parametrize("command", ["memory save -", "memory import -", "send Bob -", "hooks test Stop"])
-def test_an_input_that_is_closed_is_empty(command: str, relay: Relay) -> None:
+def test_a_closed_input_counts_as_empty(command: str, relay: Relay) -> None:
     closed, empty = (_run(relay, f"relay {command} {input}") for input in ("<&-", "</dev/null"))
     assert (closed.returncode, closed.stdout, closed.stderr) == (empty.returncode, empty.stdout, empty.stderr)
     assert b"Traceback" not in closed.stderr
 
 
-def test_a_reader_that_has_gone_is_no_error(relay: Relay) -> None:
+def test_a_broken_pipe_is_not_an_error(relay: Relay) -> None:
     run = _run(relay, "relay --help | true; echo ${PIPESTATUS[0]}")
     assert run.stdout in {b"141\n", b"0\n"}
     assert run.stderr == b""
 
 
-def test_a_character_that_the_output_lacks_is_replaced(relay: Relay) -> None:
+def test_an_unencodable_character_is_replaced(relay: Relay) -> None:
     run = _run(relay, "relay memory save grün; relay memory list", {"PYTHONIOENCODING": "ascii"})
     assert b"gr?n" in run.stdout, run
     assert b"Traceback" not in run.stderr

@@ -24,7 +24,7 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def fill(relay: Relay) -> None:
-    """Put something long into each of the lists."""
+    """Put a long entry into each of the lists."""
     folder = relay.home / f"{'王小明' * 12}-END"
     folder.mkdir()
     relay("wrap", "-d", "-n", "Ann", "cat", cwd=folder)
@@ -48,7 +48,9 @@ def lines(emulator: Emulator) -> list[str]:
     return bytes(emulator.output).decode().removesuffix("\r\n").split("\r\n")
 
 
-def test_lists_are_cut_to_the_width_of_the_terminal_and_whole_in_a_pipe(relay: Relay, terminal: Open) -> None:
+def test_lists_are_cut_to_the_width_of_the_terminal_but_complete_in_a_pipe(
+    relay: Relay, terminal: Open
+) -> None:
     fill(relay)
     for command in LISTS:
         whole = relay(*command.split()).stdout.splitlines()
@@ -65,7 +67,7 @@ def test_lists_are_cut_to_the_width_of_the_terminal_and_whole_in_a_pipe(relay: R
         assert not any(row.wrapped for row in rows), command
 
 
-def test_columns_says_how_wide_the_terminal_is(relay: Relay, terminal: Open) -> None:
+def test_the_columns_variable_sets_the_width(relay: Relay, terminal: Open) -> None:
     relay("send", "--from", "Ann", "you", LONG)
     (line,) = lines(terminal(sys.executable, "-m", "relay", "messages", env={"COLUMNS": "40"}))
     assert columns_of(SGR.sub("", line)) == 40
@@ -75,7 +77,7 @@ def test_columns_says_how_wide_the_terminal_is(relay: Relay, terminal: Open) -> 
 @pytest.mark.parametrize(
     ("variable", "coloured"), [("A=B", True), ("NO_COLOR=1", False), ("TERM=dumb", False)]
 )
-def test_what_is_well_is_green_for_people(
+def test_ok_is_green_in_a_colour_terminal(
     variable: str, coloured: bool, relay: Relay, terminal: Open
 ) -> None:
     doctor = terminal("env", variable, sys.executable, "-m", "relay", "doctor")
@@ -85,7 +87,7 @@ def test_what_is_well_is_green_for_people(
     assert "\x1b" not in relay("doctor").stdout
 
 
-def test_what_the_doctor_advises_is_whole_in_a_narrow_terminal(relay: Relay, terminal: Open) -> None:
+def test_the_doctors_advice_is_complete_in_a_narrow_terminal(relay: Relay, terminal: Open) -> None:
     (relay.home / "config").mkdir()
     (relay.home / "config" / "relay.toml").write_text("idle_secnds = 3\n")
     whole = relay("doctor", check=False).stdout
@@ -96,7 +98,7 @@ def test_what_the_doctor_advises_is_whole_in_a_narrow_terminal(relay: Relay, ter
     assert advice in " ".join(" ".join(shown.lines()).split())
 
 
-def test_what_changes_is_cut_too(relay: Relay, terminal: Open) -> None:
+def test_followed_messages_are_cut_too(relay: Relay, terminal: Open) -> None:
     relay("send", "--from", "Ann", "you", LONG)
     following = terminal(sys.executable, "-m", "relay", "messages", "-f", columns=60)
     following.wait_for("…")

@@ -60,8 +60,8 @@ def _replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
     return wait_until(lambda: (row := _session(relay))["pid"] != before["pid"] and row)
 
 
-def test_two_view_beside_the_one_who_controls(wrap: Open, view: Open, relay: Relay) -> None:
-    """All see the same; only the controlling terminal's keys and size reach the agent."""
+def test_two_terminals_view_beside_the_one_that_controls(wrap: Open, view: Open, relay: Relay) -> None:
+    """All show the same; only the controlling terminal's keys and size reach the agent."""
     owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
     owner.wait_for("up")
     _session(relay)
@@ -69,7 +69,7 @@ def test_two_view_beside_the_one_who_controls(wrap: Open, view: Open, relay: Rel
     for viewer in viewers:
         viewer.wait_for("up")
     wait_until(lambda: _session(relay)["viewers"] == 2)
-    viewers[0].type("nobody hears this\x1a")
+    viewers[0].type("nobody reads this\x1a")
     viewers[1].type("\x1b[A\x1b[<0;1;1M\r")
     owner.type("a")
     for each in (owner, *viewers):
@@ -85,7 +85,7 @@ def test_two_view_beside_the_one_who_controls(wrap: Open, view: Open, relay: Rel
     wait_until(lambda: _session(relay)["viewers"] == 0)
 
 
-def test_a_detached_agent_is_viewed_and_attached(terminal: Open, view: Open, relay: Relay) -> None:
+def test_a_detached_agent_can_be_viewed_and_then_attached(terminal: Open, view: Open, relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Alice", sys.executable, "-c", ECHO)
     viewer = view("Alice")
     viewer.wait_for("up")
@@ -124,7 +124,7 @@ def _history(viewer: Emulator, first: int, last: int) -> list[int]:
     return found
 
 
-def test_what_scrolls_off_while_viewed_goes_into_the_history(wrap: Open, view: Open, relay: Relay) -> None:
+def test_rows_that_scroll_off_while_viewed_are_in_the_history(wrap: Open, view: Open, relay: Relay) -> None:
     owner = wrap("-n", "Alice", "sh", "-c", "echo up; read a; seq 1 200; echo over; cat")
     owner.wait_for("up")
     _session(relay)
@@ -139,8 +139,8 @@ def test_what_scrolls_off_while_viewed_goes_into_the_history(wrap: Open, view: O
     assert numbers == list(range(1, 201))
 
 
-def test_the_program_of_the_agent_is_drawn_as_it_is(wrap: Open, view: Open, relay: Relay) -> None:
-    """So is its alternate screen; afterwards the primary one is as before."""
+def test_a_viewer_sees_the_agents_screen(wrap: Open, view: Open, relay: Relay) -> None:
+    """That includes its alternate screen; afterwards the primary one is as before."""
     draw = (
         "import sys; print('below')\n"
         "sys.stdout.write('\\x1b[?1049h\\x1b[?1006h\\x1b[5;9H\\x1b[31mred \\u65e5\\u672c')\n"
@@ -163,7 +163,9 @@ def test_the_program_of_the_agent_is_drawn_as_it_is(wrap: Open, view: Open, rela
 
 
 @pytest.mark.parametrize("flag", ["--view", "--takeover"])
-def test_the_history_below_a_full_screen_program(flag: str, wrap: Open, terminal: Open, relay: Relay) -> None:
+def test_the_history_below_a_full_screen_program_is_shown(
+    flag: str, wrap: Open, terminal: Open, relay: Relay
+) -> None:
     """What scrolled off before the program started is in the terminal's scrollback."""
     full = r"seq 1 300; printf '\033[?1049h\033[Hfull'; read a; printf '\033[?1049l'; cat"
     owner = wrap("-n", "Alice", "sh", "-c", full)
@@ -199,7 +201,7 @@ def test_queries_and_modes_never_reach_a_viewers_terminal(wrap: Open, view: Open
     assert not re.search(rb"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]", PAINT.sub(b"", bytes(viewer.output)))
 
 
-def test_what_is_typed_without_an_echo_is_not_sent(wrap: Open, view: Open, relay: Relay) -> None:
+def test_input_without_echo_is_not_sent_to_viewers(wrap: Open, view: Open, relay: Relay) -> None:
     owner = wrap(
         "-n", "Alice", "sh", "-c", "stty -echo; echo password; read a; stty echo; echo got ${#a}; cat"
     )
@@ -258,7 +260,7 @@ def test_a_viewer_waits_for_a_session(wrap: Open, view: Open, relay: Relay) -> N
 
 
 @pytest.mark.parametrize("command, code", [("exit 7", 7), ("kill -9 $$", 137)])
-def test_a_viewer_is_told_that_the_agent_has_ended(
+def test_the_end_of_the_agent_is_reported_to_a_viewer(
     command: str, code: int, wrap: Open, view: Open, relay: Relay
 ) -> None:
     owner = wrap("-n", "Alice", "sh", "-c", f"echo up; read a; echo last words; {command}")
@@ -274,8 +276,10 @@ def test_a_viewer_is_told_that_the_agent_has_ended(
     assert f"relay: Alice has ended with exit code {code}." in viewer.lines()
 
 
-def test_the_agents_end_without_its_session(wrap: Open, view: Open, relay: Relay) -> None:
-    """The following session reports the exit code."""
+def test_the_end_of_the_agent_is_reported_even_without_its_session(
+    wrap: Open, view: Open, relay: Relay
+) -> None:
+    """The next session reports the exit code."""
     owner = wrap("-n", "Alice", "sh", "-c", "echo up; read a; exit 5")
     owner.wait_for("up")
     before = _session(relay)
@@ -291,7 +295,7 @@ def test_the_agents_end_without_its_session(wrap: Open, view: Open, relay: Relay
     assert b"relay: Alice has ended" in viewer.output
 
 
-def test_the_shims_death(wrap: Open, view: Open, relay: Relay) -> None:
+def test_a_viewer_ends_when_the_shim_is_killed(wrap: Open, view: Open, relay: Relay) -> None:
     owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
     owner.wait_for("up")
     session = _session(relay)
@@ -305,7 +309,7 @@ def test_the_shims_death(wrap: Open, view: Open, relay: Relay) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("alternate", [False, True])
-def test_a_viewer_that_is_killed_leaves_the_terminal_as_it_was(
+def test_the_terminal_of_a_killed_viewer_is_restored(
     number: signal.Signals, alternate: bool, terminal: Open, view: Open, relay: Relay
 ) -> None:
     enter = r"printf '\033[?1049h'; " if alternate else ""
@@ -320,17 +324,17 @@ def test_a_viewer_that_is_killed_leaves_the_terminal_as_it_was(
     assert _session(relay)["name"] == "Alice"
 
 
-LIVES = (
+TWO_RUNS = (
     "[ -e life ] && n=2 || n=1; touch life; [ $n = 1 ] && seq 1 40; echo life $n; "
     "[ $n = 1 ] && read a && printf '\\033[?1049h\\033[Hfull\n'; "
     'while read line; do echo "$n got $line"; [ "$line" = end ] && exit 7; done'
 )
-"""The first life ends on the alternate screen."""
+"""The first run ends on the alternate screen."""
 
 
-def test_a_viewer_sees_the_agent_that_follows(wrap: Open, view: Open, relay: Relay) -> None:
-    """At `relay restart` it is told, keeps the last agent's output, and gets the last exit code."""
-    owner = wrap("-n", "Alice", "sh", "-c", LIVES)
+def test_a_viewer_stays_when_the_agent_is_restarted(wrap: Open, view: Open, relay: Relay) -> None:
+    """It gets a notice, keeps the first run's output, and exits with the last exit code."""
+    owner = wrap("-n", "Alice", "sh", "-c", TWO_RUNS)
     owner.wait_for("life 1")
     _session(relay)
     viewer, stopped = view("Alice"), view("Alice")
@@ -356,7 +360,7 @@ def test_a_viewer_sees_the_agent_that_follows(wrap: Open, view: Open, relay: Rel
     assert viewer.restored()
 
 
-def test_a_viewer_is_told_if_no_agent_follows_after_all(
+def test_a_restart_that_fails_is_reported_to_a_viewer(
     wrap: Open, view: Open, relay: Relay, home: Path
 ) -> None:
     (home / "project").mkdir()
@@ -372,8 +376,8 @@ def test_a_viewer_is_told_if_no_agent_follows_after_all(
     assert b"relay: Alice has ended with exit code 9." in viewer.output
 
 
-def test_another_agent_of_the_name_is_not_viewed(view: Open, relay: Relay) -> None:
-    """Another `relay wrap` has started it while the viewer could not look."""
+def test_another_agent_with_the_same_name_is_not_viewed(view: Open, relay: Relay) -> None:
+    """Another `relay wrap` has started it while the viewer was stopped."""
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", "echo first; cat")
     viewer = view("Alice")
     viewer.wait_for("first")
@@ -388,7 +392,7 @@ def test_another_agent_of_the_name_is_not_viewed(view: Open, relay: Relay) -> No
     assert b"second" not in viewer.output
 
 
-def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Relay) -> None:
+def test_a_slow_viewer_delays_nothing_and_sees_the_end(view: Open, relay: Relay) -> None:
     """The viewer reads nothing while the agent writes 60 MB; the session buffers little of that."""
     flood = "import os, sys\nprint('up', flush=True)\nwhile not os.path.exists('go'): pass\n"
     flood += "for n in range(60): sys.stdout.write('\\u2588 a line of the log\\n' * 45_000)\n"
@@ -409,7 +413,7 @@ def test_a_slow_viewer_delays_nobody_and_is_shown_the_end(view: Open, relay: Rel
     assert _session(relay)["pid"] == before["pid"]
 
 
-def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nobody(
+def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nothing(
     wrap: Open, view: Open, relay: Relay
 ) -> None:
     """The viewer is stopped while the agent writes 35 MB, which the session drops; then it catches up."""
@@ -444,8 +448,8 @@ def _resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_viewers_terminal_changes_its_size(wrap: Open, view: Open, relay: Relay) -> None:
-    """The agent's terminal does, too: what fits is shown, and always the line with the cursor."""
+def test_a_viewers_terminal_can_be_resized(wrap: Open, view: Open, relay: Relay) -> None:
+    """So does the agent's terminal. What fits is shown, and always the line with the cursor."""
     program = (
         "import os, signal, tty; tty.setraw(0)\n"
         "def draw(*_):\n"
@@ -504,7 +508,7 @@ def test_viewing_needs_a_terminal_and_an_agent(relay: Relay, view: Open) -> None
     assert viewer.modes() == viewer.before
 
 
-def test_a_viewer_is_suspended_and_goes_on(shell: Open, relay: Relay) -> None:
+def test_a_viewer_can_be_suspended_and_resumed(shell: Open, relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", "echo up; cat")
     outer = shell()
     outer.type("relay attach --view Alice\r")

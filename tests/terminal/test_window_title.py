@@ -20,10 +20,10 @@ AGENT = (
     "-c",
     r"""printf '\033]0;own\007ready\n'; while read -r title; do printf "\033]2;$title\007"; done""",
 )
-"""Sets a title, and takes each line as another one."""
+"""Sets a title, and then each line that it reads as the next one."""
 
 
-def test_it_names_the_agent_and_is_given_back(relay: Relay, wrap: Open, terminal: Open) -> None:
+def test_the_title_names_the_agent_and_is_restored(relay: Relay, wrap: Open, terminal: Open) -> None:
     first = wrap("-n", "Alice", "--agent", "claude", *AGENT)
     first.wait(lambda: first.screen.title == "Alice: own", "the title names the agent")
     assert bytes(first.output).count(SAVE) == 1
@@ -41,8 +41,8 @@ def test_it_names_the_agent_and_is_given_back(relay: Relay, wrap: Open, terminal
         assert bytes(each.output).rindex(RESTORE) > bytes(each.output).rindex(b"\x1b]2;Alice")
 
 
-def test_it_is_given_back_to_a_terminal_that_cannot_be_opened(terminal: Open) -> None:
-    """A shim cannot open /dev/tty anew, nor the terminal of another user after `su`."""
+def test_the_title_is_restored_in_a_terminal_that_cannot_be_reopened(terminal: Open) -> None:
+    """A shim cannot reopen /dev/tty, nor the terminal of another user after `su`."""
     wrap = shlex.join([sys.executable, "-m", "relay", "wrap", "-n", "Alice", "--agent", "claude", *AGENT])
     outer = terminal("sh", "-c", f"exec {wrap} < /dev/tty > /dev/tty")
     outer.wait(lambda: outer.screen.title == "Alice: own", "the title names the agent")
@@ -51,7 +51,7 @@ def test_it_is_given_back_to_a_terminal_that_cannot_be_opened(terminal: Open) ->
     assert bytes(outer.output).count(SAVE) == bytes(outer.output).count(RESTORE) == 1
 
 
-def test_a_new_session_does_not_save_its_own_title_as_the_users(relay: Relay, wrap: Open) -> None:
+def test_a_new_session_does_not_save_relays_title_as_the_users(relay: Relay, wrap: Open) -> None:
     alice = wrap("-n", "Alice", "--agent", "claude", *AGENT)
     alice.wait(lambda: alice.screen.title == "Alice: own", "the title names the agent")
     relay("reload", "Alice")
@@ -62,7 +62,7 @@ def test_a_new_session_does_not_save_its_own_title_as_the_users(relay: Relay, wr
     assert bytes(alice.output).count(SAVE) == bytes(alice.output).count(RESTORE) == 1
 
 
-def test_it_is_left_alone_where_that_is_wanted_and_for_plain_programs(relay: Relay, wrap: Open) -> None:
+def test_the_title_is_unchanged_if_so_configured_and_for_plain_programs(relay: Relay, wrap: Open) -> None:
     settings(relay, 'title = "never"\n')
     unnamed = wrap("-n", "Alice", "--agent", "claude", *AGENT)
     plain = wrap("-n", "Bob", *AGENT, env={"RELAY_HOME": str(relay.home)})

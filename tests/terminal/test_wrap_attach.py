@@ -62,7 +62,7 @@ def test_a_detached_agent_has_a_terminal(relay: Relay, home: Path) -> None:
     assert tty.startswith("/dev/")
 
 
-def test_a_command_that_cannot_be_started_detached_is_told(relay: Relay, home: Path) -> None:
+def test_a_command_that_cannot_be_started_detached_is_reported(relay: Relay, home: Path) -> None:
     (home / "wrong").write_text("#!/no/such/interpreter\n")
     (home / "wrong").chmod(0o755)
     for command, code in (("no-such-command", 127), ("./wrong", 126)):
@@ -72,7 +72,7 @@ def test_a_command_that_cannot_be_started_detached_is_told(relay: Relay, home: P
 
 
 def test_queries_of_a_detached_agent_are_answered(relay: Relay, home: Path) -> None:
-    """Nobody else would answer device attributes (CSI c) and the cursor position (CSI 6n)."""
+    """Only relay can answer queries for device attributes (CSI c) and the cursor position (CSI 6n)."""
     program = (
         "import os, sys, tty; tty.setraw(0); os.write(1, b'\\x1b[5;9H\\x1b[6n\\x1b[c'); data = b''\n"
         "while not data.endswith(b'c'): data += os.read(0, 100)\n"
@@ -96,7 +96,7 @@ def test_queries_of_an_attached_agent_are_answered_once(wrap: Open) -> None:
     outer.see(b"<" + b"\x1b[1;1Rq".hex().encode() + b">")
 
 
-def test_attaching_shows_the_screen_as_it_stands(wrap: Open, terminal: Open, relay: Relay) -> None:
+def test_attaching_shows_the_current_screen(wrap: Open, terminal: Open, relay: Relay) -> None:
     first = wrap("-n", "Draw", sys.executable, "-c", DRAW)
     first.wait_for("typed:")
     wait_until(lambda: "Draw" in relay("ps").stdout)
@@ -113,7 +113,9 @@ def test_attaching_shows_the_screen_as_it_stands(wrap: Open, terminal: Open, rel
     again.wait_for("<78>")
 
 
-def test_a_program_attached_later_looks_as_it_does_alone(terminal: Open, relay: Relay, home: Path) -> None:
+def test_a_program_attached_later_looks_as_it_does_without_relay(
+    terminal: Open, relay: Relay, home: Path
+) -> None:
     (home / "text").write_text("".join(f"line {number}\n" for number in range(100)))
     vim = [str(require("vim")), "-u", "NONE", "-i", "NONE", "-n", "text"]
     relay("wrap", "-d", "-n", "Vim", *vim)
@@ -128,8 +130,8 @@ def test_a_program_attached_later_looks_as_it_does_alone(terminal: Open, relay: 
     assert attached.restored()
 
 
-def test_attaching_in_the_middle_of_output_loses_nothing(terminal: Open, relay: Relay) -> None:
-    """The repaint and what follows fit together: every number after the first is there."""
+def test_attaching_during_output_loses_nothing(terminal: Open, relay: Relay) -> None:
+    """The repaint and what follows fit together: no number after the first is missing."""
     relay("wrap", "-d", "-n", "Count", sys.executable, "-c", COUNT)
     outer = _attach(terminal, "Count")
     outer.drawing = False
@@ -144,7 +146,7 @@ def test_attaching_in_the_middle_of_output_loses_nothing(terminal: Open, relay: 
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
 
 
-def test_another_terminal_takes_over(wrap: Open, terminal: Open, relay: Relay) -> None:
+def test_another_terminal_can_take_over(wrap: Open, terminal: Open, relay: Relay) -> None:
     first = wrap("-n", "Draw", sys.executable, "-c", DRAW)
     first.wait_for("typed:")
     wait_until(lambda: "Draw" in relay("ps").stdout)
@@ -154,7 +156,7 @@ def test_another_terminal_takes_over(wrap: Open, terminal: Open, relay: Relay) -
     second = _attach(terminal, "Draw", "--takeover")
     first.see("press Enter to continue")
     assert b"another terminal has attached" in first.output
-    first.type("rm -rf everything")  # it was meant for the agent
+    first.type("rm -rf everything")  # meant for the agent
     first.type("\r")
     assert first.end() == 0
     assert first.restored()
@@ -177,7 +179,7 @@ def test_another_terminal_takes_over(wrap: Open, terminal: Open, relay: Relay) -
     last.wait_for("<79>")
 
 
-def test_the_escape_key(wrap: Open, relay: Relay) -> None:
+def test_the_prefix_key_passes_alone_and_detaches_with_d(wrap: Open, relay: Relay) -> None:
     """Ctrl-] alone passes, after a moment or with the next key; twice sends it once; then d detaches."""
     outer = wrap("-n", "Keys", sys.executable, "-c", DRAW)
     outer.wait_for("typed:")
@@ -194,7 +196,7 @@ def test_the_escape_key(wrap: Open, relay: Relay) -> None:
     assert "Keys" in relay("ps").stdout
 
 
-def test_detaching_spoils_nothing_of_what_was_drawn(wrap: Open, relay: Relay) -> None:
+def test_detaching_leaves_the_drawing_intact(wrap: Open, relay: Relay) -> None:
     """An agent that draws next to the shell's lines has its cursor in the middle."""
     draw = r"stty raw -echo; printf 'top\r\n> \r\nfoot\033[A\033[3G'; sleep 60"
     terminal = wrap("-n", "Drawn", "sh", "-c", draw)
@@ -215,7 +217,7 @@ def test_detaching_spoils_nothing_of_what_was_drawn(wrap: Open, relay: Relay) ->
     ]
 
 
-def test_what_is_typed_after_detaching_is_the_shells(shell: Open, relay: Relay) -> None:
+def test_keys_after_detaching_go_to_the_shell(shell: Open, relay: Relay) -> None:
     outer = shell()
     outer.type("relay wrap -n Cat cat\r")
     outer.wait(outer.raw)
@@ -249,13 +251,13 @@ def test_attaching_needs_a_terminal_and_a_session(relay: Relay, terminal: Open) 
     assert outer.modes() == outer.before
 
 
-def test_a_stopped_agent_that_nobody_watches_goes_on(relay: Relay, home: Path) -> None:
+def test_a_detached_agent_that_stops_is_continued(relay: Relay, home: Path) -> None:
     """Without a terminal, nobody could continue it."""
     relay("wrap", "-d", "-n", "Halt", "sh", "-c", "kill -STOP $$; echo on > on; cat")
     wait_until((home / "on").exists)
 
 
-def test_output_while_detached_is_taken(relay: Relay, home: Path, terminal: Open) -> None:
+def test_output_is_read_while_detached(relay: Relay, home: Path, terminal: Open) -> None:
     data = bytes(byte for byte in os.urandom(1_000_000) if 0x20 <= byte < 0x7F)  # no queries
     (home / "data").write_bytes(data)
     relay(
@@ -274,9 +276,7 @@ def test_output_while_detached_is_taken(relay: Relay, home: Path, terminal: Open
 
 
 @pytest.mark.parametrize("drawing", [False, True])
-def test_what_has_scrolled_off_is_in_the_terminals_own_history(
-    drawing: bool, terminal: Open, relay: Relay
-) -> None:
+def test_scrolled_rows_are_in_the_terminals_own_history(drawing: bool, terminal: Open, relay: Relay) -> None:
     """U6: at least the last 2,000 lines are above the screen, each once."""
     draws = "printf '\\033[2J\\033[H'; " if drawing else ""
     relay("wrap", "-d", "-n", "Long", "sh", "-c", f"{draws}seq 1 2500; echo over; cat")

@@ -71,8 +71,10 @@ def test_a_flood_of_lines_is_exact(wrap: Open, home: Path) -> None:
     _assert_exact(outer, data.replace(b"\n", b"\r\n"))
 
 
-def test_a_slow_terminal_loses_nothing_and_holds_up_nothing(wrap: Open, home: Path, relay: Relay) -> None:
-    """While the terminal accepts nothing the agent blocks, as it would alone, and the session answers."""
+def test_a_slow_terminal_loses_nothing_and_does_not_block_the_session(
+    wrap: Open, home: Path, relay: Relay
+) -> None:
+    """While the terminal accepts nothing, the agent blocks, as without relay; the session answers."""
     data = _random(1_000_000)
     (home / "data").write_bytes(data)
     outer = wrap("-n", "Slow", "sh", "-c", "stty -opost; echo go; cat data; touch done")
@@ -86,7 +88,7 @@ def test_a_slow_terminal_loses_nothing_and_holds_up_nothing(wrap: Open, home: Pa
     assert (home / "done").exists()
 
 
-def test_stop_ends_a_session_whose_terminal_takes_nothing(wrap: Open, relay: Relay) -> None:
+def test_stop_ends_a_session_whose_terminal_accepts_nothing(wrap: Open, relay: Relay) -> None:
     outer = wrap("-n", "Stuck", "sh", "-c", "echo go; cat /dev/zero")
     outer.drawing = False
     outer.see("go\r\n")
@@ -104,7 +106,7 @@ def test_a_large_paste_is_exact(wrap: Open) -> None:
     assert outer.end() == 0
 
 
-def test_what_is_typed_ahead_is_not_lost(wrap: Open, home: Path) -> None:
+def test_typeahead_is_not_lost(wrap: Open, home: Path) -> None:
     """The user types before relay runs, while it starts, and before the agent reads."""
     os.mkfifo(home / "gate")
     outer = wrap("sh", "-c", "echo up; read go < gate; cat > got")
@@ -131,7 +133,7 @@ MOUSE = {
 }
 
 
-def test_mouse_reports_and_modes_pass_byte_for_byte(wrap: Open) -> None:
+def test_mouse_reports_and_modes_pass_unchanged(wrap: Open) -> None:
     modes = b"".join(b"\x1b[?%dh" % mode for mode in (1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004))
     typed = b"".join(MOUSE.values())
     program = (

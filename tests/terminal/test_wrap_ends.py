@@ -1,4 +1,4 @@
-"""Whatever ends, and however: the terminal is restored, and no process is left."""
+"""However an agent, shim or client ends, the terminal is restored and no process is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Open = Callable[..., Emulator]
 
 RELAY = (sys.executable, "-m", "relay")
 
-# Sets every mode that would outlive it, and waits.
+# Sets every mode that could outlive it, and waits.
 WILD = """
 import os, sys, tty
 tty.setraw(0)
@@ -63,14 +63,14 @@ def _wild(wrap: Open, relay: Relay) -> tuple[Emulator, dict[str, int]]:
     return outer, session
 
 
-def test_after_an_agent_that_was_killed(wrap: Open, relay: Relay) -> None:
+def test_the_terminal_is_restored_after_the_agent_was_killed(wrap: Open, relay: Relay) -> None:
     outer, session = _wild(wrap, relay)
     os.kill(session["agent_pid"], signal.SIGKILL)
     assert outer.end() == 128 + 9
     assert outer.restored()
 
 
-def test_after_a_shim_that_was_killed(wrap: Open, relay: Relay, home: Path) -> None:
+def test_the_terminal_is_restored_after_the_shim_was_killed(wrap: Open, relay: Relay, home: Path) -> None:
     """The agent does not stay without a terminal, even if it ignores a hang-up."""
     outer, session = _wild(wrap, relay)
     os.kill(session["terminal_pid"], signal.SIGKILL)
@@ -80,7 +80,9 @@ def test_after_a_shim_that_was_killed(wrap: Open, relay: Relay, home: Path) -> N
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 
-def test_a_killed_shim_leaves_no_agent_that_ignores_signals(wrap: Open, relay: Relay, home: Path) -> None:
+def test_an_agent_that_ignores_signals_ends_with_its_killed_shim(
+    wrap: Open, relay: Relay, home: Path
+) -> None:
     outer = wrap("-n", "Deaf", "sh", "-c", "trap '' HUP TERM INT; echo up; while :; do sleep 1000; done")
     outer.see("up\r\n")
     os.kill(_session(relay, "Deaf")["terminal_pid"], signal.SIGKILL)
@@ -88,11 +90,11 @@ def test_a_killed_shim_leaves_no_agent_that_ignores_signals(wrap: Open, relay: R
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 
-def test_after_a_client_that_was_killed_the_agent_runs_on(wrap: Open, relay: Relay) -> None:
+def test_the_agent_keeps_running_after_its_client_was_killed(wrap: Open, relay: Relay) -> None:
     outer, session = _wild(wrap, relay)
     os.kill(outer.pid, signal.SIGKILL)
     assert outer.end() == -9
-    outer.wait(outer.restored, "the session gives the terminal its modes back")
+    outer.wait(outer.restored, "the session restores the terminal's modes")
     still = _session(relay, "Wild")
     for changing in ("since", "state", "bus", "held", "waiting", "last_line"):
         del still[changing], session[changing]
@@ -100,11 +102,11 @@ def test_after_a_client_that_was_killed_the_agent_runs_on(wrap: Open, relay: Rel
 
 
 def _through_dev_tty(terminal: Open, *arguments: str) -> Emulator:
-    """Run relay with /dev/tty as its input and output, which its shim cannot open anew."""
+    """Run relay with /dev/tty as its input and output, which its shim cannot reopen."""
     return terminal("sh", "-c", f"exec {shlex.join([*RELAY, *arguments])} < /dev/tty > /dev/tty")
 
 
-def test_after_a_client_that_was_killed_in_a_terminal_that_cannot_be_opened(
+def test_a_terminal_that_cannot_be_reopened_is_restored_after_its_client_was_killed(
     terminal: Open, relay: Relay
 ) -> None:
     outer = _through_dev_tty(terminal, "wrap", "-n", "Wild", sys.executable, "-c", WILD)
@@ -113,10 +115,12 @@ def test_after_a_client_that_was_killed_in_a_terminal_that_cannot_be_opened(
     outer.wait(outer.raw)
     os.kill(outer.pid, signal.SIGKILL)
     assert outer.end() == -9
-    outer.wait(outer.restored, "the session gives the terminal its modes back")
+    outer.wait(outer.restored, "the session restores the terminal's modes")
 
 
-def test_after_a_shim_that_was_killed_while_attached(terminal: Open, relay: Relay, home: Path) -> None:
+def test_an_attached_terminal_is_restored_after_the_shim_was_killed(
+    terminal: Open, relay: Relay, home: Path
+) -> None:
     relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", WILD)
     outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
     outer.wait_for("wild")
@@ -126,7 +130,7 @@ def test_after_a_shim_that_was_killed_while_attached(terminal: Open, relay: Rela
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 
-def test_the_modes_that_were_set_before_it_was_attached_are_undone_while_it_is_stopped(
+def test_modes_set_before_attaching_are_undone_while_the_agent_is_stopped(
     terminal: Open, relay: Relay
 ) -> None:
     stops = WILD.replace("os.read(0, 100)", "os.read(0, 100); os.kill(0, 20)")  # SIGTSTP, as from Ctrl-Z
@@ -139,7 +143,7 @@ def test_the_modes_that_were_set_before_it_was_attached_are_undone_while_it_is_s
     outer.wait_for("wild")  # this terminal's only job cannot stay stopped
 
 
-def test_after_an_attached_client_that_was_killed(terminal: Open, relay: Relay) -> None:
+def test_an_attached_terminal_is_restored_after_its_client_was_killed(terminal: Open, relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Wild", sys.executable, "-c", WILD)
     outer = terminal(sys.executable, "-m", "relay", "attach", "Wild")
     outer.wait_for("wild")
@@ -152,7 +156,7 @@ def test_after_an_attached_client_that_was_killed(terminal: Open, relay: Relay) 
 
 @pytest.mark.parametrize("ignoring", [False, True])
 def test_a_terminal_that_disappears_ends_the_session(ignoring: bool, wrap: Open, home: Path) -> None:
-    """The agent gets a hang-up; one that ignores it finds its terminal gone, as it would alone."""
+    """The agent gets a hang-up; one that ignores it finds its terminal gone, as without relay."""
     trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
     outer = wrap("sh", "-c", f"{trap}; echo up; while read line; do :; done; test -e end || echo eof > end")
     outer.see("up\r\n")
@@ -162,9 +166,7 @@ def test_a_terminal_that_disappears_ends_the_session(ignoring: bool, wrap: Open,
     assert (home / "end").read_text() == ("eof\n" if ignoring else "hung up\n")
 
 
-def test_a_terminal_that_disappears_from_an_attached_client_ends_nothing(
-    terminal: Open, relay: Relay
-) -> None:
+def test_an_attached_terminal_that_disappears_does_not_end_the_session(terminal: Open, relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Stays", "cat")
     outer = terminal(sys.executable, "-m", "relay", "attach", "Stays")
     outer.wait(outer.raw)
@@ -173,7 +175,7 @@ def test_a_terminal_that_disappears_from_an_attached_client_ends_nothing(
     assert _session(relay, "Stays")
 
 
-def test_background_processes_end_with_the_agent_and_daemons_do_not(wrap: Open, home: Path) -> None:
+def test_background_processes_end_with_the_agent_but_daemons_do_not(wrap: Open, home: Path) -> None:
     script = (
         "sleep 1001 & nohup sleep 1002 & (trap '' HUP TERM; while :; do sleep 1003; done) & "
         "setsid sh -c 'echo $$ > daemon; exec sleep 1004' & "
@@ -203,7 +205,9 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
 
 
 @pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4)])
-def test_a_signal_at_any_moment_of_the_start(progress: int, wrap: Open, home: Path) -> None:
+def test_a_signal_at_any_moment_of_the_start_leaves_nothing_behind(
+    progress: int, wrap: Open, home: Path
+) -> None:
     """No terminal stays in raw mode and no process is left, whether relay had started the agent or not."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         outer = wrap("sh", "-c", "echo up; exec sleep 1000")
@@ -223,7 +227,7 @@ def test_a_signal_at_any_moment_of_the_start(progress: int, wrap: Open, home: Pa
 
 
 def _ignored(outer: Emulator, times: int) -> bool:
-    """Wait until the program ends or ignores something for the `times`-th time; return True if it ignored."""
+    """Wait until the program ends or reports its `times`-th ignored exception; return True for the latter."""
 
     def count() -> int:
         return outer.output.count(b"Exception ignored")

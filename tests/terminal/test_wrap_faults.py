@@ -1,6 +1,6 @@
 """Terminals of agents whose session hangs or cannot start: everything works as with a session.
 
-These are the tests of jobs, pipes and ends again, with a fault instead of a session.
+Tests of jobs, pipes and pastes run again here, with a fault instead of a session.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from emulator import RELAY, Emulator
 from test_wrap_bytes import test_a_large_paste_is_exact  # noqa: F401
 from test_wrap_jobs import (  # noqa: F401
     test_a_full_screen_program_in_the_background_is_stopped,
-    test_a_key_that_sends_a_signal_ends_the_agent,
-    test_bg_continues_and_fg_gives_the_keyboard_back,
-    test_ctrl_c_is_the_agents_to_handle,
-    test_ctrl_z_stops_the_job_and_fg_brings_it_back,
-    test_signals_to_relay_are_the_agents,
+    test_a_resize_reaches_the_agent,
+    test_an_agent_started_in_the_background_leaves_the_terminal_alone,
+    test_an_agent_without_a_shell_is_not_left_stopped,
+    test_bg_resumes_the_job_and_fg_returns_the_keyboard,
+    test_ctrl_c_and_ctrl_backslash_end_the_agent,
+    test_ctrl_z_stops_the_job_and_fg_resumes_it,
+    test_signals_to_relay_are_passed_on_to_the_agent,
     test_sigtstp_sent_to_relay_stops_the_job,
-    test_started_in_the_background_it_leaves_the_terminal_alone,
-    test_the_agents_terminal_has_the_modes_of_the_users,
-    test_the_size_reaches_the_agent,
-    test_without_a_shell_to_continue_it_the_agent_is_not_left_stopped,
+    test_the_agent_can_handle_ctrl_c,
+    test_the_agents_terminal_has_the_modes_of_the_users_terminal,
 )
 from test_wrap_pipes import (  # noqa: F401
     test_binary_output_into_a_pipe_is_exact,
@@ -43,7 +43,7 @@ Open = Callable[..., Emulator]
 
 STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
 FAULTS = {
-    "hangs as it starts": STOP,
+    "hangs at startup": STOP,
     "hangs": (
         "from relay.terminal.shim_link import ShimLink\n"
         "    ready = ShimLink.ready\n"
@@ -70,26 +70,26 @@ class Fault:
     def __init__(self, relay: Relay, kind: str) -> None:
         self.kind = kind
         self._relay = relay
-        self._mended = relay.home / "mended"
-        code = f"import os, signal\nif not os.path.exists({str(self._mended)!r}):\n    {FAULTS[kind]}\n"
+        self._fixed = relay.home / "fixed"
+        code = f"import os, signal\nif not os.path.exists({str(self._fixed)!r}):\n    {FAULTS[kind]}\n"
         relay.environment |= session_patch(code)
 
     def wait(self, name: str) -> None:
         """Return when the fault has occurred, and no session is available."""
         shim = self._relay.home / "run" / "sessions" / "default" / f"{name.lower()}.shim"
 
-        def come() -> bool:
+        def occurred() -> bool:
             if self.kind == "fails":
                 return shim.exists() and bool(call(shim, {"op": "status"}, 60)["failed"])
             return any(map(_stopped, _sessions(self._relay)))
 
-        wait_until(come, timeout=60)
+        wait_until(occurred, timeout=60)
 
-    def mend(self) -> None:
-        self._mended.touch()
+    def fix(self) -> None:
+        self._fixed.touch()
 
     def end(self) -> None:
-        self.mend()
+        self.fix()
         for pid in _sessions(self._relay):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -118,7 +118,9 @@ def entry(relay: Relay) -> dict[str, Any]:
 ECHO = "while read line; do echo got $line; done; exit 5"
 
 
-def test_the_agent_is_seen_and_its_session_is_had_again(wrap: Open, relay: Relay, fault: Fault) -> None:
+def test_the_agent_works_without_a_session_until_a_reload_starts_one(
+    wrap: Open, relay: Relay, fault: Fault
+) -> None:
     """S6: keys echo, `ps` lists it as unresponsive with its pids, and `reload` ends the fault."""
     outer = wrap("-n", "Alice", "sh", "-c", f"stty -echo; echo up; {ECHO}")
     outer.see("up\r\n")
@@ -130,7 +132,7 @@ def test_the_agent_is_seen_and_its_session_is_had_again(wrap: Open, relay: Relay
     agent = row["agent_pid"]
     assert agent in processes_of(relay.home)
     assert row["terminal_pid"] in processes_of(relay.home)
-    fault.mend()
+    fault.fix()
     assert "Alice has a new session" in relay("reload", "Alice").stdout
     wait_until(lambda: entry(relay)["state"] != "unresponsive")
     assert entry(relay)["agent_pid"] == agent
@@ -140,7 +142,7 @@ def test_the_agent_is_seen_and_its_session_is_had_again(wrap: Open, relay: Relay
     assert outer.end() == 5
 
 
-def test_stop_ends_it(wrap: Open, relay: Relay, home: Path, fault: Fault) -> None:
+def test_stop_ends_the_agent(wrap: Open, relay: Relay, home: Path, fault: Fault) -> None:
     outer = wrap("-n", "Alice", "sh", "-c", f"trap '' HUP TERM; echo up; {ECHO}")
     outer.see("up\r\n")
     fault.wait("Alice")
@@ -154,7 +156,7 @@ def test_stop_ends_it(wrap: Open, relay: Relay, home: Path, fault: Fault) -> Non
 def test_a_terminal_that_disappears_ends_the_agent(
     ignoring: bool, wrap: Open, home: Path, fault: Fault
 ) -> None:
-    """An agent that ignores the hang-up finds its terminal gone, as it would alone."""
+    """An agent that ignores the hang-up finds its terminal gone, as without relay."""
     trap = "trap '' HUP" if ignoring else "trap 'echo hung up > end; exit' HUP"
     outer = wrap(
         *("-n", "Alice", "sh", "-c"),
@@ -168,7 +170,7 @@ def test_a_terminal_that_disappears_ends_the_agent(
     assert (home / "end").read_text() == ("eof\n" if ignoring else "hung up\n")
 
 
-def test_an_output_that_is_closed_early_ends_the_agent(relay: Relay) -> None:
+def test_closing_the_output_early_ends_the_agent(relay: Relay) -> None:
     script = f"{RELAY} wrap yes | head -1; echo ${{PIPESTATUS[@]}}"
     run = subprocess.run(
         ["bash", "-c", script], env=relay.environment, cwd=relay.home, stdin=subprocess.DEVNULL,
@@ -177,7 +179,7 @@ def test_an_output_that_is_closed_early_ends_the_agent(relay: Relay) -> None:
     assert run.stdout == b"y\n141 0\n"
 
 
-def test_the_keys_that_detach_and_attaching_again(
+def test_the_agent_can_be_detached_and_attached_again(
     wrap: Open, terminal: Open, relay: Relay, fault: Fault
 ) -> None:
     outer = wrap("-n", "Alice", "sh", "-c", f"stty -echo; echo up; {ECHO}")

@@ -23,7 +23,7 @@ def _states(relay: Relay) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x1c", 131)])
-def test_a_key_that_sends_a_signal_ends_the_agent(key: str, code: int, shell: Open) -> None:
+def test_ctrl_c_and_ctrl_backslash_end_the_agent(key: str, code: int, shell: Open) -> None:
     outer = shell()
     outer.type("stty -a > before\r")
     outer.type("relay wrap sh -c 'echo up; exec sleep 1000'\r")
@@ -35,7 +35,7 @@ def test_a_key_that_sends_a_signal_ends_the_agent(key: str, code: int, shell: Op
     outer.see("same\r\n")
 
 
-def test_ctrl_c_is_the_agents_to_handle(wrap: Open) -> None:
+def test_the_agent_can_handle_ctrl_c(wrap: Open) -> None:
     outer = wrap("sh", "-c", "trap 'echo no' INT; echo up; while :; do read line && exit 3; done")
     outer.see("up\r\n")
     outer.type("\x03")
@@ -44,7 +44,7 @@ def test_ctrl_c_is_the_agents_to_handle(wrap: Open) -> None:
     assert outer.end() == 3
 
 
-def test_ctrl_z_stops_the_job_and_fg_brings_it_back(shell: Open, home: Path) -> None:
+def test_ctrl_z_stops_the_job_and_fg_resumes_it(shell: Open, home: Path) -> None:
     (home / "text").write_text("".join(f"line {number}\n" for number in range(100)))
     outer = shell()
     outer.type("clear\r")
@@ -65,7 +65,7 @@ def test_ctrl_z_stops_the_job_and_fg_brings_it_back(shell: Open, home: Path) -> 
     assert (home / "text").read_text().endswith("line 99\nend\n")
 
 
-def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open, relay: Relay) -> None:
+def test_a_resumed_agent_gets_the_new_size(shell: Open, relay: Relay) -> None:
     """The agent is no longer shown as stopped, although it prints nothing."""
     outer = shell()
     outer.type("relay wrap sh -c 'echo up; read line; stty size'\r")
@@ -82,7 +82,7 @@ def test_a_stopped_agent_gets_the_size_of_its_return(shell: Open, relay: Relay) 
     outer.see("22 77\r\n")
 
 
-def test_bg_continues_and_fg_gives_the_keyboard_back(shell: Open, home: Path) -> None:
+def test_bg_resumes_the_job_and_fg_returns_the_keyboard(shell: Open, home: Path) -> None:
     os.mkfifo(home / "gate")
     outer = shell()
     outer.type("relay wrap sh -c 'echo up; read go < gate; echo went $go; read line; echo got $line'\r")
@@ -100,7 +100,7 @@ def test_bg_continues_and_fg_gives_the_keyboard_back(shell: Open, home: Path) ->
     outer.see("got yours\r\n")
 
 
-def test_started_in_the_background_it_leaves_the_terminal_alone(shell: Open) -> None:
+def test_an_agent_started_in_the_background_leaves_the_terminal_alone(shell: Open) -> None:
     outer = shell()
     outer.type("relay wrap sh -c 'echo up; read line; echo got $line' &\r")
     outer.see("up\r")
@@ -127,7 +127,7 @@ def test_a_full_screen_program_in_the_background_is_stopped(shell: Open, home: P
     outer.wait(lambda: outer.prompted() and not outer.screen.alternate)
 
 
-def test_without_a_shell_to_continue_it_the_agent_is_not_left_stopped(wrap: Open) -> None:
+def test_an_agent_without_a_shell_is_not_left_stopped(wrap: Open) -> None:
     outer = wrap("sh", "-c", "echo up; read line; echo got $line")
     outer.see("up\r\n")
     outer.type("\x1a")
@@ -136,8 +136,8 @@ def test_without_a_shell_to_continue_it_the_agent_is_not_left_stopped(wrap: Open
     assert outer.end() == 0
 
 
-def test_ctrl_s_stops_the_output_and_holds_up_nothing(wrap: Open, relay: Relay) -> None:
-    """The session answers meanwhile, and Ctrl-Q resumes without loss."""
+def test_ctrl_s_stops_the_output_but_not_the_session(wrap: Open, relay: Relay) -> None:
+    """The session still answers, and Ctrl-Q resumes the output without loss."""
     program = "import sys\nfor number in range(100000): print(number, flush=True)"
     outer = wrap("-n", "Held", sys.executable, "-c", program)
     outer.drawing = False
@@ -145,20 +145,20 @@ def test_ctrl_s_stops_the_output_and_holds_up_nothing(wrap: Open, relay: Relay) 
     outer.type("\x13")
     outer.wait(lambda: "Held" in relay("ps").stdout)
 
-    def stands_still() -> bool:
+    def unchanged() -> bool:
         before = len(outer.output)
         assert "Held" in relay("ps").stdout
         outer.drain()
         return len(outer.output) == before
 
-    outer.wait(stands_still)
+    outer.wait(unchanged)
     assert b"\n99999\r\n" not in outer.output
     outer.type("\x11")
     assert outer.end() == 0
     assert bytes(outer.output) == b"".join(b"%d\r\n" % number for number in range(100000))
 
 
-def test_the_size_reaches_the_agent(wrap: Open) -> None:
+def test_a_resize_reaches_the_agent(wrap: Open) -> None:
     outer = wrap("sh", "-c", "trap 'stty size' WINCH; stty size; while :; do read line && exit; done")
     outer.see("30 100\r\n")
     outer.resize(90, 25)
@@ -170,8 +170,8 @@ def test_the_size_reaches_the_agent(wrap: Open) -> None:
     assert outer.end() == 0
 
 
-def test_terminals_of_odd_sizes(terminal: Open, wrap: Open) -> None:
-    """Odd sizes work as without relay, whatever the agent does with them."""
+def test_terminals_of_unusual_sizes_work(terminal: Open, wrap: Open) -> None:
+    """They work as without relay, whatever the agent does with them."""
     for columns, rows in ((1, 1), (0, 0), (2, 1), (1, 5), (1000, 500)):
         size = f"{rows} {columns}"
         # relay learns of a new size with the next keys; of a size of 0 it learns nothing.
@@ -186,7 +186,7 @@ def test_terminals_of_odd_sizes(terminal: Open, wrap: Open) -> None:
             assert not columns or f"{size}\r\n".encode() in each.output
 
 
-def test_signals_to_relay_are_the_agents(relay: Relay, wrap: Open) -> None:
+def test_signals_to_relay_are_passed_on_to_the_agent(relay: Relay, wrap: Open) -> None:
     traps = "; ".join(f"trap 'echo got {name}' {name}" for name in ("USR1", "USR2", "TERM", "INT"))
     outer = wrap("bash", "-c", f"{traps}; echo up; while :; do read line && exit 5; done")
     outer.see("up\r\n")
@@ -211,7 +211,7 @@ def test_sigtstp_sent_to_relay_stops_the_job(shell: Open) -> None:
     outer.see("got x\r\n")
 
 
-def test_the_agents_terminal_has_the_modes_of_the_users(shell: Open) -> None:
+def test_the_agents_terminal_has_the_modes_of_the_users_terminal(shell: Open) -> None:
     outer = shell()
     # On one line: what is typed while relay runs is for its agent, and lost with it.
     outer.type(
@@ -244,10 +244,10 @@ sys.exit(5)
 
 @pytest.mark.parametrize("parent", ["waits", "leaves a zombie"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "wrapped"])
-def test_an_orphan_in_the_background_that_reads_the_terminal_ends(
+def test_a_background_orphan_that_reads_the_terminal_ends(
     terminal: Open, wrap: Open, home: Path, wrapped: bool, parent: str
 ) -> None:
-    """Nobody could bring it to the foreground; adopted by the shim, it must not stay stopped for ever."""
+    """Nobody could bring it to the foreground; adopted by the shim, it must not stay stopped forever."""
     (home / "orphan.py").write_text(ORPHAN)
     outer = (wrap if wrapped else terminal)(sys.executable, "orphan.py", parent)
     outer.see("up\r\n")

@@ -18,7 +18,7 @@ KINDS = "for n in 0 1 2; do [ -t $n ] && printf tty || printf pipe; done"
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ("relay wrap --pipe printf 'a\\nb\\r\\0\\377c' | od -An -c", "   a  \\n   b  \\r  \\0 377   c\n"),
         ("relay wrap --pipe sh -c 'echo out; echo err >&2' 2> err | cat; echo; cat err", "out\n\nerr\n"),
@@ -33,26 +33,28 @@ KINDS = "for n in 0 1 2; do [ -t $n ] && printf tty || printf pipe; done"
         ("relay wrap --pipe cat <&-; echo code $?", "code 0\n"),
     ],
 )
-def test_redirected_descriptors(script: str, said: str, shared: Relay, tmp_path: Path) -> None:
+def test_redirected_streams_are_the_agents_own(
+    script: str, expected: str, shared: Relay, tmp_path: Path
+) -> None:
     run = _run(shared, script, cwd=tmp_path)
-    assert (run.stdout.decode(), run.returncode) == (said, 0), run.stderr.decode()
+    assert (run.stdout.decode(), run.returncode) == (expected, 0), run.stderr.decode()
 
 
-def test_a_terminal_beside_a_pipe(shell: Open) -> None:
-    """What is not redirected, and /dev/tty, is the agent's terminal; lines start at the left."""
+def test_streams_that_are_not_redirected_are_the_agents_terminal(shell: Open) -> None:
+    """So is /dev/tty; lines start at the left."""
     outer = shell()
     outer.type(f"relay wrap --pipe sh -c '{KINDS}; echo; echo err >&2; echo own > /dev/tty' | tr a-z A-Z\r")
     outer.see("TTYPIPETTY\r\n")
     outer.wait(lambda: {"err", "own", "TTYPIPETTY"} <= set(outer.lines()))
 
 
-def test_the_terminal_where_all_is_redirected(shell: Open) -> None:
+def test_the_agent_has_a_terminal_even_if_all_streams_are_redirected(shell: Open) -> None:
     outer = shell()
     outer.type("echo in | relay wrap --pipe sh -c 'cat; echo own > /dev/tty' > out 2> err; cat out err\r")
     outer.wait(lambda: outer.lines()[-3:] == ["own", "in", "shell>"])
 
 
-def test_typed_lines_reach_its_standard_input(shell: Open) -> None:
+def test_typed_lines_reach_the_agents_standard_input(shell: Open) -> None:
     outer = shell()
     outer.type("relay wrap --pipe sh -c 'echo up >&2; read line; echo got $line' | tr a-z A-Z\r")
     outer.wait(lambda: "up" in outer.lines())
@@ -60,17 +62,17 @@ def test_typed_lines_reach_its_standard_input(shell: Open) -> None:
     outer.wait(lambda: "GOT HELLO" in outer.lines())
 
 
-def test_its_words_are_read_and_its_errors_are_not(relay: Relay) -> None:
+def test_directives_are_read_from_standard_output_only(relay: Relay) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
-    words = 'echo "@relay:Bob no" >&2; echo "@relay:Bob through the pipe"'
-    run = _run(relay, f"relay wrap -n Alice --pipe sh -c '{words}' < /dev/null 2> err | cat")
+    commands = 'echo "@relay:Bob no" >&2; echo "@relay:Bob through the pipe"'
+    run = _run(relay, f"relay wrap -n Alice --pipe sh -c '{commands}' < /dev/null 2> err | cat")
     assert run.stdout == b"@relay:Bob through the pipe\n"
     bob.receives("through the pipe")
     wait_until(lambda: [e for e in events(relay) if (e["event"], e["name"]) == ("session_end", "Alice")])
     assert [m["body"] for m in messages(relay, "--from", "Alice")] == ["through the pipe"]
 
 
-def test_an_agent_may_follow_with_pipes(relay: Relay) -> None:
+def test_a_restarted_agent_may_have_pipes(relay: Relay) -> None:
     """`relay restart` starts it: its output is read only by the session."""
     patch = session_patch(
         "from relay.session.started import Started\n"

@@ -35,7 +35,7 @@ def _run(
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ("printf 'one\\ntwo\\n' | relay wrap cat", "one\ntwo\n"),
         ("printf 'one\\ntwo' | relay wrap cat", "one\ntwo"),
@@ -54,9 +54,11 @@ def _run(
         ("seq 20000 | relay wrap sh -c 'cat > got'; seq 20000 | cmp - got && echo same", "same\n"),
     ],
 )
-def test_input_and_output_that_are_no_terminal(script: str, said: str, shared: Relay, tmp_path: Path) -> None:
+def test_input_and_output_may_be_redirected(
+    script: str, expected: str, shared: Relay, tmp_path: Path
+) -> None:
     run = _run(shared, script, cwd=tmp_path)
-    assert (run.stdout.decode(), run.returncode) == (said, 0), run.stderr.decode()
+    assert (run.stdout.decode(), run.returncode) == (expected, 0), run.stderr.decode()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_a_program_with_line_editing_ends_with_its_input(script: str, shared: Re
     assert "echo" not in script or b"\nhi\n" in run.stdout
 
 
-def test_an_output_that_is_closed_early_ends_the_agent(shared: Relay, tmp_path: Path) -> None:
+def test_closing_the_output_early_ends_the_agent(shared: Relay, tmp_path: Path) -> None:
     for option in ("", "--tty"):
         run = _run(shared, f"relay wrap {option} yes | head -1; echo ${{PIPESTATUS[@]}}", cwd=tmp_path)
         assert run.stdout == b"y\n141 0\n"
@@ -77,7 +79,7 @@ def test_an_output_that_is_closed_early_ends_the_agent(shared: Relay, tmp_path: 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full: Linux only")
 def test_output_that_cannot_be_written_is_an_error(shared: Relay, tmp_path: Path) -> None:
-    """Alone, the agent would fail itself, as on a full disk."""
+    """Without relay, the agent itself would fail, as on a full disk."""
     for command in ("relay wrap -n full echo out", "relay wrap -n full sh -c 'seq 100000'"):
         run = _run(shared, f"{command} > /dev/full", cwd=tmp_path)
         assert run.returncode != 0
@@ -93,7 +95,7 @@ def test_binary_output_into_a_pipe_is_exact(shared: Relay, tmp_path: Path) -> No
     assert _run(shared, "relay wrap cat < data | cat", cwd=tmp_path).stdout == data
 
 
-def test_fifty_megabytes_go_through_in_both_directions(shared: Relay, tmp_path: Path) -> None:
+def test_fifty_megabytes_pass_in_both_directions(shared: Relay, tmp_path: Path) -> None:
     script = "head -c 50000000 /dev/urandom > in; relay wrap cat < in | cat > out; cmp in out && echo same"
     assert _run(shared, script, timeout=300, cwd=tmp_path).stdout == b"same\n"
 
@@ -114,7 +116,7 @@ def test_a_slow_reader_makes_the_agent_wait(shared: Relay, tmp_path: Path) -> No
     assert arrived == sent < 1 << 20
 
 
-def test_ctrl_c_ends_the_pipeline_as_it_does_without_relay(shell: Open) -> None:
+def test_ctrl_c_ends_the_pipeline_as_without_relay(shell: Open) -> None:
     outer = shell()
     outer.type("relay wrap sh -c 'echo up >&2; exec sleep 1000' | cat\r")
     outer.wait(lambda: "up" in outer.lines())
@@ -124,20 +126,20 @@ def test_ctrl_c_ends_the_pipeline_as_it_does_without_relay(shell: Open) -> None:
     outer.wait(lambda: "code 130" in outer.lines())
 
 
-def test_in_a_pipeline_the_agents_standard_output_alone_is_passed_on(shell: Open) -> None:
+def test_only_the_agents_standard_output_goes_into_a_pipeline(shell: Open) -> None:
     outer = shell()
     script = "echo out; echo err >&2; echo own > /dev/tty"
     outer.type(f"relay wrap sh -c '{script}' < /dev/null | tr a-z A-Z\r")
     outer.wait(lambda: {"OUT", "err", "own"} <= set(outer.lines()))
 
 
-def test_standard_error_alone_redirected_leaves_the_terminal_to_the_agent(shell: Open, home: Path) -> None:
+def test_with_only_standard_error_redirected_the_agent_has_its_terminal(shell: Open, home: Path) -> None:
     outer = shell()
     outer.type("relay wrap sh -c '[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all' 2> errors\r")
     outer.wait(lambda: "all" in outer.lines())
 
 
-def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
+def test_directives_in_piped_output_are_read(relay: Relay) -> None:
     """Without the CRs that a terminal would add, a directive still starts its line, drawn screen or not."""
     script = "printf '\\033[2J\\033[Hone\\ntwo\\n@memory:save it was read\\nlast\\n'; sleep 0.2"
     (relay.home / "agent.sh").write_text(script + "\n")
@@ -146,15 +148,15 @@ def test_lines_into_a_pipe_are_still_read_as_lines(relay: Relay) -> None:
 
 
 def test_notices_do_not_go_into_redirected_output(relay: Relay, tmp_path: Path) -> None:
-    (tmp_path / "relay.config.py").write_text("")  # untrusted, which the user is told
+    (tmp_path / "relay.config.py").write_text("")  # untrusted, so there is a notice
     wait = f"until {RELAY} explain $RELAY_NAME > /dev/null 2>&1; do :; done"
     run = _run(relay, f"relay wrap sh -c '{wait}; echo hi' > out; cat out", cwd=tmp_path)
     assert run.stdout == b"hi\n"
     assert b"relay trust" in run.stderr
 
 
-def test_the_output_goes_on_when_the_keyboard_is_the_terminal(shell: Open, home: Path) -> None:
-    """Output goes into a file: the terminal keeps its editing and echo, and Ctrl-C is the agent's."""
+def test_with_only_output_redirected_the_terminal_edits_and_echoes_lines(shell: Open, home: Path) -> None:
+    """The terminal keeps its line editing and echo, and Ctrl-C goes to the agent."""
     outer = shell()
     outer.type("relay wrap sh -c 'trap \"echo no\" INT; read a; read b; echo $a $b' > file\r")
     outer.wait(lambda: (home / "file").exists())
@@ -182,7 +184,7 @@ def test_the_output_goes_on_when_the_keyboard_is_the_terminal(shell: Open, home:
         ("./script one two", 3),
     ],
 )
-def test_exit_codes_are_the_agents(command: str, code: int, shared: Relay, tmp_path: Path) -> None:
+def test_the_exit_code_is_the_agents(command: str, code: int, shared: Relay, tmp_path: Path) -> None:
     files = {"plain": ("text", 0o644), "wrong": ("#!/no/such/interpreter\n", 0o755)}
     files["script"] = ("echo $1-$2\nexit 3\n", 0o755)  # no #! line: a shell runs it
     for name, (text, mode) in files.items():
@@ -201,7 +203,7 @@ def test_exit_codes_are_the_agents(command: str, code: int, shared: Relay, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("", "no command was given"),
         ("--", "no command was given"),
@@ -218,11 +220,13 @@ def test_exit_codes_are_the_agents(command: str, code: int, shared: Relay, tmp_p
         ("--detach=yes true", "takes no value"),
     ],
 )
-def test_a_wrong_command_line_is_explained(arguments: str, said: str, shared: Relay, tmp_path: Path) -> None:
+def test_an_invalid_command_line_is_explained(
+    arguments: str, message: str, shared: Relay, tmp_path: Path
+) -> None:
     run = _run(shared, f"relay wrap {arguments}", cwd=tmp_path)
     assert run.returncode in {1, 2}
     error = run.stderr.decode()
-    assert error.startswith("relay: ") and said in error and error.count("\n") == 1
+    assert error.startswith("relay: ") and message in error and error.count("\n") == 1
     assert "Traceback" not in error and "\x1b" not in error and len(error) < 500
     assert run.stdout == b""
 
@@ -252,13 +256,13 @@ def test_a_read_only_home_is_explained(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("place", ["/proc/relay", "/dev/null/relay", "/dev/null"])
-def test_a_home_that_cannot_be_made_is_explained(place: str, shared: Relay, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_explained(place: str, shared: Relay, tmp_path: Path) -> None:
     run = _run(shared, f"RELAY_HOME={place} relay wrap true", cwd=tmp_path)
     assert run.returncode == 1
     assert run.stderr.startswith(b"relay: cannot use the directory") and run.stderr.count(b"\n") == 1
 
 
-def test_an_environment_without_home_and_term(wrap: Open, home: Path) -> None:
+def test_relay_works_without_the_home_and_term_variables(wrap: Open, home: Path) -> None:
     outer = wrap(
         "sh", "-c", "echo TERM=$TERM", env={"HOME": None, "TERM": None, "LC_ALL": None, "LANG": None}
     )
@@ -266,7 +270,7 @@ def test_an_environment_without_home_and_term(wrap: Open, home: Path) -> None:
     assert outer.output == b"TERM=\r\n"
 
 
-def test_an_environment_with_bytes_that_are_no_text(shared: Relay, tmp_path: Path) -> None:
+def test_undecodable_bytes_in_environment_and_arguments_are_passed_on(shared: Relay, tmp_path: Path) -> None:
     run = _run(shared, "X=$'\\xff\\xfe' relay wrap sh -c 'printf %s \"$X\" $1' x $'\\xfd'", cwd=tmp_path)
     assert run.stdout == b"\xff\xfe\xfd"
 
@@ -277,7 +281,7 @@ def test_relay_inside_relay_is_refused(shared: Relay, tmp_path: Path) -> None:
     assert b"already inside a relay session (Outer)" in run.stderr
 
 
-def test_the_agent_knows_its_session(shared: Relay, tmp_path: Path) -> None:
+def test_the_agents_environment_names_its_session(shared: Relay, tmp_path: Path) -> None:
     """RELAY_NAME, RELAY_TEAM, RELAY_SESSION, RELAY_SOCKET; directory and arguments are the caller's."""
     command = (
         'printf "%s|" "$RELAY_NAME" "$RELAY_TEAM" "$RELAY_SESSION" "$(test -S $RELAY_SOCKET; echo $?)" $PWD'
@@ -300,8 +304,8 @@ def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
     assert str(int(signal.SIGHUP)).encode() in run.stdout
 
 
-def test_descriptors_of_the_caller_are_not_kept(relay: Relay, home: Path) -> None:
-    """Attached, the agent inherits them, as without relay, and the session does not; detached, neither."""
+def test_a_detached_agent_does_not_keep_the_callers_descriptors(relay: Relay, home: Path) -> None:
+    """An attached agent inherits them, as without relay, but its session does not; detached, neither does."""
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stream:
         subprocess.run(

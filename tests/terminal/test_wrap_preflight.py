@@ -27,7 +27,7 @@ def claude(home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("relay.config.py", "import relay\n", "relay.config.py is not trusted, so it does not run."),
         ("relay.toml", "idle_seconds = \n", "relay.toml:1: "),
@@ -35,22 +35,22 @@ def claude(home: Path) -> list[str]:
         ("hooks.json", json.dumps({"hooks": {}}), "hooks.json"),
     ],
 )
-def test_it_is_said_first_and_once(
-    wrap: Open, relay: Relay, home: Path, claude: list[str], name: str, text: str, said: str
+def test_a_configuration_error_is_shown_first_and_once(
+    wrap: Open, relay: Relay, home: Path, claude: list[str], name: str, text: str, message: str
 ) -> None:
     (home / name).write_text(text)
     outer = wrap("-n", "Alice", *claude)
     outer.see("drawn")
     before = outer.output[: outer.output.index(b"\x1b[?1049h")]
-    assert said.encode() in before
+    assert message.encode() in before
     outer.type("\r")
     outer.end()
     assert outer.output.count(b"relay: ") == before.count(b"relay: ") == 1
     # Its session may still have been starting when the agent ended.
-    wait_until(lambda: any(said in event["text"] for event in events(relay) if event["event"] == "notice"))
+    wait_until(lambda: any(message in event["text"] for event in events(relay) if event["event"] == "notice"))
 
 
-def test_nothing_is_said_where_nothing_is_wrong(wrap: Open, home: Path, claude: list[str]) -> None:
+def test_without_an_error_nothing_is_shown(wrap: Open, home: Path, claude: list[str]) -> None:
     (home / "relay.toml").write_text("idle_seconds = 5\n")
     outer = wrap("-n", "Alice", *claude)
     outer.see("drawn")

@@ -1,4 +1,4 @@
-"""Programs that wrap an agent themselves (`Relay.wrap`), and go on afterwards."""
+"""Programs that wrap an agent themselves (`Relay.wrap`), and continue afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support import Relay
 
 Open = Callable[..., Emulator]
 
-GOES_ON = """
+CONTINUES = """
 import os, signal
 from relay import Relay
 
@@ -47,7 +47,7 @@ except Handled as handled:
 def test_a_program_keeps_its_signal_handlers_and_descriptors(
     attached: bool, terminal: Open, relay: Relay
 ) -> None:
-    command = (sys.executable, "-c", GOES_ON)
+    command = (sys.executable, "-c", CONTINUES)
     if attached:
         outer = terminal(*command)
         assert outer.end() == 0, outer.lines()

@@ -1,4 +1,4 @@
-"""Well-known programs look the same wrapped as alone."""
+"""Well-known programs look the same wrapped as without relay."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _play(terminal: Emulator, prompt: str, steps: list[Step]) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_looks_wrapped_as_it_looks_alone(
+def test_a_program_looks_the_same_wrapped_as_alone(
     program: str, terminal: Open, wrap: Open, home: Path
 ) -> None:
     (home / "text").write_text(TEXT)
@@ -88,12 +88,14 @@ def test_a_program_looks_wrapped_as_it_looks_alone(
     _play(alone, prompt, steps)
     wrapped = wrap(*command, env=PROMPT)
     _play(wrapped, prompt, steps)
-    wrapped.wait(lambda: wrapped.picture() == alone.picture(), "it looks as alone")
+    wrapped.wait(lambda: wrapped.picture() == alone.picture(), "it looks as without relay")
 
 
 @pytest.mark.parametrize("program", ["top", "htop"])
-def test_a_program_that_draws_all_the_time(program: str, terminal: Open, wrap: Open) -> None:
-    """What it reports about the machine changes all the time; where it shows it does not."""
+def test_a_program_that_draws_all_the_time_has_the_same_layout(
+    program: str, terminal: Open, wrap: Open
+) -> None:
+    """Its figures change all the time, but not their places."""
     command = str(require(program))
     alone, wrapped = terminal(command), wrap(command)
     for each in (alone, wrapped):
@@ -114,7 +116,7 @@ def test_a_program_that_draws_all_the_time(program: str, terminal: Open, wrap: O
     assert wrapped.restored()
 
 
-def test_the_alternate_screen_goes_back_to_the_shell(shell: Open, home: Path) -> None:
+def test_leaving_the_alternate_screen_shows_the_shell_again(shell: Open, home: Path) -> None:
     (home / "text").write_text(TEXT)
     outer = shell()
     outer.type("clear; echo before\r")

@@ -15,7 +15,7 @@ from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
 
-LIFE = (
+AGENT = (
     "stty -icanon; stty icanon; [ -e life ] && n=2 || n=1; touch life; "
     "echo ign$n $(grep SigIgn /proc/self/status) blk $(grep SigBlk /proc/self/status); "
     'stty size > /dev/tty; echo life $n; while read line; do echo "$n got $line"; '
@@ -23,9 +23,9 @@ LIFE = (
 )
 
 
-def test_the_terminal_stays(wrap: Open, relay: Relay) -> None:
+def test_the_terminal_stays_attached(wrap: Open, relay: Relay) -> None:
     """The user is notified, keeps typing, resizes, and gets the exit code of the last agent."""
-    outer = wrap("-n", "Alice", "sh", "-c", LIFE)
+    outer = wrap("-n", "Alice", "sh", "-c", AGENT)
     outer.see("life 1\r\n")
     outer.type("one\r")
     outer.see("1 got one\r\n")
@@ -35,12 +35,12 @@ def test_the_terminal_stays(wrap: Open, relay: Relay) -> None:
     outer.type("two\r")
     outer.see("2 got two\r\n")
     ignored = [line.split()[1:] for line in outer.output.decode().splitlines() if line.startswith("ign")]
-    assert ignored[0] == ignored[1], "the second one ignores and blocks the signals that the first one does"
+    assert ignored[0] == ignored[1], "both runs ignore and block the same signals"
     outer.type("end\r")
     assert outer.end() == 7
 
 
-def test_what_the_last_agent_has_set_is_undone(wrap: Open, relay: Relay, home: Path) -> None:
+def test_the_modes_that_the_last_agent_set_are_undone(wrap: Open, relay: Relay, home: Path) -> None:
     (home / "tui").write_text(
         "import os, sys, time\n"
         "if os.path.exists('again'):\n    print('plain again'); sys.stdin.readline(); sys.exit(3)\n"
@@ -58,7 +58,7 @@ def test_what_the_last_agent_has_set_is_undone(wrap: Open, relay: Relay, home: P
     assert outer.end() == 3
 
 
-def test_job_control_in_the_second_life(shell: Open, relay: Relay) -> None:
+def test_job_control_works_after_a_restart(shell: Open, relay: Relay) -> None:
     outer = shell()
     outer.type("relay wrap -n Alice sh -c 'echo u\"\"p $$; read line; echo got $line; exec sleep 1000'\r")
     outer.see("up ")
@@ -75,7 +75,7 @@ def test_job_control_in_the_second_life(shell: Open, relay: Relay) -> None:
     outer.see("code 130\r\n")
 
 
-def test_a_directory_that_is_gone(wrap: Open, relay: Relay, home: Path) -> None:
+def test_a_restart_in_a_deleted_directory_fails(wrap: Open, relay: Relay, home: Path) -> None:
     (home / "project").mkdir()
     outer = wrap("-n", "Alice", "sh", "-c", "echo up; read line", cwd=home / "project")
     outer.see("up\r\n")
@@ -99,13 +99,13 @@ def test_losing_the_terminal_ends_the_restarting_agent_too(wrap: Open, relay: Re
         text=True,
     )
     outer.hang_up()
-    said, _ = restart.communicate()
-    assert "Alice" in said
-    assert "is running again" not in said
+    output, _ = restart.communicate()
+    assert "Alice" in output
+    assert "is running again" not in output
     wait_until(lambda: relay("ps", "--json").stdout.strip() == "[]")
 
 
-def test_an_input_that_is_no_terminal_cannot_be_read_again(relay: Relay) -> None:
+def test_an_agent_with_redirected_input_is_not_restarted(relay: Relay) -> None:
     piped = subprocess.Popen(
         [*relay.command, "wrap", "-n", "Alice", "sh", "-c", "echo up; exec sleep 1000"],
         env=relay.environment,

@@ -1,4 +1,4 @@
-"""The pause between two lives of a supervised agent, as seen in its terminal."""
+"""The pause between two runs of a supervised agent, as seen in its terminal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from support import PATIENCE, Relay, wait_until
 
 Open = Callable[..., Emulator]
 
-LIFE = "echo x >> lives; echo life $(wc -l < lives); read line; echo got $line; exit 3"
+AGENT = "echo x >> lives; echo life $(wc -l < lives); read line; echo got $line; exit 3"
 SLOW = json.dumps({"restart": "on-failure", "backoff": 3600, "backoff_max": 3600})
 KEYS = "relay: press r to restart it now, q to quit, d to detach.\r\n"
 
 
 def wrapped(wrap: Open, policy: str = SLOW) -> Emulator:
-    outer = wrap("-n", "Alice", "--supervision", policy, "sh", "-c", LIFE)
+    outer = wrap("-n", "Alice", "--supervision", policy, "sh", "-c", AGENT)
     outer.see("life 1\r\n")
     outer.type("one\r")
     return outer
@@ -38,7 +38,7 @@ def paused(outer: Emulator) -> None:
     outer.see(KEYS)
 
 
-def test_r_restarts_it_now(wrap: Open) -> None:
+def test_r_restarts_the_agent_now(wrap: Open) -> None:
     outer = wrapped(wrap)
     paused(outer)
     for report in (
@@ -66,10 +66,10 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("keys", ["q", "\x03", "d", "r"])
-def test_what_was_typed_for_the_agent_chooses_nothing(terminal: Open, relay: Relay, keys: str) -> None:
-    """The agent has ended while its user types. Keys count only once the choices are shown."""
+def test_keys_typed_for_the_agent_choose_nothing(terminal: Open, relay: Relay, keys: str) -> None:
+    """The agent ends while the user is typing: keys count only once the choices are shown."""
     options = ("-n", "Alice", "--supervision", SLOW)
-    outer = terminal(sys.executable, "-c", LONG_DELAY, "wrap", *options, "sh", "-c", LIFE)
+    outer = terminal(sys.executable, "-c", LONG_DELAY, "wrap", *options, "sh", "-c", AGENT)
     outer.see("life 1\r\n")
     outer.type("one\r")
     outer.see("relay: Alice exited with 3; restarting in ")
@@ -82,7 +82,7 @@ def test_what_was_typed_for_the_agent_chooses_nothing(terminal: Open, relay: Rel
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
-def test_q_quits(wrap: Open, relay: Relay, key: str) -> None:
+def test_q_and_ctrl_c_quit(wrap: Open, relay: Relay, key: str) -> None:
     outer = wrapped(wrap)
     paused(outer)
     outer.type(key)
@@ -93,7 +93,7 @@ def test_q_quits(wrap: Open, relay: Relay, key: str) -> None:
     assert (ended["wanted"], ended["exit_code"]) == ("down", 3)
 
 
-def test_d_detaches_and_attach_comes_back_to_the_pause(wrap: Open, terminal: Open, relay: Relay) -> None:
+def test_d_detaches_and_attaching_shows_the_pause_again(wrap: Open, terminal: Open, relay: Relay) -> None:
     outer = wrapped(wrap)
     paused(outer)
     outer.type("d")
@@ -105,12 +105,12 @@ def test_d_detaches_and_attach_comes_back_to_the_pause(wrap: Open, terminal: Ope
     again.see("life 2\r\n")
 
 
-def test_it_restarts_by_itself(wrap: Open) -> None:
+def test_the_agent_restarts_by_itself(wrap: Open) -> None:
     outer = wrapped(wrap, json.dumps({"restart": "on-failure", "backoff": 0.05}))
     outer.see("life 2\r\n", after=outer.see("relay: restarting Alice.\r\n"))
 
 
-def test_its_end_says_why(wrap: Open) -> None:
+def test_the_end_of_the_supervision_is_explained(wrap: Open) -> None:
     outer = wrapped(wrap, json.dumps({"restart": "on-failure", "max_restarts": 1, "backoff": 0.05}))
     outer.see("life 2\r\n")
     outer.type("two\r")
@@ -122,8 +122,8 @@ def test_its_end_says_why(wrap: Open) -> None:
 
 
 @pytest.mark.parametrize("how", ["hang up", "SIGTERM"])
-def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how: str) -> None:
-    """The loss ends the supervision, as it would end the agent."""
+def test_losing_the_terminal_in_the_pause_ends_the_supervision(wrap: Open, relay: Relay, how: str) -> None:
+    """It would also end the agent."""
     outer = wrapped(wrap)
     paused(outer)
     if how == "hang up":
@@ -136,8 +136,10 @@ def test_the_owners_terminal_is_lost_in_the_pause(wrap: Open, relay: Relay, how:
 
 
 @pytest.mark.parametrize("agent", ["trap 'exit 3' HUP", ":"])
-def test_the_owners_terminal_is_lost_before_the_pause(wrap: Open, relay: Relay, agent: str) -> None:
-    """The agent may end because of that."""
+def test_losing_the_terminal_before_the_pause_ends_the_supervision(
+    wrap: Open, relay: Relay, agent: str
+) -> None:
+    """The loss may be what ends the agent."""
     outer = wrap("-n", "Alice", "--supervision", SLOW, "sh", "-c", f"{agent}; echo up; read line; exit 3")
     outer.see("up\r\n")
     outer.hang_up()
@@ -146,7 +148,7 @@ def test_the_owners_terminal_is_lost_before_the_pause(wrap: Open, relay: Relay, 
     assert ended["wanted"] == "up"
 
 
-def test_what_the_user_ends_is_not_restarted(wrap: Open, relay: Relay) -> None:
+def test_an_agent_ended_by_the_user_is_not_restarted(wrap: Open, relay: Relay) -> None:
     outer = wrap("-n", "Alice", "--restart", "always", "sh", "-c", "echo up; read line; exit 1")
     outer.see("up\r\n")
     outer.type("\x03")
@@ -173,7 +175,7 @@ def attached(relay: Relay) -> Iterator[tuple[int, Iterator[int]]]:
 
 def test_a_client_forgets_the_process_group_of_an_ended_agent(relay: Relay) -> None:
     """It kills the group if the shim is killed, and the group's id may be another program's by then."""
-    relay("wrap", "-d", "-n", "Alice", "--supervision", SLOW, "sh", "-c", LIFE)
+    relay("wrap", "-d", "-n", "Alice", "--supervision", SLOW, "sh", "-c", AGENT)
     with attached(relay) as (terminal, groups):
         assert next(groups) == ps(relay)[0]["agent_pid"]
         os.write(terminal, b"one\r")

@@ -1,4 +1,4 @@
-"""All processes of a user see the same agents, whatever their environment says of the runtime directory."""
+"""All processes of a user see the same agents, whatever XDG_RUNTIME_DIR is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support import Relay
 
 @pytest.fixture
 def relay() -> Iterator[Relay]:
-    """The command without RELAY_HOME: its files are below HOME."""
+    """Yield the command without RELAY_HOME: its files are below HOME."""
     folder = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp")).resolve()  # a socket's path is limited
     relay = Relay(folder)
     relay.environment = {
@@ -31,7 +31,7 @@ def relay() -> Iterator[Relay]:
     shutil.rmtree(folder)
 
 
-def test_the_runtime_directory_does_not_count(tmp_path: Path) -> None:
+def test_the_runtime_directory_is_ignored(tmp_path: Path) -> None:
     user = {"HOME": str(tmp_path)}
     homes = [Home.from_env(user | more) for more in ({}, {"XDG_RUNTIME_DIR": "/run/user/1"})]
     assert {home.run for home in homes} == {tmp_path / ".local" / "state" / "relay" / "run"}
@@ -39,8 +39,8 @@ def test_the_runtime_directory_does_not_count(tmp_path: Path) -> None:
     assert moved.run == tmp_path / "elsewhere" / "relay" / "run"
 
 
-def test_an_agent_is_there_after_logout_and_for_cron(relay: Relay) -> None:
-    """Another runtime directory hid it, and a `relay send` ended its run and rejected its mail."""
+def test_an_agent_is_found_after_logout_and_from_cron(relay: Relay) -> None:
+    """A different runtime directory once hid it, and `relay send` ended its run and rejected its mail."""
     login = relay.home / "login"
     login.mkdir(mode=0o700)
     (relay.home / "work").mkdir()

@@ -1,4 +1,4 @@
-"""`relay memory export` and `import`, and the backend selected by a folder's files."""
+"""`relay memory export` and `import`, and the backend that a project's files select."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def texts(relay: Relay, *options: str) -> list[str]:
     return [memory["text"] for memory in json.loads(relay("memory", "list", "--json", *options).stdout)]
 
 
-def test_memories_move_to_another_backend_as_they_are(relay: Relay, home: Path) -> None:
+def test_memories_move_to_another_backend_unchanged(relay: Relay, home: Path) -> None:
     """R63: nothing is lost in the move."""
     relay("memory", "save", "of Alice", "--metadata", "project=relay", env=AGENT)
     relay("memory", "save", "--shared", "-", input="two\nlines \u2028 ü", env=AGENT)
@@ -64,14 +64,14 @@ def test_memories_move_to_another_backend_as_they_are(relay: Relay, home: Path) 
     assert relay("memory", "export").stdout == exported
     assert relay("memory", "import", "-", input=exported).stdout == "0 imported, 3 already present.\n"
     assert relay("memory", "forget", lines[0]["id"], "--name", "Alice").stdout == "Forgotten.\n"
-    assert relay("memory", "export", "--embedded").stdout == exported, "what was exported stays"
-    said = json.loads(relay("memory", "import", "--json", "-", input=exported).stdout)
-    assert said == {"imported": 1, "known": 2, "renamed": 0, "left": 0}
+    assert relay("memory", "export", "--embedded").stdout == exported, "the exported memories remain"
+    counts = json.loads(relay("memory", "import", "--json", "-", input=exported).stdout)
+    assert counts == {"imported": 1, "known": 2, "renamed": 0, "left": 0}
     taken = exported.replace('"of Alice"', '"another text of hers"', 1)
     assert "1 of them have a new id" in relay("memory", "import", "-", input=taken).stdout
 
 
-def test_an_import_that_stops_halfway_says_how_far_it_came(relay: Relay, home: Path) -> None:
+def test_an_import_that_fails_halfway_reports_its_progress(relay: Relay, home: Path) -> None:
     (home / "relay.toml").write_text(backend(home))
     relay("trust", "relay.toml")
     lines = [GOOD.replace('"x"', json.dumps(text)) for text in ("one", "too much", "two")]
@@ -83,7 +83,7 @@ def test_an_import_that_stops_halfway_says_how_far_it_came(relay: Relay, home: P
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ("{}", "line 2 is not a memory: 'text' is missing. Nothing was imported."),
         ("[1]", "line 2 is not a memory: a memory is a JSON object."),
@@ -107,21 +107,21 @@ def test_an_import_that_stops_halfway_says_how_far_it_came(relay: Relay, home: P
         ("x" * 1_048_577, "line 2 is longer than 1,048,576 bytes. Nothing was imported."),
     ],
 )
-def test_a_file_that_is_no_export_imports_nothing(relay: Relay, lines: str, said: str) -> None:
+def test_an_invalid_line_imports_nothing(relay: Relay, lines: str, message: str) -> None:
     result = relay("memory", "import", "-", input=f"{GOOD}\n{lines}\n", check=False)
     assert result.returncode == 1
-    assert said in result.stderr
+    assert message in result.stderr
     assert texts(relay) == []
     missing = relay("memory", "import", "missing.jsonl", check=False)
     assert "missing.jsonl cannot be read: No such file" in missing.stderr
 
 
 @pytest.mark.parametrize("id", ["ABCD", "a b c", "\x1b[2J", "", "x", "x" * 100, "\ud800aaa"])
-def test_an_id_that_relay_would_not_make_is_replaced(relay: Relay, id: str) -> None:
+def test_an_invalid_id_is_replaced(relay: Relay, id: str) -> None:
     line = GOOD.replace("{", f'{{"id": {json.dumps(id)}, ')
-    said = relay("memory", "import", "-", input=line).stdout
-    assert said.startswith("1 imported, 0 already present.")
-    assert ("1 of them have a new id" in said) == bool(id)
+    output = relay("memory", "import", "-", input=line).stdout
+    assert output.startswith("1 imported, 0 already present.")
+    assert ("1 of them have a new id" in output) == bool(id)
     (kept,) = json.loads(relay("memory", "list", "--json").stdout)
     assert kept["id"] != id
     assert relay("memory", "forget", kept["id"]).stdout == "Forgotten.\n"
@@ -134,7 +134,9 @@ def test_a_lone_surrogate_in_a_name_is_replaced(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("time", [1_767_225_600_000_000_000, 1e300, -1e300, float("inf")])
-def test_a_memory_of_any_time_and_id_is_listed_found_and_forgotten(relay: Relay, time: float) -> None:
+def test_a_memory_with_an_invalid_time_and_id_can_be_listed_found_and_forgotten(
+    relay: Relay, time: float
+) -> None:
     """Earlier versions imported any number and any id."""
     relay("memory", "save", "from an earlier import")
     with closing(sqlite3.connect(relay.home / "state" / "memory.db")) as db, db:
@@ -145,7 +147,7 @@ def test_a_memory_of_any_time_and_id_is_listed_found_and_forgotten(relay: Relay,
     assert texts(relay) == []
 
 
-def test_an_id_cannot_act_on_the_terminal(relay: Relay) -> None:
+def test_control_characters_in_an_id_do_not_reach_the_terminal(relay: Relay) -> None:
     relay("memory", "import", "-", input=GOOD + "\n" + GOOD.replace('"x"', '"y"'))
     with closing(sqlite3.connect(relay.home / "state" / "memory.db")) as db, db:
         db.execute("UPDATE memory SET id = 'abc' || text || char(27)")
@@ -153,13 +155,13 @@ def test_an_id_cannot_act_on_the_terminal(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("action", [("export",), ("import", "-")])
-def test_an_agent_moves_nothing(relay: Relay, action: tuple[str, ...]) -> None:
+def test_an_agent_may_not_export_or_import(relay: Relay, action: tuple[str, ...]) -> None:
     refused = relay("memory", *action, env=AGENT, check=False)
     assert refused.returncode == 1
     assert "an agent can use only its own memories" in refused.stderr
 
 
-def test_a_project_chooses_no_backend_until_it_is_trusted(relay: Relay, home: Path) -> None:
+def test_an_untrusted_project_cannot_choose_the_backend(relay: Relay, home: Path) -> None:
     (home / "relay.toml").write_text(backend(home))
     result = relay("memory", "save", "hello")
     assert "[memory] ignored, because the file is not trusted" in result.stderr
@@ -170,11 +172,11 @@ def test_a_project_chooses_no_backend_until_it_is_trusted(relay: Relay, home: Pa
     )
     relay("trust", "relay.toml")
     relay("trust", "relay.config.py")
-    assert texts(relay) == ["hello"], "relay.config.py comes before relay.toml"
+    assert texts(relay) == ["hello"], "relay.config.py takes precedence over relay.toml"
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (
             "[memory]\nbackend = 'mem'\n",
@@ -187,8 +189,8 @@ def test_a_project_chooses_no_backend_until_it_is_trusted(relay: Relay, home: Pa
         ("memory = 3\n", "memory must be a dict"),
     ],
 )
-def test_a_mistake_in_relay_toml_saves_nothing_elsewhere(
-    relay: Relay, home: Path, table: str, said: str
+def test_an_error_in_relay_toml_saves_nothing_in_another_backend(
+    relay: Relay, home: Path, table: str, message: str
 ) -> None:
     own = relay.home / "config" / "relay.toml"
     for file in (own, home / "relay.toml"):
@@ -196,15 +198,15 @@ def test_a_mistake_in_relay_toml_saves_nothing_elsewhere(
         file.write_text("idle_seconds = 5\n" + table)
         result = relay("memory", "save", "hello", check=False)
         assert result.returncode == 1
-        assert f"{own}:2: {said}" in result.stderr
+        assert f"{own}:2: {message}" in result.stderr
         assert "Traceback" not in result.stderr
     assert texts(relay, "--embedded") == []
     refused = relay("trust", "relay.toml", check=False)
     assert refused.returncode == 1
-    assert f"relay.toml:2: {said}" in refused.stderr
+    assert f"relay.toml:2: {message}" in refused.stderr
 
 
-def test_metadata_is_given_as_pairs(relay: Relay) -> None:
+def test_metadata_that_is_not_a_pair_is_rejected(relay: Relay) -> None:
     result = relay("memory", "save", "x", "--metadata", "nonsense", check=False)
     assert result.returncode == 2
     assert "--metadata is KEY=VALUE, not 'nonsense'." in result.stderr

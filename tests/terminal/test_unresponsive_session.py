@@ -58,7 +58,7 @@ def _lines(terminal: Emulator) -> list[str]:
     return [line.rstrip() for line in terminal.lines() if line.strip()]
 
 
-def test_the_last_output_is_shown_whole_and_asks_the_terminal_nothing(terminal: Open, relay: Relay) -> None:
+def test_the_last_output_is_shown_without_its_queries(terminal: Open, relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Still", sys.executable, "-c", SCREEN, "ask")
     with _stopped(relay, "Still"):
         outer = _attach(terminal, "Still")
@@ -70,22 +70,22 @@ def test_the_last_output_is_shown_whole_and_asks_the_terminal_nothing(terminal: 
         assert outer.output.count(b"<27>") <= 1  # the session's own earlier answer
 
 
-def test_a_repaint_that_comes_late_is_followed_by_what_came_since(terminal: Open, relay: Relay) -> None:
+def test_a_late_repaint_is_followed_by_the_output_since(terminal: Open, relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Late", sys.executable, "-c", SCREEN)
-    with _stopped(relay, "Late") as go_on:
+    with _stopped(relay, "Late") as resume:
         outer = _attach(terminal, "Late")
         outer.wait_for("second")
         outer.type("x")
         outer.wait_for("<120>")
         shown = len(outer.output)
-        go_on()
-        outer.wait(lambda: b"<120>" in outer.output[shown:], "the repaint, and what has followed it")
+        resume()
+        outer.wait(lambda: b"<120>" in outer.output[shown:], "the repaint, and the output since")
         assert _lines(outer) == ["first", "second<120>"]
         outer.type("y")
         outer.wait_for("second<120><121>")
 
 
-def test_a_terminal_is_put_right_though_nobody_knows_what_was_set(wrap: Open, relay: Relay) -> None:
+def test_a_terminal_is_restored_without_knowledge_of_its_modes(wrap: Open, relay: Relay) -> None:
     outer = wrap("-n", "Wild", sys.executable, "-c", SCREEN)
     outer.wait_for("second")
     with _stopped(relay, "Wild"):

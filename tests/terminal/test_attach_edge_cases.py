@@ -1,4 +1,4 @@
-"""Attaching to sessions that do not answer, have lost their terminal, or are about to."""
+"""Attaching to agents that do not answer, have lost their terminal, or are attached elsewhere or ending."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _attach(terminal: Open, name: str, *flags: str) -> Emulator:
 
 @pytest.fixture
 def mute(home: Path) -> Iterator[threading.Semaphore]:
-    """Yield a semaphore that each attach request to Mute releases: a shim that never answers."""
+    """Run Mute, a shim that never answers; yield a semaphore that each attach request releases."""
     folder = home / "run" / "sessions" / "default"
     folder.mkdir(parents=True, mode=0o700)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -59,8 +59,8 @@ def mute(home: Path) -> Iterator[threading.Semaphore]:
         each.close()
 
 
-def test_a_session_that_does_not_answer(mute: threading.Semaphore, terminal: Open) -> None:
-    """Attaching times out; a signal meanwhile ends it and restores the terminal."""
+def test_attaching_to_an_unresponsive_shim_times_out(mute: threading.Semaphore, terminal: Open) -> None:
+    """A signal during the wait ends the command and restores the terminal."""
     signals = (None, signal.SIGTERM, signal.SIGHUP)
     outers = [_attach(terminal, "Mute") for _ in signals]
     for _ in signals:
@@ -75,13 +75,13 @@ def test_a_session_that_does_not_answer(mute: threading.Semaphore, terminal: Ope
     assert b"does not answer" in outers[0].output
 
 
-# Ignores the hang-up, and never notices it: it reads nothing.
-DEAF = "trap '' HUP; echo up; exec sleep 1000"
+# Ignores the hang-up, and reads nothing, so it never notices.
+IGNORES_HANG_UP = "trap '' HUP; echo up; exec sleep 1000"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc when the terminal is closed")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see that the terminal is closed")
 def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Open, relay: Relay) -> None:
-    first = wrap("-n", "Deaf", "sh", "-c", DEAF)
+    first = wrap("-n", "Deaf", "sh", "-c", IGNORES_HANG_UP)
     first.see("up\r\n")
     wait_until(lambda: "Deaf" in relay("ps").stdout)
     shim = Path(f"/proc/{json.loads(relay('ps', '--json').stdout)[0]['terminal_pid']}/fd")
@@ -101,10 +101,10 @@ def test_an_agent_without_a_terminal_cannot_be_attached(wrap: Open, terminal: Op
     assert second.modes() == second.before
     assert b"no longer has a terminal" in second.output
     assert "Deaf" in relay("ps").stdout
-    relay("stop", "--now", "Deaf")  # it would take the full time it gets to close
+    relay("stop", "--now", "Deaf")  # otherwise it would use all of its closing time
 
 
-def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, relay: Relay) -> None:
+def test_a_replaced_terminal_shows_how_to_take_over_again(wrap: Open, terminal: Open, relay: Relay) -> None:
     first = wrap("-n", "Both", "sh", "-c", "echo up; read a; echo got $a; read b")
     first.see("up\r\n")
     wait_until(lambda: "Both" in relay("ps").stdout)
@@ -118,7 +118,7 @@ def test_who_is_replaced_is_told_how_to_come_back(wrap: Open, terminal: Open, re
     second.wait_for("got word")
 
 
-def test_a_terminal_that_was_taken_over_swallows_keys_also_after_a_resize(
+def test_a_replaced_terminal_discards_keys_even_after_a_resize(
     wrap: Open, terminal: Open, relay: Relay
 ) -> None:
     first = wrap("-n", "Both", "sh", "-c", "echo up; read a")
@@ -141,7 +141,7 @@ def test_a_terminal_that_was_taken_over_swallows_keys_also_after_a_resize(
     assert first.end() == 0
 
 
-def test_the_keys_of_the_kitty_protocol_detach(wrap: Open, relay: Relay) -> None:
+def test_kitty_protocol_keys_detach(wrap: Open, relay: Relay) -> None:
     outer = wrap("-n", "Keys", "sh", "-c", "stty raw -echo; echo up; exec cat -v")
     outer.see("up")
     wait_until(lambda: "Keys" in relay("ps").stdout)
@@ -153,10 +153,10 @@ def test_the_keys_of_the_kitty_protocol_detach(wrap: Open, relay: Relay) -> None
     assert b"Keys keeps running" in outer.output
 
 
-def test_a_name_whose_session_is_ending_is_waited_for(
+def test_a_claim_waits_for_a_session_that_is_ending(
     wrap: Open, relay: Relay, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`relay wrap` returns before the last words have been acted on; the name is usable at once."""
+    """`relay wrap` returns before the last output has been processed; the name can be reused at once."""
     (home / "relay.config.py").write_text(
         "import asyncio, os\nfrom relay import on\n\n"
         "@on('session_end')\nasync def ended(reason, ctx):\n"
@@ -165,18 +165,20 @@ def test_a_name_whose_session_is_ending_is_waited_for(
     relay("trust", cwd=home)
     first = wrap("-n", "Same", "sh", "-c", "until test -S $RELAY_SOCKET; do :; done; :")
     assert first.end() == 0
-    looks = []
+    polls = []
 
-    def between_two_looks(seconds: float) -> None:
+    def between_two_polls(seconds: float) -> None:
         (home / "go").touch()
-        looks.append(select.select([], [], [], seconds))
+        polls.append(select.select([], [], [], seconds))
 
-    monkeypatch.setattr("relay.control.name_claim.time.sleep", between_two_looks)
+    monkeypatch.setattr("relay.control.name_claim.time.sleep", between_two_polls)
     claim(Home.from_env(relay.environment), "default", "Same").release()
-    assert looks
+    assert polls
 
 
-def test_a_name_whose_session_lives_is_refused_at_once(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_running_session_is_refused_at_once(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     relay("wrap", "-d", "-n", "Lives", "cat")
     monkeypatch.setattr("relay.control.name_claim.time.sleep", lambda _: pytest.fail("it waited"))
     with pytest.raises(NameInUse, match="relay attach Lives"):
