@@ -15,8 +15,8 @@ def transcript(relay: Relay) -> Transcript:
     return Transcript(relay.home / "transcript.jsonl")
 
 
-def test_a_continuation_that_no_reply_can_hold_counts_for_the_cap(relay: Relay) -> None:
-    """R10: the continuation is typed, as a separate prompt."""
+def test_a_continuation_too_large_for_a_reply_counts_towards_the_cap(relay: Relay) -> None:
+    """R10: it is typed, as a separate prompt."""
     config = 'from relay import on\non("agent_end")(lambda ctx: "line\\n" * 1_900)\n'
     claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
     for _ in range(4):
@@ -26,7 +26,7 @@ def test_a_continuation_that_no_reply_can_hold_counts_for_the_cap(relay: Relay) 
     assert len(claude.events("continuation_capped")) == 1
 
 
-def test_an_agent_does_not_go_on_for_what_can_wait(relay: Relay, transcript: Transcript) -> None:
+def test_an_agent_does_not_continue_for_text_that_can_wait(relay: Relay, transcript: Transcript) -> None:
     path = {"transcript_path": str(transcript.path)}
     claude = begun(Claude(relay).wrap(), **path)
     transcript.say("@memory:save it")
@@ -39,7 +39,7 @@ def test_an_agent_does_not_go_on_for_what_can_wait(relay: Relay, transcript: Tra
 
 
 @pytest.mark.parametrize("event", ["SessionEnd", "SessionStart"])
-def test_an_agent_that_ends_has_not_read_what_it_was_to_go_on_with(relay: Relay, event: str) -> None:
+def test_a_continuation_is_uncertain_if_the_agent_ends(relay: Relay, event: str) -> None:
     claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
     claude.fire("Stop", last_assistant_message="not yet")
     claude.fire(event, source="clear", reason="other")
