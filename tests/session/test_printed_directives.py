@@ -11,7 +11,7 @@ import pytest
 
 from agents.hooked import Claude
 from session.fake_agent import FakeAgent, events, messages, project, settings
-from session.test_session_native import begun
+from session.test_session_native import start_turn
 from session.transcript import Transcript
 from support import Relay, wait_until
 
@@ -159,7 +159,7 @@ def test_directives_in_a_transcript_are_not_limited(relay: Relay) -> None:
     folder = project(relay, DEPLOY)
     settings(relay, 'directives = "none"\n')
     transcript = Transcript(relay.home / "transcript.jsonl")
-    claude = begun(Claude(relay).wrap(cwd=folder), transcript_path=str(transcript.path))
+    claude = start_turn(Claude(relay).wrap(cwd=folder), transcript_path=str(transcript.path))
     transcript.say("- @deploy:prod from-a-list\n+ @deploy:prod another\n@relay:you too")
     claude.fire("Stop", last_assistant_message="x", transcript_path=str(transcript.path))
     wait_until(lambda: deployed(folder) == ["prod from-a-list", "prod another"])

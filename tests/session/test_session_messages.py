@@ -274,9 +274,7 @@ def test_messages_wait_for_a_dialog_above_the_input_and_the_reason_is_shown(rela
     settings(relay, "stop_seconds = 0.1\n")
     soon = session_patch("import relay.features.mailbox\nrelay.features.mailbox.HELD = 1.0")
     relay("wrap", "-d", "-n", "Bob", sys.executable, "-c", QUOTES, env=soon)
-    wait_until(
-        lambda: "above its input" in relay("explain", "Bob").stdout
-    )  # otherwise it would wait until the screen is drawn
+    wait_until(lambda: "above its input" in relay("explain", "Bob").stdout)  # else it waits for drawing
     relay("send", "Bob", "hello")
     notices = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
     assert notices == [
