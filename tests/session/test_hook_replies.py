@@ -459,7 +459,7 @@ def test_a_refusal_by_rules_waits_for_no_handler(tmp_path: Path, event: str) -> 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("stops", "wakes"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("halts", "wakes"), [(True, False), (False, True)])
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse", "PostToolUseFailure"])
 def test_text_for_a_stopped_turn_starts_no_turn(tmp_path: Path, event: str, halts: bool, wakes: bool) -> None:
     """R15, R73: otherwise relay would type the text, and the agent would continue."""

@@ -14,7 +14,7 @@ from agents.hooked import Claude
 from relay.features.loop_watch import SAME_CALLS
 from session.fake_agent import FakeAgent, messages, project, ps, settings
 from session.test_session_replaced import entry
-from session.test_session_supervised import follows, phase, record
+from session.test_session_supervised import phase, record, wait_for_restart
 from session.test_session_user import Terminals
 from support import Relay, session_patch, wait_until
 
@@ -134,9 +134,9 @@ def test_an_idle_agent_without_a_task_is_left_alone(relay: Relay) -> None:
 
 
 def test_an_idle_agent_with_a_task_is_escalated_once(relay: Relay) -> None:
-    alice = supervise(relay, prompt="Mend it.")
+    alice = supervise(relay, prompt="Fix it.")
     escalated(alice, "Alice has been idle")
-    alice.receives("Mend it.")
+    alice.receives("Fix it.")
 
 
 def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
@@ -174,9 +174,9 @@ def test_a_failed_agent_stays_failed(relay: Relay) -> None:
 def test_an_agent_is_restarted_once_for_being_idle(relay: Relay) -> None:
     """The restarted agent's session knows; otherwise it would be restarted for ever."""
     alice = supervise(relay, restart="on-failure", on_idle=on_idle("restart", then="none"))
-    follows(relay, {"name": "Alice", "restarts": 0})
+    wait_for_restart(relay, {"name": "Alice", "restarts": 0})
     relay("send", "--wait", "30", "Alice", "hello")  # real progress
-    follows(relay, {"name": "Alice", "restarts": 1})
+    wait_for_restart(relay, {"name": "Alice", "restarts": 1})
     assert len(alice.events("action")) == 2
 
 
@@ -266,11 +266,11 @@ def test_a_missing_login_holds_the_account(relay: Relay) -> None:
         assert "not logged in" in entry(relay, name)["account_hold"]
     (text,) = wait_until(lambda: escalations(alice) + escalations(bob))
     assert "not logged in" in text and "relay release --account work" in text
-    carol = supervise(relay, name="Carol", account="work", prompt="Mend it.")
+    carol = supervise(relay, name="Carol", account="work", prompt="Fix it.")
     wait_until(lambda: "account work is held" in (explained(relay, "Carol")["obstacle"] or ""))
     assert carol.received == ""
     relay("send", "--wait", "30", "Alice", "I have logged in")
-    carol.receives("Mend it.")
+    carol.receives("Fix it.")
     bob.receives("ended with an error (not logged in)")
     wait_until(lambda: entry(relay, "Bob")["state"] == "ready")
     assert not entry(relay, "Alice")["account_hold"]
@@ -294,7 +294,7 @@ def test_a_crashed_agent_waits_for_its_account(relay: Relay) -> None:
     wait_until(lambda: "account work is held" in relay("explain", "Alice").stdout)
     wait_until(lambda: entry(relay)["exit_code"] == 1)
     relay("release", "--account", "work")
-    follows(relay, before)
+    wait_for_restart(relay, before)
 
 
 # Holds and bounds.
@@ -342,7 +342,7 @@ def test_a_hold_outlives_the_session_and_the_agent(relay: Relay) -> None:
     relay("reload", "Alice")
     row = wait_until(lambda: (new := entry(relay))["pid"] != row["pid"] and new["state"] == "held" and new)
     alice.exit(1)
-    after = follows(relay, row)
+    after = wait_for_restart(relay, row)
     wait_until(lambda: entry(relay)["state"] == "held")
     assert len(escalations(alice)) == 1
     relay("stop", "Alice")  # its closing prompt still works
@@ -388,7 +388,7 @@ def test_an_agent_is_held_after_its_maximum_runtime(relay: Relay) -> None:
     alice = supervise(relay, max_runtime=1.0)
     assert "ran for 1 s without you" in escalated(alice, "and is held")
     relay("restart", "Alice")  # by the user
-    follows(relay, {"name": "Alice", "restarts": 0})
+    wait_for_restart(relay, {"name": "Alice", "restarts": 0})
 
 
 def test_an_agent_without_supervision_is_left_alone(relay: Relay) -> None:

@@ -151,7 +151,7 @@ def test_messages_survive_killing_both_sessions_and_the_broker(relay: Relay) -> 
 def test_a_message_to_an_agent_that_is_never_ready_can_be_redirected(relay: Relay) -> None:
     """R88: the message stays *stored*; `explain` says why, and `retry --to` sends it to another agent."""
     bob, robert = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Robert").wrap()
-    bob.say("Overwrite notes.txt? [y/N] ", outcome="")
+    bob.say("Overwrite notes.txt? [y/N] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "hello")
     (waiting,) = wait_until(lambda: [m for m in messages(relay) if m["state"] == "stored"])

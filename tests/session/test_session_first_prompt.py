@@ -10,7 +10,7 @@ import signal
 from relay.storage.locks import locked
 from session.fake_agent import FakeAgent
 from session.test_session_replaced import entry
-from session.test_session_supervised import follows, record
+from session.test_session_supervised import record, wait_for_restart
 from support import Relay, wait_until
 
 PROMPT = {"prompt": "Fix the tests.", "restart": "always", "backoff": 0.05}
@@ -41,7 +41,7 @@ def test_a_new_conversation_gets_the_first_prompt_again(relay: Relay) -> None:
     wait_until(lambda: record(relay)["task_given"])
     before = entry(relay)
     alice.exit(1)
-    follows(relay, before)
+    wait_for_restart(relay, before)
     wait_until(lambda: prompts(alice) == ["Fix the tests."] * 2)
 
 

@@ -256,18 +256,18 @@ def test_explain_says_whether_hooks_report(relay: Relay) -> None:
     assert "they report its state and its words" in relay("explain", claude.name).stdout
 
 
-@pytest.mark.parametrize("follows", [True, False])
-def test_only_the_agents_next_event_proves_a_continuation(relay: Relay, follows: bool) -> None:
+@pytest.mark.parametrize("continues", [True, False])
+def test_only_the_agents_next_event_proves_a_continuation(relay: Relay, continues: bool) -> None:
     """That the hook printed it does not prove that the agent read it."""
     claude = start_turn(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
     claude.fire("Stop", last_assistant_message="not yet")
     assert claude.events("injection") == []
-    if follows:
+    if continues:
         claude.fire("Stop", last_assistant_message="enough")
     else:
         claude.exit()
     results = wait_until(lambda: claude.events("injection"))
-    assert {e["result"] for e in results} == {"injected" if follows else "uncertain"}
+    assert {e["result"] for e in results} == {"injected" if continues else "uncertain"}
 
 
 def test_a_message_is_not_delivered_before_the_turn_has_started(relay: Relay) -> None:

@@ -373,8 +373,8 @@ def test_interrupted_text_in_the_record_is_ignored(ann: Aider) -> None:
 
 def test_the_record_is_removed_with_the_run(ann: Aider) -> None:
     ann.prompt()
-    log_text = list((ann.relay.home / "state" / "native").rglob("*.log"))
-    assert len(log_text) == 1
-    assert log_text[0].stat().st_mode & 0o777 == 0o600
+    logs = list((ann.relay.home / "state" / "native").rglob("*.log"))
+    assert len(logs) == 1
+    assert logs[0].stat().st_mode & 0o777 == 0o600
     ann.relay("stop", "Ann")
-    wait_until(lambda: not log_text[0].exists())
+    wait_until(lambda: not logs[0].exists())

@@ -136,13 +136,13 @@ def test_a_new_session_works_after_the_ring_has_wrapped(relay: Relay) -> None:
     """The next session continues from a checkpoint, and nothing is lost or repeated."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     line, pieces = "a line of a log without any useful content\n", 70
-    error = []
+    sent = []
     for piece in range(pieces):
         alice.say(line * 3000)
         if piece % 10 == 0:
-            error.append(f"number {piece}")
-            alice.say(f"@relay:Bob {error[-1]}\n")
-            bob.receives(f"{error[-1]} ")
+            sent.append(f"number {piece}")
+            alice.say(f"@relay:Bob {sent[-1]}\n")
+            bob.receives(f"{sent[-1]} ")
     assert pieces * 3000 * len(line) > ring.SIZE
     before = entry(relay)
     os.kill(before["pid"], signal.SIGKILL)
@@ -150,7 +150,7 @@ def test_a_new_session_works_after_the_ring_has_wrapped(relay: Relay) -> None:
     alice.say("@relay:Bob the last\n@relay:Bob number 60\n")
     bob.receives("the last ")
     wait_until(lambda: bob.texts()[-1][1] == "number 60")
-    assert [body for _, body in bob.texts()] == [*error, "the last", "number 60"]
+    assert [body for _, body in bob.texts()] == [*sent, "the last", "number 60"]
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -25,10 +25,10 @@ def restarted(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def request(relay: Relay, name: str, **request: Any) -> dict[str, Any]:
+def send_request(relay: Relay, name: str, **fields: Any) -> dict[str, Any]:
     """Send a request to the session as `relay restart` does, without waiting for the new agent."""
     path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.sock"
-    return call(path, request, 60)
+    return call(path, fields, 60)
 
 
 def test_restart_keeps_the_name_the_shim_and_the_mailbox(relay: Relay) -> None:
@@ -76,7 +76,7 @@ def test_a_restart_continues_if_the_session_dies(relay: Relay) -> None:
     """The next session ends the agent, and restarts it."""
     alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
-    request(relay, "Alice", op="restart")
+    send_request(relay, "Alice", op="restart")
     os.kill(before["pid"], signal.SIGKILL)
     after = restarted(relay, before)
     assert after["agent_pid"] != before["agent_pid"]
@@ -124,7 +124,7 @@ def test_the_last_agents_farewell_does_not_end_the_next_session(relay: Relay) ->
 def test_a_stop_overrides_a_restart(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
-    request(relay, "Alice", op="restart")
+    send_request(relay, "Alice", op="restart")
     assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
     assert ps(relay) == []
     assert len(alice.events("session_start")) == 1
