@@ -18,7 +18,7 @@ Entry = dict[str, Any]
 
 
 class FakeAgent:
-    """One wrapped agent (tests/fakes/agent_remote.py) in a session of its own."""
+    """One wrapped agent (tests/fakes/agent_remote.py) with its own session."""
 
     def __init__(self, relay: Relay, name: str, *, team: str = "default") -> None:
         self.relay = relay
@@ -140,7 +140,7 @@ def messages(relay: Relay, *arguments: str) -> list[Entry]:
 
 
 def project(relay: Relay, config: str, *, trust: bool = True) -> Path:
-    """Return a project folder with a relay.config.py, trusted unless told otherwise."""
+    """Return a project folder with a relay.config.py, trusted by default."""
     folder = relay.home / "project"
     folder.mkdir(exist_ok=True)
     (folder / "relay.config.py").write_text(config)

@@ -183,7 +183,7 @@ def test_each_attached_terminal_gets_the_title(tmp_path: Path) -> None:
     writes(world, b"x")
     world.undo = world.shown = b""
     world.bus.publish(TerminalLent(watched=False))
-    assert writes(world, b"\x1b]0;new\a", title="new") == b"", "nobody sees it"
+    assert writes(world, b"\x1b]0;new\a", title="new") == b"", "no terminal shows it"
     world.bus.publish(TerminalLent(watched=True))
     assert world.shown == b"\x1b[22;0t" + set_to("Alice: new")
 

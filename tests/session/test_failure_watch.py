@@ -219,7 +219,7 @@ def test_without_hooks_a_failure_that_the_screen_reports_counts(play: Play) -> N
     assert play(scene).failures == [replace(BY_HOOK, source="screen")]
 
 
-def test_a_transcript_entry_after_the_next_prompt_is_no_second_failure(play: Play) -> None:
+def test_a_transcript_entry_after_the_next_prompt_is_not_a_second_failure(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         world.stop_failure()
@@ -266,7 +266,7 @@ def test_a_failure_is_cleared_when_a_later_turn_succeeds(play: Play) -> None:
     assert len(play(scene).failures) == 2
 
 
-def test_a_failed_subagent_is_no_failure_of_the_agent(play: Play) -> None:
+def test_a_failed_subagent_is_not_a_failure_of_the_agent(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         world.hook("StopFailure", error="rate_limit", agent_id="a1")
@@ -287,7 +287,7 @@ def test_without_hooks_a_failure_is_cleared_by_a_turn_on_the_screen(play: Play) 
     assert len(play(scene, "codex").failures) == 1
 
 
-def test_an_error_from_which_the_agent_recovers_is_no_failure(play: Play) -> None:
+def test_an_error_from_which_the_agent_recovers_is_not_a_failure(play: Play) -> None:
     """Claude Code writes an interrupted answer as an error, and continues."""
 
     async def scene(world: World) -> None:
@@ -299,7 +299,7 @@ def test_an_error_from_which_the_agent_recovers_is_no_failure(play: Play) -> Non
     assert play(scene).failures == []
 
 
-def test_a_stop_does_not_clear_the_error_of_a_gemini(play: Play) -> None:
+def test_geminis_stop_hook_does_not_clear_an_error(play: Play) -> None:
     key = "[API Error: 400 API key not valid. Please pass a valid API key.]"
     found = Failure("unauthorized", key, None, "transcript")
 
@@ -320,7 +320,7 @@ def test_a_stop_does_not_clear_the_error_of_a_gemini(play: Play) -> None:
     assert play(scene, "gemini").failures == [found, found]
 
 
-def test_a_transient_screen_is_no_failure(play: Play) -> None:
+def test_a_transient_screen_is_not_a_failure(play: Play) -> None:
     async def scene(world: World) -> None:
         world.publish(PromptSubmitted(by_user=True))
         world.shows(FAILED, *CODEX_SHOWN)
@@ -330,7 +330,7 @@ def test_a_transient_screen_is_no_failure(play: Play) -> None:
     assert play(scene, "codex").failures == []
 
 
-def test_an_unknown_error_is_of_the_class_other(play: Play) -> None:
+def test_an_unknown_error_has_the_class_other(play: Play) -> None:
     async def scene(world: World) -> None:
         world.shows(FAILED, "■ it went wrong", "", "› ")
         await world.grace()
@@ -379,7 +379,7 @@ def test_without_hooks_claudes_limit_dialog_is_a_failure(play: Play) -> None:
 def test_a_noninteractive_program_that_exits_with_an_error_has_failed(
     play: Play, code: int, interactive: bool, count: int, first: str
 ) -> None:
-    """`claude -p` does this. The last words of an interactive program may be from anything."""
+    """`claude -p` does this. The last lines of an interactive program may be from anything."""
     ends: list[Event] = [AgentExited(code), OutputEnded()]
 
     async def scene(world: World) -> None:

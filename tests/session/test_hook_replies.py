@@ -303,7 +303,7 @@ def test_a_nested_agent_gets_none_of_the_agents_messages(tmp_path: Path) -> None
 def test_messages_of_a_reply_that_cannot_be_rendered_wait_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reply that is nested too deeply must not withhold the messages for ever."""
+    """For example, a reply that is nested too deeply."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()

@@ -33,7 +33,7 @@ async def _answer(request: Request) -> Answer:
 
 
 def _talk(path: Path, *lines: bytes) -> list[list[dict[str, Any]]]:
-    """Send each of `lines` on a connection of its own, one after another; return the answers to each."""
+    """Send each of `lines` on a separate connection, one after another; return the answers to each."""
 
     def ask(line: bytes) -> list[dict[str, Any]]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
@@ -130,7 +130,7 @@ def test_a_client_waits_while_no_descriptor_is_free(tmp_path: Path) -> None:
     assert answer == b'{"said": "late"}\n'
 
 
-def test_a_connection_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
+def test_a_connection_just_as_the_session_ends_is_harmless(tmp_path: Path) -> None:
     path, errors = tmp_path / "s", list[object]()
 
     async def run() -> None:

@@ -140,7 +140,7 @@ def test_a_limit_printed_before_a_failing_exit_is_a_failure(relay: Relay) -> Non
     assert (failed["class"], failed["source"], failed["text"]) == ("rate_limited", "exit", LIMIT)
 
 
-def test_a_limit_printed_before_a_successful_exit_is_no_failure(relay: Relay) -> None:
+def test_a_limit_printed_before_a_successful_exit_is_not_a_failure(relay: Relay) -> None:
     claude = Claude(relay).wrap()
     claude.print(f"{LIMIT}\n")
     claude.exit()

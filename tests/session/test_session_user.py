@@ -272,7 +272,7 @@ all = ["^Resume which"]
 
 
 def test_an_answer_to_a_dialog_starts_no_turn(relay: Relay, attached: Terminals) -> None:
-    """Enter that picks a conversation to resume is no prompt, so the old conversation is not read."""
+    """Enter that picks a conversation to resume is not a prompt, so the old conversation is not read."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text(PICKER)
