@@ -1,4 +1,4 @@
-"""Line agents that tests drive, and checks of what their sessions have done."""
+"""Fake agents that tests control, and what relay reports about them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Entry = dict[str, Any]
 
 
 class FakeAgent:
-    """One wrapped agent (tests/fakes/agent_remote.py) in a session of its own."""
+    """One wrapped agent (tests/fakes/agent_remote.py) with its own session."""
 
     def __init__(self, relay: Relay, name: str, *, team: str = "default") -> None:
         self.relay = relay
@@ -39,7 +39,7 @@ class FakeAgent:
         env: Mapping[str, str] | None = None,
         named: bool = True,
     ) -> FakeAgent:
-        """Start it detached and wait until it obeys. named: with -n; otherwise relay chooses the name."""
+        """Start it detached and wait until it runs. named: with -n; otherwise relay chooses the name."""
         self.relay(
             "wrap",
             "-d",
@@ -75,7 +75,7 @@ class FakeAgent:
         return self.received
 
     def texts(self) -> list[tuple[str, str]]:
-        """Return the one-line texts it was given, in order: (sender, text), without the time."""
+        """Return the one-line texts that it has received, in order: (sender, text), without the time."""
         return re.findall(
             r"^\[relay [\w-]{4,8} (?:from )?([^\]]*?)(?:, [\d:]{8})?\] (.*) \[/relay [\w-]{4,8}\]$",
             self.received,
@@ -83,7 +83,7 @@ class FakeAgent:
         )
 
     def receives_exactly(self, *texts: tuple[str, str]) -> None:
-        """Wait until it has read as many texts, and compare: relay may know one by its echo earlier."""
+        """Wait until it has read as many texts, and compare them. relay may see their echo earlier."""
         wait_until(
             lambda: len(self.texts()) >= len(texts), message=lambda: f"{self.received!r}\n{self.log()}"
         )
@@ -95,7 +95,7 @@ class FakeAgent:
         return [e for e in entries if e["name"] == self.name and event in ("", e["event"])]
 
     def notice(self, words: str) -> str:
-        """Wait until this agent's user was told `words`; return the whole notice."""
+        """Wait for a notice with `words` to this agent's user; return all of it."""
         found = wait_until(
             lambda: [
                 text
@@ -116,7 +116,7 @@ class FakeAgent:
         return bool(self.events("session_end"))
 
     def log(self) -> str:
-        """Return everything known, for a failed assertion."""
+        """Return the journal and the session log, for a failed assertion."""
         session = self.relay.home / "state" / "session.log"
         return self.relay("events").stdout + (session.read_text() if session.exists() else "")
 
@@ -140,7 +140,7 @@ def messages(relay: Relay, *arguments: str) -> list[Entry]:
 
 
 def project(relay: Relay, config: str, *, trust: bool = True) -> Path:
-    """Return a project folder with a relay.config.py, trusted unless told otherwise."""
+    """Return a project folder with a relay.config.py, trusted by default."""
     folder = relay.home / "project"
     folder.mkdir(exist_ok=True)
     (folder / "relay.config.py").write_text(config)

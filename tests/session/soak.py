@@ -1,17 +1,17 @@
-"""A soak of real sessions: wrapped agents that talk non-stop, while all around them is killed at random.
+"""A soak of real sessions: agents send messages non-stop, while processes around them are killed at random.
 
     python tests/session/soak.py [--seconds N] [--seed S] [--rate R] [--hostile] [--spare]
 
 The agents are a few line programs and TUIs (tests/fakes/agent_remote.py, session_tui.py), which are never
-killed.  What each has said and was given is the truth that the ledger is checked against:
+killed. The ledger is checked against what each of them has sent and received:
 
     said = received + uncertain + expired        each once, and in order
 
-With --hostile there are two teams, and Mallory of the first runs each attack in tests/messaging/hostile.py on
-one of its members, in turn.  With --spare nothing is killed.
+With --hostile there are two teams, and Mallory in the first runs each attack of tests/messaging/hostile.py on
+one of its members, in turn. With --spare nothing is killed.
 
 Prints the account and exits 1 if a message is unexplained, arrived twice or out of order, an agent was lost,
-or something was left behind. SEED fixes what happens to whom, not when the machine does it.
+or something was left behind. SEED determines which faults happen, not their exact timing.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ LINES, TUI = FAKES / "agent_remote.py", FAKES / "session_tui.py"
 AGENTS = {"Ada": LINES, "Bo": LINES, "Cy": LINES, "Dee": TUI, "Eli": TUI}
 TEAM, OTHERS, OTHER_TEAM = "default", {"Dee", "Eli"}, "web"  # with --hostile
 MALLORY, VICTIM = "Mallory", "Bo"
-OWNED = "Ada"  # wrapped in a terminal that stays, and gets its exit code
+OWNED = "Ada"  # wrapped in a terminal that stays open and gets its exit code
 RATE = 4.0  # directives per second, of all agents
 SETTLE_SECONDS = 150.0  # after the last kill; the longest pause between two retries is a minute
 SETTINGS = "runaway_rate = 0\nrunaway_depth = 0\n"
 
 TEXT = re.compile(r"\[relay ([\w-]{4,8}) (?:from )?(\w[\w ]*?)(?:, [\d:]{8})?\] (\d+) \[/relay \1\]")
 SHOWN = {THE_USER: names.PERSON}
-"""Senders that agents see under another name."""
+"""Senders that have another name in the texts that agents receive."""
 
 DONE = {State.INJECTED: {1}, State.UNCERTAIN: {0, 1}, State.EXPIRED: {0}}
-"""How often an agent may have been given a message with that final state."""
+"""How often an agent may have received a message with that final state."""
 
 
 # The account.
@@ -72,7 +72,7 @@ DONE = {State.INJECTED: {1}, State.UNCERTAIN: {0, 1}, State.EXPIRED: {0}}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The outcome of everything said, and what nothing explains."""
+    """The outcome of all messages, and the errors."""
 
     said: int
     states: Counter[State]
@@ -92,13 +92,13 @@ def account(
     messages: Iterable[Message],
     said: dict[Stream, list[int]],
     given: dict[Stream, list[int]],
-    perhaps: Iterable[int] = (),
+    maybe_sent: Iterable[int] = (),
 ) -> Account:
     """Compare the ledger's `messages`, oldest first, with what was said and `given`, both in order.
 
-    perhaps: numbers that may or may not have been said.
+    maybe_sent: numbers that may or may not have been sent.
     """
-    wrong, rows, unsure = [], defaultdict(list), set(perhaps)
+    wrong, rows, unsure = [], defaultdict(list), set(maybe_sent)
     for message in messages:
         rows[message.sender, message.to].append(message)
     for stream in sorted({*rows, *said, *given}):
@@ -124,10 +124,10 @@ def _disorder(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     return ((one, two) for one, two in itertools.pairwise(numbers) if one > two)
 
 
-def given_to(name: str, heard: str) -> dict[Stream, list[int]]:
-    """Return what the agent `name` was given, by sender."""
+def given_to(name: str, received: str) -> dict[Stream, list[int]]:
+    """Return the numbers that the agent `name` has received, by sender."""
     found = defaultdict(list)
-    for _, sender, number in TEXT.findall(heard):
+    for _, sender, number in TEXT.findall(received):
         found[SHOWN.get(sender, sender), name].append(int(number))
     return found
 
@@ -163,7 +163,7 @@ class Terminal:
         return self.code is not None
 
     def close(self) -> None:
-        """Kill the command, if it runs, and close its terminal."""
+        """Kill the command, if it is running, and close its terminal."""
         if not self.ended():
             os.kill(self.pid, signal.SIGKILL)
             wait_until(self.ended)
@@ -179,7 +179,7 @@ class Terminal:
 
 @dataclass(slots=True)
 class Agent:
-    """One wrapped program. said: what it was told to say, and to whom; pids: of the agent and its shim."""
+    """One wrapped program. said: its messages, as receiver and number; pids: of the agent and its shim."""
 
     relay: Relay
     name: str
@@ -200,7 +200,7 @@ class Agent:
         return (self.folder / "received").read_bytes().decode("utf-8", "replace")
 
     def status(self) -> dict[str, Any]:
-        """Return its shim's status; {} without a shim."""
+        """Return its shim's status, {} without a shim."""
         with socket.socket(socket.AF_UNIX) as channel:
             channel.settimeout(30)
             try:
@@ -212,7 +212,7 @@ class Agent:
         return answer
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """Signal its session; return the session's pid, 0 if there is none."""
+        """Signal its session; return the session's pid, or 0 without a session."""
         pid = int(self.status().get("pid", 0))
         if pid:
             with contextlib.suppress(ProcessLookupError):
@@ -224,7 +224,7 @@ class Agent:
 
 
 class Soak:
-    """The agents of a home, and everything that happens to them; `seed` decides."""
+    """The agents of a home, and the faults around them, which `seed` determines."""
 
     def __init__(
         self, path: Path, seed: int, rate: float, *, hostile: bool = False, spare: bool = False
@@ -306,7 +306,7 @@ class Soak:
             client.close()
 
     def settle(self) -> Account:
-        """Return the account as soon as it is complete, or after SETTLE_SECONDS."""
+        """Return the account once it has no errors, or after SETTLE_SECONDS."""
         for agent in self.agents.values():
             self._revive(agent)
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -320,7 +320,7 @@ class Soak:
         return found
 
     def end(self) -> list[str]:
-        """End the agents; return what is wrong with how they end, and what is left behind."""
+        """End the agents; return errors in their exit codes, and what is left behind."""
         wrong = []
         codes = {name: number + 10 for number, name in enumerate(self.agents)}
         for name, agent in self.agents.items():
@@ -395,7 +395,7 @@ class Soak:
     def _pause(self, least: float, most: float) -> None:
         time.sleep(self._chance.uniform(least, most))
 
-    def _someone(self) -> Agent:
+    def _any_agent(self) -> Agent:
         return self.agents[self._chance.choice([*self.agents])]
 
     def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -409,7 +409,7 @@ class Soak:
         return run
 
     def _revive(self, agent: Agent) -> None:
-        """Restart a session that the shim gave up on, as the user would."""
+        """Reload a session that the shim has given up, as the user would."""
         agent.kill(signal.SIGCONT)
         if why := agent.status().get("failed"):
             self.done["given up"] += 1
@@ -417,13 +417,13 @@ class Soak:
             self._command("reload", agent.name)
 
     def _kill_session(self) -> None:
-        agent = self._someone()
+        agent = self._any_agent()
         agent.kill()
         self._revive(agent)
 
     def _kill_twice(self) -> None:
-        """Kill the next one, too, somewhere in its startup."""
-        agent = self._someone()
+        """Also kill the next one, at some point of its start."""
+        agent = self._any_agent()
         first = agent.kill()
         with contextlib.suppress(AssertionError):
             wait_until(lambda: agent.status().get("pid", first) not in {0, first}, 10)
@@ -432,7 +432,7 @@ class Soak:
         self._revive(agent)
 
     def _stop_session(self) -> None:
-        agent = self._someone()
+        agent = self._any_agent()
         agent.kill(signal.SIGSTOP)
         self._pause(0.2, 3.0)
         match self._chance.randrange(3):
@@ -445,10 +445,10 @@ class Soak:
         self._revive(agent)
 
     def _reload(self) -> None:
-        self._command("reload", self._someone().name)
+        self._command("reload", self._any_agent().name)
 
     def _kill_while_reloading(self) -> None:
-        agent = self._someone()
+        agent = self._any_agent()
         run = subprocess.Popen(
             [*self.relay.command, "reload", agent.name],
             env=self.relay.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -480,13 +480,13 @@ class Soak:
         two.kill()
 
     def _attach(self) -> None:
-        """Attach, even while another terminal is attached: this one takes over."""
-        agent = self._someone()
+        """Attach a terminal, which takes over from any other one."""
+        agent = self._any_agent()
         if agent.name != OWNED:
             self._clients.append(Terminal(self.relay, "attach", "--takeover", agent.name))
 
     def _leave(self) -> None:
-        """Detach, close the window, or die."""
+        """Detach a terminal, close its window, or kill its command."""
         self._clients = [client for client in self._clients if not client.ended()]
         if not self._clients:
             return
@@ -501,7 +501,7 @@ class Soak:
 
     def _send(self) -> None:
         """Send a message; sometimes kill the command."""
-        to, number = self._someone().name, self._next()
+        to, number = self._any_agent().name, self._next()
         run = subprocess.Popen(
             [*self.relay.command, "send", "-t", self.agents[to].team, to, str(number)],
             env=self.relay.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -515,7 +515,7 @@ class Soak:
 
     def _look(self) -> None:
         self._command(
-            *self._chance.choice([("ps", "--json"), ("messages",), ("explain", self._someone().name)])
+            *self._chance.choice([("ps", "--json"), ("messages",), ("explain", self._any_agent().name)])
         )
 
     def _signal(self, which: str, number: signal.Signals) -> int | None:
@@ -528,7 +528,7 @@ class Soak:
 
 
 def soak(seconds: float, seed: int, rate: float, *, keep: bool, hostile: bool, spare: bool) -> list[str]:
-    """Run for `seconds` and print the account; return what is wrong."""
+    """Run for `seconds` and print the account; return the errors."""
     path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
     made = Soak(path, seed, rate, hostile=hostile, spare=spare)
     try:
@@ -551,11 +551,11 @@ def soak(seconds: float, seed: int, rate: float, *, keep: bool, hostile: bool, s
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=600.0, help="of kills; then everything settles")
+    parser.add_argument("--seconds", type=float, default=600.0, help="of faults, before everything settles")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=RATE, help="directives a second of all agents")
     parser.add_argument("--keep", action="store_true", help="keep the home, to look at it")
-    parser.add_argument("--hostile", action="store_true", help="two teams, and one who attacks")
+    parser.add_argument("--hostile", action="store_true", help="two teams, and an attacker")
     parser.add_argument("--spare", action="store_true", help="kill nothing")
     return 1 if soak(**vars(parser.parse_args())) else 0
 

@@ -1,4 +1,4 @@
-"""Which of an agent's prompts are published, and in what words."""
+"""Which of an agent's prompts are published, and with which text."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class World:
         (("Do you want to proceed?", "❯ 1. Yes", "  2. No"), "Do you want to proceed?\n1. Yes\n2. No"),
         ((), "its hooks say that it asks"),
     ],
-    ids=["drawn", "told"],
+    ids=["drawn", "reported"],
 )
-def test_what_is_drawn_says_more_than_why_it_counts_as_a_prompt(
+def test_the_text_of_a_prompt_is_its_dialog_or_else_the_reason_for_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: tuple[str, ...], text: str
 ) -> None:
     monkeypatch.setattr(attention, "STANDS", 0.0)

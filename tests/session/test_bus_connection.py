@@ -1,4 +1,4 @@
-"""A session's connection to the bus: whatever ends it is reported once, and it reconnects."""
+"""A session's connection to the bus: each failure is reported once, and the session reconnects."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from session.fake_agent import FakeAgent, ps, settings
 from support import Relay, wait_until
 
 
-class Line:
-    """A client that ends as told; without an end it stays connected until cancelled."""
+class FakeClient:
+    """A client that ends with `end`; without one it stays connected until cancelled."""
 
     def __init__(self, bus: EventBus, end: Exception | None) -> None:
         self.bus = bus
@@ -54,22 +54,22 @@ class Line:
 
 @dataclass
 class Scene(Clock):
-    """A connection whose clients end in turn as `ends` says, and its visible effects."""
+    """A connection whose clients end in turn with `ends`, and its visible effects."""
 
     folder: Path
     ends: list[Exception | None]
-    unopened: list[RelayError] = field(default_factory=list)  # what the first attempts to create one raise
-    told: list[str] = field(default_factory=list)  # what the user sees and the journal keeps
-    shown: list[str] = field(default_factory=list)  # which statuses the user sees
+    unopened: list[RelayError] = field(default_factory=list)  # what the first attempts to open one raise
+    reported: list[str] = field(default_factory=list)  # what the user sees and the journal keeps
+    shown: list[str] = field(default_factory=list)  # the statuses that the user sees
     pauses: list[float] = field(default_factory=list)
     channels: tuple[str, ...] = ()
     problems: list[str] = field(default_factory=list)  # when each client ends
-    opened: list[Line] = field(default_factory=list)
+    opened: list[FakeClient] = field(default_factory=list)
 
     async def _open(self, in_hand: frozenset[str]) -> MessagingClient:
         if self.unopened:
             raise self.unopened.pop(0)
-        self.opened.append(Line(self.bus, self.ends.pop(0)))
+        self.opened.append(FakeClient(self.bus, self.ends.pop(0)))
         return cast(MessagingClient, self.opened[-1])
 
     async def sleep(self, seconds: float) -> None:
@@ -87,7 +87,7 @@ class Scene(Clock):
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
-        (self.told if event.keep else self.shown).append(event.text)
+        (self.reported if event.keep else self.shown).append(event.text)
 
     @handles(ClientOpened)
     def changed(self, _: ClientOpened) -> None:
@@ -122,8 +122,8 @@ class Scene(Clock):
         return self
 
 
-def test_who_asks_for_the_client_before_there_is_one_waits_for_the_first_try(tmp_path: Path) -> None:
-    """A caller that does not want to wait learns that there is none yet."""
+def test_a_request_for_the_client_waits_for_the_first_attempt(tmp_path: Path) -> None:
+    """A caller that does not wait gets an error."""
     away = BrokerError("no broker.")
 
     async def main() -> None:
@@ -161,34 +161,34 @@ def test_who_asks_for_the_client_before_there_is_one_waits_for_the_first_try(tmp
         (HomeError("the directory is another user's."), FIRST_RETRY),
     ],
 )
-def test_whatever_ends_the_bus_is_told_once_and_the_bus_is_had_again(
+def test_a_failed_connection_is_reported_once_and_retried(
     tmp_path: Path, end: RelayError, pause: float
 ) -> None:
     scene = Scene(tmp_path, [end, end, end, None]).play()
-    assert len(scene.told) == 1 and scene.told[0].startswith(f"{end} ")
+    assert len(scene.reported) == 1 and scene.reported[0].startswith(f"{end} ")
     assert scene.problems == ["", str(end), "", str(end), "", str(end), ""]
     assert scene.pauses[0] == pause
     assert scene.shown == ["connected to mqtt://here; messages are delivered again."]
 
 
-def test_a_fault_of_our_own_is_logged_told_and_tried_again(
+def test_an_internal_error_is_logged_reported_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fault = ExceptionGroup("in a task", [ExceptionGroup("in another", [KeyError("boot")])])
     with caplog.at_level(logging.ERROR):
         scene = Scene(tmp_path, [fault] * 7 + [OSError(24, "too many open files"), None]).play()
-    assert len(scene.told) == 2
-    assert "the bus failed (KeyError: 'boot')." in scene.told[0] and "keeps trying" in scene.told[0]
-    assert "too many open files" in scene.told[1]
+    assert len(scene.reported) == 2
+    assert "the bus failed (KeyError: 'boot')." in scene.reported[0] and "keeps trying" in scene.reported[0]
+    assert "too many open files" in scene.reported[1]
     assert all(record.exc_info for record in caplog.records) and len(caplog.records) == 8
     assert scene.pauses == [3, 6, 12, 24, 48, LAST_RETRY, LAST_RETRY, LAST_RETRY]
 
 
-def test_a_client_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
+def test_opening_a_client_is_retried(tmp_path: Path) -> None:
     """Each reason is reported once, with its effect on the agent."""
     away = BrokerError("no broker.")
     scene = Scene(tmp_path, [None], unopened=[away, away, LedgerError("locked."), away]).play()
-    assert scene.told == [
+    assert scene.reported == [
         "no broker. The agent keeps running without messages.",
         "locked. Messages wait until then.",
     ]
@@ -196,13 +196,13 @@ def test_a_client_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_client_that_cannot_join_its_channels_is_closed(tmp_path: Path) -> None:
-    """Otherwise the first would still hold the name that the next one needs."""
+    """Otherwise it would still hold the name that the next client needs."""
     scene = Scene(tmp_path, [LedgerError("the disk is full."), None], channels=("ops",)).play()
-    assert [line.closed for line in scene.opened] == [True, False]
-    assert scene.told == ["the disk is full. The agent keeps running without messages."]
+    assert [client.closed for client in scene.opened] == [True, False]
+    assert scene.reported == ["the disk is full. The agent keeps running without messages."]
 
 
-def test_a_client_that_ends_is_not_used_any_more(tmp_path: Path) -> None:
+def test_a_client_that_has_ended_is_no_longer_used(tmp_path: Path) -> None:
     scene = Scene(tmp_path, [None])
 
     async def then() -> None:
@@ -213,44 +213,44 @@ def test_a_client_that_ends_is_not_used_any_more(tmp_path: Path) -> None:
     scene.play(then)
 
 
-def test_trouble_with_the_ledger_is_told_while_connected(tmp_path: Path) -> None:
+def test_ledger_problems_are_shown_while_connected(tmp_path: Path) -> None:
     async def then() -> None:
-        for text in ("the disk is full.", "the disk is full.", "somebody sends too much."):
+        for text in ("the disk is full.", "the disk is full.", "one agent sends too much."):
             scene.opened[0].report(text)
-        assert scene.shown == ["the disk is full.", "somebody sends too much."]
+        assert scene.shown == ["the disk is full.", "one agent sends too much."]
         scene.opened[0].report("connected to mqtt://here")
         assert scene.shown[2:] == ["connected to mqtt://here; messages are delivered again."]
-        assert scene.told == []  # the journal has every status
+        assert scene.reported == []  # the journal has every status
 
     scene = Scene(tmp_path, [None])
     scene.play(then)
 
 
-def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
+def test_each_lasting_reason_for_being_off_the_bus_is_shown_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bus_connection, "PATIENCE", 0)
 
     async def then() -> None:
-        (line,) = scene.opened
+        (client,) = scene.opened
         assert await scene.status() == "connected to mqtt://here"
 
         async def off(*reasons: str) -> None:
-            line.connected = False
+            client.connected = False
             assert await scene.status() in {CONNECTING, *scene.shown}
             for reason in reasons:
-                line.report(reason)
+                client.report(reason)
             shown = asyncio.Event()
             scene.bus.loop.call_later(0, shown.set)  # after the timers that report lasting conditions
             await shown.wait()
             assert await scene.status() == reasons[-1]
 
-        await off("the connection was lost.", "connection refused.")  # the first one did not last
+        await off("the connection was lost.", "connection refused.")  # the first did not last
         await off("the login is refused.")
         await off("connection refused.")
         assert scene.shown == ["connection refused.", "the login is refused."]
-        line.connected = True
-        line.report("connected to mqtt://here")
+        client.connected = True
+        client.report("connected to mqtt://here")
         assert scene.shown.pop() == "connected to mqtt://here; messages are delivered again."
         await off("connection refused.")
         assert scene.shown[2:] == ["connection refused."]
@@ -259,7 +259,7 @@ def test_while_off_the_bus_each_reason_that_lasts_is_told_once(
     scene.play(then)
 
 
-def test_a_setting_with_too_many_channels_keeps_no_session_off_the_bus(relay: Relay) -> None:
+def test_too_many_configured_channels_keep_no_session_off_the_bus(relay: Relay) -> None:
     settings(relay, "channels = [" + ", ".join(f'"c{n}"' for n in range(130)) + "]\n")
     alice = FakeAgent(relay, "Alice").wrap()
     assert "is in 128 channels" in alice.notice("Alice could not join #c128")

@@ -16,7 +16,7 @@ from session.fake_agent import FakeAgent, messages
 from session.test_session_replaced import entry, replaced
 from support import Relay, clean_environment, session_patch, wait_until
 
-QUICK = (
+SHORT_LOCK_WAIT = (
     "from relay.messaging.ledger_database import LedgerDatabase\n"
     "LedgerDatabase.busy_seconds = 0.05\n"
     "from relay.messaging.client import MessagingClient\n"
@@ -36,10 +36,10 @@ def bodies(relay: Relay) -> list[str]:
     return [message["body"] for message in messages(relay)]
 
 
-def test_a_directive_waits_for_a_ledger_that_others_keep_locked(relay: Relay) -> None:
-    """S15: with many writers, one may wait for longer than one attempt does."""
+def test_a_directive_waits_while_the_ledger_is_locked(relay: Relay) -> None:
+    """S15: with many writers, the ledger may stay locked for longer than one attempt waits."""
     refused = relay.home / "refused"
-    alice = FakeAgent(relay, "Alice").wrap(env=session_patch(QUICK.format(refused=str(refused))))
+    alice = FakeAgent(relay, "Alice").wrap(env=session_patch(SHORT_LOCK_WAIT.format(refused=str(refused))))
     FakeAgent(relay, "Bob").wrap()
     with locked(Home.from_env(clean_environment(relay.home)).ledger):
         alice.say("@relay:Bob one\n@relay:Bob two")
@@ -48,8 +48,8 @@ def test_a_directive_waits_for_a_ledger_that_others_keep_locked(relay: Relay) ->
     assert not alice.events("directive_failed")
 
 
-def test_last_words_that_are_cut_off_are_told(relay: Relay) -> None:
-    """A directive that was only begun is reported, too."""
+def test_directives_cut_off_by_the_agents_end_are_reported(relay: Relay) -> None:
+    """This includes a directive whose handler had started."""
     patch = session_patch(
         "import asyncio, functools\n"
         "from relay.builtin import relay as module\n"
@@ -76,8 +76,8 @@ sys.stdin.read()
 """
 
 
-def test_a_line_is_not_cut_where_the_program_goes_on_while_it_is_looked_at(relay: Relay) -> None:
-    """The program wrote the rest and then slept in a read, after a check had found nothing pending."""
+def test_a_line_finished_during_the_check_for_input_is_not_split(relay: Relay) -> None:
+    """After a check found no pending output, the program wrote the rest and then blocked in a read."""
     patch = session_patch(
         "import os, time\n"
         "from relay.terminal.shim_link import ShimLink\n"
@@ -120,8 +120,8 @@ def steps(relay: Relay, name: str = "Alice") -> dict[str, int]:
     return found
 
 
-def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
-    """Sessions that were replaced count, too."""
+def test_explain_counts_directives_at_each_step(relay: Relay) -> None:
+    """Sessions that were replaced count as well."""
     alice, _ = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob one\n@relay:Nobody two\n@memory:save three")
     expected = {
@@ -152,8 +152,8 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
     assert "1 directive behind a sign, as in a quotation, ignored: `relay events --name Alice`." in shown
 
 
-def test_a_directive_behind_a_sign_is_told(relay: Relay) -> None:
-    """S9: a quote is no directive; a line that an unknown prompt makes look quoted is reported."""
+def test_a_quoted_directive_is_reported(relay: Relay) -> None:
+    """S9: a quotation is not a directive, but an unknown prompt may only make a line look quoted."""
     alice = FakeAgent(relay, "Alice").wrap()
     alice.say("> @relay:Bob one\n> @relay:Bob two\n+ @unknown:Bob three\n`@relay:Bob` is how to write\n")
     alice.notice("a directive behind '>' was ignored as a quotation")
@@ -176,13 +176,13 @@ FLOOD = """
 import os, sys, time
 while not os.path.exists("go"):
     time.sleep(0.001)
-print("a line of the log that says nothing at all\\n" * 210000, flush=True)
+print("a line of a log without any useful content\\n" * 210000, flush=True)
 open("printed", "w").close()
 sys.stdin.read()
 """
 
 
-def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
+def test_output_that_outran_the_reader_is_reported(relay: Relay) -> None:
     """The notice gives the size, once; the recording has a gap there."""
     (folder := relay.home / "flood").mkdir()
     (folder / "flood.py").write_text(FLOOD)
@@ -201,7 +201,7 @@ def test_output_that_came_faster_than_it_was_read_is_told(relay: Relay) -> None:
     wait_until(lambda: gaps(relay))
 
 
-def test_what_was_skipped_after_two_deaths_is_told_and_a_gap_in_the_recording(relay: Relay) -> None:
+def test_output_skipped_after_two_crashes_is_reported_and_a_gap_in_the_recording(relay: Relay) -> None:
     patch = session_patch(
         "import os, signal\n"
         "from relay.readers.auto import AutoReader\n"
@@ -215,7 +215,7 @@ def test_what_was_skipped_after_two_deaths_is_told_and_a_gap_in_the_recording(re
     alice = FakeAgent(relay, "Alice").wrap(env=patch)
     alice.say("poison\n")
     alice.notice("crashed two sessions")
-    alice.say("on we go\n")
+    alice.say("hello\n")
     wait_until(lambda: alice.events("output_missed"), message=alice.log)
     assert steps(relay)["missed"] == len("poison\r\n\r\n")
     wait_until(lambda: gaps(relay))

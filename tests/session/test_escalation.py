@@ -1,4 +1,4 @@
-"""What happens when an agent asks, with a clock that the test moves."""
+"""How relay escalates an agent's prompts: bell, title, desktop notification, message; with a fake clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from supervision.world import Timers
 from support import Relay, wait_until
 
 
-class AtOnce:
+class ImmediateTasks:
     """Runs tasks immediately."""
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
@@ -41,7 +41,7 @@ class AtOnce:
 
 
 class World:
-    """Everything that an escalation touches; it plays the agent's terminal and the user's."""
+    """Everything that an escalation touches, including the agent's terminal and the user's."""
 
     def __init__(self, folder: Path, to: str = "Lead") -> None:
         self.shown = self.undo = b""
@@ -56,7 +56,7 @@ class World:
         self.bus.loop.close()
         terminal, shim = cast(AgentTerminal, self), cast(ShimLink, self)
         bell = Bell(shim, enabled=True)
-        tasks, journal = cast(Tasks, AtOnce()), Journal(self.path, "s1", "Alice")
+        tasks, journal = cast(Tasks, ImmediateTasks()), Journal(self.path, "s1", "Alice")
         self.bus.add(Escalation(self.bus, tasks, journal, bell, name="Alice", to=to, clock=self.clock))
         self.bus.add(WindowTitle(self.bus, shim, terminal, name="Alice"))
         self.bus.add(self)
@@ -65,7 +65,7 @@ class World:
     def asks(self, kind: str, lines: Sequence[str]) -> None:
         self.bus.publish(Prompting(kind, "\n".join(lines)))
 
-    def is_over(self) -> None:
+    def prompt_over(self) -> None:
         self.bus.publish(PromptOver())
 
     @handles(NotifyDesktop)
@@ -102,14 +102,14 @@ class World:
         return self.shown.count(b"\a")
 
 
-ASKED = ("Do you want to proceed?", "1. Yes")
+DIALOG = ("Do you want to proceed?", "1. Yes")
 
 
-def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
+def test_a_prompt_is_escalated_once_on_every_route(tmp_path: Path) -> None:
     """R96: once, however often it is drawn."""
     world = World(tmp_path)
     for _ in range(3):
-        world.asks("permission", ASKED)
+        world.asks("permission", DIALOG)
     assert world.notified == []
     world.passes(MOMENT)
     assert world.bells == 1
@@ -121,21 +121,21 @@ def test_a_prompt_is_told_everywhere_once(tmp_path: Path) -> None:
     assert world.path.read_text().count('"escalated"') == 1
 
 
-def test_what_hooks_tell_and_what_is_drawn_then_is_one_question(tmp_path: Path) -> None:
+def test_a_prompt_from_a_hook_and_then_on_the_screen_is_one_prompt(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.asks("permission", ["its hooks say that it asks"])
     world.passes(MOMENT / 2)
-    world.asks("question", ASKED)
+    world.asks("question", DIALOG)
     world.passes(2 * COOLDOWN)
     assert (world.bells, len(world.notified), len(world.sent)) == (1, 1, 1)
-    assert world.notified == [("Alice asks: a question", "\n".join(ASKED))]
+    assert world.notified == [("Alice asks: a question", "\n".join(DIALOG))]
     assert world.shown.endswith(b"Alice asks: a question\x1b\\")
 
 
-def test_what_is_answered_at_once_is_told_nobody_else(tmp_path: Path) -> None:
+def test_a_prompt_answered_at_once_only_rings_the_bell(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.asks("permission", ASKED)
-    world.is_over()
+    world.asks("permission", DIALOG)
+    world.prompt_over()
     world.passes(2 * COOLDOWN)
     assert (world.bells, world.notified, world.sent) == (1, [], [])
 
@@ -153,42 +153,42 @@ def set_to(title: str) -> bytes:
     return b"\x1b]2;" + title.encode() + b"\x1b\\"
 
 
-def test_the_title_names_the_agent_whatever_it_sets(tmp_path: Path) -> None:
+def test_the_title_always_names_the_agent(tmp_path: Path) -> None:
     """U11: the agent may set the same title again, in pieces or with a different terminator."""
     world = World(tmp_path)
     assert world.shown == b"\x1b[22;0t" + set_to("Alice")
     assert writes(world, b"x") == set_to("Alice: own")
-    assert writes(world, b"y") == b"", "nothing is to be replaced"
+    assert writes(world, b"y") == b"", "there is nothing to replace"
     assert writes(world, b"\x1b]0;own\a") == set_to("Alice: own")
     assert writes(world, b"\x1b]") == b""
     assert writes(world, b"2;own\x1b\\") == set_to("Alice: own")
-    assert writes(world, b"\x1b]8;;http://x/\a") == b"", "a link is no title"
+    assert writes(world, b"\x1b]8;;http://x/\a") == b"", "a link is not a title"
     assert writes(world, b"\x1b]2;\a", title="") == set_to("Alice")
     assert len(writes(world, b"", title="x" * 1000)) < 300
     assert world.undo == b"\x1b[23;0t"
 
 
-def test_what_it_asks_stays_in_the_title_until_it_is_answered(tmp_path: Path) -> None:
+def test_a_prompt_stays_in_the_title_until_it_is_answered(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.asks("question", ASKED)
+    world.asks("question", DIALOG)
     assert writes(world, b"\x1b]0;thinking\a", title="thinking") == set_to("Alice asks: a question")
     world.shown = b""
-    world.is_over()
-    world.is_over()
+    world.prompt_over()
+    world.prompt_over()
     assert world.shown == set_to("Alice: thinking")
 
 
-def test_each_terminal_that_is_lent_gets_the_title(tmp_path: Path) -> None:
+def test_each_attached_terminal_gets_the_title(tmp_path: Path) -> None:
     world = World(tmp_path)
     writes(world, b"x")
     world.undo = world.shown = b""
     world.bus.publish(TerminalLent(watched=False))
-    assert writes(world, b"\x1b]0;new\a", title="new") == b"", "nobody sees it"
+    assert writes(world, b"\x1b]0;new\a", title="new") == b"", "no terminal shows it"
     world.bus.publish(TerminalLent(watched=True))
     assert world.shown == b"\x1b[22;0t" + set_to("Alice: new")
 
 
-def test_a_session_that_follows_another_shows_the_title_once_it_knows_it(tmp_path: Path) -> None:
+def test_a_replacement_session_shows_the_title_after_its_replay(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.replaying = True
     world.bus.publish(TerminalLent(watched=True))
@@ -197,30 +197,30 @@ def test_a_session_that_follows_another_shows_the_title_once_it_knows_it(tmp_pat
     assert writes(world, b"") == set_to("Alice: old")
 
 
-def test_a_question_that_flickers_is_told_again_only_much_later(tmp_path: Path) -> None:
+def test_a_flickering_prompt_is_escalated_again_only_much_later(tmp_path: Path) -> None:
     world = World(tmp_path)
     for _ in range(3):
-        world.asks("permission", ASKED)
+        world.asks("permission", DIALOG)
         world.passes(MOMENT)
-        world.is_over()
+        world.prompt_over()
     assert (world.bells, len(world.sent)) == (1, 1)
     world.passes(REPEAT)
-    world.asks("permission", ASKED)
+    world.asks("permission", DIALOG)
     world.passes(MOMENT)
     assert (world.bells, len(world.sent)) == (2, 2)
 
 
-def test_a_question_that_flickered_before_it_was_told_is_told(tmp_path: Path) -> None:
+def test_a_prompt_that_flickered_before_its_escalation_is_escalated(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.asks("permission", ASKED)
-    world.is_over()
-    world.asks("permission", ASKED)
+    world.asks("permission", DIALOG)
+    world.prompt_over()
+    world.asks("permission", DIALOG)
     world.passes(MOMENT)
     assert (world.bells, len(world.sent)) == (1, 1)
 
 
-def test_another_question_rings_at_once_and_is_sent_after_a_while(tmp_path: Path) -> None:
-    """A message costs the receiver a turn: only the last question that remains is sent, once."""
+def test_another_prompt_rings_at_once_and_is_sent_after_the_cooldown(tmp_path: Path) -> None:
+    """A message costs the receiver a turn, so only the last open question is sent, once."""
     world = World(tmp_path)
     for number in range(5):
         world.asks("question", (f"question {number}",))
@@ -230,38 +230,38 @@ def test_another_question_rings_at_once_and_is_sent_after_a_while(tmp_path: Path
     assert (len(world.sent), len(world.notified)) == (2, 2)
     assert world.sent[1][1].endswith("\n> question 4")
     world.asks("question", ("question 5",))
-    world.is_over()
+    world.prompt_over()
     world.passes(COOLDOWN)
     assert len(world.sent) == 2
 
 
-def test_what_the_agent_has_drawn_acts_on_nobody(tmp_path: Path) -> None:
+def test_text_from_the_screen_is_inert_in_escalations(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.own_title = "a\x1b]0;b\x07\x9c"
-    world.asks("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *ASKED * 3])
+    world.asks("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *DIALOG * 3])
     world.passes(MOMENT)
-    world.is_over()
+    world.prompt_over()
     shown = world.notified[0][1] + world.sent[0][1]
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "\n> @relay:Bob hi" in world.sent[0][1]
-    world.asks("permission", ASKED * 20)
+    world.asks("permission", DIALOG * 20)
     world.passes(COOLDOWN)
     assert len(world.notified[1][1].splitlines()) == MAX_LINES
     assert world.bells == 2
-    world.is_over()
+    world.prompt_over()
     world.bus.publish(ScreenChanged())
     assert world.shown.endswith(set_to("Alice: a␛]0;b␇<U+009C>"))
 
 
-def test_without_a_name_nobody_is_sent_anything(tmp_path: Path) -> None:
+def test_no_message_is_sent_without_another_agent_to_escalate_to(tmp_path: Path) -> None:
     for to in ("", "alice"):  # the agent that asks
         world = World(tmp_path, to=to)
-        world.asks("permission", ASKED)
+        world.asks("permission", DIALOG)
         world.passes(MOMENT)
         assert (len(world.notified), world.sent) == (1, [])
 
 
-def test_the_settings_may_want_no_escalation(relay: Relay) -> None:
+def test_settings_can_turn_escalation_off(relay: Relay) -> None:
     settings(relay, 'on_prompt = "none"\n')
     bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
@@ -272,15 +272,13 @@ def test_the_settings_may_want_no_escalation(relay: Relay) -> None:
     assert not bob.events("escalated")
 
 
-def test_a_machine_without_a_desktop_is_one_line_for_the_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_desktop_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CI", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path}/nobody")
-    said = asyncio.run(desktop_notification.notify("Alice asks", "text"))
-    assert said
-    assert "\n" not in said
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path}/missing")
+    problem = asyncio.run(desktop_notification.notify("Alice asks", "text"))
+    assert problem
+    assert "\n" not in problem
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     if sys.platform == "linux":
@@ -322,8 +320,8 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(shutil.which("dbus-run-session") is None, reason="needs D-Bus")
-def test_a_desktop_shows_it(tmp_path: Path) -> None:
-    """A real session bus carries it to a notification service."""
+def test_a_desktop_shows_the_notification(tmp_path: Path) -> None:
+    """It goes through a real D-Bus session bus to a notification service."""
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     script = tmp_path / "desktop.py"
     script.write_text(SERVICE)

@@ -1,4 +1,4 @@
-"""When a turn counts as failed: one event per occurrence, from the best-informed source."""
+"""When a turn counts as failed: one event per failure, from the best source."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BY_HOOK = Failure("rate_limited", LIMIT, EIGHT, "hook")
 
 
 class World:
-    """The agent's terminal and state, as the watch sees them, and a listener for what it publishes."""
+    """The agent's terminal and state, and a listener for the failures that the watch publishes."""
 
     def __init__(self, folder: Path, kind: str = "claude") -> None:
         self.kind = kind
@@ -61,14 +61,14 @@ class World:
         self.rows: list[str] = []
         self.replaying = False
         self.verdict: Verdict | None = READY
-        self.told: list[Failure] = []
+        self.failures: list[Failure] = []
 
     def screen_text(self) -> list[str]:
         return self.rows
 
     @handles(AgentFailed)
     def failed(self, event: AgentFailed) -> None:
-        self.told.append(event.failure)
+        self.failures.append(event.failure)
 
     def session(self, *, resumed: bool = False) -> None:
         """Start a session with a new bus."""
@@ -143,12 +143,12 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., World
 Play = Callable[..., World]
 
 
-def test_a_hook_tells_at_once_and_the_journal_has_it(play: Play) -> None:
+def test_a_hook_reports_a_failure_at_once_and_in_the_journal(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         assert await world.last() is None
         world.stop_failure()
-        assert world.told == [BY_HOOK] and await world.last() == BY_HOOK
+        assert world.failures == [BY_HOOK] and await world.last() == BY_HOOK
         (described,) = await world.bus.ask(Describe(brief=False))
         assert described == {"failure": BY_HOOK.to_json()}
         assert await world.bus.ask(Describe(brief=True)) == []
@@ -158,8 +158,8 @@ def test_a_hook_tells_at_once_and_the_journal_has_it(play: Play) -> None:
     assert (entry["reset_at"], entry["source"]) == (EIGHT, "hook")
 
 
-def test_what_every_source_says_of_one_turn_is_one_failure(play: Play) -> None:
-    """The sources are the hook, the record and the screen, the hook again, and a redraw at another width."""
+def test_reports_from_all_sources_of_one_turn_are_one_failure(play: Play) -> None:
+    """The sources are the transcript, the hook (twice each), and a screen that is redrawn."""
 
     async def scene(world: World) -> None:
         world.publish(HooksAlive(True))
@@ -174,10 +174,10 @@ def test_what_every_source_says_of_one_turn_is_one_failure(play: Play) -> None:
             world.shows(WORKING, *SHOWN)
         world.publish(AgentExited(1), OutputEnded())
 
-    assert play(scene).told == [BY_HOOK]
+    assert play(scene).failures == [BY_HOOK]
 
 
-def test_the_better_source_counts_if_it_comes_in_time(play: Play) -> None:
+def test_the_better_source_wins_if_it_is_in_time(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         world.shows(FAILED, *CODEX_SHOWN)
@@ -185,69 +185,69 @@ def test_the_better_source_counts_if_it_comes_in_time(play: Play) -> None:
         await world.grace()
 
     found = Failure("rate_limited", CODEX_LIMIT, NOW + 7200, "transcript")
-    assert play(scene, "codex").told == [found]
+    assert play(scene, "codex").failures == [found]
 
 
-def test_a_screen_alone_is_believed_after_a_while(play: Play) -> None:
+def test_a_screen_alone_is_believed_after_the_grace_period(play: Play) -> None:
     async def scene(world: World) -> None:
         world.publish(PromptSubmitted(by_user=True))
         world.shows(FAILED, *CODEX_SHOWN)
-        assert world.told == []
+        assert world.failures == []
         await world.grace()
-        assert world.told == [Failure("rate_limited", CODEX_LIMIT, NOW + 7200, "screen")]
-        world.record(CODEX_LIMIT)  # a late record
+        assert world.failures == [Failure("rate_limited", CODEX_LIMIT, NOW + 7200, "screen")]
+        world.record(CODEX_LIMIT)  # a late transcript entry
         world.publish(PromptSubmitted(by_user=True))
         world.shows(FAILED, *CODEX_SHOWN)
         await world.grace()
 
-    assert len(play(scene, "codex").told) == 2
+    assert len(play(scene, "codex").failures) == 2
 
 
-def test_without_hooks_an_agent_may_report_its_failure_by_itself(play: Play) -> None:
-    """Claude Code does, since 2.1.332. It does not count for failures that the hooks report themselves."""
+def test_without_hooks_a_failure_that_the_screen_reports_counts(play: Play) -> None:
+    """Claude Code does, since 2.1.332. With hooks this does not count, as they report the failure."""
 
     async def scene(world: World) -> None:
         continues = "● Usage limit reached · set to continue automatically at 8pm"
         world.publish(HooksAlive(True))
         world.shows(REPORTED, SHOWN[0], "", continues, *BOX)
         await world.grace()
-        assert world.told == []
+        assert world.failures == []
         world.publish(HooksAlive(False))
         world.shows(REPORTED, SHOWN[0], "", continues, *BOX)
         await world.grace()
 
-    assert play(scene).told == [replace(BY_HOOK, source="screen")]
+    assert play(scene).failures == [replace(BY_HOOK, source="screen")]
 
 
-def test_a_record_that_is_later_than_the_next_prompt_repeats_nothing(play: Play) -> None:
+def test_a_transcript_entry_after_the_next_prompt_is_not_a_second_failure(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         world.stop_failure()
         world.prompt("and now?")
         world.record(LIMIT, "rate_limit")
         await world.grace()
-        assert world.told == [BY_HOOK]
-        world.record(LIMIT, "rate_limit")  # this turn failed, too, and no hook reported it
+        assert world.failures == [BY_HOOK]
+        world.record(LIMIT, "rate_limit")  # this turn failed as well, and no hook reported it
         await world.grace()
 
-    assert play(scene).told == [BY_HOOK, replace(BY_HOOK, source="transcript")]
+    assert play(scene).failures == [BY_HOOK, replace(BY_HOOK, source="transcript")]
 
 
-def test_each_turn_that_fails_is_a_failure_of_its_own(play: Play) -> None:
+def test_each_failed_turn_is_a_separate_failure(play: Play) -> None:
     async def scene(world: World) -> None:
         for text in ("one", "two"):
             world.prompt(text)
             world.stop_failure()
         world.prompt("three")
         world.record(LIMIT, "rate_limit")
-        world.prompt("four")  # before the record was trusted
+        world.prompt("four")  # before the transcript was believed
 
     world = play(scene)
-    assert world.told == [BY_HOOK, BY_HOOK]  # the record may still report the second
+    assert world.failures == [BY_HOOK, BY_HOOK]  # that entry may still be about the second turn
     assert len(world.journal()) == 2
 
 
-def test_a_failure_is_forgotten_when_a_later_turn_ends_well(play: Play) -> None:
+def test_a_failure_is_cleared_when_a_later_turn_succeeds(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         world.stop_failure()
@@ -263,18 +263,18 @@ def test_a_failure_is_forgotten_when_a_later_turn_ends_well(play: Play) -> None:
         world.stop_failure("x", "unknown")
         assert (await world.last()) == Failure("other", "x", None, "hook")
 
-    assert len(play(scene).told) == 2
+    assert len(play(scene).failures) == 2
 
 
-def test_a_failed_subagent_is_not_the_agent(play: Play) -> None:
+def test_a_failed_subagent_is_not_a_failure_of_the_agent(play: Play) -> None:
     async def scene(world: World) -> None:
         world.prompt()
         world.hook("StopFailure", error="rate_limit", agent_id="a1")
 
-    assert play(scene).told == []
+    assert play(scene).failures == []
 
 
-def test_without_hooks_the_screen_tells_that_a_turn_has_ended_well(play: Play) -> None:
+def test_without_hooks_a_failure_is_cleared_by_a_turn_on_the_screen(play: Play) -> None:
     async def scene(world: World) -> None:
         world.publish(PromptSubmitted(by_user=True))
         world.shows(FAILED, *CODEX_SHOWN)
@@ -284,11 +284,11 @@ def test_without_hooks_the_screen_tells_that_a_turn_has_ended_well(play: Play) -
         world.publish(PromptSubmitted(by_user=True), TurnDrawn())
         assert await world.last() is None
 
-    assert len(play(scene, "codex").told) == 1
+    assert len(play(scene, "codex").failures) == 1
 
 
-def test_an_error_that_the_agent_has_got_the_better_of_is_none(play: Play) -> None:
-    """claude records an interrupted answer as an error, and continues."""
+def test_an_error_from_which_the_agent_recovers_is_not_a_failure(play: Play) -> None:
+    """Claude Code writes an interrupted answer as an error, and continues."""
 
     async def scene(world: World) -> None:
         world.prompt()
@@ -296,10 +296,10 @@ def test_an_error_that_the_agent_has_got_the_better_of_is_none(play: Play) -> No
         world.hook("Stop")
         await world.grace()
 
-    assert play(scene).told == []
+    assert play(scene).failures == []
 
 
-def test_gemini_stops_after_an_error_too(play: Play) -> None:
+def test_geminis_stop_hook_does_not_clear_an_error(play: Play) -> None:
     key = "[API Error: 400 API key not valid. Please pass a valid API key.]"
     found = Failure("unauthorized", key, None, "transcript")
 
@@ -308,7 +308,7 @@ def test_gemini_stops_after_an_error_too(play: Play) -> None:
         world.record(key)
         world.hook("AfterAgent")
         await world.grace()
-        assert world.told == [found] and await world.last() == found
+        assert world.failures == [found] and await world.last() == found
         world.prompt()
         world.hook("AfterAgent")
         world.record(key)
@@ -317,40 +317,40 @@ def test_gemini_stops_after_an_error_too(play: Play) -> None:
         world.hook("AfterAgent")
         assert await world.last() is None
 
-    assert play(scene, "gemini").told == [found, found]
+    assert play(scene, "gemini").failures == [found, found]
 
 
-def test_a_screen_that_was_only_passing_is_no_failure(play: Play) -> None:
+def test_a_transient_screen_is_not_a_failure(play: Play) -> None:
     async def scene(world: World) -> None:
         world.publish(PromptSubmitted(by_user=True))
         world.shows(FAILED, *CODEX_SHOWN)
         world.shows(WORKING, "• Working (0s • esc to interrupt)")
         await world.grace()
 
-    assert play(scene, "codex").told == []
+    assert play(scene, "codex").failures == []
 
 
-def test_an_error_that_no_rule_knows_is_another_one(play: Play) -> None:
+def test_an_unknown_error_has_the_class_other(play: Play) -> None:
     async def scene(world: World) -> None:
         world.shows(FAILED, "■ it went wrong", "", "› ")
         await world.grace()
 
-    assert play(scene, "codex").told == [Failure("other", "it went wrong", None, "screen")]
+    assert play(scene, "codex").failures == [Failure("other", "it went wrong", None, "screen")]
 
 
-def test_what_hooks_say_is_not_looked_for_on_the_screen(play: Play) -> None:
-    """A state that no screen rule decided shows nothing."""
+def test_a_failure_that_hooks_report_is_not_read_from_the_screen(play: Play) -> None:
+    """A state that no screen rule decided has no text on the screen."""
 
     async def scene(world: World) -> None:
         world.publish(HooksAlive(True))
         world.shows(Verdict(Readiness.FAILED, "its hooks say that it failed"), *CODEX_SHOWN)
         await world.grace()
 
-    assert play(scene, "codex").told == []
+    assert play(scene, "codex").failures == []
 
 
-def test_the_dialog_that_claude_opens_at_its_limit(play: Play) -> None:
-    """Without hooks only: with hooks, any tool's output may stand above a dialog."""
+def test_without_hooks_claudes_limit_dialog_is_a_failure(play: Play) -> None:
+    """Only without hooks: with hooks, any tool's output may be above a dialog."""
     dialog = [
         f"  ⎿  {LIMIT}",
         "",
@@ -364,22 +364,22 @@ def test_the_dialog_that_claude_opens_at_its_limit(play: Play) -> None:
         world.publish(HooksAlive(True))
         world.shows(DIALOG, *dialog)
         await world.grace()
-        assert world.told == []
+        assert world.failures == []
         world.publish(HooksAlive(False))
         world.shows(DIALOG, *dialog)
         await world.grace()
 
-    assert play(scene).told == [replace(BY_HOOK, source="screen")]
+    assert play(scene).failures == [replace(BY_HOOK, source="screen")]
 
 
 @pytest.mark.parametrize("first", ["exit", "output"])
 @pytest.mark.parametrize(
     ("code", "interactive", "count"), [(1, False, 1), (0, False, 0), (137, False, 0), (1, True, 0)]
 )
-def test_a_program_that_prints_why_it_exits(
+def test_a_noninteractive_program_that_exits_with_an_error_has_failed(
     play: Play, code: int, interactive: bool, count: int, first: str
 ) -> None:
-    """claude -p does this; the last words of a program with an input may be anybody's."""
+    """`claude -p` does this. The last lines of an interactive program may be from anything."""
     ends: list[Event] = [AgentExited(code), OutputEnded()]
 
     async def scene(world: World) -> None:
@@ -389,10 +389,10 @@ def test_a_program_that_prints_why_it_exits(
         world.publish(*(ends if first == "exit" else reversed(ends)))
         assert await world.last() == (replace(BY_HOOK, source="exit") if count else None)
 
-    assert len(play(scene).told) == count
+    assert len(play(scene).failures) == count
 
 
-def test_an_agent_that_exits_with_its_error_on_the_screen(play: Play) -> None:
+def test_a_pending_failure_counts_when_the_agent_exits(play: Play) -> None:
     """A failure waiting for a better source is not lost."""
 
     async def scene(world: World) -> None:
@@ -406,8 +406,8 @@ def test_an_agent_that_exits_with_its_error_on_the_screen(play: Play) -> None:
 
 
 @pytest.mark.parametrize("ended_well", [False, True])
-def test_a_session_that_follows_repeats_nothing(play: Play, ended_well: bool) -> None:
-    """The next session reads the same output again, and finds the screen in its current state."""
+def test_a_replacement_session_repeats_no_failure(play: Play, ended_well: bool) -> None:
+    """The next session reads the same output again, with the screen in its current state."""
 
     async def scene(world: World) -> None:
         world.prompt()
@@ -427,24 +427,24 @@ def test_a_session_that_follows_repeats_nothing(play: Play, ended_well: bool) ->
         await world.grace()
         world.publish(HooksAlive(True))
         assert await world.last() == (None if ended_well else BY_HOOK)
-        assert world.told == [BY_HOOK]
+        assert world.failures == [BY_HOOK]
         world.prompt()
         world.stop_failure()
 
     world = play(scene)
-    assert world.told == [BY_HOOK, BY_HOOK]
+    assert world.failures == [BY_HOOK, BY_HOOK]
     assert len(world.journal()) == 2
 
 
-def test_a_failure_that_no_session_saw_is_told_by_the_next(play: Play) -> None:
+def test_a_failure_between_two_sessions_is_reported_by_the_next(play: Play) -> None:
     async def scene(world: World) -> None:
         world.publish(PromptSubmitted(by_user=True))
         world.session(resumed=True)
         world.replaying = True
         world.shows(FAILED, *CODEX_SHOWN)
         await world.grace()
-        assert world.told == []
+        assert world.failures == []
         world.replaying = False
         await world.grace()
 
-    assert len(play(scene, "codex").told) == 1
+    assert len(play(scene, "codex").failures) == 1

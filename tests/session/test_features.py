@@ -17,7 +17,7 @@ from relay.session.features import FEATURES
 from support import Relay, session_patch, wait_until
 
 ESSENTIAL = {"terminals", "output", "state"}
-"""Without these there is no session: nothing answers, and nothing the agent does is seen."""
+"""Without these there is no session: nothing answers, and relay sees nothing of the agent."""
 
 CONFIG = """
 from relay import pattern
@@ -29,13 +29,13 @@ def probe(target, message, ctx):
 """
 
 
-def test_the_list_names_every_feature_that_a_session_has() -> None:
-    """So the other tests leave out each feature once."""
+def test_the_table_of_features_is_complete() -> None:
+    """The other test leaves out each of them once."""
     assert FEATURES.keys() > ESSENTIAL and len(FEATURES) >= 25
 
 
 @pytest.mark.parametrize("feature", sorted(FEATURES.keys() - ESSENTIAL))
-def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
+def test_a_session_works_without_any_one_feature(relay: Relay, feature: str) -> None:
     folder, probes = project(relay, CONFIG), relay.home / "probes"
     probes.touch()
     rules = folder / "hooks.json"
@@ -45,7 +45,7 @@ def test_a_session_goes_without_it(relay: Relay, feature: str) -> None:
     alice.wrap(options=("--rules", rules), cwd=folder, env={"PROBES": str(probes), **without})
 
     def works(needs: set[str], condition: Callable[[], object]) -> None:
-        """Wait for what does not need the feature; what does need it is missing, which no event reports."""
+        """Wait for `condition` unless it needs the feature: no event reports what does not happen."""
         if feature not in needs:
             wait_until(condition, message=alice.log)
 

@@ -1,4 +1,4 @@
-"""Every command, run by an agent's daemon: what is refused, and what is allowed."""
+"""Which commands relay refuses to a daemon that an agent started."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ REFUSED = {
 }
 
 HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "completion", "init", "demo"}
-"""They show what every agent may know, change nothing of another agent, or are called by agents' hooks."""
+"""They show only what every agent may know, change nothing of another agent, or are called by hooks."""
 
 
 def test_each_command_is_refused_to_agents_or_known_to_be_harmless() -> None:
@@ -117,7 +117,7 @@ def as_root(relay: Relay) -> Relay:
     return relay
 
 
-def as_another(relay: Relay) -> Relay:
+def as_other_user(relay: Relay) -> Relay:
     """Return the same without root's rights, in a namespace where the home's owner is not root."""
     other = Relay(relay.home)
     other.command = ["unshare", "--user", "--map-user=1000", "--map-group=1000", *relay.command]
@@ -132,8 +132,8 @@ def as_another(relay: Relay) -> Relay:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="no process can adopt others there")
-@pytest.mark.parametrize("user", [as_root, as_another])
-def test_a_daemon_of_an_agent_is_refused_what_is_the_users(
+@pytest.mark.parametrize("user", [as_root, as_other_user])
+def test_a_daemon_of_an_agent_is_refused_the_users_commands(
     relay: Relay, tmp_path: Path, user: Callable[[Relay], Relay]
 ) -> None:
     relay = user(relay)
@@ -147,9 +147,9 @@ def test_a_daemon_of_an_agent_is_refused_what_is_the_users(
     (tmp_path / "daemon.py").write_text(DAEMON)
     relay("wrap", "-d", "-n", "Mallory", "sh", "-c", f"{sys.executable} {tmp_path}/daemon.py {tmp_path}; cat")
     wait_until((tmp_path / "said").exists, 300)  # some sixty commands, one after the other
-    said = json.loads((tmp_path / "said").read_text())
+    results = json.loads((tmp_path / "said").read_text())
     for command, words in commands.items():
-        code, text = said[command]
+        code, text = results[command]
         text = " ".join(text.split())
         assert (command, code != 0, words in text) == (command, True, True), text
         assert re.search(r"This descends from \S+ \(pid \d+\), which belongs to Mallory", text), text

@@ -1,4 +1,4 @@
-"""The fate of a reply to an agent's hook: printed, unknown, or never sent."""
+"""The outcome of a reply to an agent's hook (printed, unknown, or never sent), and its content."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from relay.tasks import Tasks
 from relay.terminal.events import Notify
 from support import listening
 
-ASKS = fake("lines", "--ask", "Install? [Y/n] ")
+PROMPTING = fake("lines", "--ask", "Install? [Y/n] ")
 LESSON = "You are Ann."
 
 
@@ -81,11 +81,11 @@ class Rules:
 
 
 class Session:
-    """A session's hooks and control socket, for an agent that asks something: nothing is typed.
+    """A session's hooks and control socket, for an agent that shows a prompt: nothing is typed.
 
     asked:   the events that handlers were asked about; they answer once `answers` is set.
     handle:  the handlers' answer.
-    emitted: texts found in the agent's own record. injected: what hooks gave the agent.
+    emitted: texts found in the agent's transcript. injected: what hooks gave the agent.
     """
 
     def __init__(self, agent: PtyAgent, folder: Path, group: asyncio.TaskGroup) -> None:
@@ -165,7 +165,7 @@ class Session:
     # The agent's side.
 
     async def hook(self, event: str, *, kind: str = "claude", **payload: Any) -> socket.socket:
-        """Have a hook client of an agent of `kind` ask; return the connection, with nothing read."""
+        """Send a request as a hook client of an agent of `kind`; return the connection, with nothing read."""
         client = socket.socket(socket.AF_UNIX)
         client.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -175,7 +175,7 @@ class Session:
         await loop.sock_sendall(client, request.encode() + b"\n")
         return client
 
-    async def called(self, event: str, **payload: Any) -> str:
+    async def hook_output(self, event: str, **payload: Any) -> str:
         """Return what a client prints, and report it as printed."""
         client = await self.hook(event, **payload)
         loop, said = asyncio.get_running_loop(), b""
@@ -187,11 +187,11 @@ class Session:
         return str(json.loads(said)["stdout"])
 
 
-def played(tmp_path: Path, play: Any) -> None:
+def run_play(tmp_path: Path, play: Any) -> None:
     """Run play(session, agent) with a waiting message."""
 
     async def main() -> None:
-        async with running(ASKS, tmp_path) as agent:
+        async with running(PROMPTING, tmp_path) as agent:
             agent.submit("first")
             await agent.verdict("prompting")
             await agent.ended()
@@ -206,12 +206,12 @@ def played(tmp_path: Path, play: Any) -> None:
 
 
 @pytest.mark.parametrize("event", ["PostToolUse", "Stop"])
-def test_what_a_hook_that_has_gone_was_not_sent_waits_again(tmp_path: Path, event: str) -> None:
-    """R73: an Esc ends the hook that a slow handler blocks; the next hook carries the message."""
+def test_a_message_not_sent_to_an_ended_hook_waits_again(tmp_path: Path, event: str) -> None:
+    """R73: Esc ends a hook while a slow handler blocks it; the reply to the next hook has the message."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
-        await session.called("SessionStart", source="startup")
+        await session.hook_output("SessionStart", source="startup")
         session.answers.clear()
         client = await session.hook(event, tool_name="Bash", tool_input={})
         await agent.until(lambda: session.asked)
@@ -219,29 +219,29 @@ def test_what_a_hook_that_has_gone_was_not_sent_waits_again(tmp_path: Path, even
         session.answers.set()
         await agent.until(lambda: agent.deferred or agent.outcomes)
         assert agent.deferred == ["waits"] and not agent.outcomes
-        assert "a message" in await session.called("PostToolUse", tool_name="Bash", tool_input={})
+        assert "a message" in await session.hook_output("PostToolUse", tool_name="Bash", tool_input={})
         assert [(id, str(outcome.result)) for id, outcome in agent.outcomes] == [("waits", "injected")]
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
-def test_a_lesson_that_was_not_sent_is_still_due(tmp_path: Path) -> None:
+def test_an_onboarding_text_that_was_not_sent_is_still_due(tmp_path: Path) -> None:
     async def play(session: Session, agent: PtyAgent) -> None:
         client = await session.hook("PostToolUse", tool_name="Bash", tool_input={})
         await agent.until(lambda: session.asked)
         client.close()
         session.answers.set()
         await agent.until(lambda: agent.deferred)
-        assert LESSON in await session.called("UserPromptSubmit", prompt="again")
-        assert LESSON not in await session.called("UserPromptSubmit", prompt="and again")
+        assert LESSON in await session.hook_output("UserPromptSubmit", prompt="again")
+        assert LESSON not in await session.hook_output("UserPromptSubmit", prompt="and again")
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
-def test_a_client_that_has_given_up_has_told_its_event(
+def test_the_event_of_a_client_that_timed_out_still_counts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The session was busy for longer than a client waits."""
+    """The session was busy for longer than the client waits."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         client = await session.hook("PostToolUse", tool_name="Bash", tool_input={})
@@ -249,12 +249,12 @@ def test_a_client_that_has_given_up_has_told_its_event(
         await agent.until(lambda: session.asked)
         assert session.turn.active
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
     assert not caplog.records
 
 
-def test_hooks_that_speak_late_repeat_nothing_that_was_read_on_the_screen(tmp_path: Path) -> None:
-    """On a busy machine, for example, the first events may reach the session late."""
+def test_a_late_first_hook_repeats_no_text_read_from_the_screen(tmp_path: Path) -> None:
+    """For example, the first events may reach the session late on a busy machine."""
     transcript = tmp_path / "transcript.jsonl"
 
     def say(text: str) -> None:
@@ -270,105 +270,107 @@ def test_hooks_that_speak_late_repeat_nothing_that_was_read_on_the_screen(tmp_pa
         session.answers.set()
         say("early")
         tool = {"tool_name": "Bash", "tool_input": {}, "transcript_path": str(transcript)}
-        await session.called("PreToolUse", **tool)
+        await session.hook_output("PreToolUse", **tool)
         say("late")
-        await session.called("PostToolUse", **tool)
+        await session.hook_output("PostToolUse", **tool)
         assert session.emitted == ["late"]
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
-def test_an_agent_that_the_agent_has_started_gets_none_of_its_messages(tmp_path: Path) -> None:
-    """A qwen in qwen's own shell inherits its hooks."""
+def test_a_nested_agent_gets_none_of_the_agents_messages(tmp_path: Path) -> None:
+    """A Qwen Code in the shell of another one inherits its hooks."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
         mine: dict[str, Any] = {"kind": "qwen", "session_id": "1"}
         nested: dict[str, Any] = {"kind": "qwen", "session_id": "2"}
         turn = session.turn
-        await session.called("SessionStart", **mine, source="startup")
+        await session.hook_output("SessionStart", **mine, source="startup")
         turn.take(NativeEvent(NativeName.PROMPT_SUBMIT, "qwen", prompt="do it"))
         for event in ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"):
-            assert not await session.called(event, **nested, source="startup", prompt="p", tool_name="Bash")
+            assert not await session.hook_output(
+                event, **nested, source="startup", prompt="p", tool_name="Bash"
+            )
         assert turn.active and [each["content"] for each in turn.messages] == ["do it"]
-        assert "a message" in await session.called("PostToolUse", **mine, tool_name="Bash")
-        await session.called("SessionStart", **nested, source="clear")  # the same agent after all
+        assert "a message" in await session.hook_output("PostToolUse", **mine, tool_name="Bash")
+        await session.hook_output("SessionStart", **nested, source="clear")  # the same agent
         assert not turn.active
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
-def test_what_a_reply_that_cannot_be_written_would_have_carried_waits_again(
+def test_messages_of_a_reply_that_cannot_be_rendered_wait_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reply nested too deeply must not keep everything from the agent for ever."""
+    """For example, a reply that is nested too deeply."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
-        await session.called("SessionStart", source="startup")
+        await session.hook_output("SessionStart", source="startup")
 
         def fails(event: NativeEvent, reply: Reply) -> str:
             raise RecursionError
 
         with monkeypatch.context() as patch:
             patch.setattr(hook_responder, "render", fails)
-            assert not await session.called("PostToolUse", tool_name="Bash")
-        assert "a message" in await session.called("PostToolUse", tool_name="Bash")
+            assert not await session.hook_output("PostToolUse", tool_name="Bash")
+        assert "a message" in await session.hook_output("PostToolUse", tool_name="Bash")
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
 DENIED = HookResult("deny", reason="never", source="guard")
 
 
-def test_an_agent_that_the_agent_has_started_is_guarded_by_its_rules(tmp_path: Path) -> None:
-    """R36: a qwen in a qwen's shell calls the same hooks."""
+def test_a_nested_agent_is_guarded_by_the_same_rules(tmp_path: Path) -> None:
+    """R36: a Qwen Code in the shell of another one calls the same hooks."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
-        await session.called("SessionStart", kind="qwen", session_id="1", source="startup")
+        await session.hook_output("SessionStart", kind="qwen", session_id="1", source="startup")
         session.turn.take(NativeEvent(NativeName.PROMPT_SUBMIT, "qwen", prompt="do it"))
         session.rules.results.append(DENIED)
         nested: dict[str, Any] = {"kind": "qwen", "session_id": "2", "tool_name": "Bash"}
-        assert "never" in await session.called("PreToolUse", **nested)
-        assert not await session.called("PostToolUse", **nested)
-        assert not session.asked  # handlers are only for the agent itself
+        assert "never" in await session.hook_output("PreToolUse", **nested)
+        assert not await session.hook_output("PostToolUse", **nested)
+        assert not session.asked  # handlers run only for the agent itself
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
-def test_rules_are_not_asked_again_about_what_relay_has_given(tmp_path: Path) -> None:
-    """R38: Codex submits continuations as a prompt; rules were asked before relay types anything."""
+def test_rules_are_not_asked_again_about_text_from_relay(tmp_path: Path) -> None:
+    """R38: Codex submits continuations as a prompt, and rules were asked before relay typed it."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
-        await session.called("SessionStart", source="startup")
-        stopped = json.loads(await session.called("Stop", last_assistant_message="done"))
+        await session.hook_output("SessionStart", source="startup")
+        stopped = json.loads(await session.hook_output("Stop", last_assistant_message="done"))
         given = stopped["hookSpecificOutput"]["additionalContext"]
         assert "a message" in given
         session.rules.results.append(DENIED)
-        assert not await session.called("UserPromptSubmit", prompt=given)
-        assert "never" in await session.called("UserPromptSubmit", prompt=f"my own words\n{given}")
-        assert "never" in await session.called("UserPromptSubmit", prompt="my own words")
+        assert not await session.hook_output("UserPromptSubmit", prompt=given)
+        assert "never" in await session.hook_output("UserPromptSubmit", prompt=f"my own words\n{given}")
+        assert "never" in await session.hook_output("UserPromptSubmit", prompt="my own words")
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
-def test_a_fault_of_our_own_is_no_way_around_rules(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tool_call_is_refused_if_rules_cannot_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """R36, R80"""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
-        await session.called("SessionStart", source="startup")
+        await session.hook_output("SessionStart", source="startup")
         session.rules.fault = True
-        assert "could not run" in await session.called("PreToolUse", tool_name="Bash")
-        assert not await session.called("PostToolUse", tool_name="Bash")
+        assert "could not run" in await session.hook_output("PreToolUse", tool_name="Bash")
+        assert not await session.hook_output("PostToolUse", tool_name="Bash")
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
     assert "an error of relay's own" in caplog.text
 
 
-def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of(tmp_path: Path) -> None:
+def test_a_prompt_that_rules_did_not_check_is_reported(tmp_path: Path) -> None:
     """R80: the injector types it anyway."""
     notices: list[str] = []
 
@@ -393,7 +395,7 @@ def test_rules_that_cannot_be_asked_about_a_prompt_are_told_of(tmp_path: Path) -
     assert len(notices) == 1 and "not checked" in notices[0]
 
 
-def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -> None:
+def test_a_halt_stops_calls_whose_handlers_still_run(tmp_path: Path) -> None:
     """R15: agents call tools in parallel."""
 
     async def play(session: Any, agent: PtyAgent) -> None:
@@ -408,19 +410,19 @@ def test_a_turn_is_stopped_for_a_call_whose_handlers_still_run(tmp_path: Path) -
 
         session.handle = handle
         began = asyncio.Event()
-        slow = asyncio.create_task(session.called("PreToolUse", tool_name="Slow", tool_input={}))
+        slow = asyncio.create_task(session.hook_output("PreToolUse", tool_name="Slow", tool_input={}))
         await began.wait()
-        await session.called("PreToolUse", tool_name="Bash", tool_input={})
+        await session.hook_output("PreToolUse", tool_name="Bash", tool_input={})
         session.answers.set()
         said = json.loads(await slow)["hookSpecificOutput"]
         assert (said["permissionDecision"], said["permissionDecisionReason"]) == ("deny", "enough")
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
-def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> None:
-    """R24, R36: an agent waits only so long for an answer, and then goes ahead."""
+def test_a_refusal_by_rules_waits_for_no_handler(tmp_path: Path, event: str) -> None:
+    """R24, R36: an agent waits only so long for an answer, and then continues."""
 
     async def main() -> None:
         registry, bus, asked = Registry(), EventBus(), list[str]()
@@ -457,33 +459,31 @@ def test_what_rules_refuse_waits_for_no_handler(tmp_path: Path, event: str) -> N
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("stops", "wakes"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("halts", "wakes"), [(True, False), (False, True)])
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse", "PostToolUseFailure"])
-def test_what_a_stopped_turn_is_told_begins_no_other(
-    tmp_path: Path, event: str, stops: bool, wakes: bool
-) -> None:
-    """R15, R73: otherwise relay would type it, and the agent would continue."""
+def test_text_for_a_stopped_turn_starts_no_turn(tmp_path: Path, event: str, halts: bool, wakes: bool) -> None:
+    """R15, R73: otherwise relay would type the text, and the agent would continue."""
 
     async def play(session: Any, agent: PtyAgent) -> None:
         async def handle(event: HandlerEvent) -> list[HookResult]:
-            return [HookResult.inject("line 3 is bad"), *([HookResult("halt", reason="enough")] * stops)]
+            return [HookResult.inject("line 3 is bad"), *([HookResult("halt", reason="enough")] * halts)]
 
         session.handle = handle
-        await session.called(event, tool_name="Bash", tool_input={})
+        await session.hook_output(event, tool_name="Bash", tool_input={})
         assert session.injected and all(each.wakes is wakes for each in session.injected)
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)
 
 
-def test_only_a_refused_prompt_has_a_marker(tmp_path: Path) -> None:
+def test_only_a_refused_prompt_is_marked(tmp_path: Path) -> None:
     """R39, R40."""
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
         session.rules.results = [DENIED]
-        prompt = json.loads(await session.called("UserPromptSubmit", prompt="do it"))
+        prompt = json.loads(await session.hook_output("UserPromptSubmit", prompt="do it"))
         assert prompt["reason"] == "[Blocked by hook] never"
-        call = json.loads(await session.called("PreToolUse", tool_name="Bash", tool_input={}))
+        call = json.loads(await session.hook_output("PreToolUse", tool_name="Bash", tool_input={}))
         assert call["hookSpecificOutput"]["permissionDecisionReason"] == "never"
 
-    played(tmp_path, play)
+    run_play(tmp_path, play)

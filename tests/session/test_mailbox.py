@@ -1,4 +1,4 @@
-"""Mail: waiting messages are typed in order, even after the ledger was unavailable."""
+"""The mailbox: waiting messages are delivered once and in order, even after the ledger was unavailable."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def states(relay: Relay) -> list[str]:
 
 
 def asking(relay: Relay) -> FakeAgent:
-    """Return an agent that asks something, so its messages wait."""
+    """Return an agent that shows a prompt, so its messages wait."""
     bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     return bob
 
 
-def test_a_locked_ledger_delays_messages_and_changes_nothing_in_their_order(relay: Relay) -> None:
+def test_a_locked_ledger_delays_messages_but_keeps_their_order(relay: Relay) -> None:
     bob = asking(relay)
     relay("send", "Bob", "first")
     relay("send", "Bob", "second")
     wait_until(lambda: states(relay) == ["stored"] * 2)
     other = sqlite3.connect(Home.from_env(relay.environment).ledger, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    bob.say("\nNo answer; going on.")
+    bob.say("\nNo answer; continuing.")
     bob.notice("another process keeps it locked")
     other.execute("ROLLBACK")
     other.close()
@@ -72,14 +72,14 @@ def test_a_message_that_is_dropped_while_it_waits_is_not_typed(relay: Relay) -> 
     wait_until(lambda: states(relay) == ["stored"])
     assert "is given up" in relay("drop", messages(relay)[0]["id"]).stdout
     relay("send", "Bob", "meant")
-    bob.say("\nNo answer; going on.")
+    bob.say("\nNo answer; continuing.")
     bob.receives("meant")
     assert [text for _, text in bob.texts()] == ["meant"]
     wait_until(lambda: states(relay) == ["rejected", "injected"])
 
 
-def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> None:
-    """The ledger, the sender's included, and the journal record it, with the evidence of its arrival."""
+def test_the_route_and_role_of_a_message_are_recorded(relay: Relay) -> None:
+    """Both are in the ledger and the journal; the journal also has the evidence of its arrival."""
     bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "Bob", "hello")
     wait_until(lambda: states(relay) == ["injected"])
@@ -89,7 +89,7 @@ def test_how_a_message_reached_its_receiver_is_written_down(relay: Relay) -> Non
     assert (entry["route"], entry["role"], entry["verified"]) == ("typed", "user", "echo")
 
 
-class Desk:
+class Rig:
     """The mailbox and sender of an agent under a PTY, and their ledger.
 
     client: what the session currently has, or why it has none.
@@ -101,7 +101,7 @@ class Desk:
         self.place = place
         self.agent = agent
         self.client: MessagingClient | RelayError = client
-        self.told: list[str] = []
+        self.shown: list[str] = []
         self.received: list[events.Event] = []
         self.notices: list[Injection] = []
         self.bus = agent.bus
@@ -120,7 +120,7 @@ class Desk:
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
-        self.told.append(event.text)
+        self.shown.append(event.text)
 
     @handles(events.MessageReceived)
     def receive(self, event: events.MessageReceived) -> None:
@@ -132,16 +132,16 @@ class Desk:
             self.notices.append(event.injection)
 
     async def collect(self) -> None:
-        """Start the session: it collects what waits."""
+        """Start the session, which collects the waiting messages."""
         self.bus.publish(SessionReady())
         await self.tasks.idle()
 
-    async def look(self) -> None:
-        """Make the mailbox look into the ledger, as it does periodically and whenever somebody asks."""
+    async def check_ledger(self) -> None:
+        """Make the mailbox read the ledger, as it does periodically and for each Describe."""
         await self.bus.ask(Describe(brief=False))
 
     async def stored(self, *messages: Message) -> None:
-        """Make the client report what was stored."""
+        """Make the client report messages as stored."""
         for message in messages:
             self.bus.publish(MessageStored(message))
         await self.tasks.idle()
@@ -151,7 +151,7 @@ class Desk:
         return sent
 
     async def ledger(self, work: Callable[[Ledger], T]) -> T:
-        """Do something in the ledger, as another process would."""
+        """Run `work` on the ledger, as another process would."""
         return await in_ledger(self.place, work)
 
     async def arrive(self, *bodies: str, priority: Priority = Priority.NORMAL) -> list[Message]:
@@ -184,15 +184,17 @@ class Desk:
         self.agent.injector.delivered(injection, outcome)
         await self.tasks.idle()
 
-    async def carry(self) -> list[str]:
-        """Make the agent's hooks deliver what one reply can carry."""
+    async def deliver_by_hook(self) -> list[str]:
+        """Deliver what one hook reply can hold; return the texts."""
         taken = await self.agent.injector.take(9_000)
         for injection in taken:
             await self.deliver(injection, Outcome(Result.INJECTED, role="system"))
         return [injection.text for injection in taken]
 
 
-def at_desk(home: Path, tmp_path: Path, program: list[str], scene: Callable[[Desk], Awaitable[None]]) -> None:
+def run_with_rig(
+    home: Path, tmp_path: Path, program: list[str], scene: Callable[[Rig], Awaitable[None]]
+) -> None:
     """Run `scene` with an agent that runs `program`."""
     place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
 
@@ -200,9 +202,9 @@ def at_desk(home: Path, tmp_path: Path, program: list[str], scene: Callable[[Des
         client = await MessagingClient.open(place, "default", "Bob", publish=lambda event: None)
         try:
             async with running(program, tmp_path) as agent, asyncio.TaskGroup() as group:
-                desk = Desk(place, agent, client, group)
-                await scene(desk)
-                desk.tasks.cancel()
+                rig = Rig(place, agent, client, group)
+                await scene(rig)
+                rig.tasks.cancel()
         finally:
             await client.close()
 
@@ -212,84 +214,84 @@ def at_desk(home: Path, tmp_path: Path, program: list[str], scene: Callable[[Des
 DIALOG = fake("tui", "paste", "dialog")
 
 
-def test_a_message_in_a_hooks_reply_is_settled_as_what_became_of_it(home: Path, tmp_path: Path) -> None:
-    """Not delivered: it waits again. Delivered: injected, natively. Unknown: uncertain."""
+def test_a_message_in_a_hook_reply_is_settled_by_its_outcome(home: Path, tmp_path: Path) -> None:
+    """Not delivered: it waits again. Delivered: injected, by the native route. Unknown: uncertain."""
 
-    async def scene(desk: Desk) -> None:
-        injector = desk.agent.injector
-        await desk.arrive("one", "two")
-        await desk.collect()
+    async def scene(rig: Rig) -> None:
+        injector = rig.agent.injector
+        await rig.arrive("one", "two")
+        await rig.collect()
         taken = await injector.take(1_000)
-        assert [each.text for each in taken] == ["one", "two"] and await desk.waiting() == []
+        assert [each.text for each in taken] == ["one", "two"] and await rig.waiting() == []
         injector.put_back(taken)
-        await desk.tasks.idle()
-        assert await desk.waiting() == ["one", "two"]
+        await rig.tasks.idle()
+        assert await rig.waiting() == ["one", "two"]
         one, two = await injector.take(1_000)
-        await desk.deliver(one, Outcome(Result.INJECTED, role="system"))
-        await desk.deliver(two, Outcome(Result.UNCERTAIN, "it died"))
-        assert await desk.states() == [("injected", "native", "system"), ("uncertain", "native", None)]
-        assert await desk.waiting() == []
+        await rig.deliver(one, Outcome(Result.INJECTED, role="system"))
+        await rig.deliver(two, Outcome(Result.UNCERTAIN, "it died"))
+        assert await rig.states() == [("injected", "native", "system"), ("uncertain", "native", None)]
+        assert await rig.waiting() == []
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_what_waits_is_collected_as_soon_as_the_ledger_can_be_read(home: Path, tmp_path: Path) -> None:
-    """Later messages do not overtake what waits."""
+def test_waiting_messages_are_collected_once_the_ledger_is_readable(home: Path, tmp_path: Path) -> None:
+    """Later messages do not overtake the waiting ones."""
 
-    async def scene(desk: Desk) -> None:
-        agent = desk.agent
-        await desk.arrive("first")
-        desk.alter("ALTER TABLE inbox RENAME TO away")
-        await desk.collect()
-        assert "no such table" in desk.told[-1]
-        desk.alter("ALTER TABLE away RENAME TO inbox")
-        await desk.stored(*await desk.arrive("second"))
+    async def scene(rig: Rig) -> None:
+        agent = rig.agent
+        await rig.arrive("first")
+        rig.alter("ALTER TABLE inbox RENAME TO away")
+        await rig.collect()
+        assert "no such table" in rig.shown[-1]
+        rig.alter("ALTER TABLE away RENAME TO inbox")
+        await rig.stored(*await rig.arrive("second"))
         assert await agent.ended(2) == ["injected"] * 2
         await agent.until(lambda: "second" in agent.received())
         assert agent.received().index("first") < agent.received().index("second")
-        assert len(desk.told) == 1
-        await desk.tasks.idle()
-        assert await desk.waiting() == []
+        assert len(rig.shown) == 1
+        await rig.tasks.idle()
+        assert await rig.waiting() == []
 
-    at_desk(home, tmp_path, fake("lines"), scene)
+    run_with_rig(home, tmp_path, fake("lines"), scene)
 
 
-def test_of_many_that_wait_the_injector_has_a_window_and_every_urgent_one(home: Path, tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+def test_the_injector_holds_a_window_of_messages_and_all_urgent_ones(home: Path, tmp_path: Path) -> None:
+    async def scene(rig: Rig) -> None:
         bodies = [f"{n}" for n in range(3 * WINDOW)]
-        await desk.arrive(*bodies)
-        await desk.collect()
-        injector = desk.agent.injector
-        assert injector.pending == len(desk.received) == WINDOW
-        await desk.stored(*await desk.arrive("later", "last"))
-        await desk.stored(*await desk.arrive("now", "and this", priority=Priority.URGENT))
+        await rig.arrive(*bodies)
+        await rig.collect()
+        injector = rig.agent.injector
+        assert injector.pending == len(rig.received) == WINDOW
+        await rig.stored(*await rig.arrive("later", "last"))
+        await rig.stored(*await rig.arrive("now", "and this", priority=Priority.URGENT))
         assert injector.pending == WINDOW + 2
-        carried: list[str] = []
-        while texts := await desk.carry():
-            carried += texts
+        delivered: list[str] = []
+        while texts := await rig.deliver_by_hook():
+            delivered += texts
             assert injector.pending <= WINDOW
-        assert carried == ["now", "and this", *bodies, "later", "last"]
-        assert len(desk.received) == len(carried)
-        assert set(await desk.states()) == {("injected", "native", "system")}
+        assert delivered == ["now", "and this", *bodies, "later", "last"]
+        assert len(rig.received) == len(delivered)
+        assert set(await rig.states()) == {("injected", "native", "system")}
 
-    at_desk(home, tmp_path, DIALOG, scene)
-
-
-def test_what_nobody_told_of_is_found_in_its_order(home: Path, tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
-        await desk.arrive("before all")
-        await desk.look()
-        assert desk.agent.injector.pending == 0  # not before the session has started
-        await desk.collect()
-        await desk.arrive("behind its back", "and another")
-        await desk.look()
-        assert await desk.carry() == ["before all", "behind its back", "and another"]
-
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-async def questions(desk: Desk, depth: int) -> Message:
-    """Put a message from Alice into the ledger, `depth` deep in a chain; make Carol known, too."""
+def test_unannounced_messages_are_found_in_order(home: Path, tmp_path: Path) -> None:
+    async def scene(rig: Rig) -> None:
+        await rig.arrive("before all")
+        await rig.check_ledger()
+        assert rig.agent.injector.pending == 0  # not before the session has started
+        await rig.collect()
+        await rig.arrive("unannounced", "and another")
+        await rig.check_ledger()
+        assert await rig.deliver_by_hook() == ["before all", "unannounced", "and another"]
+
+    run_with_rig(home, tmp_path, DIALOG, scene)
+
+
+async def send_question(rig: Rig, depth: int) -> Message:
+    """Put a message from Alice, `depth` deep in a chain, into the ledger; register Carol as well."""
 
     def store(ledger: Ledger) -> Message:
         for name in ("Alice", "Carol"):
@@ -299,100 +301,100 @@ async def questions(desk: Desk, depth: int) -> Message:
         ledger.inbox.store("default", parcel)
         return parcel.message
 
-    return await desk.ledger(store)
+    return await rig.ledger(store)
 
 
-def test_an_answer_to_what_came_in_a_hooks_reply_is_one_deeper(home: Path, tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
-        question = await questions(desk, 7)
-        await desk.collect()
-        assert await desk.carry() == ["question"]
-        answer, other = await desk.send("alice", "answer"), await desk.send("Carol", "by the way")
+def test_an_answer_to_a_message_from_a_hook_reply_is_one_deeper(home: Path, tmp_path: Path) -> None:
+    async def scene(rig: Rig) -> None:
+        question = await send_question(rig, 7)
+        await rig.collect()
+        assert await rig.deliver_by_hook() == ["question"]
+        answer, other = await rig.send("alice", "answer"), await rig.send("Carol", "by the way")
         assert (answer.depth, answer.reply_to, answer.thread) == (8, question.id, question.id)
         assert (other.depth, other.reply_to, other.thread) == (8, None, None)
-        desk.bus.publish(PromptSubmitted(by_user=True))
-        fresh = await desk.send("Alice", "something else")
+        rig.bus.publish(PromptSubmitted(by_user=True))
+        fresh = await rig.send("Alice", "something else")
         assert (fresh.depth, fresh.reply_to) == (1, None)
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_a_notice_that_rides_along_makes_no_answer_deeper(home: Path, tmp_path: Path) -> None:
-    """Otherwise a notice about held messages would get the next chain held at its start."""
+def test_a_notice_makes_no_answer_deeper(home: Path, tmp_path: Path) -> None:
+    """Otherwise a notice about held messages would get the next chain held from its start."""
 
-    async def scene(desk: Desk) -> None:
-        await questions(desk, Limits().depth)
-        await desk.collect()
-        assert await desk.carry() == ["question"]
-        held = await desk.send("Alice", "answer")
-        (notice,) = desk.notices
+    async def scene(rig: Rig) -> None:
+        await send_question(rig, Limits().depth)
+        await rig.collect()
+        assert await rig.deliver_by_hook() == ["question"]
+        held = await rig.send("Alice", "answer")
+        (notice,) = rig.notices
         assert (held.state, notice.wakes) == (State.HELD, False)
-        desk.bus.publish(PromptSubmitted(by_user=True))
-        await desk.bus.ask(MayBegin(notice, begins=False))
-        assert (await desk.send("Carol", "something else")).depth == 1
+        rig.bus.publish(PromptSubmitted(by_user=True))
+        await rig.bus.ask(MayBegin(notice, begins=False))
+        assert (await rig.send("Carol", "something else")).depth == 1
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_what_is_held_for_the_user_is_not_shown_to_them(home: Path, tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
+def test_a_held_message_to_the_user_is_not_shown(home: Path, tmp_path: Path) -> None:
+    async def scene(rig: Rig) -> None:
         for number in range(1000):
-            if (await desk.send(names.PERSON, f"number {number}")).state is State.HELD:
+            if (await rig.send(names.PERSON, f"number {number}")).state is State.HELD:
                 break
-        assert f"Bob says to you: number {number - 1}" in desk.told
-        assert f"Bob says to you: number {number}" not in desk.told
-        assert any("messages to you are held" in text for text in desk.told)
+        assert f"Bob says to you: number {number - 1}" in rig.shown
+        assert f"Bob says to you: number {number}" not in rig.shown
+        assert any("messages to you are held" in text for text in rig.shown)
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_an_end_that_comes_at_once_is_not_missed(home: Path, tmp_path: Path) -> None:
-    """A caller waiting for the outcome gets it even if it comes while the message is being sent."""
+def test_an_immediate_outcome_is_not_missed(home: Path, tmp_path: Path) -> None:
+    """A caller that waits for the outcome gets it even if it is known while the message is being sent."""
 
-    async def scene(desk: Desk) -> None:
-        await desk.ledger(lambda ledger: ledger.registry.register("default", "Alice"))
-        ask = desk.bus.ask(SendMessage(OutgoingMessage(names.PERSON, "done"), wait=20))
+    async def scene(rig: Rig) -> None:
+        await rig.ledger(lambda ledger: ledger.registry.register("default", "Alice"))
+        ask = rig.bus.ask(SendMessage(OutgoingMessage(names.PERSON, "done"), wait=20))
         ((sent,),) = await asyncio.wait_for(ask, 20)
-        assert sent.state is State.STORED  # the user's messages have arrived once stored
+        assert sent.state is State.STORED  # for messages to the user this state is final
 
-    at_desk(home, tmp_path, DIALOG, scene)
-
-
-def test_an_end_that_the_ledger_did_not_take_is_noted_later(home: Path, tmp_path: Path) -> None:
-    async def scene(desk: Desk) -> None:
-        await desk.arrive("one")
-        await desk.collect()
-        (taken,) = await desk.agent.injector.take(1_000)
-        desk.alter("ALTER TABLE inbox RENAME TO away")
-        await desk.deliver(taken, Outcome(Result.INJECTED, role="system"))
-        assert "is injected, and nobody learns it before" in desk.told[-1]
-        await desk.look()
-        desk.alter("ALTER TABLE away RENAME TO inbox")
-        assert await desk.states() == [("stored", None, None)]
-        await desk.look()
-        assert await desk.states() == [("injected", "native", "system")]
-        assert desk.agent.injector.pending == 0
-
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_what_was_given_while_there_was_no_bus_is_not_taken_for_what_a_dead_session_left(
+def test_an_outcome_that_could_not_be_written_is_written_later(home: Path, tmp_path: Path) -> None:
+    async def scene(rig: Rig) -> None:
+        await rig.arrive("one")
+        await rig.collect()
+        (taken,) = await rig.agent.injector.take(1_000)
+        rig.alter("ALTER TABLE inbox RENAME TO away")
+        await rig.deliver(taken, Outcome(Result.INJECTED, role="system"))
+        assert "is injected, and nobody learns it before" in rig.shown[-1]
+        await rig.check_ledger()
+        rig.alter("ALTER TABLE away RENAME TO inbox")
+        assert await rig.states() == [("stored", None, None)]
+        await rig.check_ledger()
+        assert await rig.states() == [("injected", "native", "system")]
+        assert rig.agent.injector.pending == 0
+
+    run_with_rig(home, tmp_path, DIALOG, scene)
+
+
+def test_a_message_delivered_while_off_the_bus_is_not_recovered_as_abandoned(
     home: Path, tmp_path: Path
 ) -> None:
-    async def scene(desk: Desk) -> None:
-        (one,) = await desk.arrive("one")
-        await desk.collect()
-        (taken,) = await desk.agent.injector.take(1_000)
-        desk.client = NameInUse("another host has the name.")
-        await desk.deliver(taken, Outcome(Result.INJECTED, role="system"))
-        in_hand = await desk.bus.gather(InHand())  # as the next client is told
+    async def scene(rig: Rig) -> None:
+        (one,) = await rig.arrive("one")
+        await rig.collect()
+        (taken,) = await rig.agent.injector.take(1_000)
+        rig.client = NameInUse("another host has the name.")
+        await rig.deliver(taken, Outcome(Result.INJECTED, role="system"))
+        in_hand = await rig.bus.gather(InHand())  # as reported to the next client
         assert in_hand == [one.id]
-        assert not await desk.ledger(lambda ledger: ledger.inbox.recover("default", "Bob", in_hand))
+        assert not await rig.ledger(lambda ledger: ledger.inbox.recover("default", "Bob", in_hand))
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-class Refuser:
+class RefuseAll:
     """A feature that refuses every delivery for now."""
 
     @answers(MayBegin)
@@ -401,49 +403,47 @@ class Refuser:
 
 
 def test_a_message_that_is_refused_after_it_was_recorded_waits_again(home: Path, tmp_path: Path) -> None:
-    """It may be dropped, and the next session gives it to the agent."""
+    """It can be dropped, and the next session delivers it."""
 
-    async def scene(desk: Desk) -> None:
-        desk.bus.add(Refuser())
-        one, two = await desk.arrive("one", "two")
-        await desk.collect()
-        assert await desk.carry() == []
-        await desk.tasks.idle()
-        assert (await desk.ledger(lambda ledger: ledger.drop(one.id))).state is State.STORED
-        desk.agent.close()
-        await desk.bus.ask(SessionClosed())
-        assert not await desk.ledger(lambda ledger: ledger.inbox.recover("default", "Bob", ()))
-        assert await desk.waiting() == [two.body]
+    async def scene(rig: Rig) -> None:
+        rig.bus.add(RefuseAll())
+        one, two = await rig.arrive("one", "two")
+        await rig.collect()
+        assert await rig.deliver_by_hook() == []
+        await rig.tasks.idle()
+        assert (await rig.ledger(lambda ledger: ledger.drop(one.id))).state is State.STORED
+        rig.agent.close()
+        await rig.bus.ask(SessionClosed())
+        assert not await rig.ledger(lambda ledger: ledger.inbox.recover("default", "Bob", ()))
+        assert await rig.waiting() == [two.body]
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_what_is_cut_off_by_the_end_is_known_before_the_ledger_closes(home: Path, tmp_path: Path) -> None:
-    """A message that was started, but of which nothing was typed, waits for the next session."""
+def test_a_message_cut_off_by_the_end_is_settled_before_the_ledger_closes(home: Path, tmp_path: Path) -> None:
+    """A message of which nothing was typed yet waits for the next session."""
 
-    async def scene(desk: Desk) -> None:
-        agent = desk.agent
-        desk.agent.reserve = lambda: None  # type: ignore[method-assign]  # as if the terminal had gone
-        await desk.arrive("one")
-        await desk.collect()
+    async def scene(rig: Rig) -> None:
+        agent = rig.agent
+        rig.agent.reserve = lambda: None  # type: ignore[method-assign]  # as if the terminal had gone
+        await rig.arrive("one")
+        await rig.collect()
         await agent.until(lambda: agent.typing)
         agent.close()
-        await desk.bus.ask(SessionSettling())
-        await desk.bus.ask(SessionClosed())
-        assert await desk.states() == [("stored", None, None)] and await desk.waiting() == ["one"]
+        await rig.bus.ask(SessionSettling())
+        await rig.bus.ask(SessionClosed())
+        assert await rig.states() == [("stored", None, None)] and await rig.waiting() == ["one"]
 
-    at_desk(home, tmp_path, fake("lines"), scene)
+    run_with_rig(home, tmp_path, fake("lines"), scene)
 
 
-def test_a_message_that_comes_while_the_ledger_is_read_is_looked_for_again(
-    home: Path, tmp_path: Path
-) -> None:
-    """More may have been waiting than the window holds."""
+def test_a_message_stored_while_the_ledger_is_read_is_found(home: Path, tmp_path: Path) -> None:
+    """There may have been more messages than the window holds."""
 
-    async def scene(desk: Desk) -> None:
-        await desk.collect()
-        client, has_read, go_on = (
-            await desk.current(CurrentClient(wait=True), ()),
+    async def scene(rig: Rig) -> None:
+        await rig.collect()
+        client, has_read, may_continue = (
+            await rig.current(CurrentClient(wait=True), ()),
             asyncio.Event(),
             asyncio.Event(),
         )
@@ -452,89 +452,89 @@ def test_a_message_that_comes_while_the_ledger_is_read_is_looked_for_again(
         async def slowly(limit: int) -> list[Message]:
             found = await read(limit)
             has_read.set()
-            await go_on.wait()
+            await may_continue.wait()
             return found
 
         client.waiting = slowly  # type: ignore[method-assign, assignment]
-        desk.mailbox._behind = True
-        desk.mailbox._queue(desk.mailbox._taken_up())
+        rig.mailbox._behind = True
+        rig.mailbox._queue(rig.mailbox._taken_up())
         await has_read.wait()
-        (late,) = await desk.arrive("late")
-        desk.bus.publish(MessageStored(late))
-        go_on.set()
-        await desk.tasks.idle()
-        assert await desk.carry() == ["late"]
+        (late,) = await rig.arrive("late")
+        rig.bus.publish(MessageStored(late))
+        may_continue.set()
+        await rig.tasks.idle()
+        assert await rig.deliver_by_hook() == ["late"]
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_nothing_is_given_while_there_is_no_bus_and_nothing_twice(home: Path, tmp_path: Path) -> None:
-    """There is none while the ledger cannot be reopened, or another host has the name."""
+def test_nothing_is_delivered_while_off_the_bus_and_nothing_twice(home: Path, tmp_path: Path) -> None:
+    """The bus is missing while the ledger cannot be reopened, or another host has the name."""
 
-    async def scene(desk: Desk) -> None:
-        await desk.arrive("one", "two")
-        await desk.collect()
-        one, two = await desk.agent.injector.take(1_000)
-        client, desk.client = desk.client, NameInUse("another host has the name.")
-        await desk.deliver(one, Outcome(Result.INJECTED, role="system"))
-        desk.agent.injector.put_back([two])
-        await desk.look()
-        assert await desk.carry() == []
-        desk.client = client
-        desk.bus.publish(ClientOpened())
-        await desk.tasks.idle()
+    async def scene(rig: Rig) -> None:
+        await rig.arrive("one", "two")
+        await rig.collect()
+        one, two = await rig.agent.injector.take(1_000)
+        client, rig.client = rig.client, NameInUse("another host has the name.")
+        await rig.deliver(one, Outcome(Result.INJECTED, role="system"))
+        rig.agent.injector.put_back([two])
+        await rig.check_ledger()
+        assert await rig.deliver_by_hook() == []
+        rig.client = client
+        rig.bus.publish(ClientOpened())
+        await rig.tasks.idle()
         # A client does this when it opens:
-        assert not await desk.ledger(lambda ledger: ledger.inbox.recover("default", "Bob"))
-        assert await desk.states() == [("injected", "native", "system"), ("stored", None, None)]
-        desk.agent.wait_for_retries()
-        assert await desk.carry() == ["two"]
-        assert await desk.states() == [("injected", "native", "system")] * 2
+        assert not await rig.ledger(lambda ledger: ledger.inbox.recover("default", "Bob"))
+        assert await rig.states() == [("injected", "native", "system"), ("stored", None, None)]
+        rig.agent.wait_for_retries()
+        assert await rig.deliver_by_hook() == ["two"]
+        assert await rig.states() == [("injected", "native", "system")] * 2
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_what_is_gone_from_the_ledger_is_not_given_any_more(home: Path, tmp_path: Path) -> None:
-    """Nor is the agent told about a held message once it was released; the next one is reported again."""
+def test_a_message_dropped_from_the_ledger_is_not_delivered(home: Path, tmp_path: Path) -> None:
+    """Nor is the notice about a held message after its release; the next held message gets a new notice."""
 
-    async def scene(desk: Desk) -> None:
-        injector = desk.agent.injector
-        dropped, _, typed = await desk.arrive("dropped", "kept", "typed")
-        await desk.collect()
-        await (await desk.current(CurrentClient(wait=True), ())).injecting(typed.id)
-        await desk.ledger(lambda ledger: ledger.registry.register("default", "Alice"))
-        await desk.ledger(lambda ledger: ledger.drop(dropped.id))
-        await desk.look()
+    async def scene(rig: Rig) -> None:
+        injector = rig.agent.injector
+        dropped, _, typed = await rig.arrive("dropped", "kept", "typed")
+        await rig.collect()
+        await (await rig.current(CurrentClient(wait=True), ())).injecting(typed.id)
+        await rig.ledger(lambda ledger: ledger.registry.register("default", "Alice"))
+        await rig.ledger(lambda ledger: ledger.drop(dropped.id))
+        await rig.check_ledger()
         assert injector.pending == 2
-        await desk.look()
+        await rig.check_ledger()
 
         async def flood() -> None:
-            desk.bus.publish(MessageGiven(replace(typed, depth=Limits().depth), begins=True))
-            await desk.send("Alice", "answer")
+            rig.bus.publish(MessageGiven(replace(typed, depth=Limits().depth), begins=True))
+            await rig.send("Alice", "answer")
 
         async def release() -> None:
-            await desk.ledger(lambda ledger: ledger.outbox.release(ledger.held()))
+            await rig.ledger(lambda ledger: ledger.outbox.release(ledger.held()))
 
         await flood()
         await flood()
-        assert (injector.pending, len(desk.notices)) == (3, 1)
+        assert (injector.pending, len(rig.notices)) == (3, 1)
         await release()
         await flood()  # the first notice is withdrawn, and another replaces it
-        assert (injector.pending, len(desk.notices)) == (3, 2)
+        assert (injector.pending, len(rig.notices)) == (3, 2)
         await release()
-        await desk.look()
+        await rig.check_ledger()
         assert injector.pending == 2
-        assert await desk.carry() == ["kept", "typed"]
+        assert await rig.deliver_by_hook() == ["kept", "typed"]
 
-    at_desk(home, tmp_path, DIALOG, scene)
+    run_with_rig(home, tmp_path, DIALOG, scene)
 
 
-def test_an_idle_receiver_is_woken_for_what_appears_in_the_ledger(relay: Relay) -> None:
-    """A session may have been killed between storing a message and giving it to its agent."""
+def test_an_idle_receiver_is_woken_for_an_unannounced_message(relay: Relay) -> None:
+    """A session may have been killed between storing a message and delivering it."""
     bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "--wait", "20", "Bob", "hello")
     with Ledger(Home.from_env(relay.environment).ledger) as ledger:
-        send(ledger, "default", "Alice", ["Bob"], "behind its back")
+        send(ledger, "default", "Alice", ["Bob"], "unannounced")
         for parcel in ledger.outbox.claim("default", "Alice", lambda *_: None, 1):
             ledger.inbox.store("default", parcel)
-    bob.receives("behind its back")
+    bob.receives("unannounced")
     wait_until(lambda: states(relay) == ["injected"] * 2)

@@ -1,4 +1,4 @@
-"""How the user learns of relay's own errors."""
+"""How relay's own errors are shown to the user."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from relay.tasks import Tasks
 from relay.terminal.events import Notify
 
 
-def test_a_mistake_in_showing_notices_is_said_once(tmp_path: Path) -> None:
-    """The notice about it cannot be shown either, which is the same error again, and so on."""
+def test_an_error_in_showing_notices_is_reported_once(tmp_path: Path) -> None:
+    """The notice about it cannot be shown either, which would be the same error again, and so on."""
 
     class Broken:
         @handles(Notify)

@@ -1,4 +1,4 @@
-"""What a joining agent is told."""
+"""The onboarding text: its content, its length, and that it contains no directive."""
 
 from __future__ import annotations
 
@@ -21,62 +21,65 @@ def own(tmp_path: Path) -> Home:
     return Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
 
 
-def taught(home: Home, others: list[str]) -> str:
+def onboarding_text(home: Home, others: list[str]) -> str:
     template, notice = onboarding.read(home)
     assert notice is None
     return onboarding.compose(template, name="Alice", team="default", others=others, prefix="@")
 
 
-def test_it_says_who_one_is_who_is_there_and_stays_short(own: Home) -> None:
-    text = taught(own, ["Bob", "Carol"])
+def test_the_onboarding_names_the_agent_and_others_and_stays_short(own: Home) -> None:
+    text = onboarding_text(own, ["Bob", "Carol"])
     assert "You are Alice in the team default; with you: Bob, Carol." in text
     assert "{" not in text
     assert len(text) <= onboarding.LIMIT
-    many = taught(own, [f"Agent-{number:03}" for number in range(200)])
+    many = onboarding_text(own, [f"Agent-{number:03}" for number in range(200)])
     assert len(many) <= onboarding.LIMIT
     assert "Agent-000" in many and " more." in many
-    assert "with you: nobody yet." in taught(own, [])
+    assert "with you: nobody yet." in onboarding_text(own, [])
 
 
-def test_it_says_which_channels_one_hears(own: Home) -> None:
-    def told(*channels: str) -> str:
+def test_the_onboarding_lists_the_agents_channels(own: Home) -> None:
+    def text_for(*channels: str) -> str:
         template, _ = onboarding.read(own)
         others = [f"Agent-{number:03}" for number in range(200)]
         return onboarding.compose(
             template, name="Alice", team="default", others=others, channels=channels, prefix="@"
         )
 
-    assert ". You are in #ops, #dev; you can also send to a channel.\n" in told("ops", "dev")
-    many = told(*(f"channel-{number}-" + "x" * 50 for number in range(9)))
+    assert ". You are in #ops, #dev; you can also send to a channel.\n" in text_for("ops", "dev")
+    many = text_for(*(f"channel-{number}-" + "x" * 50 for number in range(9)))
     assert " and 6 more; you" in many and len(many) <= onboarding.LIMIT
-    assert "hear" not in told()
+    assert "hear" not in text_for()
 
 
-@pytest.mark.parametrize("width", range(1, 120))
-def test_however_it_is_wrapped_or_quoted_it_holds_no_directive(own: Home, width: int) -> None:
-    """An agent that repeats it, or whose screen wraps its echo, prints no directive."""
+def test_the_onboarding_contains_no_directive_however_it_is_wrapped(
+    own: Home, subtests: pytest.Subtests
+) -> None:
+    """An agent may repeat it, and a screen may wrap its echo."""
     grammar = Grammar(lambda namespace: True)
-    text = taught(own, ["Bob"]) + "\n" + onboarding.SPAWNS.replace("{at}", "@")
-    for line in text.split("\n"):
-        words: list[str] = []
-        rows: list[str] = []
-        for word in line.split(" "):
-            if words and len(" ".join([*words, word])) > width:
+    text = onboarding_text(own, ["Bob"]) + "\n" + onboarding.SPAWNS.replace("{at}", "@")
+    for width in range(1, 120):
+        with subtests.test(width=width):
+            for line in text.split("\n"):
+                words: list[str] = []
+                rows: list[str] = []
+                for word in line.split(" "):
+                    if words and len(" ".join([*words, word])) > width:
+                        rows.append(" ".join(words))
+                        words = []
+                    words.append(word)
                 rows.append(" ".join(words))
-                words = []
-            words.append(word)
-        rows.append(" ".join(words))
-        for row in rows:
-            assert grammar.line(Line(row, 0.0, PLACE)) == []
-            assert grammar.line(Line("• " + row, 0.0, PLACE)) == []
-            if DIRECTIVE.match(row):
-                assert row.startswith(("@relay: ", "@memory: ")) or row in {"@relay:", "@memory:"}
+                for row in rows:
+                    assert grammar.line(Line(row, 0.0, PLACE)) == []
+                    assert grammar.line(Line("• " + row, 0.0, PLACE)) == []
+                    if DIRECTIVE.match(row):
+                        assert row.startswith(("@relay: ", "@memory: ")) or row in {"@relay:", "@memory:"}
 
 
-def test_the_users_own_text_takes_its_place(own: Home) -> None:
+def test_the_users_text_replaces_the_default(own: Home) -> None:
     own.config.mkdir(parents=True)
     (own.config / "lesson.md").write_text("Hi {name}, {braces} stay.\n", encoding="utf-8")
-    assert taught(own, []) == "Hi Alice, {braces} stay."
+    assert onboarding_text(own, []) == "Hi Alice, {braces} stay."
     (own.config / "lesson.md").write_bytes(b"\xff\xfe")
     template, notice = onboarding.read(own)
     assert "{others}" in template

@@ -1,4 +1,4 @@
-"""A session reaps the processes it adopts, and leaves alone those that it started itself."""
+"""A session reaps the processes it adopts, but not those that it started itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program prints is not what an agent says: hidden text, diffs, and the setting `directives`."""
+"""Directives that are ignored in a program's output: hidden text, diffs, and the setting `directives`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from agents.hooked import Claude
 from session.fake_agent import FakeAgent, events, messages, project, settings
-from session.test_session_native import begun
+from session.test_session_native import start_turn
 from session.transcript import Transcript
 from support import Relay, wait_until
 
@@ -58,8 +58,8 @@ all = ["^> ?$"]
 """
 
 
-class Drawing(FakeAgent):
-    """An agent whose screen relay knows, and which has no record of its own."""
+class ScreenAgent(FakeAgent):
+    """An agent with a profile for its screen and without a transcript."""
 
     def command(self, *arguments: str) -> list[str | Path]:
         return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
@@ -70,19 +70,21 @@ def steps(relay: Relay, name: str) -> dict[str, int]:
     return found
 
 
-def shows(relay: Relay, folder: Path, name: str, *commands: str, draws: bool = False) -> dict[str, int]:
-    """Wrap a program that runs `commands` and then says two directives; wait for both. Return its steps."""
+def run_commands(
+    relay: Relay, folder: Path, name: str, *commands: str, draws: bool = False
+) -> dict[str, int]:
+    """Wrap a program that runs `commands` and prints two directives; return the steps once both are read."""
     first = "printf '\\033[H\\033[2J'; " if draws else ""
     last = "printf '\\nDone.\\n\\n@deploy:test last\\n\\n@relay:you last\\n\\n'; read line"
     relay("wrap", "-d", "-n", name, "sh", "-c", first + "; ".join((*commands, last)), cwd=folder)
 
-    def said_its_last() -> bool:
+    def last_directives_read() -> bool:
         mine = [e for e in events(relay) if e["name"] == name]
         acted_on = any(e["event"] == "directive" and e["body"] == "last" for e in mine)
         ignored = any(e["event"] == "directive_passed_over" and e["text"] == "@relay:you last" for e in mine)
         return ignored or (acted_on and any(m["body"] == "last" for m in messages(relay, "--from", name)))
 
-    wait_until(said_its_last, message=lambda: str(steps(relay, name)))
+    wait_until(last_directives_read, message=lambda: str(steps(relay, name)))
     found = steps(relay, name)
     if found["heard"]:
         wait_until(lambda: steps(relay, name)["begun"] == found["heard"])
@@ -103,7 +105,7 @@ def test_a_hostile_file_and_its_diff_run_no_handler(relay: Relay, draws: bool) -
         (folder / file).write_text(text)
     diff = "git --no-pager diff --no-index --color={} old new"
     commands = "cat README.hostile", diff.format("never"), diff.format("always")
-    found = shows(relay, folder, "Alice", *commands, draws=draws)
+    found = run_commands(relay, folder, "Alice", *commands, draws=draws)
     wait_until(lambda: "test last" in deployed(folder))  # its queue keeps the order
     assert deployed(folder) == ["test last"]
     assert found["heard"] == 2 and found["hidden"] == 5 and found["diff"] == 6, found
@@ -118,46 +120,46 @@ def test_a_hostile_file_and_its_diff_run_no_handler(relay: Relay, draws: bool) -
 
 
 @pytest.mark.parametrize("draws", [False, True], ids=["lines", "screen"])
-def test_directives_of_a_terminal_may_be_relays_own_or_none(relay: Relay, draws: bool) -> None:
+def test_settings_limit_terminal_directives_to_the_built_in_ones_or_none(relay: Relay, draws: bool) -> None:
     folder = project(relay, DEPLOY)
     (folder / "README").write_text("@deploy:prod now\n\n@relay:you from a file\n\n")
     settings(relay, 'directives = "builtin"\n')
-    found = shows(relay, folder, "Alice", "cat README", draws=draws)
+    found = run_commands(relay, folder, "Alice", "cat README", draws=draws)
     assert deployed(folder) == [] and found["heard"] == 2 and found["not_heeded"] == 2
     assert [m["body"] for m in messages(relay, "--from", "Alice")].count("from a file") == 1
     settings(relay, 'directives = "none"\n')
-    found = shows(relay, folder, "Bob", "cat README", draws=draws)
+    found = run_commands(relay, folder, "Bob", "cat README", draws=draws)
     assert deployed(folder) == [] and found["heard"] == 0 and found["not_heeded"] == 4
     assert messages(relay, "--from", "Bob") == []
     what = "4 directives ignored because of `directives` in relay.toml: `relay events --name Bob`."
     assert what in relay("explain", "Bob").stdout
     settings(relay, "")
-    shows(relay, folder, "Carol", "cat README", draws=draws)
+    run_commands(relay, folder, "Carol", "cat README", draws=draws)
     wait_until(lambda: deployed(folder) == ["prod now", "test last"])
 
 
-@pytest.mark.parametrize("heeded", ["builtin", "none"])
-def test_an_agent_whose_directives_do_not_count_is_not_taught_any(relay: Relay, heeded: str) -> None:
-    """The agent read from its screen is not taught; the one read from its record is."""
-    settings(relay, f'directives = "{heeded}"\n')
+@pytest.mark.parametrize("setting", ["builtin", "none"])
+def test_an_agent_whose_directives_are_ignored_gets_no_onboarding(relay: Relay, setting: str) -> None:
+    """This concerns an agent that is read from its screen, not one that is read from its transcript."""
+    settings(relay, f'directives = "{setting}"\n')
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir()
     (patterns / "known.toml").write_text(KNOWN)
-    ann = Drawing(relay, "Ann").wrap()
+    ann = ScreenAgent(relay, "Ann").wrap()
     relay("send", "--wait", "60", "Ann", "hello")
     ann.receives("hello")
-    assert ("You are Ann" in ann.received) == (heeded == "builtin")
+    assert ("You are Ann" in ann.received) == (setting == "builtin")
     bob = Claude(relay, "Bob").wrap()
     (started,) = bob.fire("SessionStart", source="startup")
     assert "You are Bob" in started["stdout"]
 
 
-def test_an_agents_own_record_is_not_concerned(relay: Relay) -> None:
-    """Neither the setting nor a diff-like look matters: there, a list item is a list item."""
+def test_directives_in_a_transcript_are_not_limited(relay: Relay) -> None:
+    """Neither the setting nor diff-like text matters there: a list item is a list item."""
     folder = project(relay, DEPLOY)
     settings(relay, 'directives = "none"\n')
     transcript = Transcript(relay.home / "transcript.jsonl")
-    claude = begun(Claude(relay).wrap(cwd=folder), transcript_path=str(transcript.path))
+    claude = start_turn(Claude(relay).wrap(cwd=folder), transcript_path=str(transcript.path))
     transcript.say("- @deploy:prod from-a-list\n+ @deploy:prod another\n@relay:you too")
     claude.fire("Stop", last_assistant_message="x", transcript_path=str(transcript.path))
     wait_until(lambda: deployed(folder) == ["prod from-a-list", "prod another"])

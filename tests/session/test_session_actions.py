@@ -1,4 +1,4 @@
-"""Agents that their session keeps working, holds, or ends: what happens when."""
+"""What a session does for idle agents, prompts and errors: nudge, gate, wait, hold, restart, or fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agents.hooked import Claude
 from relay.features.loop_watch import SAME_CALLS
 from session.fake_agent import FakeAgent, messages, project, ps, settings
 from session.test_session_replaced import entry
-from session.test_session_supervised import follows, phase, record
+from session.test_session_supervised import phase, record, wait_for_restart
 from session.test_session_user import Terminals
 from support import Relay, session_patch, wait_until
 
@@ -39,7 +39,7 @@ class Fails:
 
 FEATURES["fails"] = lambda core: Fails(core.bus)
 """
-"""Makes an agent that prints `error CLASS [SECONDS]` fail, as the pattern files do for real ones."""
+"""Turns the line `error CLASS [SECONDS]` into an incident, as profiles do for real agents."""
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def terminals(relay: Relay) -> Iterator[Terminals]:
         user.close(force=True)
 
 
-def cared_for(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> FakeAgent:
-    """Wrap a fake with a policy; grace periods are zero unless `policy` says otherwise."""
+def supervise(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> FakeAgent:
+    """Wrap a fake agent with a policy and a short idle_grace."""
     keys = {"idle_grace": 0.5, **policy}
     return FakeAgent(relay, name).wrap(
         *arguments, options=("--supervision", json.dumps(keys)), env=session_patch(INCIDENTS)
@@ -71,7 +71,7 @@ def escalations(agent: FakeAgent) -> list[str]:
 
 
 def escalated(agent: FakeAgent, words: str) -> str:
-    """Wait until the user was told `words`; return the whole text."""
+    """Wait for an escalation with `words`; return its text."""
     found = wait_until(lambda: [each for each in escalations(agent) if words in each], message=agent.log)
     return found[0]
 
@@ -79,10 +79,10 @@ def escalated(agent: FakeAgent, words: str) -> str:
 # Idle.
 
 
-def test_an_idle_agent_is_nudged_and_escalated_then(relay: Relay) -> None:
+def test_an_idle_agent_is_nudged_and_then_escalated(relay: Relay) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     settings(relay, 'escalate_to = "Bob"\n')
-    alice = cared_for(relay, on_idle=on_idle("nudge", attempts=2, text="Go on, please."))
+    alice = supervise(relay, on_idle=on_idle("nudge", attempts=2, text="Go on, please."))
     text = escalated(alice, "has been idle")
     assert alice.texts() == [("nudge", "Go on, please.")] * 2
     assert "after 2 tries" in text and "relay attach Alice" in text
@@ -93,7 +93,7 @@ def test_an_idle_agent_is_nudged_and_escalated_then(relay: Relay) -> None:
     assert len(escalations(alice)) == 1
 
 
-def test_an_escalation_stands_until_somebody_sees_to_it(relay: Relay, terminals: Terminals) -> None:
+def test_an_escalation_lasts_until_the_user_responds(relay: Relay, terminals: Terminals) -> None:
     """`relay ps` and `relay next` name the agent, even after a reload."""
     policy = json.dumps({"on_idle": on_idle("nudge"), "idle_grace": 0.5})
     alice, user = terminals("Alice", options=("--supervision", policy))
@@ -109,8 +109,8 @@ def test_an_escalation_stands_until_somebody_sees_to_it(relay: Relay, terminals:
     assert relay("next", "--print", check=False).stderr == "No agent needs you.\n"
 
 
-def test_an_agent_that_has_failed_and_ended_is_named(relay: Relay) -> None:
-    cared_for(relay, restart="always", on_idle=on_idle("fail"))
+def test_relay_next_names_an_agent_that_has_failed(relay: Relay) -> None:
+    supervise(relay, restart="always", on_idle=on_idle("fail"))
     wait_until(lambda: ps(relay) == [])
     said = relay("next", "--print", check=False).stderr
     assert said == (
@@ -118,29 +118,29 @@ def test_an_agent_that_has_failed_and_ended_is_named(relay: Relay) -> None:
     )
 
 
-def test_a_message_begins_the_count_anew(relay: Relay) -> None:
-    alice = cared_for(relay, on_idle=on_idle("nudge", text="Go on.", then="none"))
+def test_a_message_resets_the_count_of_nudges(relay: Relay) -> None:
+    alice = supervise(relay, on_idle=on_idle("nudge", text="Go on.", then="none"))
     alice.receives("Go on.")
     relay("send", "--wait", "30", "Alice", "news")
     wait_until(lambda: len(alice.texts()) == 3, message=alice.log)
     assert [text for _, text in alice.texts()] == ["Go on.", "news", "Go on."]
 
 
-def test_an_agent_without_a_task_may_be_idle(relay: Relay) -> None:
-    alice = cared_for(relay, restart="on-failure")
+def test_an_idle_agent_without_a_task_is_left_alone(relay: Relay) -> None:
+    alice = supervise(relay, restart="on-failure")
     relay("send", "--wait", "30", "Alice", "hello")
     assert [e["kind"] for e in alice.events("injection")] == ["message"]
     assert not alice.events("action")
 
 
 def test_an_idle_agent_with_a_task_is_escalated_once(relay: Relay) -> None:
-    alice = cared_for(relay, prompt="Mend it.")
+    alice = supervise(relay, prompt="Fix it.")
     escalated(alice, "Alice has been idle")
-    alice.receives("Mend it.")
+    alice.receives("Fix it.")
 
 
 def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
-    cared_for(relay, restart="always", on_idle=on_idle("gate", run="true"))
+    supervise(relay, restart="always", on_idle=on_idle("gate", run="true"))
     ended = phase(relay, "done")
     assert (ended["reason"], ended["wanted"]) == ("passed its gate", "up")
     wait_until(lambda: ps(relay) == [])
@@ -149,7 +149,7 @@ def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
 def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
     """The gate fails twice, then passes."""
     run = 'pwd; echo "$RELAY_NAME" >&2; echo x >> tried; [ "$(wc -l < tried)" = 3 ]'
-    alice = cared_for(relay, on_idle=on_idle("gate", run=run, attempts=5))
+    alice = supervise(relay, on_idle=on_idle("gate", run=run, attempts=5))
     phase(relay, "done")
     (first, second) = [line for line in alice.received.splitlines() if "nudge gate" in line and "1/" in line]
     assert "must succeed before your task is done" in first and "must succeed" in second
@@ -157,38 +157,38 @@ def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
 
 
 def test_the_prompt_has_the_end_of_a_long_output(relay: Relay) -> None:
-    """The reason for a failure is at the end, however much a command prints."""
+    """A command prints the reason for its failure last."""
     run = "seq -f %0100.0f 20000; printf 'the rea%s' son; exit 1"
-    alice = cared_for(relay, on_idle=on_idle("gate", run=run))
+    alice = supervise(relay, on_idle=on_idle("gate", run=run))
     assert "00020000" in alice.receives("the reason")
     assert "(the end of it)" in alice.received
 
 
 def test_a_failed_agent_stays_failed(relay: Relay) -> None:
-    cared_for(relay, restart="always", on_idle=on_idle("fail"))
+    supervise(relay, restart="always", on_idle=on_idle("fail"))
     ended = phase(relay, "failed")
     assert ended["reason"] == "was idle"
     wait_until(lambda: ps(relay) == [])
 
 
 def test_an_agent_is_restarted_once_for_being_idle(relay: Relay) -> None:
-    """The next life remembers it; otherwise it would be restarted for ever."""
-    alice = cared_for(relay, restart="on-failure", on_idle=on_idle("restart", then="none"))
-    follows(relay, {"name": "Alice", "restarts": 0})
+    """The restarted agent's session knows; otherwise it would be restarted for ever."""
+    alice = supervise(relay, restart="on-failure", on_idle=on_idle("restart", then="none"))
+    wait_for_restart(relay, {"name": "Alice", "restarts": 0})
     relay("send", "--wait", "30", "Alice", "hello")  # real progress
-    follows(relay, {"name": "Alice", "restarts": 1})
+    wait_for_restart(relay, {"name": "Alice", "restarts": 1})
     assert len(alice.events("action")) == 2
 
 
-def test_a_command_runs_beside_it(relay: Relay) -> None:
-    alice = cared_for(relay, on_idle=on_idle("run", run="echo done > ran; exit 3", then="none"))
+def test_a_command_runs_while_the_agent_stays_ready(relay: Relay) -> None:
+    alice = supervise(relay, on_idle=on_idle("run", run="echo done > ran; exit 3", then="none"))
     alice.notice("exited with 3")
     assert (relay.home / "ran").read_text() == "done\n"
     assert entry(relay)["state"] == "ready"
 
 
 def test_a_half_typed_line_is_not_idle(relay: Relay, terminals: Terminals) -> None:
-    """The user's Enter ends the line, and the hold that was in force."""
+    """The user's Enter ends the line, and the hold."""
     keys = {"idle_grace": 0.5, "on_idle": on_idle("nudge", attempts=9), "restart": "always"}
     keys["max_unattended_turns"] = 1
     alice, user = terminals("Alice", options=("--supervision", json.dumps(keys)))
@@ -210,8 +210,8 @@ def test_a_half_typed_line_is_not_idle(relay: Relay, terminals: Terminals) -> No
 # Prompts.
 
 
-def test_a_prompt_may_fail_the_agent(relay: Relay) -> None:
-    alice = cared_for(relay, on_prompt={"action": "fail"})
+def test_a_prompt_can_fail_the_agent(relay: Relay) -> None:
+    alice = supervise(relay, on_prompt={"action": "fail"})
     alice.say("Install? [Y/n] ", end="")
     assert phase(relay, "failed")["reason"] == "asked for a decision"
 
@@ -219,16 +219,16 @@ def test_a_prompt_may_fail_the_agent(relay: Relay) -> None:
 # Errors.
 
 
-def test_an_agent_waits_for_the_end_of_its_limit(relay: Relay) -> None:
-    alice = cared_for(relay, restart="on-failure", account="work")
+def test_an_agent_waits_until_its_limit_is_over(relay: Relay) -> None:
+    alice = supervise(relay, restart="on-failure", account="work")
     entry(relay)
     alice.say("error rate_limited 3600")
     row = wait_until(lambda: (row := entry(relay))["state"] == "waiting" and row, message=alice.log)
     assert row["next_try"] > row["since"] + 3600
     assert row["agent_pid"]
     assert "usage limit" in row["account_hold"]
-    told = relay("explain", "Alice").stdout
-    assert "stopped on an error (usage limit); going on in" in told and "account work is held until" in told
+    text = relay("explain", "Alice").stdout
+    assert "stopped on an error (usage limit); going on in" in text and "account work is held until" in text
     assert record(relay)["phase"] == "waiting"
     relay("send", "--wait", "30", "Alice", "hello")  # whatever starts a turn ends the wait
     wait_until(lambda: entry(relay)["state"] == "ready")
@@ -236,7 +236,7 @@ def test_an_agent_waits_for_the_end_of_its_limit(relay: Relay) -> None:
 
 
 def test_the_wait_outlives_its_session(relay: Relay) -> None:
-    alice = cared_for(relay, restart="on-failure")
+    alice = supervise(relay, restart="on-failure")
     alice.say("error rate_limited 3600")
     row = wait_until(lambda: (row := entry(relay))["state"] == "waiting" and row)
     relay("reload", "Alice")
@@ -246,7 +246,7 @@ def test_the_wait_outlives_its_session(relay: Relay) -> None:
 
 def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:
     own = {"action": "nudge", "match": "network", "text": "Again.", "cooldown": 0.0, "attempts": 2}
-    alice = cared_for(relay, on_error=[own])
+    alice = supervise(relay, on_error=[own])
     alice.say("error network")
     alice.receives("Again.")
     alice.say("error network")
@@ -254,23 +254,23 @@ def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:
     assert "after 2 tries" in escalated(alice, "network failure")
 
 
-def test_nobody_logged_in_holds_the_account(relay: Relay) -> None:
-    """The account is held once, for all its agents; the first successful turn lets them continue."""
-    alice = cared_for(relay, restart="on-failure", account="work")
-    bob = cared_for(relay, name="Bob", restart="on-failure", account="work", on_idle=on_idle("nudge"))
+def test_a_missing_login_holds_the_account(relay: Relay) -> None:
+    """The account is held once, for all its agents; the first successful turn releases it."""
+    alice = supervise(relay, restart="on-failure", account="work")
+    bob = supervise(relay, name="Bob", restart="on-failure", account="work", on_idle=on_idle("nudge"))
     bob.receives("You have been idle")
     alice.say("error unauthorized")
     bob.say("error unauthorized")
     for name in ("Alice", "Bob"):
         wait_until(lambda: entry(relay, name)["state"] == "held", message=alice.log)  # noqa: B023
         assert "not logged in" in entry(relay, name)["account_hold"]
-    (told,) = wait_until(lambda: escalations(alice) + escalations(bob))
-    assert "not logged in" in told and "relay release --account work" in told
-    carol = cared_for(relay, name="Carol", account="work", prompt="Mend it.")
+    (text,) = wait_until(lambda: escalations(alice) + escalations(bob))
+    assert "not logged in" in text and "relay release --account work" in text
+    carol = supervise(relay, name="Carol", account="work", prompt="Fix it.")
     wait_until(lambda: "account work is held" in (explained(relay, "Carol")["obstacle"] or ""))
     assert carol.received == ""
     relay("send", "--wait", "30", "Alice", "I have logged in")
-    carol.receives("Mend it.")
+    carol.receives("Fix it.")
     bob.receives("ended with an error (not logged in)")
     wait_until(lambda: entry(relay, "Bob")["state"] == "ready")
     assert not entry(relay, "Alice")["account_hold"]
@@ -278,7 +278,7 @@ def test_nobody_logged_in_holds_the_account(relay: Relay) -> None:
 
 def test_the_user_releases_an_account(relay: Relay) -> None:
     assert relay("release", "--account", "work").stdout == "No account is held.\n"
-    alice = cared_for(relay, restart="on-failure", account="work")
+    alice = supervise(relay, restart="on-failure", account="work")
     alice.say("error billing")
     wait_until(lambda: entry(relay)["state"] == "held")
     assert "Held: work." in relay("release", "--account", "home").stdout
@@ -287,20 +287,20 @@ def test_the_user_releases_an_account(relay: Relay) -> None:
 
 
 def test_a_crashed_agent_waits_for_its_account(relay: Relay) -> None:
-    alice = cared_for(relay, restart="on-failure", account="work", backoff=0.01)
+    alice = supervise(relay, restart="on-failure", account="work", backoff=0.01)
     alice.say("error billing")
     before = wait_until(lambda: (row := entry(relay))["state"] == "held" and row)
     alice.exit(1)
     wait_until(lambda: "account work is held" in relay("explain", "Alice").stdout)
     wait_until(lambda: entry(relay)["exit_code"] == 1)
     relay("release", "--account", "work")
-    follows(relay, before)
+    wait_for_restart(relay, before)
 
 
 # Holds and bounds.
 
 
-def test_a_real_failure_has_its_action(relay: Relay) -> None:
+def test_a_failure_reported_by_a_hook_triggers_its_action(relay: Relay) -> None:
     """Claude Code's hook reports it."""
     policy = {"restart": "on-failure", "account": "work"}
     ann = Claude(relay).wrap(options=("--supervision", json.dumps(policy)))
@@ -311,8 +311,8 @@ def test_a_real_failure_has_its_action(relay: Relay) -> None:
     assert "not logged in" in row["account_hold"]
 
 
-def test_an_agent_is_held_after_so_many_turns_without_the_user(relay: Relay) -> None:
-    alice = cared_for(
+def test_an_agent_is_held_after_the_maximum_of_unattended_turns(relay: Relay) -> None:
+    alice = supervise(
         relay, restart="on-failure", max_unattended_turns=2, on_idle=on_idle("nudge", attempts=9, text="On.")
     )
     row = wait_until(lambda: (row := entry(relay))["state"] == "held" and row, message=alice.log)
@@ -330,8 +330,8 @@ def test_an_agent_is_held_after_so_many_turns_without_the_user(relay: Relay) -> 
     assert [m["state"] for m in messages(relay)] == ["injected"]
 
 
-def test_a_hold_outlives_session_and_agent(relay: Relay) -> None:
-    alice = cared_for(
+def test_a_hold_outlives_the_session_and_the_agent(relay: Relay) -> None:
+    alice = supervise(
         relay,
         restart="on-failure",
         backoff=0.01,
@@ -342,10 +342,10 @@ def test_a_hold_outlives_session_and_agent(relay: Relay) -> None:
     relay("reload", "Alice")
     row = wait_until(lambda: (new := entry(relay))["pid"] != row["pid"] and new["state"] == "held" and new)
     alice.exit(1)
-    after = follows(relay, row)
+    after = wait_for_restart(relay, row)
     wait_until(lambda: entry(relay)["state"] == "held")
     assert len(escalations(alice)) == 1
-    relay("stop", "Alice")  # the closing prompt and everything else still work
+    relay("stop", "Alice")  # its closing prompt still works
     assert after["restarts"] == 1 and record(relay)["phase"] == "off"
     assert not list((relay.home / "state" / "supervision").rglob("*.json"))
 
@@ -364,8 +364,8 @@ def test_an_agent_in_a_loop_is_held(relay: Relay) -> None:
     assert "a message" not in called["stdout"]  # nothing is delivered with its hooks
 
 
-def test_handlers_of_idle_do_not_go_on_for_ever(relay: Relay) -> None:
-    """The handler is the example of docs/HOOKS.md; its agent answers each time and then idles again."""
+def test_idle_handlers_do_not_inject_for_ever(relay: Relay) -> None:
+    """The handler is the example in docs/HOOKS.md; the agent answers each time and is idle again."""
     settings(relay, "idle_seconds = 1.0\ncontinuations = 2\n")
     page = (Path(__file__).parents[2] / "docs" / "HOOKS.md").read_text()
     (example,) = [
@@ -379,19 +379,19 @@ def test_handlers_of_idle_do_not_go_on_for_ever(relay: Relay) -> None:
     assert len(alice.texts()) == 2
     assert "idle handlers dropped" in relay("explain", "Alice").stdout
     relay("send", "--wait", "30", "Alice", "news")
-    wait_until(lambda: len(alice.texts()) == 5, message=alice.log)  # the message, and as many again
+    wait_until(lambda: len(alice.texts()) == 5, message=alice.log)  # the message, and two more
     wait_until(lambda: explained(relay).get("idle_dropped"), message=alice.log)
     assert len(alice.texts()) == 5
 
 
-def test_an_agent_is_held_after_so_long_without_the_user(relay: Relay) -> None:
-    alice = cared_for(relay, max_runtime=1.0)
+def test_an_agent_is_held_after_its_maximum_runtime(relay: Relay) -> None:
+    alice = supervise(relay, max_runtime=1.0)
     assert "ran for 1 s without you" in escalated(alice, "and is held")
     relay("restart", "Alice")  # by the user
-    follows(relay, {"name": "Alice", "restarts": 0})
+    wait_for_restart(relay, {"name": "Alice", "restarts": 0})
 
 
-def test_an_agent_of_a_plain_wrap_is_left_alone(relay: Relay) -> None:
+def test_an_agent_without_supervision_is_left_alone(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap(env=session_patch(INCIDENTS))
     alice.say("error unauthorized")
     alice.say("error rate_limited 3600")

@@ -1,4 +1,4 @@
-"""The audit of each injection, and what the user is told (R71, R72, R75, R79, R80)."""
+"""The audit log of injections, and the notices to the user (R71, R72, R75, R79, R80)."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def entry(relay: Relay, words: str) -> dict[str, Any]:
     return found[0]
 
 
-class Desk:
-    """An audit with its own journal and log; `told` has what the user sees."""
+class Rig:
+    """An audit with its own journal and log; `notices` has what the user sees."""
 
     def __init__(self, folder: Path, *, full: bool = False, limit: int = 10) -> None:
         self.path = folder / "audit.jsonl"
-        self.told: list[tuple[str, str, str]] = []
+        self.notices: list[tuple[str, str, str]] = []
         self.budget = Budget(limit)
         self.bus = bus = EventBus(asyncio.new_event_loop())
         bus.loop.close()
@@ -81,7 +81,7 @@ class Desk:
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
-        self.told.append((event.text, event.level, event.source))
+        self.notices.append((event.text, event.level, event.source))
 
     @property
     def entries(self) -> list[Entry]:
@@ -92,14 +92,14 @@ def hook(text: str = "line 42 is too long", **more: Any) -> Injection:
     return Injection("id1", text, "ruff", "hook", event="PostToolUse", role="system", **more)
 
 
-def test_an_entry_says_who_what_when_whence_and_how(tmp_path: Path) -> None:
+def test_an_entry_has_the_source_text_time_and_route(tmp_path: Path) -> None:
     """R75, R74, R72"""
-    desk = Desk(tmp_path)
+    rig = Rig(tmp_path)
     before = time.time()
-    desk.ended(
+    rig.ended(
         hook(place="/x/hooks.json:12", time=5.0), Outcome(Result.INJECTED, "", "native", "system", "printed")
     )
-    (found,) = desk.entries
+    (found,) = rig.entries
     assert found.time >= before
     assert found.public() | {"time": 0} == {
         "id": "id1",
@@ -123,67 +123,67 @@ def test_an_entry_says_who_what_when_whence_and_how(tmp_path: Path) -> None:
         "over_budget": False,
         "text": "line 42 is too long",
     }
-    (line,) = map(json.loads, desk.path.read_text().splitlines())
+    (line,) = map(json.loads, rig.path.read_text().splitlines())
     assert line["event"] == "injection"
-    assert desk.path.stat().st_mode & 0o777 == 0o600
+    assert rig.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_arrives_after_all_counts_once_and_is_one_injection(tmp_path: Path) -> None:
-    """R75, R76: the audit has both entries; a reader sees how it ended."""
-    desk = Desk(tmp_path)
+def test_a_late_confirmation_counts_once_and_is_one_injection(tmp_path: Path) -> None:
+    """R75, R76: the file has both entries; a reader sees the final outcome."""
+    rig = Rig(tmp_path)
     injection = hook("x" * 20)
-    desk.ended(injection, Outcome(Result.UNCERTAIN, "not seen", "typed", "user"))
-    desk.ended(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
-    assert desk.budget.spent == 5
-    assert len(desk.path.read_text().splitlines()) == 2
-    assert [(each.result, each.failed) for each in desk.entries] == [("injected", False)]
+    rig.ended(injection, Outcome(Result.UNCERTAIN, "not seen", "typed", "user"))
+    rig.ended(injection, Outcome(Result.INJECTED, "", "typed", "user", "hook"))
+    assert rig.budget.spent == 5
+    assert len(rig.path.read_text().splitlines()) == 2
+    assert [(each.result, each.failed) for each in rig.entries] == [("injected", False)]
 
 
-def test_what_was_not_given_costs_nothing(tmp_path: Path) -> None:
+def test_undelivered_text_costs_no_budget(tmp_path: Path) -> None:
     """R76"""
-    desk = Desk(tmp_path)
+    rig = Rig(tmp_path)
     for result in (Result.REJECTED, Result.WITHDRAWN, Result.UNTYPED):
-        desk.ended(hook("x" * 100), Outcome(result, "why"))
-    desk.ended(Injection("m", "x" * 100, "Bob"), Outcome(Result.INJECTED))
-    assert desk.budget.spent == 0 and [level for _, level, _ in desk.told] == ["error"]
+        rig.ended(hook("x" * 100), Outcome(result, "why"))
+    rig.ended(Injection("m", "x" * 100, "Bob"), Outcome(Result.INJECTED))
+    assert rig.budget.spent == 0 and [level for _, level, _ in rig.notices] == ["error"]
 
 
-def test_a_failure_is_told_with_what_the_user_was_told_before(tmp_path: Path) -> None:
+def test_a_failure_notice_repeats_the_hooks_message_to_the_user(tmp_path: Path) -> None:
     """R80"""
-    desk = Desk(tmp_path)
-    desk.ended(hook(remark="3 findings", place="/x/hooks.json:12"), Outcome(Result.REJECTED, "too large"))
-    desk.ended(hook(), Outcome(Result.REJECTED, "too large"))
-    desk.ended(Injection("m", "hi", "Bob"), Outcome(Result.REJECTED, "dropped"))  # its sender is told
-    assert desk.told == [
+    rig = Rig(tmp_path)
+    rig.ended(hook(remark="3 findings", place="/x/hooks.json:12"), Outcome(Result.REJECTED, "too large"))
+    rig.ended(hook(), Outcome(Result.REJECTED, "too large"))
+    rig.ended(Injection("m", "hi", "Bob"), Outcome(Result.REJECTED, "dropped"))  # reported to its sender
+    assert rig.notices == [
         ("3 findings (injection failed): too large", "error", "ruff (/x/hooks.json:12)"),
         ("its text was not delivered to the agent (injection failed): too large", "error", "ruff"),
     ]
 
 
-def test_secrets_are_taken_out_of_previews_and_of_whole_texts(tmp_path: Path) -> None:
-    """R44, R43: secrets go even where the cut would split one, and from texts refused for their size."""
+def test_secrets_are_redacted_in_previews_and_full_texts(tmp_path: Path) -> None:
+    """R44, R43: even where a preview would split one, and in texts that are too large."""
     for full in (False, True):
         folder = tmp_path / str(full)
         folder.mkdir()
-        desk = Desk(folder, full=full)
+        rig = Rig(folder, full=full)
         long = "word " * 49 + SECRET + " word" * 1000
         for text in (f"token {SECRET}", long, long * 40):
-            desk.ended(hook(text), Outcome(Result.REJECTED, f"not with {SECRET}"))
-        written = desk.path.read_text()
+            rig.ended(hook(text), Outcome(Result.REJECTED, f"not with {SECRET}"))
+        written = rig.path.read_text()
         assert SECRET not in written and SECRET[4:20] not in written
         texts = [json.loads(line)["text"] for line in written.splitlines()]
         assert [len(text) > 1000 for text in texts] == [False, full, False]
 
 
-def test_what_is_not_to_be_shown_is_not_kept(tmp_path: Path) -> None:
+def test_suppressed_output_is_not_stored(tmp_path: Path) -> None:
     """R29"""
-    desk = Desk(tmp_path)
-    desk.ended(hook("between us", quiet=True), Outcome(Result.INJECTED, "", "native", "system"))
-    assert desk.entries[0].text is None and "between us" not in desk.path.read_text()
+    rig = Rig(tmp_path)
+    rig.ended(hook("between us", quiet=True), Outcome(Result.INJECTED, "", "native", "system"))
+    assert rig.entries[0].text is None and "between us" not in rig.path.read_text()
 
 
-def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> None:
-    """R75, R72: both the requested role and the role of the typed text are recorded."""
+def test_injections_into_an_agent_are_in_the_audit(relay: Relay) -> None:
+    """R75, R72: with both the requested role and the role of the typed text."""
     alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:all hello there")
     alice.receives("hello there")
@@ -192,11 +192,11 @@ def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> Non
     alice.say("@lint:quiet secretly")
     alice.receives("between us secretly")
     (message,) = json.loads(relay("send", "--json", "Alice", f"my token is {SECRET}").stdout)
-    alice.receives(SECRET)  # the agent gets what was sent
-    said = entry(relay, "hello there")
-    assert (said["hook_name"], said["kind"], said["route"]) == ("@lint:all", "hook", "typed")
-    assert (said["injection_role"], said["delivered_role"]) == ("system", "user")
-    assert said["asked"] <= said["time"] and said["name"] == "Alice" and said["team"] == "default"
+    alice.receives(SECRET)  # the agent gets the text unchanged
+    first = entry(relay, "hello there")
+    assert (first["hook_name"], first["kind"], first["route"]) == ("@lint:all", "hook", "typed")
+    assert (first["injection_role"], first["delivered_role"]) == ("system", "user")
+    assert first["asked"] <= first["time"] and first["name"] == "Alice" and first["team"] == "default"
     asked = entry(relay, "I should look again")
     assert (asked["injection_role"], asked["delivered_role"]) == ("assistant", "user")
     sent = entry(relay, "my token is")
@@ -208,8 +208,8 @@ def test_what_is_injected_into_a_real_agent_is_in_the_audit(relay: Relay) -> Non
     assert "text" not in quiet and quiet["injection_size"] == len("between us secretly")
 
 
-def test_a_text_that_is_too_large_is_told_to_its_author_and_harms_nothing(relay: Relay) -> None:
-    """R71, R79, R80: the size counts in bytes, not characters; none of the text reaches the agent."""
+def test_a_text_that_is_too_large_is_reported_and_not_delivered(relay: Relay) -> None:
+    """R71, R79, R80: the limit is in bytes, not characters; none of the text reaches the agent."""
     alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:big go")
     alice.say("@lint:all after that")
@@ -225,7 +225,7 @@ def test_a_text_that_is_too_large_is_told_to_its_author_and_harms_nothing(relay:
     assert (found["result"], found["injection_size"]) == ("rejected", 10_242)
 
 
-def test_what_is_for_the_user_stays_out_of_the_agents_context(relay: Relay) -> None:
+def test_a_message_to_the_user_stays_out_of_the_agents_context(relay: Relay) -> None:
     """R79"""
     alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:user this")
@@ -237,7 +237,7 @@ def test_what_is_for_the_user_stays_out_of_the_agents_context(relay: Relay) -> N
     assert "look at" not in alice.received
 
 
-def test_all_of_a_text_is_kept_where_the_user_wants_that(relay: Relay) -> None:
+def test_settings_can_keep_full_texts(relay: Relay) -> None:
     """R43"""
     settings(relay, 'hook_output = "full"\n')
     alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
@@ -247,7 +247,7 @@ def test_all_of_a_text_is_kept_where_the_user_wants_that(relay: Relay) -> None:
     assert entry(relay, "word150")["text"] == text
 
 
-def test_an_agent_sees_what_was_given_to_itself_only(relay: Relay, tmp_path: Path) -> None:
+def test_an_agent_sees_only_its_own_injections(relay: Relay, tmp_path: Path) -> None:
     """R75"""
     FakeAgent(relay, "Bob").wrap()
     relay("send", "Bob", "for Bob only")
@@ -270,8 +270,8 @@ def mypy(event):
 """
 
 
-def test_two_hooks_of_one_event_come_in_one_reply_and_each_is_in_the_audit(relay: Relay) -> None:
-    """R73, R78, R75: in the same turn, each under a heading, with what was requested and what was given."""
+def test_two_hooks_of_one_event_share_a_reply_and_each_is_in_the_audit(relay: Relay) -> None:
+    """R73, R78, R75: each under a heading; the audit has both the requested and the delivered role."""
     claude = Claude(relay).wrap(cwd=project(relay, TWO))
     claude.fire("SessionStart", source="startup")
     claude.fire("UserPromptSubmit", prompt="do it")
@@ -295,8 +295,8 @@ def test_two_hooks_of_one_event_come_in_one_reply_and_each_is_in_the_audit(relay
     assert {e["hook_event"] for e in hooks} <= {"tool_post", "PostToolUse"}
 
 
-def test_a_turn_of_an_agent_with_hooks_has_a_budget_of_its_own(relay: Relay) -> None:
-    """R76, R77: beyond it the user is told once per turn; the agent still gets everything."""
+def test_each_turn_of_an_agent_with_hooks_has_its_own_budget(relay: Relay) -> None:
+    """R76, R77: beyond it the user is warned once per turn; the agent still gets everything."""
     settings(relay, "injection_budget = 100\n")
     claude = Claude(relay).wrap(cwd=project(relay, TWO))
     claude.fire("SessionStart", source="startup")

@@ -1,4 +1,4 @@
-"""A turn's budget: counted, reported once, and never a reason to withhold a text (R76, R77)."""
+"""The budget of a turn: counted, reported once, and never a reason to withhold a text (R76, R77)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_token_is_four_characters(text: str, count: int) -> None:
     assert tokens(text) == count
 
 
-def test_more_than_the_budget_is_told_once_a_turn() -> None:
+def test_exceeding_the_budget_is_reported_once_a_turn() -> None:
     """R76, R77: each turn starts from zero."""
     budget = Budget(1000)
     assert budget.spend("x" * 4000, "ruff") is None and not budget.exceeded
@@ -45,13 +45,13 @@ def test_more_than_the_budget_is_told_once_a_turn() -> None:
     assert budget.spend("x" * 4001, "ruff") is not None
 
 
-def test_a_budget_of_nothing_is_none() -> None:
+def test_a_budget_of_zero_means_no_limit() -> None:
     """R76"""
     budget = Budget(0)
     assert budget.spend("x" * 1_000_000, "ruff") is None and not budget.exceeded
 
 
-def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
+def test_a_session_warns_but_still_injects(relay: Relay) -> None:
     """R76: the user is warned, the audit says so, the agent gets the text; messages do not count."""
     settings(relay, "injection_budget = 10\n")
     folder = project(relay, LOUD)
@@ -74,8 +74,8 @@ def test_a_session_warns_and_injects_all_the_same(relay: Relay) -> None:
     assert entries() == [(25, False), (10, False), (11, True)]
 
 
-def test_what_the_user_says_to_a_plain_program_begins_a_turn(relay: Relay) -> None:
-    """R77: nothing shows the end of such a program's turn."""
+def test_user_input_to_a_plain_program_starts_a_turn(relay: Relay) -> None:
+    """R77: the end of such a program's turn is not visible."""
     settings(relay, "injection_budget = 10\n")
     terminals = Terminals(relay)
     try:

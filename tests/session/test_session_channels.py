@@ -1,4 +1,4 @@
-"""Channels between real sessions: who gets what is sent to `#name`, even after an absence."""
+"""Channels between real sessions: who receives a message to `#name`, even after an absence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def members(relay: Relay, *arguments: str) -> dict[str, list[str]]:
     return {each["channel"]: each["members"] for each in listed}
 
 
-def test_who_has_joined_hears_it_and_the_sender_does_not(relay: Relay) -> None:
+def test_members_of_a_channel_receive_its_messages_except_their_own(relay: Relay) -> None:
     alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     for name in ("Alice", "bob"):
         assert relay("join", "-n", name, "ops").stdout.endswith(" is in #ops now.\n")
@@ -43,7 +43,7 @@ def test_who_has_joined_hears_it_and_the_sender_does_not(relay: Relay) -> None:
     assert carol.received == ""
 
 
-def test_an_agent_hears_which_channel_there_is_none_of(relay: Relay) -> None:
+def test_a_message_to_an_unknown_or_empty_channel_is_answered_with_the_reason(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     relay("join", "-n", "Bob", "weather")
     alice.say("@relay:#wether It rains")
@@ -54,7 +54,7 @@ def test_an_agent_hears_which_channel_there_is_none_of(relay: Relay) -> None:
     assert messages(relay) == []
 
 
-def test_a_member_that_was_away_hears_what_it_missed(relay: Relay) -> None:
+def test_a_member_that_was_away_receives_what_it_missed(relay: Relay) -> None:
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     relay("join", "-n", "Bob", "ops")
     relay("stop", "Bob")
@@ -70,7 +70,7 @@ def test_a_member_that_was_away_hears_what_it_missed(relay: Relay) -> None:
     wait_until(lambda: {row["state"] for row in messages(relay)} == {"injected"})
 
 
-def test_an_agents_own_shell_joins_for_it_and_for_no_other(relay: Relay, tmp_path: Path) -> None:
+def test_an_agents_shell_joins_for_that_agent_only(relay: Relay, tmp_path: Path) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     python = f"{sys.executable} -m relay"
     script = tmp_path / "agent.sh"
@@ -99,7 +99,7 @@ def tell(target, message, ctx):
 """
 
 
-def test_configured_channels_are_joined_and_a_handler_notifies_them(relay: Relay) -> None:
+def test_configured_channels_are_joined_and_a_handler_can_notify_them(relay: Relay) -> None:
     settings(relay, 'channels = ["#Ops"]\n')
     alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, CONFIG))
     bob = FakeAgent(relay, "Bob").wrap()
@@ -111,7 +111,7 @@ def test_configured_channels_are_joined_and_a_handler_notifies_them(relay: Relay
     alice.notice("nobody in team 'default' is in #nowhere")
 
 
-def test_a_user_in_a_channel_is_told_what_agents_say_there(relay: Relay) -> None:
+def test_a_user_in_a_channel_sees_its_messages(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     relay("join", "ops")
     alice.say("@relay:#ops the tests pass")

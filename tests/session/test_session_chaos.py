@@ -16,7 +16,7 @@ from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, processes_of, session_patch, wait_until
 
 TYPING = [
-    # where the receiver dies, and the possible outcomes of the message
+    # where the receiver dies, and the allowed outcomes: (state, how often it was typed)
     ("relay.messaging.inbox:Inbox.store", "before", {("injected", 1)}),
     ("relay.messaging.inbox:Inbox.store", "after", {("injected", 1)}),
     ("relay.messaging.inbox:Inbox.injecting", "before", {("injected", 1)}),
@@ -47,7 +47,7 @@ def name(value: object) -> str | None:
 
 
 def wrap_dying(fake: FakeAgent, target: str, when: str) -> Path:
-    """Start it with a first session that dies there; return the file that then exists."""
+    """Start `fake` with a first session that dies at `target`; return the file that exists afterwards."""
     died = fake.folder / "died"
     fake.wrap(
         env=session_patch(
@@ -60,8 +60,8 @@ def wrap_dying(fake: FakeAgent, target: str, when: str) -> Path:
     return died
 
 
-def dead(fake: FakeAgent) -> None:
-    """Return when it and its agent have died."""
+def wait_until_dead(fake: FakeAgent) -> None:
+    """Wait until the session of `fake` and its agent have died."""
     wait_until(
         lambda: not any(str(fake.folder) in line for line in processes_of(fake.relay.home).values()),
         message=lambda: f"{ps(fake.relay)}\n{fake.log()}",
@@ -69,7 +69,7 @@ def dead(fake: FakeAgent) -> None:
     (fake.folder / "strings").unlink()
 
 
-def ends(relay: Relay, bob: FakeAgent) -> list[tuple[str, str, int]]:
+def outcomes(relay: Relay, bob: FakeAgent) -> list[tuple[str, str, int]]:
     """Return each message's outcome (body, state, how often Bob's agent got it), once all are final."""
     listed = wait_until(
         lambda: (
@@ -88,10 +88,10 @@ def ends(relay: Relay, bob: FakeAgent) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize(("target", "when", "allowed"), TYPING, ids=name)
-def test_a_receiver_that_is_killed_while_it_types(
+def test_a_message_survives_a_receiver_killed_while_typing(
     relay: Relay, target: str, when: str, allowed: set[tuple[str, int]]
 ) -> None:
-    """R88: the message being typed is uncertain, the ones behind it are typed; and there is a next step."""
+    """R88: the message being typed may be uncertain, which the user can resolve; the next one is typed."""
     bob = FakeAgent(relay, "Bob")
     died = wrap_dying(bob, target, when)
     agent = ps(relay)[0]["agent_pid"]
@@ -99,22 +99,22 @@ def test_a_receiver_that_is_killed_while_it_types(
     relay("send", "Bob", "second")
     wait_until(died.exists)
     bob.receives("second")
-    (first, *end), second = ends(relay, bob)
+    (first, *outcome), second = outcomes(relay, bob)
     assert first == "first"
-    assert tuple(end) in allowed
+    assert tuple(outcome) in allowed
     assert second == ("second", "injected", 1)
-    if end[0] == "uncertain":
+    if outcome[0] == "uncertain":
         id = messages(relay)[0]["id"]
         relay("retry", id)
-        wait_until(lambda: [body for _, body in bob.texts()].count("first") == end[1] + 1)
+        wait_until(lambda: [body for _, body in bob.texts()].count("first") == outcome[1] + 1)
         relay("drop", id)
         assert id not in {m["id"] for m in messages(relay)}
     assert ps(relay)[0]["agent_pid"] == agent
 
 
 @pytest.mark.parametrize(("target", "when"), SENDING, ids=name)
-def test_a_sender_that_is_killed_while_it_sends(relay: Relay, target: str, when: str) -> None:
-    """R88: the agent's words arrive once, wherever its session died on the way to the ledger."""
+def test_a_message_survives_a_sender_killed_while_sending(relay: Relay, target: str, when: str) -> None:
+    """R88: each message arrives once, wherever the session died on the way to the ledger."""
     bob = FakeAgent(relay, "Bob").wrap()
     alice = FakeAgent(relay, "Alice")
     died = wrap_dying(alice, target, when)
@@ -122,34 +122,34 @@ def test_a_sender_that_is_killed_while_it_sends(relay: Relay, target: str, when:
     wait_until(died.exists)
     bob.receives("two")
     relay("send", "--wait", "30", "Bob", "from a user")
-    assert ends(relay, bob) == [(body, "injected", 1) for body in ("one", "two", "from a user")]
+    assert outcomes(relay, bob) == [(body, "injected", 1) for body in ("one", "two", "from a user")]
     assert [body for _, body in bob.texts()] == ["one", "two", "from a user"]
 
 
-def test_both_sessions_and_the_broker_are_killed_at_once(relay: Relay) -> None:
+def test_messages_survive_killing_both_sessions_and_the_broker(relay: Relay) -> None:
     """R88."""
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(50)))
     bob.receives("number 3")
     for pid, line in processes_of(relay.home).items():
         if "nats-server -c" in line or "relay wrap" in line or "relay/session" in line:
-            with contextlib.suppress(ProcessLookupError):  # it ended along with another one
+            with contextlib.suppress(ProcessLookupError):  # it ended along with another
                 os.kill(pid, signal.SIGKILL)
-    dead(alice)
-    dead(bob)
+    wait_until_dead(alice)
+    wait_until_dead(bob)
     accepted = len(messages(relay))
     bob.wrap()
     alice.wrap()
-    found = ends(relay, bob)
+    found = outcomes(relay, bob)
     assert len(found) == accepted
-    doubtful = [end for end in found if end[1:] != ("injected", 1)]
-    assert len(doubtful) <= 1
-    assert all(state == "uncertain" and typed <= 1 for _, state, typed in doubtful)
+    unsettled = [outcome for outcome in found if outcome[1:] != ("injected", 1)]
+    assert len(unsettled) <= 1
+    assert all(state == "uncertain" and typed <= 1 for _, state, typed in unsettled)
     assert [body for _, body in bob.texts()] == [body for body, _, typed in found if typed]
 
 
-def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_elsewhere(relay: Relay) -> None:
-    """R88: a *stored* message stays; `explain` says why, and `retry --to` sends it to another agent."""
+def test_a_message_to_an_agent_that_is_never_ready_can_be_redirected(relay: Relay) -> None:
+    """R88: the message stays *stored*; `explain` says why, and `retry --to` sends it to another agent."""
     bob, robert = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Robert").wrap()
     bob.say("Overwrite notes.txt? [y/N] ", end="")
     wait_until(lambda: bob.state() == "prompting")
@@ -160,12 +160,12 @@ def test_what_waits_for_an_agent_that_is_never_ready_is_explained_and_can_go_els
     relay("retry", waiting["id"], "--to", "Robert")
     robert.receives("hello")
     wait_until(lambda: sorted(m["state"] for m in messages(relay)) == ["injected", "rejected"])
-    bob.say("\nNo answer; going on.")
+    bob.say("\nNo answer; continuing.")
     relay("send", "--wait", "30", "Bob", "later")
     bob.receives_exactly(("the user", "later"))
 
 
-def test_what_was_sent_to_a_name_that_has_gone_is_seen_and_sent_to_the_new_one(relay: Relay) -> None:
+def test_a_message_to_a_former_name_can_be_redirected_to_the_new_one(relay: Relay) -> None:
     """R88: Bob continues as Robert."""
     FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")

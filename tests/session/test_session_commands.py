@@ -1,4 +1,4 @@
-"""`relay ps`, `stop` and `events` with real sessions."""
+"""`relay ps`, `wrap`, `stop`, `events` and `explain` with real sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from session.fake_agent import FakeAgent, messages, project, ps, settings
 from support import Relay, wait_until
 
 
-def test_ps_lists_who_runs_where(relay: Relay) -> None:
+def test_ps_lists_the_agents_with_their_team_and_directory(relay: Relay) -> None:
     folder = project(relay, "x = 1\n", trust=False)
     before = time.time()
     FakeAgent(relay, "Alice").wrap(cwd=folder)
@@ -41,7 +41,7 @@ def test_ps_lists_who_runs_where(relay: Relay) -> None:
         (("--busy",), "working"),
     ],
 )
-def test_the_states_of_ps(relay: Relay, arguments: tuple[str, ...], state: str) -> None:
+def test_ps_shows_the_state_of_an_agent(relay: Relay, arguments: tuple[str, ...], state: str) -> None:
     alice = FakeAgent(relay, "Alice").wrap(*arguments)
     wait_until(lambda: alice.state() == state, message=lambda: alice.state())
     assert ps(relay)[0]["prompt"] == ("other" if state == "prompting" else None)
@@ -77,16 +77,14 @@ def test_a_name_in_use_is_refused(relay: Relay) -> None:
         (("--nonsense", "cat"), 2, "wrap has no option '--nonsense'"),
     ],
 )
-def test_what_cannot_be_wrapped_is_said(
-    relay: Relay, arguments: tuple[str, ...], code: int, words: str
-) -> None:
+def test_an_invalid_wrap_is_an_error(relay: Relay, arguments: tuple[str, ...], code: int, words: str) -> None:
     done = relay("wrap", "-d", *arguments, check=False)
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert ps(relay) == []
 
 
-def test_of_two_teams_one_must_be_named(relay: Relay) -> None:
+def test_a_name_in_two_teams_needs_a_team(relay: Relay) -> None:
     for team in ("red", "blue"):
         FakeAgent(relay, "Bob", team=team).wrap()
     done = relay("stop", "Bob", check=False)
@@ -96,7 +94,7 @@ def test_of_two_teams_one_must_be_named(relay: Relay) -> None:
     assert [row["team"] for row in ps(relay)] == ["blue"]
 
 
-def test_events_follow_what_happens_also_across_a_rotation(relay: Relay) -> None:
+def test_events_are_followed_across_a_rotation(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     path = relay.home / "state" / "events.jsonl"
     with subprocess.Popen(
@@ -119,7 +117,7 @@ def test_events_follow_what_happens_also_across_a_rotation(relay: Relay) -> None
         following.terminate()
 
 
-def test_events_begin_with_the_latest_ones(relay: Relay) -> None:
+def test_events_start_with_the_latest_entries(relay: Relay) -> None:
     path = relay.home / "state" / "events.jsonl"
     path.parent.mkdir(exist_ok=True)
 
@@ -143,7 +141,7 @@ def test_events_begin_with_the_latest_ones(relay: Relay) -> None:
         following.terminate()
 
 
-def test_events_show_text_of_others_harmlessly(relay: Relay) -> None:
+def test_events_escape_control_characters(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     relay("send", "Alice", "\x1b]0;owned\x07 \u202etxt")
     wait_until(lambda: alice.events("message_received"))
@@ -153,7 +151,7 @@ def test_events_show_text_of_others_harmlessly(relay: Relay) -> None:
     assert relay("events", "--name", "Nobody").stdout == ""
 
 
-def test_ps_and_explain_say_who_is_on_the_bus_and_what_waits_or_is_held(relay: Relay) -> None:
+def test_ps_and_explain_show_the_bus_and_waiting_and_held_messages(relay: Relay) -> None:
     settings(relay, "runaway_rate = 1\n")
     bob = FakeAgent(relay, "Bob").wrap("--ready", "Overwrite it? [y/N] ")
     alice = FakeAgent(relay, "Alice").wrap()

@@ -18,7 +18,7 @@ def greet(event, ctx):
 """
 
 
-def test_an_untrusted_file_does_not_run_and_one_line_says_so(relay: Relay) -> None:
+def test_an_untrusted_file_does_not_run_and_is_reported_in_one_line(relay: Relay) -> None:
     """R57."""
     folder = project(relay, GREETING, trust=False)
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
@@ -32,7 +32,7 @@ def test_an_untrusted_file_does_not_run_and_one_line_says_so(relay: Relay) -> No
     FakeAgent(relay, "Bob").wrap(cwd=folder).receives("The configuration runs.")
 
 
-def test_naming_a_file_grants_it_no_trust(relay: Relay) -> None:
+def test_naming_a_file_does_not_trust_it(relay: Relay) -> None:
     file = project(relay, GREETING, trust=False) / "relay.config.py"
     alice = FakeAgent(relay, "Alice").wrap(options=("--config", file))
     alice.notice("is not trusted, so it does not run")
@@ -41,7 +41,7 @@ def test_naming_a_file_grants_it_no_trust(relay: Relay) -> None:
 
 
 def test_the_users_own_file_needs_no_trust(relay: Relay) -> None:
-    """R57: the one in the configuration folder."""
+    """R57: this is the file in the configuration folder."""
     (relay.home / "config").mkdir(exist_ok=True)
     (relay.home / "config" / "relay.config.py").write_text(GREETING)
     FakeAgent(relay, "Alice").wrap().receives("The configuration runs.")
@@ -65,7 +65,7 @@ def test_the_users_own_file_needs_no_trust(relay: Relay) -> None:
     ],
     ids=["syntax", "import", "name", "type", "table", "event", "raises", "exits"],
 )
-def test_a_mistake_is_said_with_its_line_and_the_session_runs(
+def test_an_error_in_the_file_is_reported_with_its_line_and_the_session_runs(
     relay: Relay, config: str, line: int, words: str
 ) -> None:
     folder = project(relay, config, trust=False)
@@ -123,11 +123,11 @@ async def run_user(self, handler, function):
 Runner._run_user = run_user
 Runner._timeout = property(lambda self: seconds.get(), lambda self, value: None)
 """
-"""A short limit for hung handlers; on a slow machine, others would reach it, too."""
+"""A short limit for hung handlers only; on a slow machine, others would reach it as well."""
 
 
 @pytest.mark.parametrize(
-    ("namespace", "kind", "told", "answer"),
+    ("namespace", "kind", "notice", "answer"),
     [
         (
             "raise",
@@ -143,8 +143,8 @@ Runner._timeout = property(lambda self: seconds.get(), lambda self, value: None)
         ("sleep", "timed_out", "did not finish within 0.3 s", "its handler did not answer within 0.3 s"),
     ],
 )
-def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
-    relay: Relay, namespace: str, kind: str, told: str, answer: str | None
+def test_a_faulty_handler_is_reported_once_and_the_session_continues(
+    relay: Relay, namespace: str, kind: str, notice: str, answer: str | None
 ) -> None:
     folder = project(relay, FAULTS)
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder, env=session_patch(LIMIT))
@@ -153,7 +153,7 @@ def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
         alice.receives(f"worked: {number}")
         if answer is not None:
             alice.receives(answer)
-    alice.notice(told)
+    alice.notice(notice)
     alice.notice("of an event")
     problems = alice.events("handler_problem")
     wait_until(lambda: len(alice.events("directive")) == 4)
@@ -163,7 +163,7 @@ def test_a_faulty_handler_is_reported_once_and_everything_goes_on(
     assert problems == alice.events("handler_problem")
 
 
-def test_editing_the_file_is_said_once_and_changes_nothing(relay: Relay) -> None:
+def test_an_edit_of_the_file_is_reported_once_and_has_no_effect_yet(relay: Relay) -> None:
     folder = project(relay, GREETING.replace("session_start", "idle"))
     settings(relay, "idle_seconds = 0.05\n")
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
@@ -180,7 +180,7 @@ def test_editing_the_file_is_said_once_and_changes_nothing(relay: Relay) -> None
     assert len([e for e in alice.events("notice") if "has changed" in e["text"]]) == 1
 
 
-def test_a_handler_that_is_stuck_does_not_keep_the_session_from_ending(relay: Relay) -> None:
+def test_a_hung_handler_does_not_keep_the_session_from_ending(relay: Relay) -> None:
     settings(relay, "handler_seconds = 0.3\n")
     alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, FAULTS))
     alice.say("@sleep:x now")

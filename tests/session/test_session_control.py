@@ -1,4 +1,4 @@
-"""The control socket: whatever one connection sends, the others are served."""
+"""The control socket: whatever one connection sends, other connections are served."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ async def _answer(request: Request) -> Answer:
         case "forbidden":
             raise NotAllowed("not for you.")
         case _:
-            raise ZeroDivisionError("a fault of ours")
+            raise ZeroDivisionError("a relay bug")
 
 
 def _talk(path: Path, *lines: bytes) -> list[list[dict[str, Any]]]:
-    """Return the answers to each of `lines`, each sent on a separate connection, one after another."""
+    """Send each of `lines` on a separate connection, one after another; return the answers to each."""
 
     def ask(line: bytes) -> list[dict[str, Any]]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
@@ -76,43 +76,43 @@ def test_requests_of_one_connection_are_answered_in_order(home: Path) -> None:
     ],
     ids=["lists", "objects", "words", "bytes", "a list", "endless"],
 )
-def test_what_is_no_request_is_refused_and_others_are_served(line: bytes, home: Path) -> None:
+def test_an_invalid_request_is_refused_and_others_are_served(line: bytes, home: Path) -> None:
     refused, answered = _talk(home / "s", line, ECHO)
     assert [(answer["type"], "JSON lines" in answer["error"]) for answer in refused] == [("UsageError", True)]
     assert answered == [{"said": "hi"}]
 
 
-def test_a_fault_in_answering_is_logged_and_told(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_reported(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     failed, answered = _talk(home / "s", b'{"op": "fail"}\n' + ECHO, ECHO)
     assert failed[0]["type"] == "RelayError" and "ZeroDivisionError" in failed[0]["error"]
     assert failed[1:] == answered == [{"said": "hi"}]
     assert len(caplog.records) == 1
 
 
-def _take_every_number_below_the_highest() -> list[int]:
+def _use_up_descriptors() -> list[int]:
     highest = max(int(fd.name) for fd in Path("/dev/fd").iterdir())
     return [os.dup(0) for _ in range(highest)]
 
 
-def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
+def test_a_client_waits_while_no_descriptor_is_free(tmp_path: Path) -> None:
     path = tmp_path / "s"
 
     async def run() -> tuple[str, bytes]:
-        serves = ControlServer(listening(path), _answer)
-        told: asyncio.Queue[str] = asyncio.Queue()
+        control_server = ControlServer(listening(path), _answer)
+        warnings: asyncio.Queue[str] = asyncio.Queue()
         listener = logging.Handler()
-        listener.emit = lambda record: told.put_nowait(record.getMessage())  # type: ignore[method-assign]
+        listener.emit = lambda record: warnings.put_nowait(record.getMessage())  # type: ignore[method-assign]
         logging.getLogger("relay.control.server").addHandler(listener)
-        serving = asyncio.create_task(serves.run())
+        serving = asyncio.create_task(control_server.run())
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-            spare = _take_every_number_below_the_highest()
+            spare = _use_up_descriptors()
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 1, limits[1]))
             try:
                 channel.connect(str(path))
                 channel.sendall(b'{"op": "echo", "text": "late"}\n')
                 async with asyncio.timeout(20):
-                    warning = await told.get()
+                    warning = await warnings.get()
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
                 for fd in spare:
@@ -130,7 +130,7 @@ def test_while_no_descriptor_is_free_who_asks_waits(tmp_path: Path) -> None:
     assert answer == b'{"said": "late"}\n'
 
 
-def test_who_comes_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
+def test_a_connection_just_as_the_session_ends_is_harmless(tmp_path: Path) -> None:
     path, errors = tmp_path / "s", list[object]()
 
     async def run() -> None:
@@ -141,7 +141,7 @@ def test_who_comes_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
         with ended, end, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as late:
             loop.add_reader(ended, serving.cancel)
             await asyncio.sleep(0)
-            end.send(b"x")  # is seen in the same turn of the loop as the connection, and before it
+            end.send(b"x")  # the loop sees this in the same iteration as the connection, and before it
             late.connect(str(path))
             await asyncio.wait({serving})
             loop.remove_reader(ended)
@@ -150,14 +150,14 @@ def test_who_comes_just_as_the_session_ends_is_no_error(tmp_path: Path) -> None:
     assert errors == []
 
 
-def test_a_long_request_is_taken_from_the_sessions_own_agent_only(home: Path) -> None:
-    """S11: nobody else can fill the session's memory with an endless hook request."""
+def test_a_long_request_is_accepted_only_from_the_sessions_own_agent(home: Path) -> None:
+    """S11: no other process can fill the session's memory with an endless hook request."""
     start = b'{"op": "hook", "payload": "' + b"x" * (2 * MAX_LINE)
 
     def refused(is_agents: bool) -> bytes:
         async def run() -> bytes:
-            serves = ControlServer(listening(home / f"s{is_agents}"), _answer, lambda pid: is_agents)
-            serving = asyncio.create_task(serves.run())
+            control_server = ControlServer(listening(home / f"s{is_agents}"), _answer, lambda pid: is_agents)
+            serving = asyncio.create_task(control_server.run())
             reader, writer = await asyncio.open_unix_connection(str(home / f"s{is_agents}"))
             writer.write(start)
             if is_agents:
@@ -196,13 +196,13 @@ def _serving(path: Path, test: Callable[[], Coroutine[Any, Any, None]], *, is_ag
     asyncio.run(run())
 
 
-def test_half_sent_requests_cost_no_more_than_one_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S11: whoever sends them, even the session's own agent."""
+def test_unfinished_requests_share_one_memory_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S11: the limit is for all connections together, and for the session's own agent as well."""
     monkeypatch.setattr(server, "MAX_HELD", 3 * MAX_LINE)
     path, start = home / "s", b'{"op": "hook", "payload": "' + b"x" * (2 * MAX_LINE)
 
     async def test() -> None:
-        # The last byte of the two is one too many.
+        # Together, the two exceed the limit by one byte.
         opened = await _open(path, start, start[: 3 * MAX_LINE + 1 - len(start)])
         lines = [asyncio.create_task(reader.readline()) for reader, _ in opened]
         done, _ = await asyncio.wait(lines, return_when=asyncio.FIRST_COMPLETED)
@@ -213,13 +213,13 @@ def test_half_sent_requests_cost_no_more_than_one_limit(home: Path, monkeypatch:
         for line in lines:
             line.cancel()
         ((reader, writer),) = await _open(path, start + b'"}\n')
-        assert "ZeroDivisionError" in json.loads(await reader.readline())["error"], "there is room again"
+        assert "ZeroDivisionError" in json.loads(await reader.readline())["error"], "the limit is free again"
         writer.close()
 
     _serving(path, test, is_agents=True)
 
 
-def test_connections_beyond_the_most_wait(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_the_maximum_wait(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S11"""
     monkeypatch.setattr(server, "MOST", 2)
     path = home / "s"
@@ -239,7 +239,7 @@ def test_connections_beyond_the_most_wait(home: Path, monkeypatch: pytest.Monkey
     _serving(path, test)
 
 
-def test_who_asks_nothing_is_not_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_sends_no_request_is_disconnected(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S11"""
     monkeypatch.setattr(server, "FIRST", 0.05)
     path = home / "s"
@@ -252,13 +252,13 @@ def test_who_asks_nothing_is_not_waited_for(home: Path, monkeypatch: pytest.Monk
     _serving(path, test)
 
 
-def test_another_users_process_is_not_heard(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_process_is_disconnected(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "peer", lambda fd: (0, os.getuid() + 1))
     with pytest.raises((ConnectionResetError, BrokenPipeError)):  # closed without being read
         _talk(home / "s", ECHO)
 
 
-def test_descriptors_without_end_are_refused(home: Path) -> None:
+def test_too_many_descriptors_are_refused(home: Path) -> None:
     path = home / "s"
 
     async def test() -> None:
@@ -276,8 +276,8 @@ def test_descriptors_without_end_are_refused(home: Path) -> None:
 @pytest.mark.parametrize(
     "answer", [b'{"info": {}}', b"{}", b"[]", b"5", b"no JSON", b"[" * 5000, b'{"error": 1}']
 )
-def test_a_malformed_answer_is_an_error_of_relays(home: Path, answer: bytes) -> None:
-    """S13: never as a KeyError."""
+def test_a_malformed_answer_is_a_relay_error(home: Path, answer: bytes) -> None:
+    """S13: it is never a KeyError."""
     path = home / "s"
     listener = socket.socket(fileno=listening(path))
 

@@ -1,4 +1,4 @@
-"""Directives in real sessions: what fires, in which order, and what is only text."""
+"""Directives in real sessions: which ones run, in which order, and what is only text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from session.fake_agent import FakeAgent, messages, project
 from support import Relay, wait_until
 
-RECORD = """
+NOTES = """
 from pathlib import Path
 from relay import RelayConfig, on, pattern
 
@@ -19,13 +19,13 @@ def note(text):
 """
 
 
-def record(relay: Relay) -> list[str]:
+def notes(relay: Relay) -> list[str]:
     path = relay.home / "project" / "record"
     return path.read_text().splitlines() if path.exists() else []
 
 
-@pytest.mark.parametrize("colon", ["async ", ""], ids=["async", "sync"])
-def test_a_namespace_of_ones_own_is_called_and_its_answer_reaches_the_agent(relay: Relay, colon: str) -> None:
+@pytest.mark.parametrize("keyword", ["async ", ""], ids=["async", "sync"])
+def test_a_custom_namespace_is_called_and_its_answer_reaches_the_agent(relay: Relay, keyword: str) -> None:
     """R46, R49, R50, R57."""
     folder = project(
         relay,
@@ -33,7 +33,7 @@ def test_a_namespace_of_ones_own_is_called_and_its_answer_reaches_the_agent(rela
 from relay import pattern
 
 @pattern("deploy")
-{colon}def deploy(target, message, ctx):
+{keyword}def deploy(target, message, ctx):
     return {{"inject": f"Deployed {{message}} to {{target}} for {{ctx.agent_name}}"}}
 """,
     )
@@ -44,7 +44,7 @@ from relay import pattern
     assert source.startswith("hook @deploy:staging") and text == "Deployed v1.2.3 to staging for Alice"
 
 
-def test_handlers_of_a_table(relay: Relay) -> None:
+def test_handlers_can_be_given_as_a_table(relay: Relay) -> None:
     """R49, R58: RelayConfig with functions and "builtin"."""
     folder = project(
         relay,
@@ -74,8 +74,8 @@ config = RelayConfig(
     assert sorted(bob.texts()) == [("Alice", "and by relay"), ("Alice", "staging is at v1")]
 
 
-def test_the_built_in_namespaces(relay: Relay) -> None:
-    """R47, R48: all in one agent's words."""
+def test_the_built_in_namespaces_work(relay: Relay) -> None:
+    """R47, R48."""
     alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     alice.say("@relay:bob only for Bob\n@relay:* for all\n@broadcast:* for all again")
     for agent in (bob, carol):
@@ -92,11 +92,11 @@ def test_the_built_in_namespaces(relay: Relay) -> None:
     alice.receives("There are no memories yet.")
 
 
-def test_what_is_meant_literally_is_not_acted_on_and_reaches_handlers_unescaped(relay: Relay) -> None:
+def test_an_escaped_directive_is_only_text_and_handlers_get_it_unescaped(relay: Relay) -> None:
     """R65."""
     folder = project(
         relay,
-        RECORD
+        NOTES
         + """
 @pattern("log")
 def log(target, message):
@@ -116,20 +116,20 @@ def output(output):
     bob.receives("[/relay")
 
     def said() -> list[str]:
-        """Return what was said, one or several lines at a time."""
-        return [line.removeprefix("output: ") for line in record(relay)]
+        """Return the agent's output, one or several lines at a time."""
+        return [line.removeprefix("output: ") for line in notes(relay)]
 
     for line in (r"use @relay:Name and \@relay:Name", r"\@relay:Bob not sent either"):  # each has a queue
-        wait_until(lambda line=line: line in said(), message=lambda: str(record(relay)))  # type: ignore[misc]
+        wait_until(lambda line=line: line in said(), message=lambda: str(notes(relay)))  # type: ignore[misc]
     bob.receives_exactly(("Alice", "sent"))
     assert "@relay:Bob not sent" in said()
 
 
-def test_order_specificity_override_and_stop(relay: Relay) -> None:
+def test_handlers_run_by_specificity_until_one_stops(relay: Relay) -> None:
     """R66, R67, R68, R69."""
     folder = project(
         relay,
-        RECORD
+        NOTES
         + """
 @pattern("ship")
 def any_target(target): note(f"{target}: any")
@@ -156,8 +156,8 @@ def instead(target, message): note(f"instead: {message}")
     )
     alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap()
     alice.say("@ship:prod-eu it\n@relay:Bob hello\n@broadcast:* kept back\n@ship:lab it")
-    wait_until(lambda: len(record(relay)) == 8, message=lambda: f"{record(relay)}\n{alice.log()}")
-    lines = record(relay)
+    wait_until(lambda: len(notes(relay)) == 8, message=lambda: f"{notes(relay)}\n{alice.log()}")
+    lines = notes(relay)
     assert [line for line in lines if ": " in line and line.startswith(("prod", "lab"))] == [
         "prod-eu: exact", "prod-eu: glob", "prod-eu: any", "prod-eu: later", "lab: any", "lab: later",
     ]  # fmt: skip
@@ -167,7 +167,7 @@ def instead(target, message): note(f"instead: {message}")
     assert [message["body"] for message in messages(relay)] == ["hello"]
 
 
-def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
+def test_a_wrong_directive_is_answered_with_a_hint(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     FakeAgent(relay, "Bobby").wrap()
     for said, answer in (
@@ -184,7 +184,7 @@ def test_a_mistake_is_told_to_the_agent_that_made_it(relay: Relay) -> None:
         alice.receives(answer)
 
 
-def test_the_same_twice_is_two_messages_and_a_line_in_pieces_is_one(relay: Relay) -> None:
+def test_a_repeated_directive_is_two_messages_and_a_line_in_pieces_is_one(relay: Relay) -> None:
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob Are you", end="")
     wait_until(lambda: alice.state() == "ready")
@@ -193,15 +193,15 @@ def test_the_same_twice_is_two_messages_and_a_line_in_pieces_is_one(relay: Relay
     assert [text for _, text in bob.texts()] == ["Are you there?", "Are you there?", "last"]
 
 
-def test_many_lines_are_one_message(relay: Relay) -> None:
+def test_a_multi_line_directive_is_one_message(relay: Relay) -> None:
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob <<<\nfirst\n\n  @relay:Bob second\n>>>\n@relay:Bob done")
     bob.receives("done")
     assert [m["body"] for m in messages(relay)] == ["first\n\n  @relay:Bob second", "done"]
 
 
-def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
-    """The terminal echoes what relay types; the agent did not say it."""
+def test_text_typed_into_the_agent_is_never_a_directive(relay: Relay) -> None:
+    """The terminal echoes what relay types."""
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     carol = FakeAgent(relay, "Carol").wrap()
     alice.say("@relay:Bob @relay:Carol pass this on\n@relay:Bob <<<\nlook:\n@relay:Carol and this\n>>>")
@@ -212,8 +212,8 @@ def test_what_was_typed_into_the_agent_never_fires(relay: Relay) -> None:
     assert json.loads(relay("messages", "--json", "--to", "Carol").stdout)[0]["body"] == "from Bob himself"
 
 
-def test_a_directive_that_is_drawn_again_and_again_fires_once(relay: Relay) -> None:
-    """A session with the screen reader reads it."""
+def test_a_directive_that_is_redrawn_runs_once(relay: Relay) -> None:
+    """The session reads it with the screen reader."""
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     for _ in range(11):
         alice.say("\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\x1b[5;1H> ", end="")

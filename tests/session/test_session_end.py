@@ -1,4 +1,4 @@
-"""The end of a session: the closing prompt, the time to act on it, and how an unwilling agent is ended."""
+"""The end of a session: the closing prompt, the time to act on it, and how an agent is made to end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def memories(relay: Relay, name: str) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stop", "SIGTERM"])
 def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: str) -> None:
-    """R52: the agent's words are still acted on; a stop and a SIGTERM to the session have the same effect."""
+    """R52: its directives still run; a stop and a SIGTERM to the session have the same effect."""
     folder = project(relay, CLOSING)
     alice = FakeAgent(relay, "Alice").wrap(
         "--think",
@@ -51,8 +51,8 @@ def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: 
     assert ("closing ask (on session_end)", "Save what you learned.") in alice.texts()
 
 
-def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
-    """R52, R63: the words are relay's own."""
+def test_prompt_on_end_uses_the_built_in_prompt(relay: Relay) -> None:
+    """R52, R63."""
     folder = project(
         relay, "from relay import RelayConfig\nconfig = RelayConfig(memory={'promptOnEnd': True})\n"
     )
@@ -63,8 +63,8 @@ def test_prompt_on_end_asks_with_the_built_in_words(relay: Relay) -> None:
     assert memories(relay, "Alice") == ["It ended well"]
 
 
-def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> None:
-    """R52: the time is bounded."""
+def test_an_agent_that_ignores_the_closing_prompt_is_killed_after_its_time(relay: Relay) -> None:
+    """R52."""
     settings(relay, "closing_seconds = 8\nstop_seconds = 0.3\n")
     deaf = ("--deaf", "SIGTERM", "--deaf", "SIGHUP", "--think", "1000", "--reply", "Save what", "")
     alice = FakeAgent(relay, "Alice").wrap(*deaf, cwd=project(relay, CLOSING))
@@ -74,8 +74,8 @@ def test_an_agent_that_does_not_act_is_ended_after_its_time(relay: Relay) -> Non
     wait_until(lambda: not [c for c in processes_of(relay.home).values() if "session_fake" in c])
 
 
-def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(relay: Relay) -> None:
-    """The agent has read the prompt and waits for the next line: there will be no other answer."""
+def test_relay_does_not_wait_for_an_agent_that_waits_for_input(relay: Relay) -> None:
+    """The agent has read the prompt and waits for its next line of input, so no answer will follow."""
     settings(relay, "closing_seconds = 600\n")
     listen = "import sys\nfor line in sys.stdin: pass"
     relay("wrap", "-d", "-n", "Alice", sys.executable, "-c", listen, cwd=project(relay, CLOSING))
@@ -85,14 +85,14 @@ def test_an_agent_that_says_nothing_to_the_closing_prompt_is_not_waited_for(rela
     ]
 
 
-def test_now_kills_without_a_closing_prompt(relay: Relay) -> None:
+def test_stop_now_kills_without_a_closing_prompt(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", cwd=project(relay, CLOSING))
     assert relay("stop", "--now", "Alice").stdout == "Alice has ended.\n"
     assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL
 
 
-def test_an_agent_that_asks_something_gets_no_closing_prompt_and_ends(relay: Relay) -> None:
-    """Text typed over its question would answer it."""
+def test_a_prompting_agent_gets_no_closing_prompt(relay: Relay) -> None:
+    """Typed text would answer its question."""
     settings(relay, "closing_seconds = 0.3\n")
     alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, CLOSING))
     alice.say("Delete everything? [y/N] ", end="")
@@ -102,7 +102,7 @@ def test_an_agent_that_asks_something_gets_no_closing_prompt_and_ends(relay: Rel
     assert [(e["kind"], e["result"]) for e in alice.events("injection")] == [("closing", "untyped")]
 
 
-def test_stopping_everything_and_nothing(relay: Relay) -> None:
+def test_stop_takes_either_names_or_all(relay: Relay) -> None:
     for name in ("Alice", "Bob"):
         FakeAgent(relay, name).wrap()
     done = relay("stop", "--all")
@@ -118,7 +118,7 @@ def test_stopping_everything_and_nothing(relay: Relay) -> None:
     assert (done.returncode, "there is no session called 'Alise'" in done.stderr) == (1, True)
 
 
-def test_handlers_hear_of_an_agent_that_ended_by_itself(relay: Relay) -> None:
+def test_handlers_are_called_when_the_agent_exits_by_itself(relay: Relay) -> None:
     folder = project(
         relay,
         """
@@ -127,7 +127,7 @@ from relay import on
 
 @on("session_end")
 def ended(reason, ctx):
-    ctx.inject("nobody reads this")
+    ctx.inject("never read")
     Path(__file__).with_name("reason").write_text(reason)
 """,
     )
@@ -140,7 +140,7 @@ def ended(reason, ctx):
     assert memories(relay, "Alice") == ["last words"]
 
 
-def test_nothing_that_the_agent_started_is_left(relay: Relay, tmp_path: Path) -> None:
+def test_processes_started_by_the_agent_are_ended(relay: Relay, tmp_path: Path) -> None:
     script = tmp_path / "agent.sh"
     script.write_text("trap '' HUP TERM\nsleep 1000 &\nsleep 1000 & echo ready\nexec cat\n")
     relay("wrap", "-d", "-n", "Alice", "sh", script)
@@ -150,7 +150,7 @@ def test_nothing_that_the_agent_started_is_left(relay: Relay, tmp_path: Path) ->
     wait_until(lambda: not [c for c in processes_of(relay.home).values() if c == "sleep 1000"])
 
 
-def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
+def test_the_log_has_no_warnings_or_errors(relay: Relay) -> None:
     """Every store is closed, and no callback fails."""
     env = {"PYTHONWARNINGS": "always::ResourceWarning"}
     alice = FakeAgent(relay, "Alice").wrap(env=env)
@@ -160,8 +160,8 @@ def test_no_trace_of_trouble_is_left_in_the_log(relay: Relay) -> None:
     assert (relay.home / "state" / "session.log").read_text() == ""
 
 
-def test_what_a_killed_shim_left_of_its_bridge_goes_with_the_next(relay: Relay) -> None:
-    """The files of a run carry its session's name, so they do not pile up."""
+def test_the_next_run_removes_the_bridge_files_of_a_killed_shim(relay: Relay) -> None:
+    """The files of a run are found by the agent's name, so they do not pile up."""
     claude = Claude(relay).wrap()
     left = claude.settings.parent
     (session,) = ps(relay)

@@ -31,20 +31,20 @@ def notes(relay: Relay) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def noted(relay: Relay, *what: Any) -> None:
+def wait_for_note(relay: Relay, *what: Any) -> None:
     wait_until(lambda: list(what) in notes(relay), message=lambda: f"{what} in {notes(relay)}")
 
 
 @pytest.mark.parametrize("event", ["session_start", "onSessionStart"])
 def test_the_initial_context_comes_before_anything_else(relay: Relay, event: str) -> None:
-    """R51: even before the answer to the agent's first words, and before waiting mail."""
+    """R51: even before the answer to the agent's first directive, and before waiting messages."""
     folder = project(
         relay,
         NOTE
         + f"""
 @on({event!r})
 def first(ctx):
-    while not any("@memory:save" in line for line in ctx.output):  # the agent has said it meanwhile
+    while not any("@memory:save" in line for line in ctx.output):  # until the agent has printed it
         threading.Event().wait(0.01)
     ctx.inject("You are on call.")
     return "Be brief."
@@ -70,17 +70,17 @@ async def second(event, ctx):
     ]
 
 
-def test_output_is_heard_as_lines_without_escape_sequences(relay: Relay) -> None:
+def test_handlers_get_output_as_lines_without_escape_sequences(relay: Relay) -> None:
     """R53."""
-    folder = project(relay, NOTE + "@on('output')\ndef heard(output): note('said', output)\n")
+    folder = project(relay, NOTE + "@on('output')\ndef record(output): note('said', output)\n")
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("\x1b[1mbold\x1b[0m and \x1b]0;title\x07plain\nsecond 日本語")
     wait_until(lambda: "second" in str(notes(relay)) or "\\u" in str(notes(relay)))
     assert "\n".join(text for _, text in notes(relay)) == "bold and plain\nsecond 日本語"
 
 
-def test_a_slow_handler_of_output_gets_more_at_once(relay: Relay) -> None:
-    """R53: output that it has not received yet is combined into one call."""
+def test_a_slow_output_handler_gets_more_output_at_once(relay: Relay) -> None:
+    """R53: pending output is combined into one call."""
     folder = project(
         relay,
         NOTE
@@ -88,7 +88,7 @@ def test_a_slow_handler_of_output_gets_more_at_once(relay: Relay) -> None:
 import time
 
 @on("output")
-def heard(output):
+def record(output):
     note(output)
     while not Path(__file__).with_name("go").exists():
         time.sleep(0.01)
@@ -96,7 +96,7 @@ def heard(output):
     )
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("first")
-    noted(relay, "first")
+    wait_for_note(relay, "first")
     for number in range(10):
         alice.say(f"@memory:list {number}")
         wait_until(lambda number=number: len(alice.events("directive")) > number)
@@ -107,8 +107,8 @@ def heard(output):
     assert len(notes(relay)) <= 5
 
 
-def test_a_message_is_announced_with_sender_and_body(relay: Relay) -> None:
-    """R55: message_sent fires at the other end."""
+def test_message_events_have_the_sender_and_the_body(relay: Relay) -> None:
+    """R55: and message_sent reports it at the sender."""
     folder = project(
         relay,
         NOTE
@@ -125,36 +125,36 @@ def sent(to, body, ctx): note("sent", ctx.agent_name, to, body)
     )
     alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap(cwd=folder)
     alice.say("@relay:bob the build is red")
-    noted(relay, "sent", "Alice", "Bob", "the build is red")
-    noted(relay, "received", "Bob", "Alice", "the build is red")
-    noted(relay, "event", "Alice", "the build is red")
+    wait_for_note(relay, "sent", "Alice", "Bob", "the build is red")
+    wait_for_note(relay, "received", "Bob", "Alice", "the build is red")
+    wait_for_note(relay, "event", "Alice", "the build is red")
     bob.receives("the build is red")
     relay("send", "Alice", "from a user")
-    noted(relay, "received", "Alice", "you", "from a user")
+    wait_for_note(relay, "received", "Alice", "you", "from a user")
 
 
-def test_idle_fires_once_for_each_quiet_time(relay: Relay) -> None:
-    """R56: the event fires after idle_seconds in the settings."""
+def test_idle_fires_once_per_idle_period(relay: Relay) -> None:
+    """R56: after `idle_seconds` of the settings."""
     settings(relay, "idle_seconds = 0.2\n")
     folder = project(relay, NOTE + "@on('idle')\ndef idle(seconds): note('idle', seconds >= 0.2)\n")
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     wait_until(lambda: len(notes(relay)) == 1)
     (folder / "relay.config.py").write_text("changed")
-    alice.notice("has changed")  # found at the next check, so one has passed
+    alice.notice("has changed")  # found at the next check, so there was one
     assert len(notes(relay)) == 1
     alice.say("still here")
     wait_until(lambda: len(notes(relay)) >= 2)
     assert notes(relay) == [["idle", True], ["idle", True]]
 
 
-def test_idle_waits_thirty_seconds_where_nothing_is_set() -> None:
+def test_idle_seconds_is_thirty_by_default() -> None:
     """R56."""
     from relay.settings import Settings
 
     assert Settings().idle_seconds == 30
 
 
-def test_what_a_handler_knows(relay: Relay) -> None:
+def test_the_context_of_a_handler_is_complete(relay: Relay) -> None:
     """R60."""
     folder = project(
         relay,
@@ -190,8 +190,8 @@ def tell(target, message, ctx):
     ]
 
 
-def test_what_a_handler_can_do(relay: Relay) -> None:
-    """R61: inject, send, notify; also later, and from a separate thread."""
+def test_a_handler_can_inject_send_and_notify(relay: Relay) -> None:
+    """R61: also later, and from another thread."""
     folder = project(
         relay,
         NOTE
@@ -200,7 +200,7 @@ def test_what_a_handler_can_do(relay: Relay) -> None:
 async def do(target, message, ctx):
     ctx.inject("injected")
     ctx.send("Bob", "sent")
-    ctx.send("Bbo", "astray")
+    ctx.send("Bbo", "misspelt")
     ctx.notify("builds", "to a channel")
     threading.Timer(0.05, ctx.inject, ["injected later"]).start()
 """,
@@ -215,8 +215,8 @@ async def do(target, message, ctx):
     alice.notice("could not send a message to '#builds'")
 
 
-def test_the_services_of_a_handler(relay: Relay) -> None:
-    """R62: the services are memory and messages."""
+def test_a_handler_can_use_memory_and_messages(relay: Relay) -> None:
+    """R62."""
     folder = project(
         relay,
         NOTE
@@ -228,8 +228,8 @@ async def serve(target, message, ctx):
     listed = [memory.id == saved.id for memory in ctx.memory.list()]
     note("memory", found, listed, ctx.memory.forget(saved.id), ctx.memory.list())
     sent = await ctx.relay.send("Bob", "hello")
-    everybody = await ctx.relay.broadcast("to all")
-    note("relay", [m.to for m in sent], [m.to for m in everybody])
+    everyone = await ctx.relay.broadcast("to all")
+    note("relay", [m.to for m in sent], [m.to for m in everyone])
     note("roster", [[m.name, m.online] for m in await ctx.relay.roster()])
 """,
     )
@@ -237,14 +237,14 @@ async def serve(target, message, ctx):
     relay("stop", "Carol")
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(cwd=folder)
     alice.say("@serve:x y")
-    noted(relay, "memory", ["Deploys need two reviews"], [True], True, [])
-    noted(relay, "relay", ["Bob"], ["Bob"])
-    noted(relay, "roster", [["Bob", True], ["Carol", False]])
+    wait_for_note(relay, "memory", ["Deploys need two reviews"], [True], True, [])
+    wait_for_note(relay, "relay", ["Bob"], ["Bob"])
+    wait_for_note(relay, "roster", [["Bob", True], ["Carol", False]])
     bob.receives("to all")
     assert messages(relay, "--to", "Carol") == []
 
 
-def test_what_a_handler_tells_the_user_stays_out_of_the_agent(relay: Relay) -> None:
+def test_a_handlers_message_to_the_user_is_not_given_to_the_agent(relay: Relay) -> None:
     folder = project(
         relay,
         """

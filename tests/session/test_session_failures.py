@@ -1,4 +1,4 @@
-"""A session reports why its agent or the agent's turn failed: real programs, and killed sessions."""
+"""A session reports why its agent or a turn failed, with real programs and killed sessions."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ NO_MORE = "\r\n■ No more today, until\r\n  8pm (America/New_York)\r\n\r\n> "
 CLEARED = "\x1b[H\x1b[J> "
 
 
-class Known(FakeAgent):
+class KnownTui(FakeAgent):
     """A TUI whose live region the test controls."""
 
     def command(self, *arguments: str) -> list[str | Path]:
         return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
 
-    def draws(self, bottom: str) -> None:
+    def draw(self, bottom: str) -> None:
         self._pull({"bottom": bottom})
 
-    def works(self) -> None:
-        self.draws("busy")
+    def work(self) -> None:
+        self.draw("busy")
         wait_until(lambda: self.state() == "working", message=self.log)
 
 
@@ -71,8 +71,8 @@ def explained(relay: Relay, name: str) -> dict[str, Any] | None:
     return found
 
 
-def test_a_hook_that_reports_a_failure(relay: Relay) -> None:
-    """The failure is reported once, even across sessions, until a turn succeeds."""
+def test_a_failure_reported_by_a_hook_is_logged_once(relay: Relay) -> None:
+    """It remains the last failure, even for the next session, until a turn succeeds."""
     claude = Claude(relay).wrap()
     claude.fire("SessionStart", source="startup")
     claude.fire("UserPromptSubmit", prompt="do it")
@@ -95,19 +95,19 @@ def test_a_hook_that_reports_a_failure(relay: Relay) -> None:
     assert len(claude.events("agent_failed")) == 1
 
 
-def test_a_screen_that_shows_a_failure(relay: Relay) -> None:
-    """The failure is reported once, however often it is redrawn; a quotation does not count."""
+def test_a_failure_on_the_screen_is_logged_once(relay: Relay) -> None:
+    """However often it is redrawn. A quotation does not count."""
     folder = relay.home / "config" / "patterns"
     folder.mkdir(parents=True)
     (folder / "known.toml").write_text(PROFILE)
-    alice = Known(relay, "Alice").wrap()
+    alice = KnownTui(relay, "Alice").wrap()
     wait_until(lambda: alice.state() == "ready", message=alice.log)
-    alice.works()
+    alice.work()
     alice.say("No more today, until 8pm (America/New_York)\n■ No more today, until 9pm")
-    alice.draws("")
+    alice.draw("")
     wait_until(lambda: alice.state() == "ready", message=alice.log)
-    alice.works()
-    alice.draws(NO_MORE)
+    alice.work()
+    alice.draw(NO_MORE)
     (failed,) = wait_until(lambda: alice.events("agent_failed"), message=alice.log)
     assert (failed["class"], failed["source"]) == ("rate_limited", "screen")
     assert failed["text"] == "No more today, until 8pm (America/New_York)"
@@ -122,16 +122,16 @@ def test_a_screen_that_shows_a_failure(relay: Relay) -> None:
     before = entry(relay)
     os.kill(before["pid"], signal.SIGKILL)
     replaced(relay, before)
-    alice.works()  # so that all of it has been read again
+    alice.work()  # so that the session has read everything again
     failure = explained(relay, "Alice")
     assert failure is not None and failure["reset_at"] == failed["reset_at"]
-    alice.draws(CLEARED)  # an error that stays on the screen holds for a minute
+    alice.draw(CLEARED)  # an error that stays on the screen holds for a minute
     wait_until(lambda: alice.state() == "ready", message=alice.log)
     assert len(alice.events("agent_failed")) == 1
 
 
-def test_a_program_that_prints_why_it_exits(relay: Relay) -> None:
-    """claude -p prints its limit on a line, and exits with 1."""
+def test_a_limit_printed_before_a_failing_exit_is_a_failure(relay: Relay) -> None:
+    """`claude -p` prints its limit on a line, and exits with 1."""
     claude = Claude(relay).wrap()
     claude.print(f"{LIMIT}\n")
     claude.exit(1)
@@ -140,7 +140,7 @@ def test_a_program_that_prints_why_it_exits(relay: Relay) -> None:
     assert (failed["class"], failed["source"], failed["text"]) == ("rate_limited", "exit", LIMIT)
 
 
-def test_a_program_that_prints_the_same_and_exits_well(relay: Relay) -> None:
+def test_a_limit_printed_before_a_successful_exit_is_not_a_failure(relay: Relay) -> None:
     claude = Claude(relay).wrap()
     claude.print(f"{LIMIT}\n")
     claude.exit()

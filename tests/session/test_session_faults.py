@@ -1,4 +1,4 @@
-"""Faults around a session: false brokers, full disks, unusable homes. The agent visibly keeps running."""
+"""Faults around a session: wrong brokers, full disks, unusable homes. The agent keeps running."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def refusal(channel: socket.socket) -> None:
     channel.recv(1 << 16)
 
 
-def runs_on_and_ends(alice: FakeAgent) -> None:
+def works_and_stops(alice: FakeAgent) -> None:
     alice.say("@memory:save the agent runs on\n@relay:you and writes to the user")
     alice.receives("Saved to memory")
     alice.relay("stop", alice.name)
@@ -75,7 +75,9 @@ def runs_on_and_ends(alice: FakeAgent) -> None:
     [(garbage, "does not answer like an MQTT broker"), (refusal, "refuses the login")],
     ids=["garbage", "refusal"],
 )
-def test_what_is_no_broker_is_said_and_the_agent_runs_on(relay: Relay, talk: Talk, words: str) -> None:
+def test_an_invalid_broker_is_reported_and_the_agent_keeps_running(
+    relay: Relay, talk: Talk, words: str
+) -> None:
     with server(talk) as port:
         alice = FakeAgent(relay, "Alice").wrap(
             options=("--broker", f"mqtt://someone:secret@127.0.0.1:{port}")
@@ -84,31 +86,31 @@ def test_what_is_no_broker_is_said_and_the_agent_runs_on(relay: Relay, talk: Tal
             lambda: any(words in e["status"] for e in alice.events("bus")),
             message=alice.log,
         )
-        runs_on_and_ends(alice)
+        works_and_stops(alice)
     assert "secret" not in relay("events", "--json").stdout
 
 
-def test_a_broker_that_hangs_delays_nothing(relay: Relay) -> None:
+def test_a_hung_broker_delays_nothing(relay: Relay) -> None:
     with server(silence) as port:
         alice = FakeAgent(relay, "Alice").wrap(options=("--broker", f"mqtt://127.0.0.1:{port}"))
         with Ledger(Home.from_env(relay.environment).ledger) as ledger:
             ledger.registry.register("default", "Bob")
         alice.say("@relay:Bob hello\n@relay:Alice wrong")
         alice.receives("is the sender.")
-        assert "offline" not in alice.received  # nobody knows
-        runs_on_and_ends(alice)
+        assert "offline" not in alice.received  # relay does not know
+        works_and_stops(alice)
 
 
-def test_a_port_where_nobody_listens(relay: Relay) -> None:
+def test_a_broker_that_refuses_connections_is_reported(relay: Relay) -> None:
     settings(relay, 'broker = "mqtt://127.0.0.1:1"\n')
     alice = FakeAgent(relay, "Alice").wrap()
     wait_until(lambda: any("no connection to the broker" in e["status"] for e in alice.events("bus")))
-    runs_on_and_ends(alice)
+    works_and_stops(alice)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:80", "mqtt://", "mqtt://host:port"])
-def test_an_url_that_names_no_broker(relay: Relay, url: str) -> None:
-    """On the command line it is refused; in relay.toml it is reported, and the agent runs without a bus."""
+def test_an_invalid_broker_url_is_reported(relay: Relay, url: str) -> None:
+    """It is refused on the command line. In relay.toml it is reported, and the agent runs without a bus."""
     done = relay("wrap", "--broker", url, "true", check=False)
     assert done.returncode != 0
     assert url in done.stderr and "Traceback" not in done.stderr
@@ -127,7 +129,7 @@ def test_an_url_that_names_no_broker(relay: Relay, url: str) -> None:
         ("memory.db", "The agent keeps running without memory."),
     ],
 )
-def test_a_store_that_cannot_be_opened(relay: Relay, file: str, words: str) -> None:
+def test_an_agent_keeps_running_if_a_store_cannot_be_opened(relay: Relay, file: str, words: str) -> None:
     state = relay.home / "state"
     state.mkdir()
     (state / file).mkdir()
@@ -141,8 +143,8 @@ def test_a_store_that_cannot_be_opened(relay: Relay, file: str, words: str) -> N
     assert "Traceback" not in (state / "session.log").read_text()
 
 
-def test_a_bus_that_cannot_begin_is_had_as_soon_as_it_can(relay: Relay) -> None:
-    """No session ends because of its bus, and none has to be restarted for it."""
+def test_a_bus_that_cannot_start_is_retried(relay: Relay) -> None:
+    """No session ends or has to be restarted because of its bus."""
     lock = relay.home / "state" / "broker" / "users.lock"
     lock.mkdir(parents=True)
     alice = FakeAgent(relay, "Alice").wrap()
@@ -153,10 +155,10 @@ def test_a_bus_that_cannot_begin_is_had_as_soon_as_it_can(relay: Relay) -> None:
     wait_until(lambda: any("connected to" in e["status"] for e in alice.events("bus")))
     relay("send", "--wait", "20", "Alice", "welcome")
     wait_until(lambda: ("the user", "welcome") in alice.texts())
-    runs_on_and_ends(alice)
+    works_and_stops(alice)
 
 
-def test_a_home_that_cannot_be_used_is_said_before_anything_starts(relay: Relay) -> None:
+def test_an_unusable_home_is_reported_before_anything_starts(relay: Relay) -> None:
     (relay.home / "state").write_text("in the way")
     done = relay("wrap", "touch", relay.home / "started", check=False)
     assert done.returncode == 1
@@ -166,9 +168,9 @@ def test_a_home_that_cannot_be_used_is_said_before_anything_starts(relay: Relay)
 
 
 def test_a_full_disk_stops_no_agent(relay: Relay) -> None:
-    """Beyond a few kilobytes every write fails: journal, ledger and memory report it."""
+    """Every write beyond a few kilobytes fails: journal, ledger and memory report that."""
     alice = FakeAgent(relay, "Alice")
-    FakeAgent(relay, "Bob").wrap()  # the stores are created while there is room
+    FakeAgent(relay, "Bob").wrap()  # creates the stores while there is space
     relay("stop", "Bob")
     subprocess.run(
         [*relay.command, "wrap", "-d", "-n", "Alice", *map(str, alice.command())],

@@ -1,4 +1,4 @@
-"""The first prompt of a fleet's agent: typed once, repeated only for a new conversation."""
+"""The first prompt of a fleet's agent: typed once, and again only in a new conversation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import signal
 from relay.storage.locks import locked
 from session.fake_agent import FakeAgent
 from session.test_session_replaced import entry
-from session.test_session_supervised import follows, record
+from session.test_session_supervised import record, wait_for_restart
 from support import Relay, wait_until
 
-PROMPT = {"prompt": "Mend the tests.", "restart": "always", "backoff": 0.05}
+PROMPT = {"prompt": "Fix the tests.", "restart": "always", "backoff": 0.05}
 
 
 def start(relay: Relay, **more: object) -> FakeAgent:
@@ -25,49 +25,49 @@ def prompts(alice: FakeAgent) -> list[str]:
     return re.findall(r"\[relay \w+ task\] (.*) \[/relay \w+\]", alice.received)
 
 
-def test_it_is_typed_once(relay: Relay) -> None:
+def test_the_first_prompt_is_typed_once(relay: Relay) -> None:
     alice = start(relay)
-    alice.receives("Mend the tests.")
+    alice.receives("Fix the tests.")
     wait_until(lambda: record(relay)["task_given"])
     relay("reload", "Alice")
     relay("send", "--wait", "60", "Alice", "hello")
     alice.receives("hello")
-    assert prompts(alice) == ["Mend the tests."]
+    assert prompts(alice) == ["Fix the tests."]
 
 
-def test_a_new_conversation_is_given_it_again(relay: Relay) -> None:
+def test_a_new_conversation_gets_the_first_prompt_again(relay: Relay) -> None:
     alice = start(relay)
-    alice.receives("Mend the tests.")
+    alice.receives("Fix the tests.")
     wait_until(lambda: record(relay)["task_given"])
     before = entry(relay)
     alice.exit(1)
-    follows(relay, before)
-    wait_until(lambda: prompts(alice) == ["Mend the tests."] * 2)
+    wait_for_restart(relay, before)
+    wait_until(lambda: prompts(alice) == ["Fix the tests."] * 2)
 
 
-def test_a_resumed_conversation_is_not_given_it_again(relay: Relay) -> None:
-    """The prompt is given if it never was: if the agent died first."""
+def test_a_resumed_conversation_does_not_get_the_first_prompt_again(relay: Relay) -> None:
+    """It is typed there only if it never was."""
     alice = start(relay, fresh=["true"])
-    wait_until(lambda: prompts(alice) == ["Mend the tests."])
+    wait_until(lambda: prompts(alice) == ["Fix the tests."])
     wait_until(lambda: record(relay)["task_given"])
     relay("stop", "Alice")
     alice = start(relay, fresh=["true"])
     relay("send", "--wait", "60", "Alice", "hello")
     alice.receives("hello")
-    assert prompts(alice) == ["Mend the tests."]
+    assert prompts(alice) == ["Fix the tests."]
 
 
-def test_it_is_typed_once_although_the_session_dies_over_it(relay: Relay) -> None:
-    """The session was killed after typing the prompt, and before recording that on disk."""
+def test_the_first_prompt_is_typed_once_even_if_the_session_dies(relay: Relay) -> None:
+    """The session was killed after it typed the prompt and before it recorded that on disk."""
     lock = relay.home / "state" / "agents" / "default" / "alice.lock"
     lock.parent.mkdir(parents=True)
     with locked(lock):
         alice = start(relay)
-        alice.receives("Mend the tests.")
+        alice.receives("Fix the tests.")
         os.kill(entry(relay)["pid"], signal.SIGKILL)
         relay("send", "--wait", "60", "Alice", "are you there?")  # the next session is ready
         alice.receives("are you there?")
     relay("send", "--wait", "60", "Alice", "hello")
     alice.receives("hello")
-    assert prompts(alice) == ["Mend the tests."]
+    assert prompts(alice) == ["Fix the tests."]
     assert wait_until(lambda: record(relay)["task_given"])

@@ -1,4 +1,4 @@
-"""A fleet's session starts what is due: by the clock, and when there is room again."""
+"""A fleet's sessions start the agents that are due: by the schedule, or once fewer agents are running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relay.supervision.records import Records
 from supervision.repositories import Repo, needs_git
 from support import Relay, session_patch, wait_until
 
-LOOK = session_patch(
+CHECK_OFTEN = session_patch(
     "from relay.features import fleet_keeper\nfrom relay.supervision import schedule\n"
     "fleet_keeper.FleetKeeper.__init__.__kwdefaults__['look'] = 0.1\n"
 )
@@ -30,21 +30,21 @@ LOOK = session_patch(
 
 @pytest.fixture
 def project(relay: Relay) -> Path:
-    relay.environment |= LOOK
+    relay.environment |= CHECK_OFTEN
     folder = relay.home / "project"
     folder.mkdir()
     return folder
 
 
-def agents(*names: str, gone: str = "") -> str:
-    """Return tables of line programs. gone: the one that is not restarted."""
+def agents(*names: str, once: str = "") -> str:
+    """Return tables of line programs. once: the one that is not restarted."""
     return "".join(
-        f'[agents.{name}]\nrun = "cat"\n' + ('restart = "no"\n' if name == gone else "") for name in names
+        f'[agents.{name}]\nrun = "cat"\n' + ('restart = "no"\n' if name == once else "") for name in names
     )
 
 
-def test_there_is_room_again(relay: Relay, project: Path) -> None:
-    write(relay, project, agents("A", "B", "C", gone="A"), most=2)
+def test_a_queued_agent_starts_when_another_ends(relay: Relay, project: Path) -> None:
+    write(relay, project, agents("A", "B", "C", once="A"), most=2)
     relay("up", cwd=project)
     assert states(relay).keys() == {"A", "B"}
     queued = states(relay, "-a")["C"]
@@ -53,25 +53,25 @@ def test_there_is_room_again(relay: Relay, project: Path) -> None:
     wait_until(lambda: states(relay).keys() == {"B", "C"})
 
 
-def test_what_waits_for_room_is_not_started_while_others_still_are(relay: Relay, project: Path) -> None:
-    """After A has started and before B has, there seems to be room for C."""
+def test_a_queued_agent_does_not_start_while_others_are_starting(relay: Relay, project: Path) -> None:
+    """After the start of A and before that of B, C seems to be within max_running."""
     write(relay, project, agents("A", "B", "C"), most=2, interval=2)
     relay("up", cwd=project)
     assert states(relay).keys() == {"A", "B"}
 
 
-def test_who_cannot_wait_for_other_starts_is_refused(relay: Relay) -> None:
-    """An agent that asks for another one times out: nothing starts later without its knowledge."""
+def test_a_start_that_cannot_wait_for_others_is_refused(relay: Relay) -> None:
+    """An agent that asks for another one gets an error, so nothing starts later without its knowledge."""
     home = Home.from_env(relay.environment).ensure()
     with starting(home, "web"):
-        with starting(home, "red", seconds=0.0):  # another team's starts do not block it
+        with starting(home, "red", seconds=0.0):  # another team's starts do not delay it
             pass
         refusal = pytest.raises(HomeError, match="has been starting agents of web for 0 s")
         with refusal, starting(home, "web", seconds=0.0):
             pass
 
 
-def test_a_schedule(relay: Relay, project: Path) -> None:
+def test_a_scheduled_agent_runs_until_it_is_stopped(relay: Relay, project: Path) -> None:
     schedule = '[agents.B]\nrun = ["sh", "-c", "echo run >> runs"]\nschedule = { every = 1 }\n'
     write(relay, project, agents("A") + schedule)
     relay("up", cwd=project)
@@ -81,7 +81,7 @@ def test_a_schedule(relay: Relay, project: Path) -> None:
     assert states(relay, "-a")["B"]["wanted"] == "down"
 
 
-WAITS = """
+WAITING = """
 [agents.Clock]
 run = ["sh", "-c", "echo run >> clock"]
 schedule = { every = 1 }
@@ -94,42 +94,42 @@ restart = "no"
 """
 
 
-def times(path: Path) -> int:
+def count(path: Path) -> int:
     return len(path.read_text().split()) if path.exists() else 0
 
 
 def make_due(relay: Relay, name: str) -> None:
-    """Change the record of an agent that starts every hour: it has waited for longer."""
+    """Change the record of an agent that starts every hour, so that it is overdue."""
     records = Records(Home.from_env(relay.environment))
     records.change("web", name, lambda record: replace(record, scheduled=record.scheduled - 4000))
 
 
-def test_an_agent_that_waits_for_others_delays_nobody(relay: Relay, project: Path) -> None:
+def test_an_agent_that_waits_for_a_dependency_delays_no_other(relay: Relay, project: Path) -> None:
     write(
         relay,
         project,
-        agents("Keeper") + WAITS + """run = ["sh", "-c", "until [ -e finish ]; do sleep 0.1; done"]""",
+        agents("Keeper") + WAITING + """run = ["sh", "-c", "until [ -e finish ]; do sleep 0.1; done"]""",
     )
     relay("up", cwd=project)
     wait_until(lambda: states(relay, "-a")["Report"]["reason"] == "it is waiting until Worker is exited_ok")
-    before = times(project / "clock")
-    wait_until(lambda: times(project / "clock") > before + 1)
-    assert times(project / "report") == 0
+    before = count(project / "clock")
+    wait_until(lambda: count(project / "clock") > before + 1)
+    assert count(project / "report") == 0
     (project / "finish").touch()
-    wait_until(lambda: times(project / "report") > 1)
+    wait_until(lambda: count(project / "report") > 1)
 
 
-def test_what_others_wait_for_is_started_once(relay: Relay, project: Path) -> None:
-    write(relay, project, agents("Keeper") + WAITS + """run = ["sh", "-c", "echo run >> worker; exit 1"]""")
+def test_a_dependency_is_started_once(relay: Relay, project: Path) -> None:
+    write(relay, project, agents("Keeper") + WAITING + """run = ["sh", "-c", "echo run >> worker; exit 1"]""")
     relay("up", cwd=project, check=False)
     wait_until(lambda: states(relay, "-a")["Report"]["reason"] == "it is waiting until Worker is exited_ok")
-    before = times(project / "clock")
-    wait_until(lambda: times(project / "clock") > before + 3)
-    assert times(project / "worker") <= 2  # by relay up, and for Report
-    assert times(project / "report") == 0
+    before = count(project / "clock")
+    wait_until(lambda: count(project / "clock") > before + 3)
+    assert count(project / "worker") <= 2  # by relay up, and for Report
+    assert count(project / "report") == 0
 
 
-def test_what_others_wait_for_may_wait_for_others(relay: Relay, project: Path) -> None:
+def test_a_dependency_can_have_dependencies(relay: Relay, project: Path) -> None:
     rest = 'autostart = false\n[agents.{0}]\nrun = "cat"\ndepends_on = ["{1}"]\n'
     hourly = "schedule = { every = 3600, catch_up = true }\n"
     tables = agents("C") + rest.format("B", "C") + rest.format("A", "B") + hourly
@@ -144,7 +144,7 @@ def test_what_others_wait_for_may_wait_for_others(relay: Relay, project: Path) -
 
 @needs_git
 @pytest.mark.parametrize("problem", ["setup", "program"])
-def test_a_start_that_fails_is_tried_again_at_its_next_time(
+def test_a_failed_start_is_retried_at_its_next_scheduled_time(
     relay: Relay, project: Path, problem: str
 ) -> None:
     repo = Repo(project / "app")
@@ -159,8 +159,8 @@ def test_a_start_that_fails_is_tried_again_at_its_next_time(
     assert states(relay, "-a")["A"]["state"] == ("held" if problem == "setup" else "failed")
 
 
-def test_what_cannot_be_started_now_is_tried_again(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when there are too many processes."""
+def test_a_start_that_the_system_refuses_is_retried(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, if there are too many processes."""
     home = Home.from_env(relay.environment).ensure()
 
     async def scene() -> None:
@@ -183,8 +183,8 @@ def test_what_cannot_be_started_now_is_tried_again(relay: Relay, monkeypatch: py
     asyncio.run(scene())
 
 
-def test_the_keeper_that_dies_is_followed(relay: Relay, project: Path) -> None:
-    write(relay, project, agents("A", "B", "C", "D", gone="C"), most=3)
+def test_another_session_replaces_a_killed_keeper(relay: Relay, project: Path) -> None:
+    write(relay, project, agents("A", "B", "C", "D", once="C"), most=3)
     relay("up", cwd=project)
     rows = states(relay)
     for name in ("A", "B"):
@@ -193,8 +193,8 @@ def test_the_keeper_that_dies_is_followed(relay: Relay, project: Path) -> None:
     wait_until(lambda: states(relay).keys() == {"A", "B", "D"})
 
 
-def test_a_file_that_is_not_trusted_any_more_starts_nothing(relay: Relay, project: Path) -> None:
-    write(relay, project, agents("A", "B", "C", gone="A"), most=2)
+def test_a_file_that_is_no_longer_trusted_starts_nothing(relay: Relay, project: Path) -> None:
+    write(relay, project, agents("A", "B", "C", once="A"), most=2)
     relay("up", cwd=project)
     (project / "relay.toml").write_text((project / "relay.toml").read_text() + "# changed\n")
     os.kill(states(relay)["A"]["agent_pid"], signal.SIGKILL)

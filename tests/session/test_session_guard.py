@@ -1,4 +1,4 @@
-"""The guard rail: what processes of a wrapped agent may ask for; the rest is refused and logged."""
+"""What processes of a wrapped agent may request; anything else is refused and logged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support import Relay, wait_until
 
 
 class Agent:
-    """A session whose agent runs one command line and reports how it ended."""
+    """A session whose agent runs one command line; its exit code and output."""
 
     def __init__(self, relay: Relay, folder: Path, line: str) -> None:
         self.folder = folder
@@ -110,7 +110,7 @@ def test_an_agent_may_not_trust_files(relay: Relay, tmp_path: Path, hidden: bool
 
 
 @pytest.mark.parametrize("command", ["retry", "drop"])
-def test_an_agent_may_not_retry_or_drop_what_others_sent(relay: Relay, tmp_path: Path, command: str) -> None:
+def test_an_agent_may_not_retry_or_drop_others_messages(relay: Relay, tmp_path: Path, command: str) -> None:
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
         ledger.registry.register("default", "Bob")
         (message,) = post(ledger, "default", "you", "Bob", "from the user")
@@ -133,7 +133,7 @@ HIDE = {
 def test_an_agent_acts_as_itself_whatever_its_environment_says(
     relay: Relay, tmp_path: Path, hide: str
 ) -> None:
-    """The agent sends in its own name, and sees only its own messages, memory and events."""
+    """It sends in its own name, and sees only its own messages, memory and events."""
     bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "--wait", "20", "Bob", "for Bob alone")
     relay("memory", "save", "--name", "Bob", "Bob's memory")
@@ -148,7 +148,7 @@ def test_an_agent_acts_as_itself_whatever_its_environment_says(
     assert "for Bob alone" not in agent.out
     assert "Bob's memory" not in agent.out
     assert '"body": "hello"' in agent.out
-    assert '"message_sent"' in agent.out, "its own events are there"
+    assert '"message_sent"' in agent.out, "it sees its own events"
     (sent,) = messages(relay, "--from", "Mallory")
     assert (sent["body"], sent["thread"]) == ("hello", "t-7")
     (kept,) = json.loads(relay("memory", "list", "--json", "--name", "Mallory").stdout)
@@ -180,7 +180,7 @@ def test_an_agent_may_not_act_as_another(
     assert messages(relay) == []
 
 
-def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
+def test_a_stale_lock_file_identifies_no_caller(relay: Relay) -> None:
     """The agent's process id may be reused, for example by the user's shell."""
     claim = relay.home / "run" / "sessions" / "default" / "gone.lock"
     claim.parent.mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_what_a_dead_session_left_names_no_caller(relay: Relay) -> None:
     bob.receives("from the user] from the user")
 
 
-def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) -> None:
+def test_an_agent_may_list_send_read_and_save(relay: Relay, tmp_path: Path) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     agent = Agent(
         relay,
@@ -205,7 +205,7 @@ def test_an_agent_may_list_send_read_and_remember(relay: Relay, tmp_path: Path) 
 
 
 def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path: Path) -> None:
-    """A relay inside a relay is refused, with the name of the outer one."""
+    """The error names the outer session."""
     agent = Agent(relay, tmp_path, "relay wrap -n Inner cat")
     assert agent.code == 2
     assert "this terminal is already inside a relay session (Mallory)" in agent.err
@@ -223,11 +223,11 @@ def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path
     ],
     ids=["a child", "a daemon's child", "a daemon", "a handler's", "the shim", "another's"],
 )
-def test_whose_process_it_is(pids: list[int], process: int) -> None:
+def test_a_process_is_attributed_to_its_nearest_ancestor(pids: list[int], process: int) -> None:
     assert Lineage(AGENT, SHIM, SESSION).through(pids) == process
 
 
-def test_the_users_own_handlers_may_do_it_too(relay: Relay) -> None:
+def test_the_users_handlers_may_stop_sessions(relay: Relay) -> None:
     """Handlers are the user's code, although their processes descend from a session."""
     folder = project(
         relay,
@@ -246,8 +246,8 @@ def stop(target, message):
     assert bob.ended()
 
 
-def test_what_a_handler_leaves_running_is_not_the_agents(relay: Relay) -> None:
-    """The session adopts its helpers' orphans: the shim would take them for the agent's."""
+def test_a_process_left_by_a_handler_may_stop_sessions(relay: Relay) -> None:
+    """The session adopts its helpers' orphans; the shim would count them among the agent's processes."""
     folder = project(
         relay,
         f"""
@@ -264,7 +264,7 @@ def stop(target, message):
     wait_until(bob.ended, message=alice.log)
 
 
-def test_the_user_outside_may_do_all_of_it(relay: Relay) -> None:
+def test_the_user_may_stop_sessions(relay: Relay) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     assert os.environ.get("RELAY_SOCKET") is None
     relay("stop", "Bob")

@@ -1,4 +1,4 @@
-"""Supervised programs that misbehave: deaf, stopped, or gone with children left behind."""
+"""Supervised programs that ignore signals, are stopped, or leave children behind."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("how", ["deaf", "stopped"])
-def test_an_agent_that_does_not_heed_a_stop(relay: Relay, how: str) -> None:
-    """The agent is finally killed, and not restarted."""
+def test_an_agent_that_ignores_a_stop_is_killed(relay: Relay, how: str) -> None:
+    """It is killed, and not restarted."""
     deaf = "trap '' TERM HUP INT; " if how == "deaf" else ""
     wrap(relay, f"{deaf}echo up; while :; do sleep 0.1; done")
     agent = wait_until(lambda: entry(relay).get("agent_pid"))
@@ -44,8 +44,8 @@ def test_an_agent_that_does_not_heed_a_stop(relay: Relay, how: str) -> None:
     assert (ended["phase"], ended["wanted"], ended["restarts"]) == ("off", "down", 0)
 
 
-def test_an_agent_that_leaves_its_children_behind(relay: Relay, tmp_path: Path) -> None:
-    """Each life starts in a new terminal, and what the last one left in its terminal is ended."""
+def test_children_left_by_an_agent_are_ended(relay: Relay, tmp_path: Path) -> None:
+    """Each restart has a new terminal, and ends the processes left in the previous one."""
     children = tmp_path / "children"
     wrap(relay, f"trap '' HUP; sleep 1000 & echo $! >> {children}; exit 3", max_restarts=2)
     assert phase(relay, "failed")["restarts"] == 2

@@ -1,4 +1,4 @@
-"""Memory in sessions: configured backends, and what is saved and asked for at the end."""
+"""Memory in sessions: configured backends, and what is saved at the end."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def memories(relay: Relay, name: str = "Alice") -> list[dict[str, object]]:
     return list(json.loads(relay("memory", "list", "--json", "--name", name).stdout))
 
 
-def test_a_backend_of_the_users_own_keeps_what_agents_say(relay: Relay, home: Path) -> None:
-    """R63: a custom backend works; one that hangs costs its answer, and the session continues."""
+def test_a_custom_backend_stores_memories(relay: Relay, home: Path) -> None:
+    """R63: if it hangs, only that answer is lost, and the session continues."""
     (home / "relay.config.py").write_text(CUSTOM % str(home / "notes.db"))
     relay("trust", "relay.config.py")
     alice = FakeAgent(relay, "Alice").wrap()
@@ -48,7 +48,7 @@ def test_a_backend_of_the_users_own_keeps_what_agents_say(relay: Relay, home: Pa
     assert [memory["text"] for memory in memories(relay)] == ["The mat hides a key"]
 
 
-def test_a_backend_that_cannot_be_opened_is_told_once_and_the_session_goes_on(
+def test_a_backend_that_cannot_be_opened_is_reported_and_the_session_continues(
     relay: Relay, home: Path
 ) -> None:
     own = relay.home / "config" / "relay.toml"
@@ -61,7 +61,7 @@ def test_a_backend_that_cannot_be_opened_is_told_once_and_the_session_goes_on(
     assert [row["name"] for row in ps(relay)] == ["Alice"]
 
 
-def test_a_mistake_in_the_settings_keeps_the_session_from_saving_elsewhere(relay: Relay, home: Path) -> None:
+def test_an_invalid_backend_setting_does_not_fall_back_to_another_backend(relay: Relay, home: Path) -> None:
     own = relay.home / "config" / "relay.toml"
     own.parent.mkdir(exist_ok=True)
     own.write_text('[memory]\nbackend = "mem"\n')
@@ -74,8 +74,8 @@ def test_a_mistake_in_the_settings_keeps_the_session_from_saving_elsewhere(relay
     assert not (home / "state" / "memory.db").exists()
 
 
-def test_the_last_answer_is_saved_where_the_user_wants_that(relay: Relay, home: Path) -> None:
-    """R63: auto_save"""
+def test_the_last_answer_is_saved_if_configured(relay: Relay, home: Path) -> None:
+    """R63: auto_save."""
     (home / "relay.config.py").write_text(
         'from relay import RelayConfig\nconfig = RelayConfig(memory={"autoSave": True})\n'
     )

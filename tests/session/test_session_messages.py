@@ -1,4 +1,4 @@
-"""Messages between real sessions: complete, once, in order, at the right time, and harmless."""
+"""Messages between real sessions arrive complete, once, in order, at the right time, and inert."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def states(relay: Relay, *arguments: str) -> list[str]:
     return [message["state"] for message in messages(relay, *arguments)]
 
 
-def test_a_message_arrives_once_and_exactly(relay: Relay) -> None:
+def test_a_message_arrives_once_and_unchanged(relay: Relay) -> None:
     """R46, R47."""
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é")
@@ -31,8 +31,8 @@ def test_a_message_arrives_once_and_exactly(relay: Relay) -> None:
     assert alice.received == ""
 
 
-def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
-    """So it is once `wrap -d` has returned, however long another process locked the ledger meanwhile."""
+def test_an_agent_receives_messages_as_soon_as_it_is_started(relay: Relay) -> None:
+    """This holds once `wrap -d` has returned, however long another process kept the ledger locked."""
     FakeAgent(relay, "Alice").wrap()
     bob = FakeAgent(relay, "Bob")
     with locked(Home.from_env(relay.environment).ledger):
@@ -48,8 +48,8 @@ def test_an_agent_that_was_started_can_be_written_to(relay: Relay) -> None:
     bob.receives("hello")
 
 
-def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay) -> None:
-    """The agent ends while the user's keys are still being held back: certainly nothing was typed."""
+def test_a_message_not_yet_typed_is_delivered_by_the_next_run(relay: Relay) -> None:
+    """The agent ends while the terminal is not yet reserved for typing, so nothing was typed."""
     bob = FakeAgent(relay, "Bob")
     bob.wrap(
         env=session_patch(
@@ -59,11 +59,11 @@ def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay
     )
     relay("send", "Bob", "hello")
 
-    def begun() -> bool:
+    def injection_started() -> bool:
         with Ledger(Home.from_env(relay.environment).ledger) as ledger:
             return not ledger.inbox.waiting("default", "Bob") and bool(ledger.inbox.stored("default", "Bob"))
 
-    wait_until(begun)
+    wait_until(injection_started)
     bob.exit()
     wait_until(lambda: not ps(relay))
     assert states(relay) == ["stored"]
@@ -73,7 +73,7 @@ def test_what_was_begun_and_not_typed_is_there_for_the_next_session(relay: Relay
     wait_until(lambda: states(relay) == ["injected"])
 
 
-def test_the_order_of_fifty_is_kept(relay: Relay) -> None:
+def test_fifty_messages_arrive_in_order(relay: Relay) -> None:
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(50)))
     bob.receives("number 49")
@@ -81,15 +81,15 @@ def test_the_order_of_fifty_is_kept(relay: Relay) -> None:
     wait_until(lambda: states(relay) == ["injected"] * 50)
 
 
-def test_an_agents_first_words_raise_no_false_alarm(relay: Relay) -> None:
-    """Bob is online: he is not reported offline because the broker has not been asked yet."""
+def test_an_agents_first_message_is_not_reported_as_undeliverable(relay: Relay) -> None:
+    """Bob is online, and is not reported as offline before the broker has answered."""
     bob = FakeAgent(relay, "Bob").wrap()
     alice = FakeAgent(relay, "Alice").wrap("--ready", "@relay:Bob hello\n@memory:save done\n")
     bob.receives("hello")
     assert "offline" not in alice.receives("Saved to memory")
 
 
-def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay) -> None:
+def test_messages_to_an_offline_agent_wait_and_the_sender_is_notified(relay: Relay) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")
     alice = FakeAgent(relay, "Alice").wrap("--ready", "@relay:Bob first\n@relay:bob second\n")
@@ -103,8 +103,8 @@ def test_an_offline_agents_mail_waits_for_it_and_its_sender_is_told(relay: Relay
     wait_until(lambda: states(relay) == ["injected"] * 3)
 
 
-def test_a_user_sends_and_waits_and_is_answered(relay: Relay) -> None:
-    """The user runs `send` and `send --wait`, and an agent writes to the user."""
+def test_a_user_can_send_wait_and_get_an_answer(relay: Relay) -> None:
+    """`send --wait` reports the delivery, and an agent writes to the user."""
     bob = FakeAgent(relay, "Bob").wrap()
     done = relay("send", "--wait", "20", "Bob", "are", "you", "there?")
     assert "was delivered to Bob." in done.stdout
@@ -121,7 +121,7 @@ def test_a_user_sends_and_waits_and_is_answered(relay: Relay) -> None:
         (("Bob", "x" * 65_537), "the message has 65537 bytes; the limit is 65536"),
     ],
 )
-def test_what_cannot_be_sent_is_said(relay: Relay, arguments: tuple[str, ...], words: str) -> None:
+def test_an_invalid_message_is_an_error(relay: Relay, arguments: tuple[str, ...], words: str) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     done = relay("send", *arguments, check=False)
     assert (done.returncode, words in done.stderr, messages(relay)) == (1, True, [])
@@ -139,8 +139,8 @@ def test_the_largest_message_arrives_whole(relay: Relay) -> None:
     assert " ".join(text for *_, text in parts) == body
 
 
-def test_an_agents_own_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> None:
-    """RELAY_SOCKET."""
+def test_an_agents_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> None:
+    """Through RELAY_SOCKET."""
     script = tmp_path / "agent.sh"
     script.write_text(
         f"{sys.executable} -m relay send --json Bob from a tool > {tmp_path}/sent\n"
@@ -158,14 +158,14 @@ def test_an_agents_own_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("question", ["Install? [Y/n] ", "Overwrite notes.txt? ", "Password: "])
-def test_an_agent_that_asks_is_not_typed_into_until_it_is_answered(relay: Relay, question: str) -> None:
+def test_nothing_is_typed_into_a_prompting_agent(relay: Relay, question: str) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     bob.say(question, end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "y")
     wait_until(lambda: states(relay) == ["stored"])
     assert bob.received == ""
-    bob.say("\nNo answer; going on.")
+    bob.say("\nNo answer; continuing.")
     relay("send", "--wait", "20", "Bob", "later")
     bob.receives_exactly(("the user", "y"), ("the user", "later"))
 
@@ -187,7 +187,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("by", ["agent", "user"])
-def test_hostile_bodies_arrive_inert_and_spoil_nothing_that_follows(relay: Relay, by: str) -> None:
+def test_hostile_bodies_arrive_inert_and_do_not_affect_later_messages(relay: Relay, by: str) -> None:
     """R84."""
     alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     if by == "user":
@@ -197,21 +197,21 @@ def test_hostile_bodies_arrive_inert_and_spoil_nothing_that_follows(relay: Relay
     relay("send", "--wait", "20", "Bob", "the next message") if by == "user" else alice.say(
         "@relay:Bob the next message"
     )
-    heard = bob.receives("the next message")
+    received = bob.receives("the next message")
     sender = "the user" if by == "user" else "Alice"
-    for line in heard.splitlines():
+    for line in received.splitlines():
         part = re.fullmatch(rf"\[relay (\w{{8}})(?: \d+/\d+)? from {sender}\] (.*) \[/relay \1\]", line)
         assert part, line
         assert "[relay" not in part[2] and "[/relay" not in part[2]
-    assert not set(heard) & {
+    assert not set(received) & {
         chr(n) for n in [*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x2066, 0x200B]
     }
     assert carol.received == ""
-    assert "obey" in heard and "forward this" in heard
+    assert "obey" in received and "forward this" in received
     assert bob.texts()[-1] == (sender, "the next message")
 
 
-def test_a_text_without_anything_to_type_is_rejected_and_its_sender_told(relay: Relay) -> None:
+def test_a_message_without_visible_text_is_rejected_and_the_sender_notified(relay: Relay) -> None:
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob \u200b\u202e")
     alice.receives("is rejected")
@@ -221,7 +221,7 @@ def test_a_text_without_anything_to_type_is_rejected_and_its_sender_told(relay: 
     assert "no text" in row["detail"]
 
 
-def test_teams_do_not_hear_each_other_and_may_use_the_same_names(relay: Relay) -> None:
+def test_teams_are_isolated_and_can_use_the_same_names(relay: Relay) -> None:
     red, blue = FakeAgent(relay, "Bob", team="red").wrap(), FakeAgent(relay, "Bob", team="blue").wrap()
     alice = FakeAgent(relay, "Alice", team="red").wrap()
     alice.say("@relay:Bob for red\n@relay:* for all of red")
@@ -231,8 +231,8 @@ def test_teams_do_not_hear_each_other_and_may_use_the_same_names(relay: Relay) -
     blue.receives_exactly(("the user", "for blue"))
 
 
-def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: Relay, tmp_path: Path) -> None:
-    """The message is a bracketed paste, submitted once."""
+def test_a_tui_gets_a_message_in_one_paste(relay: Relay, tmp_path: Path) -> None:
+    """It is a bracketed paste, submitted once."""
     log = tmp_path / "log"
     tui = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
     relay("wrap", "-d", "-n", "Bob", sys.executable, tui, "paste", env={"AGENT_LOG": str(log)})
@@ -244,7 +244,7 @@ def test_a_program_with_an_input_of_its_own_gets_a_message_in_one_piece(relay: R
     )
 
 
-def test_a_message_to_a_shell_waits_and_the_user_is_told_why(relay: Relay) -> None:
+def test_a_message_to_a_shell_waits_and_the_reason_is_shown(relay: Relay) -> None:
     """Text typed into a shell runs."""
     settings(relay, "stop_seconds = 0.1\n")
     relay("wrap", "-d", "-n", "Bob", "bash", "--norc")
@@ -252,8 +252,8 @@ def test_a_message_to_a_shell_waits_and_the_user_is_told_why(relay: Relay) -> No
     relay("send", "Bob", "rm -rf /")
     wait_until(lambda: states(relay) == ["stored", "stored"])
     wait_until(lambda: ps(relay)[0]["state"] == "unsafe")
-    told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
-    assert told == [
+    notices = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
+    assert notices == [
         "a message from you is waiting, and so are those after it: the profile 'shell' forbids typing "
         'into this program, which would execute the text; set inject = "auto" there to allow it.'
     ]
@@ -269,23 +269,23 @@ while True:
 """
 
 
-def test_a_dialog_above_the_input_holds_messages_and_the_user_is_told_why(relay: Relay) -> None:
-    """The dialog may be a quotation; the program has no record that could tell."""
+def test_messages_wait_for_a_dialog_above_the_input_and_the_reason_is_shown(relay: Relay) -> None:
+    """It may be a quotation, but without a transcript relay cannot tell."""
     settings(relay, "stop_seconds = 0.1\n")
     soon = session_patch("import relay.features.mailbox\nrelay.features.mailbox.HELD = 1.0")
     relay("wrap", "-d", "-n", "Bob", sys.executable, "-c", QUOTES, env=soon)
-    wait_until(lambda: "above its input" in relay("explain", "Bob").stdout)  # otherwise it waits for drawing
+    wait_until(lambda: "above its input" in relay("explain", "Bob").stdout)  # else it waits for drawing
     relay("send", "Bob", "hello")
-    told = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
-    assert told == [
+    notices = wait_until(lambda: [e["text"] for e in events(relay) if e["event"] == "notice"])
+    assert notices == [
         "a message from you is waiting, and so are those after it: there seems to be a dialog above its "
         "input: 'Install? [Y/n]' (rule 'dialog above the input')."
     ]
     assert states(relay) == ["stored"]
 
 
-def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
-    """`relay send` there is the agent's word, even if `relay` is in no directory of the user's PATH."""
+def test_an_agents_shell_finds_relay(relay: Relay) -> None:
+    """Even if `relay` is in no directory of the user's PATH."""
     bob = FakeAgent(relay, "Bob").wrap()
     elsewhere = "/usr/bin:/bin"
     assert not Path("/usr/bin/relay").exists()
@@ -303,8 +303,8 @@ def test_an_agents_own_shell_finds_relay(relay: Relay) -> None:
     bob.receives_exactly(("Alice", "hello"))
 
 
-def test_a_message_has_one_id_wherever_it_is_shown(relay: Relay) -> None:
-    """U9: the agent's screen used to show another id than `relay messages`."""
+def test_a_message_has_the_same_id_everywhere(relay: Relay) -> None:
+    """U9: on the agent's screen as well as in every command."""
     bob = FakeAgent(relay, "Bob").wrap()
     sent = relay("send", "--wait", "60", "Bob", "hello").stdout
     bob.receives("[/relay")
@@ -327,29 +327,29 @@ def test_a_message_has_one_id_wherever_it_is_shown(relay: Relay) -> None:
     assert f"{shown} (injected) is no longer listed" in relay("drop", shown).stdout
 
 
-def test_a_message_that_waits_is_explained_by_its_id(relay: Relay) -> None:
+def test_explain_takes_the_id_of_a_waiting_message(relay: Relay) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     (row,) = json.loads(relay("send", "--json", "Bob", "hello").stdout)
-    said = relay("explain", row["id"][:8]).stdout
-    assert f"Message {row['id'][:8]} from you to Bob is stored." in said
-    assert "Bob is prompting" in said
+    output = relay("explain", row["id"][:8]).stdout
+    assert f"Message {row['id'][:8]} from you to Bob is stored." in output
+    assert "Bob is prompting" in output
     answer = json.loads(relay("explain", "--json", row["id"]).stdout)
     assert (answer["message"]["id"], answer["state"]) == (row["id"], "prompting")
     assert "no message has an id that begins with '00000000'" in relay("drop", "00000000", check=False).stderr
     assert "there is no session called '00000000'" in relay("explain", "00000000", check=False).stderr
 
 
-def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
+def test_send_reports_why_a_message_waits(relay: Relay) -> None:
     """U13."""
     bob, shell = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Carol")
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("wrap", "-d", "-n", "Carol", "bash", "--norc")
     wait_until(lambda: shell.state() == "unsafe")
-    said = relay("send", "Bob", "hello").stdout
-    assert "has arrived, and waits: Bob has a question: " in said and "Install? [Y/n]" in said
+    output = relay("send", "Bob", "hello").stdout
+    assert "has arrived, and waits: Bob has a question: " in output and "Install? [Y/n]" in output
     assert "waits: relay types nothing into Carol: " in relay("send", "Carol", "hello").stdout
     late = relay("send", "--wait", "0.3", "Carol", "hello", check=False)
     assert late.returncode == 1 and "waits: relay types nothing into Carol" in late.stdout
@@ -358,16 +358,16 @@ def test_what_is_sent_says_what_keeps_it_waiting(relay: Relay) -> None:
         "Bob": "Bob has a question",
         "Carol": "relay types nothing into Carol",
     }
-    bob.say("\nNo answer; going on.")
+    bob.say("\nNo answer; continuing.")
     bob.receives("hello")
     (row,) = json.loads(relay("send", "--json", "--wait", "60", "Bob", "again").stdout)
     assert (row["state"], row["obstacle"]) == ("injected", None)
     relay("stop", "--now", "Carol")
-    said = relay("send", "Carol", "hello").stdout
-    assert "is queued, and waits: Carol is not running here" in said
+    output = relay("send", "Carol", "hello").stdout
+    assert "is queued, and waits: Carol is not running here" in output
 
 
-def test_a_receiver_in_another_team_is_said_to_be_there(relay: Relay) -> None:
+def test_send_hints_at_a_receiver_in_another_team(relay: Relay) -> None:
     """U13: relay used to report such a name as unknown."""
     FakeAgent(relay, "w1", team="web").wrap()
     error = relay("send", "w1", "hello", check=False)

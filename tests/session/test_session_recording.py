@@ -1,4 +1,4 @@
-"""Sessions are recorded: what the terminal shows, without secrets, whatever the disk and the agent do."""
+"""Recordings of sessions: what the terminal shows, without secrets, despite floods and full disks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def files_with(folder: Path, secret: str) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 
-def test_old_recordings_go_while_sessions_run_on_for_weeks(relay: Relay) -> None:
+def test_a_running_session_removes_old_recordings(relay: Relay) -> None:
     often = "from relay.features import recorder\nrecorder.SWEEP_EVERY = 0.05\n"
     FakeAgent(relay, "Ann").wrap(env=session_patch(often))
     FakeAgent(relay, "Bob").wrap()
@@ -67,7 +67,7 @@ def test_old_recordings_go_while_sessions_run_on_for_weeks(relay: Relay) -> None
 
 
 def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
-    """R44: what a fake agent prints is in no file; the journal's entries are next to the recording."""
+    """R44: secrets that the agent prints are in no file; the journal's entries are beside the recording."""
     ann = FakeAgent(relay, "Ann").wrap(env={"DEPLOY_TOKEN": FROM_ENV, "TERM": "xterm-256color"})
     ann.say(f"first {TOKEN[:20]}", end="")
     ann.say(f"{TOKEN[20:]} \x1b[1mbold\x1b[0m DB_PASSWORD={PASSWORD} and {FROM_ENV}, done")
@@ -84,7 +84,7 @@ def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
     entries = [json.loads(line) for line in part.events.read_text().splitlines()]
     assert entries[0]["event"] == "session_start"
     assert "session_end" in [entry["event"] for entry in entries]
-    assert all(0 <= entry["at"] < 3600 for entry in entries)  # seconds of the recording
+    assert all(0 <= entry["at"] < 3600 for entry in entries)  # seconds since the start of the recording
     journal = [{k: v for k, v in e.items() if k != "at"} for e in entries]
     assert journal == ann.events()[: len(journal)]
     state = relay.home / "state"
@@ -95,8 +95,8 @@ def test_a_session_is_recorded_without_its_secrets(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("capture", ["preview", "full"])
-def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Relay) -> None:
-    """R42, R43, R44: the head and tail of the output, or all of it; never a secret."""
+def test_output_of_rules_is_kept_beside_the_recording(capture: str, relay: Relay) -> None:
+    """R42, R43, R44: head and tail of the output, or all of it, but never a secret."""
     settings(relay, f'hook_output = "{capture}"\n')
     printed = f"head {TOKEN} {'x' * 2000} {FROM_ENV} tail"
     command = f"echo '{printed}'"
@@ -118,8 +118,8 @@ def test_what_rules_print_is_kept_beside_the_recording(capture: str, relay: Rela
         assert not files_with(relay.home / "state", secret)
 
 
-def test_what_the_user_types_is_not_recorded(relay: Relay) -> None:
-    """R44: the terminal's echo is recorded, like everything it shows."""
+def test_user_input_is_not_recorded(relay: Relay) -> None:
+    """R44: only the terminal's echo, like all output."""
     ann = FakeAgent(relay, "Ann").wrap()
     relay("send", "Ann", "a message")
     ann.receives("a message")
@@ -129,7 +129,7 @@ def test_what_the_user_types_is_not_recorded(relay: Relay) -> None:
     assert {event.kind for event in events_of(part)} <= {"o", "r"}
 
 
-def test_nothing_is_recorded_where_the_settings_say_so(relay: Relay) -> None:
+def test_settings_can_turn_recording_off(relay: Relay) -> None:
     settings(relay, 'record = "never"\n')
     ann = FakeAgent(relay, "Ann").wrap("--ready", "hello\n")
     ann.exit()
@@ -137,7 +137,7 @@ def test_nothing_is_recorded_where_the_settings_say_so(relay: Relay) -> None:
     assert not (relay.home / "state" / "recordings").exists()
 
 
-def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) -> None:
+def test_the_recording_of_a_killed_session_has_its_output(relay: Relay) -> None:
     ann = FakeAgent(relay, "Ann").wrap()
     ann.say("A line of the log.\n" * 40)
     wait_until(lambda: parts(relay, "Ann") and "A line" in shown(relay, "Ann"))
@@ -147,7 +147,7 @@ def test_a_killed_session_leaves_what_was_there_a_second_before(relay: Relay) ->
     assert "A line of the log." in shown(relay, "Ann")
 
 
-def test_a_recording_outlives_any_number_of_reloads(relay: Relay) -> None:
+def test_a_recording_continues_across_reloads(relay: Relay) -> None:
     ann = FakeAgent(relay, "Ann").wrap()
     for word in ("one", "two", "three", "four"):
         ann.say(f"word {word}")
@@ -167,8 +167,8 @@ def test_a_recording_outlives_any_number_of_reloads(relay: Relay) -> None:
     assert all(f"word {word}" in exported for word in ("one", "two", "three", "four"))
 
 
-def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> None:
-    """R43, R44: what follows it is on disk when the session is killed; its rows are covered."""
+def test_an_unfinished_private_key_does_not_delay_writing(relay: Relay) -> None:
+    """R43, R44: the text after it is on disk when the session is killed; its rows are redacted."""
     row = "MIIE" + "vQ7aZk" * 10
     ann = FakeAgent(relay, "Ann").wrap()
     ann.say("-----BEGIN PRIVATE " + f"KEY-----\n{row}\n{row}\nno such file\n")
@@ -179,14 +179,14 @@ def test_an_unfinished_private_key_keeps_nothing_from_the_disk(relay: Relay) -> 
 
 
 class Session:
-    """A recorder with a clock and a screen that the test controls; used on a running loop."""
+    """A recorder with a clock and a screen that the test controls; needs a running loop."""
 
     replaying = False
 
     def __init__(self, folder: Path, *, resumed: bool = False, **changed: object) -> None:
         self.now = 100.0
         self.screen: bytes | None = b"\x1b[Hthe screen"
-        self.told: list[str] = []
+        self.notices: list[str] = []
         self.folder = folder / "recordings"
         self.bus = EventBus()
         self.journal = Journal(folder / "events.jsonl", "0123456789", "Ann", self.bus, publishes=True)
@@ -210,7 +210,7 @@ class Session:
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
-        self.told.append(event.text)
+        self.notices.append(event.text)
 
     def output(self, data: bytes) -> None:
         self.bus.publish(OutputRead(data, Place("terminal", 0), 0))
@@ -236,7 +236,7 @@ class Session:
 def run(
     work: Callable[[Session], Awaitable[None]], folder: Path, *, resumed: bool = False, **changed: object
 ) -> Session:
-    """Let `work` feed a recorder, on a loop; then close the recorder."""
+    """Run `work` with a recorder, then close it."""
 
     async def on_a_loop() -> Session:
         session = Session(folder, resumed=resumed, **changed)
@@ -247,7 +247,7 @@ def run(
     return asyncio.run(on_a_loop())
 
 
-def test_sizes_and_broken_characters(tmp_path: Path) -> None:
+def test_sizes_and_invalid_utf8_are_recorded(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         session.say("日本\r\n", 1)
         for byte in "語".encode():
@@ -266,12 +266,12 @@ def test_sizes_and_broken_characters(tmp_path: Path) -> None:
     assert events[-1].data == "wide"
 
 
-def test_a_flood_is_left_out_and_the_screen_is_right_again(tmp_path: Path) -> None:
+def test_a_flood_is_left_out_and_followed_by_the_screen(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         session.say("before\r\n")
         for _ in range(100):
             session.say("y\r\n" * 20_000, 0.01)
-        session.screen = None  # in the middle of a sequence: not now
+        session.screen = None  # in the middle of an escape sequence: no repaint yet
         session.say("\x1b[3", 60)
         session.screen = f"\x1b[Hafter the flood {TOKEN}".encode()
         session.say("1m", 1)
@@ -286,7 +286,7 @@ def test_a_flood_is_left_out_and_the_screen_is_right_again(tmp_path: Path) -> No
     assert after == f"\x18\x1b[!p\x1b[?1049l\x1b[Hafter the flood {'*' * len(TOKEN)} more"
 
 
-def test_a_gap_is_left_out_too(tmp_path: Path) -> None:
+def test_skipped_output_leaves_a_gap_followed_by_the_screen(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         session.say("before")
         session.bus.publish(OutputSkipped(123_456))
@@ -295,8 +295,8 @@ def test_a_gap_is_left_out_too(tmp_path: Path) -> None:
     assert ("m", "123 kB left out") in kinds and "the screen" in kinds[-1][1]
 
 
-def test_a_large_recording_goes_on_in_another_file(tmp_path: Path) -> None:
-    """The last two files stay; each starts with the screen, and plays on its own."""
+def test_a_large_recording_continues_in_another_file(tmp_path: Path) -> None:
+    """The last two files are kept. Each starts with the screen, so that it can be played alone."""
 
     async def work(session: Session) -> None:
         for part in (2, 3, 4):
@@ -317,15 +317,15 @@ def test_a_large_recording_goes_on_in_another_file(tmp_path: Path) -> None:
     assert len(list(session.folder.rglob("*"))) == 1 + 4
 
 
-def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recording continues with the screen when there is room again."""
+def test_a_full_disk_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording continues with the screen once there is space."""
     real = os.write
 
     async def work(session: Session) -> None:
         session.say("x" * 600)
         with monkeypatch.context() as full:
             full.setattr(os, "write", lambda fd, data: real(fd, data[:3]))
-            await session.until(lambda: session.told)
+            await session.until(lambda: session.notices)
             session.say("lost")
             for _ in range(3):
                 session.say("lost", 31)
@@ -333,16 +333,16 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, monkeypatch: pyt
         session.say("and on")
 
     session = run(work, tmp_path)
-    assert len(session.told) == 1
-    assert "No space left" in session.told[0] and "record" in session.told[0]
+    assert len(session.notices) == 1
+    assert "No space left" in session.notices[0] and "record" in session.notices[0]
     assert [part.part for part in session.parts()] == [1]
     assert session.events() == [("o", "\x18\x1b[!p\x1b[?1049l\x1b[Hthe screen"), ("o", "and on")]
 
 
-def test_a_disk_with_room_for_a_header_only_keeps_what_it_has(
+def test_a_disk_with_space_for_a_header_only_keeps_earlier_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each retry begins a part, whose first flush fails. The next failure after a success is news."""
+    """Each retry starts a part, whose first flush fails. A failure after a success is reported again."""
     real = os.write
 
     async def fail(session: Session, retries: int) -> None:
@@ -364,11 +364,11 @@ def test_a_disk_with_room_for_a_header_only_keeps_what_it_has(
         session.say("hello\r\n")
         await session.until(session.events)
         await fail(session, 4)
-        assert len(session.told) == 1
+        assert len(session.notices) == 1
         session.say("in the screen already", 31)
         await session.until(lambda: len(session.parts()) == 2 and len(session.events()) == 2)
         await fail(session, 2)
-        assert len(session.told) == 2
+        assert len(session.notices) == 2
 
     session = run(work, tmp_path)
     assert session.events()[0] == ("o", "hello\r\n")
@@ -376,7 +376,7 @@ def test_a_disk_with_room_for_a_header_only_keeps_what_it_has(
     assert len(list(session.folder.rglob("*.*"))) == 4
 
 
-def test_sessions_that_follow_one_another_keep_what_they_recorded(tmp_path: Path) -> None:
+def test_successive_sessions_keep_earlier_recordings(tmp_path: Path) -> None:
     for number in range(5):
 
         async def work(session: Session, number: int = number) -> None:
@@ -386,21 +386,21 @@ def test_sessions_that_follow_one_another_keep_what_they_recorded(tmp_path: Path
         session = run(work, tmp_path, resumed=number > 0)
     cast = Cast(*(part.path for part in session.parts()), strict=True)
     assert [part.header.part for part in cast.parts] == [1, 2, 3, 4, 5] and not cast.truncated
-    said = [event.data for event in cast if event.data.startswith("session")]
-    assert said == [f"session {number}" for number in range(5)]
+    texts = [event.data for event in cast if event.data.startswith("session")]
+    assert texts == [f"session {number}" for number in range(5)]
 
 
-def test_a_terminal_that_grew_while_nothing_was_recorded(
+def test_secrets_are_redacted_after_a_resize_during_a_recording_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next part is searched for secrets at its own size: one is painted in two pieces on the right."""
+    """The next part is searched for secrets at the new size: one is drawn in two pieces on the right."""
     real = os.write
 
     async def work(session: Session) -> None:
         session.say("x" * 600)
         with monkeypatch.context() as full:
             full.setattr(os, "write", lambda fd, data: real(fd, data[:3]))
-            await session.until(lambda: session.told)
+            await session.until(lambda: session.notices)
             session.bus.publish(TerminalResized(200, 24))
         session.say("in the screen already", 31)
         session.say(f"\x1b[2;101H{TOKEN[:10]}\x1b[2;111H{TOKEN[10:]}\r\n")
@@ -410,17 +410,17 @@ def test_a_terminal_that_grew_while_nothing_was_recorded(
     assert not files_with(tmp_path, TOKEN[10:])
 
 
-def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "recordings").write_text("in the way")
 
     async def work(session: Session) -> None:
         session.say("hello")
 
     session = run(work, tmp_path)
-    assert len(session.told) == 1 and "the session is not being recorded" in session.told[0]
+    assert len(session.notices) == 1 and "the session is not being recorded" in session.notices[0]
 
 
-def test_old_recordings_go_when_a_session_starts(tmp_path: Path) -> None:
+def test_a_starting_session_removes_old_recordings(tmp_path: Path) -> None:
     old = store.path_of(tmp_path / "recordings", "default", "Old", "abc", 1_000_000_000.0)
     old.parent.mkdir(parents=True)
     old.write_text("{}\n")

@@ -1,4 +1,4 @@
-"""Sessions that are killed, stopped and replaced while the agent never notices."""
+"""Sessions that are killed, stopped and replaced while the agent keeps running."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
 
 
 def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
-    """Wait for a session that follows the one in the entry `before`."""
+    """Wait for the session that replaces the one in the entry `before`; return its entry."""
     return wait_until(lambda: (row := entry(relay, before["name"]))["pid"] != before["pid"] and row)
 
 
 def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
-    """R88, S7: killed a dozen times while the agent talks, they act on every directive once, in order."""
+    """R88, S7: killed a dozen times while the agent writes, they run every directive once, in order."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     first = before = entry(relay)
     for turn in range(12):
@@ -54,29 +54,29 @@ def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
     wait_until(lambda: "Alice" not in {row["name"] for row in ps(relay)})
 
 
-def test_what_was_begun_is_not_begun_again(relay: Relay) -> None:
-    """A handler runs at most once; an unknown outcome is reported."""
+def test_a_started_handler_is_not_started_again(relay: Relay) -> None:
+    """If its outcome is unknown, that is reported."""
     (relay.home / "relay.config.py").write_text(
         "import asyncio\nfrom relay import pattern\n\n"
         "@pattern('deploy')\nasync def deploy(target, message, ctx):\n"
-        "    with open('begun', 'a') as log:\n        log.write(target + '\\n')\n"
+        "    with open('started', 'a') as log:\n        log.write(target + '\\n')\n"
         "    if message == 'slowly':\n        await asyncio.sleep(1000)\n"
     )
     relay("trust", cwd=relay.home)
     alice = FakeAgent(relay, "Alice").wrap()
-    begun = relay.home / "begun"
+    log = relay.home / "started"
     alice.say("@deploy:one now\n@deploy:two slowly")
-    wait_until(lambda: begun.exists() and begun.read_text() == "one\ntwo\n")
+    wait_until(lambda: log.exists() and log.read_text() == "one\ntwo\n")
     before = entry(relay)
     os.kill(before["pid"], signal.SIGKILL)
     before = replaced(relay, before)
     alice.notice("@deploy:two had started when the session ended")
     alice.say("@deploy:three now")
-    wait_until(lambda: begun.read_text() == "one\ntwo\nthree\n")
+    wait_until(lambda: log.read_text() == "one\ntwo\nthree\n")
 
 
-def test_an_agent_that_ends_while_its_session_is_dead(relay: Relay) -> None:
-    """The agent's last words are acted on, and its exit code arrives."""
+def test_the_end_of_an_agent_without_a_session_is_recorded(relay: Relay) -> None:
+    """Its last directives run, and its exit code is recorded."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)
@@ -84,13 +84,13 @@ def test_an_agent_that_ends_while_its_session_is_dead(relay: Relay) -> None:
     alice.exit(3)
     wait_until(lambda: before["agent_pid"] not in processes_of(relay.home))
     os.kill(before["pid"], signal.SIGKILL)
-    # The session that acts on them ends before it is on the bus: Bob's sends them at its next look (15 s).
+    # The session that runs them ends before it is on the bus: Bob's sends them at its next check (15 s).
     wait_until(lambda: "my last words" in bob.received, timeout=60)
     wait_until(alice.ended)
     assert [e["code"] for e in alice.events("session_end")] == [3]
 
 
-def test_a_session_that_does_not_answer_is_listed_and_ended(relay: Relay) -> None:
+def test_an_unresponsive_session_is_listed_and_can_be_stopped(relay: Relay) -> None:
     """S6, S13: `ps` shows both pids; `stop --now` still ends the agent."""
     alice = FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
@@ -110,7 +110,7 @@ def test_a_session_that_does_not_answer_is_listed_and_ended(relay: Relay) -> Non
 
 
 @pytest.mark.parametrize("hung", [False, True])
-def test_reload(relay: Relay, hung: bool) -> None:
+def test_reload_starts_a_new_session_with_the_current_config(relay: Relay, hung: bool) -> None:
     """U16: a new session loads the current relay.config.py; the agent is unaffected."""
     config = relay.home / "relay.config.py"
     config.write_text("from relay import pattern\n\n@pattern('say')\ndef say(message):\n    return 'old'\n")
@@ -132,17 +132,17 @@ def test_reload(relay: Relay, hung: bool) -> None:
     assert "there is no session called 'Nobody'" in relay("reload", "Nobody", check=False).stderr
 
 
-def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
-    """The next session continues from a checkpoint: nothing is repeated, and nothing is lost."""
+def test_a_new_session_works_after_the_ring_has_wrapped(relay: Relay) -> None:
+    """The next session continues from a checkpoint, and nothing is lost or repeated."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
-    line, pieces = "a line of the log that says nothing at all\n", 70
-    said = []
+    line, pieces = "a line of a log without any useful content\n", 70
+    sent = []
     for piece in range(pieces):
         alice.say(line * 3000)
         if piece % 10 == 0:
-            said.append(f"number {piece}")
-            alice.say(f"@relay:Bob {said[-1]}\n")
-            bob.receives(f"{said[-1]} ")
+            sent.append(f"number {piece}")
+            alice.say(f"@relay:Bob {sent[-1]}\n")
+            bob.receives(f"{sent[-1]} ")
     assert pieces * 3000 * len(line) > ring.SIZE
     before = entry(relay)
     os.kill(before["pid"], signal.SIGKILL)
@@ -150,12 +150,12 @@ def test_when_the_ring_no_longer_holds_all_of_the_output(relay: Relay) -> None:
     alice.say("@relay:Bob the last\n@relay:Bob number 60\n")
     bob.receives("the last ")
     wait_until(lambda: bob.texts()[-1][1] == "number 60")
-    assert [body for _, body in bob.texts()] == [*said, "the last", "number 60"]
+    assert [body for _, body in bob.texts()] == [*sent, "the last", "number 60"]
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool) -> None:
-    """S9: whether the next session reads all of the output again, or continues from a checkpoint."""
+def test_a_new_session_knows_the_prompt_seen_by_the_last_one(relay: Relay, wrapped: bool) -> None:
+    """S9: whether the session reads all of the output again, or continues from a checkpoint."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
 
     def steps() -> dict[str, int]:
@@ -167,7 +167,7 @@ def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool
     alice.say("@relay:Bob one")
     bob.receives("one ")
     for _ in range(70 if wrapped else 0):
-        alice.say("a line of the log that says nothing at all\n" * 3000)
+        alice.say("a line of a log without any useful content\n" * 3000)
     before = entry(relay)
     if wrapped:
         wait_until(lambda: steps()["read"] + steps()["missed"] > ring.SIZE, timeout=60)
@@ -178,8 +178,8 @@ def test_a_prompt_that_the_last_session_saw_is_known(relay: Relay, wrapped: bool
     assert [body for _, body in bob.texts()] == ["one", "two"]
 
 
-def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: Relay) -> None:
-    """Two sessions die at the same input; the third skips it, and says so."""
+def test_output_that_crashes_every_session_is_skipped(relay: Relay) -> None:
+    """Two sessions die at the same output; the third skips it, and reports that."""
     patch = session_patch(
         "import os, signal\n"
         "from relay.readers.auto import AutoReader\n"
@@ -199,31 +199,31 @@ def test_input_that_ends_every_session_is_skipped_and_the_agent_runs_on(relay: R
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
-def test_without_any_session_the_agent_runs_on_until_one_is_to_be_had(relay: Relay) -> None:
-    """Three sessions die before they are ready: it is reported, `reload` retries, and nothing is lost."""
+def test_the_agent_keeps_running_while_no_session_can_start(relay: Relay) -> None:
+    """Three sessions die before they are ready. This is reported, `reload` retries, and nothing is lost."""
     broken = relay.home / "broken"
     patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
     alice, bob = FakeAgent(relay, "Alice").wrap(env=patch), FakeAgent(relay, "Bob").wrap()
     before = entry(relay)
     broken.touch()
     os.kill(before["pid"], signal.SIGKILL)
-    alice.say("@relay:Bob said meanwhile\n")
+    alice.say("@relay:Bob sent without a session\n")
     failed = wait_until(
-        lambda: "session failed" in (said := relay("reload", "Alice", check=False).stderr) and said
+        lambda: "session failed" in (error := relay("reload", "Alice", check=False).stderr) and error
     )
     assert "See session.log" in failed
     (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
     assert row["state"] == "unresponsive"
     broken.unlink()
     relay("reload", "Alice")
-    bob.receives("said meanwhile")
+    bob.receives("sent without a session")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
     alice.exit(4)
     wait_until(alice.ended)
 
 
-def test_a_handler_that_never_lets_go_of_the_interpreter(relay: Relay) -> None:
-    """S6: the agent's terminal still works, and `reload` ends the fault."""
+def test_reload_ends_a_handler_that_blocks_the_interpreter(relay: Relay) -> None:
+    """S6: the agent's terminal still works, and `reload` ends the handler."""
     (relay.home / "relay.config.py").write_text(
         "import re\nfrom relay import pattern\n\n"
         "@pattern('stuck')\ndef stuck(target, message):\n    re.match(r'(a+)+$', 'a' * 40 + 'b')\n"
@@ -241,8 +241,8 @@ def test_a_handler_that_never_lets_go_of_the_interpreter(relay: Relay) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc what is open")
-def test_nothing_that_a_session_starts_keeps_its_descriptors(relay: Relay) -> None:
-    """Otherwise a broker, or a handler's daemon, would keep the agent's terminal open."""
+def test_child_processes_do_not_inherit_the_sessions_descriptors(relay: Relay) -> None:
+    """Otherwise a broker or a handler's daemon would keep the agent's terminal open."""
     (relay.home / "relay.config.py").write_text(
         "import os\nfrom relay import pattern\n\n"
         "@pattern('list')\ndef list_them(target, message):\n"
@@ -256,7 +256,7 @@ def test_nothing_that_a_session_starts_keeps_its_descriptors(relay: Relay) -> No
     assert not [each for each in found if "ptmx" in each or "relay-ring" in each or "socket" in each]
 
 
-def test_what_a_reload_cuts_off_is_done_by_the_next_session(relay: Relay) -> None:
+def test_a_message_cut_off_by_a_reload_is_sent_by_the_next_session(relay: Relay) -> None:
     """A message that the old session could not commit is sent, once."""
     slow = relay.home / "slow"
     patch = session_patch(
@@ -280,8 +280,8 @@ def test_what_a_reload_cuts_off_is_done_by_the_next_session(relay: Relay) -> Non
     assert [body for _, body in bob.texts()] == ["cut off", "behind it"]
 
 
-def test_orders_of_another_version_do_the_agent_no_harm(relay: Relay) -> None:
-    """After an upgrade, a session may send its older shim unknown or impossible orders."""
+def test_shim_commands_of_another_version_are_harmless(relay: Relay) -> None:
+    """After an upgrade, a session may send its older shim unknown or invalid commands."""
     patch = session_patch(
         "from relay.terminal.shim_link import ShimLink\n"
         "order = ShimLink._order\n"

@@ -1,4 +1,4 @@
-"""Agents that are ended and restarted under their name, in their terminal."""
+"""`relay restart`: an agent ends and starts again with its name, in its terminal."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from support import Relay, wait_until
 
 
 def restarted(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the agent that follows the one in the entry `before`."""
+    """Wait for the restart of the agent in the entry `before`; return its new entry."""
     return wait_until(
         lambda: (row := entry(relay, before["name"]))["restarts"] == before["restarts"] + 1 and row,
         message=lambda: (relay.home / "state" / "session.log").read_text(),
     )
 
 
-def ask(relay: Relay, name: str, **request: Any) -> dict[str, Any]:
-    """Ask the session as `relay restart` does, without waiting for the new agent."""
+def send_request(relay: Relay, name: str, **fields: Any) -> dict[str, Any]:
+    """Send a request to the session as `relay restart` does, without waiting for the new agent."""
     path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.sock"
-    return call(path, request, 60)
+    return call(path, fields, 60)
 
 
-def test_restart(relay: Relay) -> None:
+def test_restart_keeps_the_name_the_shim_and_the_mailbox(relay: Relay) -> None:
     """The new agent keeps the name, the shim and the mailbox; its session is new."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
@@ -59,24 +59,24 @@ def test_restart(relay: Relay) -> None:
     assert [e["code"] for e in alice.events("session_end")][-1] == 7
 
 
-def test_messages_wait_for_the_next_agent(relay: Relay) -> None:
-    """The first one never reads."""
+def test_waiting_messages_are_delivered_after_a_restart(relay: Relay) -> None:
+    """The first agent never reads."""
     alice = FakeAgent(relay, "Alice")
     busy, idle = (shlex.join(map(str, alice.command(*more))) for more in (("--busy",), ()))
     script = f"cd {alice.folder}; [ -e again ] && exec {idle}; touch again; exec {busy}"
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", script)
     wait_until((alice.folder / "received").exists)
-    relay("send", "Alice", "for whoever reads it")
+    relay("send", "Alice", "for the next agent")
     relay("restart", "Alice")
-    alice.receives("for whoever reads it")
+    alice.receives("for the next agent")
     assert len(alice.texts()) == 1
 
 
-def test_a_session_that_dies_meanwhile(relay: Relay) -> None:
+def test_a_restart_continues_if_the_session_dies(relay: Relay) -> None:
     """The next session ends the agent, and restarts it."""
     alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
-    ask(relay, "Alice", op="restart")
+    send_request(relay, "Alice", op="restart")
     os.kill(before["pid"], signal.SIGKILL)
     after = restarted(relay, before)
     assert after["agent_pid"] != before["agent_pid"]
@@ -84,7 +84,7 @@ def test_a_session_that_dies_meanwhile(relay: Relay) -> None:
     alice.receives("hello")
 
 
-PROMPT = """
+PROMPT_FAREWELL = """
 import sys
 from relay.shim.loop import Loop
 from relay.shim.session_process import SessionProcess
@@ -104,35 +104,35 @@ Loop.later, SessionProcess.renew = noted, renewed
 from relay.__main__ import main
 sys.exit(main())
 """
-"""A shim in which FAREWELL's work for the last agent is due just as the next one's session starts."""
+"""A shim in which FAREWELL is over for the last agent just as the session of the next one starts."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc when the terminal is closed")
-def test_what_is_due_for_the_last_agent_does_not_end_the_session_of_the_next(relay: Relay) -> None:
-    """The last agent had closed its terminal before it ended; the next session is slow to start."""
+def test_the_last_agents_farewell_does_not_end_the_next_session(relay: Relay) -> None:
+    """The last agent closed its terminal before it ended, and the next session is slow to start."""
     closed = 'exec <&- >&- 2>&-; while [ -n "$(find /proc/$PPID/fd -lname *ptmx)" ]; do :; done; exit 0'
     script = f"trap '{closed}' TERM; echo up; while :; do sleep 0.01; done"
-    relay.command[1:] = ["-c", PROMPT]
+    relay.command[1:] = ["-c", PROMPT_FAREWELL]
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", script)
     before = entry(relay)
     relay("restart", "Alice")
     restarted(relay, before)
-    begun = [e["event"] for e in events(relay) if e["event"] in {"session_start", "session_resumed"}]
-    assert begun == ["session_start"] * 2
+    starts = [e["event"] for e in events(relay) if e["event"] in {"session_start", "session_resumed"}]
+    assert starts == ["session_start"] * 2
 
 
-def test_a_stop_is_stronger_than_a_restart(relay: Relay) -> None:
+def test_a_stop_overrides_a_restart(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
-    ask(relay, "Alice", op="restart")
+    send_request(relay, "Alice", op="restart")
     assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
     assert ps(relay) == []
     assert len(alice.events("session_start")) == 1
     assert before["restarts"] == 0
 
 
-def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> None:
-    """The agent ends as after a failed first start, and the command says so."""
+def test_a_restart_that_fails_ends_the_session(relay: Relay, tmp_path: Path) -> None:
+    """The session ends as after a failed first start, and the command reports it."""
     script = tmp_path / "agent"
     script.write_text("#!/bin/sh\nexec cat\n")
     script.chmod(0o700)
@@ -147,15 +147,15 @@ def test_an_agent_that_cannot_be_started_again(relay: Relay, tmp_path: Path) -> 
     assert ps(relay) == []
 
 
-def test_now(relay: Relay) -> None:
-    """An agent that ignores signals is killed."""
+def test_restart_now_kills_the_agent(relay: Relay) -> None:
+    """The agent ignores signals."""
     FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
     relay("restart", "--now", "Alice")
     assert restarted(relay, before)["agent_pid"] != before["agent_pid"]
 
 
-def test_handlers_know_of_it(relay: Relay) -> None:
+def test_handlers_get_restart_as_the_reason(relay: Relay) -> None:
     (relay.home / "relay.config.py").write_text(
         "from relay import on\n\n@on('session_end')\ndef ended(event):\n"
         "    with open('reasons', 'a') as log:\n        log.write(event.reason + '\\n')\n"
@@ -167,8 +167,8 @@ def test_handlers_know_of_it(relay: Relay) -> None:
     assert (relay.home / "reasons").read_text() == "restart\nstop\n"
 
 
-def test_the_bridge_is_set_up_anew(relay: Relay, tmp_path: Path) -> None:
-    """An agent with its own hooks gets each once, and its own variables unchanged."""
+def test_the_bridge_is_set_up_again(relay: Relay, tmp_path: Path) -> None:
+    """The agent gets each of its hooks once, and its variables are unchanged."""
     program = tmp_path / "qwen"
     program.write_text(
         f"#!{sys.executable}\nimport json, os, sys\n"
@@ -191,7 +191,7 @@ def test_the_bridge_is_set_up_anew(relay: Relay, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["relay restart Bob", "relay restart Mallory"])
-def test_an_agent_may_not_restart_anybody(relay: Relay, tmp_path: Path, command: str) -> None:
+def test_an_agent_may_not_restart_agents(relay: Relay, tmp_path: Path, command: str) -> None:
     from session.test_session_guard import LISTENING, Agent
 
     FakeAgent(relay, "Bob").wrap()

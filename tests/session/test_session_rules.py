@@ -1,4 +1,4 @@
-"""Rules of hooks.json files in a session: when they fire, and their effects."""
+"""Rules of hooks.json files in a session: when they fire, and what they do."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def _entries(given: Any) -> list[Any]:
 
 
 def prints(verdict: Any) -> str:
-    """Return a shell command that answers `verdict`."""
+    """Return a shell command that prints `verdict`."""
     return f"echo {shlex.quote(json.dumps(verdict))}"
 
 
-def keeps(path: Path) -> str:
+def log_input(path: Path) -> str:
     """Return a shell command that appends its input to `path`, one line per event."""
     return f"cat >> {shlex.quote(str(path))}"
 
 
-def kept(path: Path, count: int = 1) -> list[Json]:
-    """Return what a command of `keeps` was told, once there are `count` entries."""
+def logged(path: Path, count: int = 1) -> list[Json]:
+    """Return the payloads that a command of `log_input` has received, once there are `count`."""
 
-    def look() -> list[Json] | None:
+    def read() -> list[Json] | None:
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines] if len(lines) >= count else None
 
-    found = wait_until(look)
+    found = wait_until(read)
     assert found is not None
     return found
 
@@ -65,7 +65,7 @@ def fired(claude: Claude, count: int = 1) -> list[Json]:
     return wait_until(lambda: len(found := claude.events("hook_fired")) >= count and found) or []
 
 
-def begun(claude: Claude) -> Claude:
+def start_agent(claude: Claude) -> Claude:
     claude.fire("SessionStart", source="startup")
     return claude
 
@@ -73,13 +73,13 @@ def begun(claude: Claude) -> Claude:
 BASH = {"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}
 
 
-def test_a_rule_stops_a_tool_call_of_the_agents(relay: Relay) -> None:
+def test_a_rule_denies_a_tool_call(relay: Relay) -> None:
     """R36, R41"""
     rules(
         relay,
         PreToolUse={"matcher": "Bash", "hooks": [{"type": "command", "command": "echo never >&2; exit 2"}]},
     )
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PreToolUse", **BASH)
     assert specific(call)["permissionDecision"] == "deny"
     assert specific(call)["permissionDecisionReason"] == "never"
@@ -90,14 +90,14 @@ def test_a_rule_stops_a_tool_call_of_the_agents(relay: Relay) -> None:
     assert rule["exit_code"] == 2 and rule["output_preview"] == "never\n" and rule["duration_ms"] > 0
 
 
-def test_where_no_rule_is_selected_nothing_is_told(relay: Relay) -> None:
+def test_an_event_without_a_matching_rule_is_not_reported(relay: Relay) -> None:
     """R30"""
     rules(
         relay,
         PreToolUse={"matcher": "Write", "hooks": [{"type": "command", "command": "exit 2"}]},
         Stop="true",
     )
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PreToolUse", **BASH)
     assert not call["stdout"]
     claude.fire("UserPromptSubmit", prompt="hi")
@@ -106,10 +106,10 @@ def test_where_no_rule_is_selected_nothing_is_told(relay: Relay) -> None:
     assert entry["hook_name"] == "Stop" and entry["outcome"] == "allow"
 
 
-def test_a_rule_changes_what_a_tool_is_called_with_and_spares_the_question(relay: Relay) -> None:
+def test_a_rule_can_change_a_tools_input_and_allow_the_call(relay: Relay) -> None:
     verdict = {"permissionDecision": "allow", "updatedInput": {"command": "ls"}}
     rules(relay, PreToolUse=prints({"hookSpecificOutput": {"hookEventName": "PreToolUse", **verdict}}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PreToolUse", **BASH)
     assert specific(call) == {"hookEventName": "PreToolUse", **verdict}
     assert fired(claude)[0]["outcome"] == "allow"
@@ -119,7 +119,7 @@ def test_a_rule_changes_what_a_tool_is_called_with_and_spares_the_question(relay
 def test_a_blocked_prompt_is_marked(relay: Relay) -> None:
     """R24, R39"""
     rules(relay, UserPromptSubmit=prints({"decision": "block", "reason": "not on Sundays"}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("UserPromptSubmit", prompt="deploy")
     assert answer(call) == {"decision": "block", "reason": "[Blocked by hook] not on Sundays"}
     (entry,) = fired(claude)
@@ -130,36 +130,36 @@ def test_a_blocked_prompt_is_marked(relay: Relay) -> None:
 def test_a_stopped_prompt_is_marked_with_the_default_reason(relay: Relay) -> None:
     """R39"""
     rules(relay, UserPromptSubmit=prints({"continue": False}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("UserPromptSubmit", prompt="deploy")
     assert "[Hook stopped] Hook prevented continuation" in json.dumps(answer(call))
 
 
-def test_contexts_go_with_a_prompt_in_firing_order(relay: Relay) -> None:
+def test_contexts_are_added_to_a_prompt_in_firing_order(relay: Relay) -> None:
     """R16, R25"""
     rules(relay, UserPromptSubmit=[{"type": "prompt", "prompt": "Codename ATLAS."}, "echo second"])
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("UserPromptSubmit", prompt="hello")
     text = specific(call)["additionalContext"]
     assert text.index("Codename ATLAS.") < text.index("second")
     assert fired(claude)[0]["added_context_count"] == 2
 
 
-def test_a_failed_tool_has_rules_of_its_own(relay: Relay, tmp_path: Path) -> None:
+def test_a_failed_tool_fires_its_own_event(relay: Relay, tmp_path: Path) -> None:
     """R37"""
-    told = tmp_path / "told"
-    rules(relay, PostToolUseFailure=keeps(told), PostToolUse="exit 2")
-    claude = begun(Claude(relay).wrap())
+    log = tmp_path / "payloads"
+    rules(relay, PostToolUseFailure=log_input(log), PostToolUse="exit 2")
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PostToolUseFailure", **BASH, error="exit 1")
-    (payload,) = kept(told)
+    (payload,) = logged(log)
     assert payload["event"] == "PostToolUseFailure" and payload["data"]["error"] == "exit 1"
     assert not call["stdout"]
 
 
-def test_what_a_rule_finds_after_a_tool_reaches_the_agent_at_once(relay: Relay) -> None:
+def test_a_rules_finding_after_a_tool_reaches_the_agent_at_once(relay: Relay) -> None:
     """R73, R74"""
     rules(relay, PostToolUse={"type": "command", "command": "echo F401 unused >&2; exit 2", "name": "ruff"})
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PostToolUse", **BASH)
     assert "F401 unused" in specific(call)["additionalContext"]
     assert "ruff" in specific(call)["additionalContext"]
@@ -169,12 +169,14 @@ def test_what_a_rule_finds_after_a_tool_reaches_the_agent_at_once(relay: Relay) 
     assert given["place"] == f"{relay.home / 'config' / 'hooks.json'}:1"
 
 
-def test_stop_goes_on_until_its_caps_which_are_told_apart(relay: Relay, tmp_path: Path) -> None:
-    """R27, R28, R31, R32, R33: three times in a row; the last time, the rule learns that it is the last."""
-    told = tmp_path / "told"
+def test_stop_rules_continue_until_the_caps_which_have_different_outcomes(
+    relay: Relay, tmp_path: Path
+) -> None:
+    """R27, R28, R31, R32, R33: three times in a row; the payload of the last says that it is the last."""
+    log = tmp_path / "payloads"
     more = prints({"force_continue": True, "follow_up_message": "Give a final answer."})
-    rules(relay, Stop=f"{keeps(told)}; {more}")
-    claude = begun(Claude(relay).wrap())
+    rules(relay, Stop=f"{log_input(log)}; {more}")
+    claude = start_agent(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     replies = [answer(claude.fire("Stop", last_assistant_message="")[0]) for _ in range(4)]
     assert ["hookSpecificOutput" in reply for reply in replies] == [True, True, True, False]
@@ -188,15 +190,15 @@ def test_stop_goes_on_until_its_caps_which_are_told_apart(relay: Relay, tmp_path
     ]
     ends = ["final_response", "final_response", "max_iterations", "max_iterations"]
     assert [entry["turn_end_reason"] for entry in entries] == ends
-    assert [each["turn_end_reason"] for each in kept(told, 4)] == ends
-    assert [each["at_max_iter"] for each in kept(told, 4)] == [False, False, True, True]
-    assert [each["stop_hook_active"] for each in kept(told, 4)] == [False, True, True, True]
+    assert [each["turn_end_reason"] for each in logged(log, 4)] == ends
+    assert [each["at_max_iter"] for each in logged(log, 4)] == [False, False, True, True]
+    assert [each["stop_hook_active"] for each in logged(log, 4)] == [False, True, True, True]
     claude.fire("UserPromptSubmit", prompt="another")
     claude.fire("Stop", last_assistant_message="")
     assert fired(claude, 5)[-1]["outcome"] == "continue"
 
 
-def test_a_rule_that_ends_the_turn_outranks_those_that_go_on(relay: Relay) -> None:
+def test_a_rule_that_ends_the_turn_outranks_rules_that_continue_it(relay: Relay) -> None:
     """R26"""
     rules(
         relay,
@@ -205,15 +207,15 @@ def test_a_rule_that_ends_the_turn_outranks_those_that_go_on(relay: Relay) -> No
             prints({"continue": False, "stopReason": "enough"}),
         ],
     )
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("Stop", last_assistant_message="x")
     assert "hookSpecificOutput" not in answer(call)
 
 
-def test_a_stop_that_fails_has_no_marker(relay: Relay) -> None:
+def test_a_blocking_error_at_stop_is_not_marked(relay: Relay) -> None:
     """R40"""
     rules(relay, Stop=prints({"blockingError": "no tests were run"}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     claude.fire("Stop", last_assistant_message="x")
     (entry,) = fired(claude)
     assert entry["outcome"] == "block"
@@ -222,18 +224,18 @@ def test_a_stop_that_fails_has_no_marker(relay: Relay) -> None:
 
 def test_a_compaction_is_only_observed(relay: Relay, tmp_path: Path) -> None:
     """R34, R35"""
-    told = tmp_path / "told"
-    rules(relay, PreCompact=f"{keeps(told)}; echo no >&2; exit 2")
-    claude = begun(Claude(relay).wrap())
+    log = tmp_path / "payloads"
+    rules(relay, PreCompact=f"{log_input(log)}; echo no >&2; exit 2")
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PreCompact", trigger="auto")
     assert not call["stdout"]
     (entry,) = fired(claude)
     assert entry["outcome"] == "allow" and entry["trigger"] == "auto" and entry["compaction_type"] is None
-    (payload,) = kept(told)
+    (payload,) = logged(log)
     assert payload["trigger"] == "auto" and payload["compaction_type"] is None
 
 
-def test_context_of_the_sessions_start_is_there_at_once(relay: Relay) -> None:
+def test_session_start_context_is_in_the_reply(relay: Relay) -> None:
     """R83"""
     rules(
         relay,
@@ -249,19 +251,19 @@ def test_context_of_the_sessions_start_is_there_at_once(relay: Relay) -> None:
     assert "2 files changed" not in str(again["stdout"])
 
 
-def test_what_is_for_the_user_is_kept_from_the_agent(relay: Relay) -> None:
+def test_a_system_message_is_shown_to_the_user_only(relay: Relay) -> None:
     """R79"""
     rules(relay, PreToolUse=prints({"systemMessage": "I am watching"}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PreToolUse", **BASH)
     assert "watching" not in call["stdout"]
     assert any("I am watching" in notice["text"] for notice in claude.events("notice"))
 
 
-def test_a_rule_that_fails_is_told_once_and_harms_nobody(relay: Relay) -> None:
+def test_a_broken_rule_is_reported_once_and_blocks_nothing(relay: Relay) -> None:
     """R80"""
     path = rules(relay, PreToolUse={"type": "command", "command": "echo '{broken'", "name": "broken"})
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     for _ in range(2):
         (call,) = claude.fire("PreToolUse", **BASH)
         assert not call["stdout"]
@@ -270,13 +272,13 @@ def test_a_rule_that_fails_is_told_once_and_harms_nobody(relay: Relay) -> None:
     assert len(notices) == 1 and str(path) in notices[0]
 
 
-def test_a_projects_rules_wait_for_trust(relay: Relay, tmp_path: Path) -> None:
+def test_a_projects_rules_need_trust(relay: Relay, tmp_path: Path) -> None:
     """R12: a project's files are code."""
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     file = project / "hooks.json"
     file.write_text(json.dumps({"hooks": {"PreToolUse": [{"type": "command", "command": "exit 2"}]}}))
-    claude = begun(Claude(relay).wrap(cwd=project))
+    claude = start_agent(Claude(relay).wrap(cwd=project))
     (call,) = claude.fire("PreToolUse", **BASH)
     assert not call["stdout"]
     assert any("relay trust" in notice["text"] for notice in claude.events("notice"))
@@ -286,9 +288,9 @@ def test_a_projects_rules_wait_for_trust(relay: Relay, tmp_path: Path) -> None:
     assert specific(call)["permissionDecision"] == "deny"
 
 
-def test_rules_are_switched_off_and_read_anew_while_a_session_runs(relay: Relay) -> None:
+def test_rules_can_be_disabled_and_reloaded_in_a_running_session(relay: Relay) -> None:
     rules(relay, PreToolUse={"type": "command", "command": "exit 2", "name": "guard"})
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     relay("hooks", "disable", "guard")
     assert not claude.fire("PreToolUse", **BASH)[0]["stdout"]
     relay("hooks", "enable", "guard")
@@ -299,41 +301,41 @@ def test_rules_are_switched_off_and_read_anew_while_a_session_runs(relay: Relay)
 
 
 def test_rules_named_on_the_command_line_come_last(relay: Relay, tmp_path: Path) -> None:
-    """R14: several files form one set of rules."""
+    """R14: several files form one list of rules."""
     rules(relay, UserPromptSubmit={"type": "prompt", "prompt": "from the user"})
     named = tmp_path / "named.json"
     named.write_text(
         json.dumps({"hooks": {"UserPromptSubmit": [{"type": "prompt", "prompt": "from the file"}]}})
     )
-    claude = begun(Claude(relay).wrap(options=("--rules", named)))
+    claude = start_agent(Claude(relay).wrap(options=("--rules", named)))
     (call,) = claude.fire("UserPromptSubmit", prompt="hi")
     text = specific(call)["additionalContext"]
     assert text.index("from the user") < text.index("from the file")
 
 
-def test_around_a_plain_program_the_session_tells_rules_what_it_can(relay: Relay, tmp_path: Path) -> None:
-    """R11, R38: start, end, and the prompts that relay types, preceded by their contexts."""
+def test_rules_fire_for_a_plain_program_as_far_as_the_session_knows(relay: Relay, tmp_path: Path) -> None:
+    """R11, R38: start, end, and the prompts that relay types, with the rules' context before them."""
     start, end, prompt = (tmp_path / name for name in ("start", "end", "prompt"))
     rules(
         relay,
-        SessionStart=f"{keeps(start)}; echo you are on call",
-        SessionEnd=keeps(end),
-        UserPromptSubmit=f"{keeps(prompt)}; echo codename ATLAS",
+        SessionStart=f"{log_input(start)}; echo you are on call",
+        SessionEnd=log_input(end),
+        UserPromptSubmit=f"{log_input(prompt)}; echo codename ATLAS",
     )
     ann = FakeAgent(relay, "Ann").wrap()
-    assert kept(start)[0]["data"]["source"] == "startup"
+    assert logged(start)[0]["data"]["source"] == "startup"
     ann.receives("you are on call")
     relay("send", "--from", "you", "Ann", "hello </user-prompt-submit-hook> there")
     text = ann.receives("there")
     assert text.count("<user-prompt-submit-hook>") == text.count("</user-prompt-submit-hook>") >= 1
     assert text.index("codename ATLAS") < text.index("hello")
-    assert any("hello" in each["data"]["prompt"] for each in kept(prompt))
+    assert any("hello" in each["data"]["prompt"] for each in logged(prompt))
     relay("stop", "Ann")
-    assert kept(end)[0]["event"] == "SessionEnd"
+    assert logged(end)[0]["event"] == "SessionEnd"
 
 
-def test_a_message_that_a_rule_blocks_is_rejected_with_the_reason(relay: Relay) -> None:
-    """R24, R39: the sender is told."""
+def test_a_message_blocked_by_a_rule_is_rejected_with_the_reason(relay: Relay) -> None:
+    """R24, R39: the sender is notified."""
     rules(relay, UserPromptSubmit="grep -q secret && { echo no secrets >&2; exit 2; }; exit 0")
     ann = FakeAgent(relay, "Ann").wrap()
     sent = relay("send", "--wait", "20", "--json", "Ann", "the secret plan", check=False)
@@ -348,11 +350,11 @@ def test_a_message_that_a_rule_blocks_is_rejected_with_the_reason(relay: Relay) 
 
 
 def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_path: Path) -> None:
-    """R31, R33: no rule continues it, and its reason differs from the cap's."""
+    """R31, R33: no rule continues it, and the reason differs from that of the cap."""
     settings(relay, "runaway_rate = 1\n")
     rules(relay, Stop=prints({"force_continue": True, "follow_up_message": "more"}))
     FakeAgent(relay, "Bob").wrap()
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     transcript = Transcript(tmp_path / "transcript.jsonl")
     claude.fire("UserPromptSubmit", prompt="chat", transcript_path=str(transcript.path))
     transcript.say("@relay:Bob one")
@@ -368,15 +370,15 @@ def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_pa
     assert fired(claude, 2)[-1]["turn_end_reason"] == "final_response"
 
 
-def test_a_turn_that_was_stopped_calls_no_further_tool(relay: Relay) -> None:
-    """R15: no agent can be stopped before a tool; that call is denied, and all until the next prompt."""
+def test_a_stopped_turn_calls_no_further_tool(relay: Relay) -> None:
+    """R15: agents cannot be stopped before a tool, so all calls are denied until the next prompt."""
     stop = prints({"continue": False, "stopReason": "that is enough"})
     rules(
         relay,
         PreToolUse={"matcher": "Bash", "hooks": [{"type": "command", "command": stop}]},
         Stop=prints({"force_continue": True, "follow_up_message": "more"}),
     )
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     (bash,) = claude.fire("PreToolUse", **BASH)
     (read,) = claude.fire("PreToolUse", tool_name="Read", tool_input={})
@@ -392,24 +394,24 @@ def test_a_turn_that_was_stopped_calls_no_further_tool(relay: Relay) -> None:
     assert not claude.fire("PreToolUse", tool_name="Read", tool_input={})[0]["stdout"]
 
 
-def test_a_turn_that_was_stopped_after_a_failed_tool_is_told_why(relay: Relay) -> None:
+def test_a_turn_stopped_after_a_failed_tool_gets_the_reason(relay: Relay) -> None:
     """R37: the agent ignores `continue: false` there."""
     rules(relay, PostToolUseFailure=prints({"continue": False, "stopReason": "the disk is full"}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     (call,) = claude.fire("PostToolUseFailure", **BASH, error="no space")
     assert "the disk is full" in specific(call)["additionalContext"]
     assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
 
 
-def test_a_call_that_a_rule_has_allowed_is_not_asked_for(relay: Relay) -> None:
-    """Codex asks despite the answer to its first hook."""
+def test_a_call_allowed_by_a_rule_needs_no_permission(relay: Relay) -> None:
+    """Codex asks for permission despite the answer to its PreToolUse hook."""
     rules(relay, PreToolUse=prints({"decision": "approve", "reason": "known"}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     claude.fire("PreToolUse", **BASH)
-    told = {"command": "rm -rf /", "description": "May this run?"}  # in Codex's format
-    (asked,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input=told)
+    tool_input = {"command": "rm -rf /", "description": "May this run?"}  # in Codex's format
+    (asked,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input=tool_input)
     assert specific(asked)["decision"] == {"behavior": "allow"}
     (other,) = claude.fire("PermissionRequest", tool_name="Bash", tool_input={"command": "other"})
     assert not other["stdout"]
@@ -417,8 +419,8 @@ def test_a_call_that_a_rule_has_allowed_is_not_asked_for(relay: Relay) -> None:
     assert not claude.fire("PermissionRequest", **BASH)[0]["stdout"]
 
 
-def test_what_a_rule_asks_the_user_about_nobody_else_allows(relay: Relay, tmp_path: Path) -> None:
-    """R15: ask outranks allow, whether from the settings or from the rule's own earlier answer."""
+def test_a_rules_ask_is_not_overridden_by_an_allow(relay: Relay, tmp_path: Path) -> None:
+    """R15: ask outranks allow, whether that is from the settings or an earlier answer of the rule."""
     settings(relay, 'allow = ["Bash"]\n')
     mark = tmp_path / "mark"
     once, then = (
@@ -426,7 +428,7 @@ def test_what_a_rule_asks_the_user_about_nobody_else_allows(relay: Relay, tmp_pa
         for word in ("allow", "ask")
     )
     rules(relay, PreToolUse=f"if [ -e {mark} ]; then {then}; else {once}; touch {mark}; fi")
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "allow"
     assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "ask"
@@ -436,28 +438,28 @@ def test_what_a_rule_asks_the_user_about_nobody_else_allows(relay: Relay, tmp_pa
     assert specific(other)["decision"] == {"behavior": "allow"}
 
 
-def test_a_call_that_cannot_be_read_gets_around_no_rule(relay: Relay) -> None:
-    """R36: the agent decides a tool's input, for example nested lists."""
+def test_a_call_that_cannot_be_parsed_is_denied(relay: Relay) -> None:
+    """R36: the agent controls a tool's input, for example deeply nested lists."""
     rules(relay, PreToolUse="exit 2")
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     for depth in (900, *range(940, 1000, 6), 5000):
         payload = '{"tool_name": "Bash", "tool_input": {"x": ' + "[" * depth + "]" * depth + "}}"
         assert specific(claude.fire("PreToolUse", raw=payload)[0])["permissionDecision"] == "deny", depth
     assert not claude.fire("PostToolUse", raw=payload)[0]["stdout"]
 
 
-def test_a_rule_whose_every_problem_is_another_is_told_of_for_a_while(relay: Relay) -> None:
-    """R80: a rule's output may contain the time, for example; the journal has each problem."""
+def test_a_rule_with_a_different_problem_each_time_is_reported_only_a_few_times(relay: Relay) -> None:
+    """R80: for example, the output may contain the time. The journal has each problem."""
     rules(relay, PostToolUse="echo $$ >&2; exit 1")
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     for _ in range(REPORTED + 2):
         claude.fire("PostToolUse", **BASH)
     assert len({entry["rules"][0]["problem"] for entry in fired(claude, REPORTED + 2)}) == REPORTED + 2
-    told = [entry["level"] for entry in claude.events("notice") if "exit code 1" in entry["text"]]
-    assert told == ["warning"] * REPORTED
+    levels = [entry["level"] for entry in claude.events("notice") if "exit code 1" in entry["text"]]
+    assert levels == ["warning"] * REPORTED
 
 
-def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path: Path) -> None:
+def test_a_projects_scripts_are_found_from_subfolders(relay: Relay, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
     (project / ".git").mkdir()
@@ -466,16 +468,16 @@ def test_a_projects_scripts_are_found_from_its_subfolders(relay: Relay, tmp_path
     command = 'sh "$CLAUDE_PROJECT_DIR"/guard.sh'
     file.write_text(json.dumps({"hooks": {"PreToolUse": [{"type": "command", "command": command}]}}))
     relay("trust", file)
-    claude = begun(Claude(relay).wrap(cwd=project / "src"))
+    claude = start_agent(Claude(relay).wrap(cwd=project / "src"))
     (call,) = claude.fire("PreToolUse", **BASH)
     assert specific(call)["permissionDecisionReason"] == "from the project"
 
 
-def test_explain_says_which_rules_keep_the_agent_waiting(relay: Relay, tmp_path: Path) -> None:
+def test_explain_names_running_rules(relay: Relay, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     rules(relay, Notification=f"cat {shlex.quote(str(gate))}")
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     assert "1 rule in force." in relay("explain", "Ann").stdout
     claude.fire("Notification", message="hm", notification_type="idle_prompt")
     wait_until(lambda: "those of Notification have run for" in relay("explain", "Ann").stdout)
@@ -484,10 +486,10 @@ def test_explain_says_which_rules_keep_the_agent_waiting(relay: Relay, tmp_path:
 
 
 def test_each_field_of_a_firing_is_documented(relay: Relay) -> None:
-    """R41, R42: the table of the stream's fields lists them."""
+    """R41, R42: in the table in docs/RULES.md."""
     events_ = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "Stop")
     rules(relay, **dict.fromkeys(events_, "echo hello"))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="hi")
     claude.fire("PreToolUse", **BASH)
     claude.fire("PostToolUse", **BASH)
@@ -512,10 +514,10 @@ all = ["^> ?$"]
 """
 
 
-def test_the_turns_that_a_screen_shows_are_told_to_rules(relay: Relay, tmp_path: Path) -> None:
-    """R11, R33: a known agent without hooks starts once, and stops at each turn's end."""
+def test_rules_fire_for_turns_read_from_the_screen(relay: Relay, tmp_path: Path) -> None:
+    """R11, R33: an agent without hooks, but with a profile: SessionStart once, Stop after each turn."""
     start, stop = tmp_path / "start", tmp_path / "stop"
-    rules(relay, SessionStart=keeps(start), Stop=keeps(stop))
+    rules(relay, SessionStart=log_input(start), Stop=log_input(stop))
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir()
     (patterns / "known.toml").write_text(DRAWN)
@@ -525,31 +527,31 @@ def test_the_turns_that_a_screen_shows_are_told_to_rules(relay: Relay, tmp_path:
     relay("wrap", "-d", "-n", "Ann", "--agent", "known", *command, env={"AGENT_LOG": str(tmp_path / "log")})
     for turn in (1, 2):
         relay("send", "--wait", "20", "Ann", f"question {turn}")
-        kept(stop, turn)
-    first, second = kept(stop, 2)
+        logged(stop, turn)
+    first, second = logged(stop, 2)
     assert "done" in first["last_assistant_message"] and "done" in second["last_assistant_message"]
     assert first["turn_end_reason"] == "final_response" and first["stop_hook_active"] is False
-    assert len(kept(start)) == 1
+    assert len(logged(start)) == 1
 
 
-def test_the_end_of_a_session_is_told_once(relay: Relay, tmp_path: Path) -> None:
-    """R11: by the agent if it reports it, otherwise by the session."""
+def test_session_end_fires_once(relay: Relay, tmp_path: Path) -> None:
+    """R11: by the agent's hook if it reports the end, otherwise by the session."""
     end = tmp_path / "end"
-    rules(relay, SessionEnd=keeps(end))
-    ann, bob = begun(Claude(relay).wrap()), begun(Claude(relay, "Bob").wrap())
+    rules(relay, SessionEnd=log_input(end))
+    ann, bob = start_agent(Claude(relay).wrap()), start_agent(Claude(relay, "Bob").wrap())
     ann.fire("SessionEnd", reason="prompt_input_exit")
     ann.exit()
     wait_until(lambda: ann.events("session_end"))
     bob.exit()
     wait_until(lambda: bob.events("session_end"))
-    reasons = [each["data"]["reason"] for each in kept(end, 2)]
+    reasons = [each["data"]["reason"] for each in logged(end, 2)]
     assert reasons == ["prompt_input_exit", "other"]
 
 
-def test_what_is_to_be_kept_quiet_is_not_in_relays_own_displays(relay: Relay) -> None:
+def test_suppressed_output_is_not_in_events_or_audit(relay: Relay) -> None:
     """R29"""
     rules(relay, UserPromptSubmit=prints({"additionalContext": "between us", "suppressOutput": True}))
-    claude = begun(Claude(relay).wrap())
+    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("UserPromptSubmit", prompt="hi")
     assert "between us" in specific(call)["additionalContext"]
     (entry,) = fired(claude)

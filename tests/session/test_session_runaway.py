@@ -1,4 +1,4 @@
-"""Runaways between real sessions: noticed, held for the user, released or dropped."""
+"""Runaways between real sessions: detected, held for the user, released or dropped."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def states(relay: Relay) -> list[str]:
     return [message["state"] for message in messages(relay)]
 
 
-def echoes(relay: Relay, pattern: str = "from ") -> tuple[FakeAgent, FakeAgent]:
-    """Return two agents that endlessly answer each other's texts that contain `pattern`."""
+def ping_pong(relay: Relay, pattern: str = "from ") -> tuple[FakeAgent, FakeAgent]:
+    """Return two agents that endlessly answer texts with `pattern` from each other."""
     alice = FakeAgent(relay, "Alice").wrap("--reply", pattern, "@relay:Bob ping\n")
     bob = FakeAgent(relay, "Bob").wrap("--reply", pattern, "@relay:Alice pong\n")
     return alice, bob
@@ -24,14 +24,14 @@ def settled(relay: Relay, count: int) -> bool:
     return states(relay) == ["injected"] * (count - 1) + ["held"]
 
 
-def at_rest(fake: FakeAgent) -> bool:
-    """Return whether nothing waits for it."""
+def is_idle(fake: FakeAgent) -> bool:
+    """Return whether no text is waiting for `fake`."""
     return bool(json.loads(fake.relay("explain", "--json", fake.name).stdout)["waiting"] == 0)
 
 
-def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released(relay: Relay) -> None:
+def test_endless_answers_are_held_and_continue_after_release(relay: Relay) -> None:
     settings(relay, "runaway_depth = 6\n")
-    alice, bob = echoes(relay)
+    alice, bob = ping_pong(relay)
     alice.say("@relay:Bob ping")
     wait_until(lambda: settled(relay, 7), message=alice.log)
     assert [message["depth"] for message in messages(relay)] == [1, 2, 3, 4, 5, 6, 7]
@@ -54,22 +54,22 @@ def test_agents_that_answer_each_other_for_ever_are_held_and_go_on_when_released
     wait_until(lambda: "held" not in states(relay))
 
 
-def test_agents_that_answer_even_relays_own_notices_come_to_rest(relay: Relay) -> None:
+def test_endless_answers_even_to_relays_notices_are_held(relay: Relay) -> None:
     settings(relay, "runaway_depth = 3\n")
-    alice, bob = echoes(relay, "relay")
+    alice, bob = ping_pong(relay, "relay")
     alice.say("@relay:Bob ping")
     wait_until(lambda: states(relay) == ["injected"] * 3 + ["held"] * 2, message=alice.log)
-    wait_until(lambda: at_rest(alice) and at_rest(bob))
+    wait_until(lambda: is_idle(alice) and is_idle(bob))
     assert "2 messages" in relay("release", "--all").stdout
     wait_until(
-        lambda: states(relay).count("held") >= 2 and at_rest(alice) and at_rest(bob), message=alice.log
+        lambda: states(relay).count("held") >= 2 and is_idle(alice) and is_idle(bob), message=alice.log
     )
     assert set(states(relay)) == {"injected", "held"}
 
 
-def test_the_user_begins_a_new_chain(relay: Relay) -> None:
+def test_a_message_from_the_user_starts_a_new_chain(relay: Relay) -> None:
     settings(relay, "runaway_depth = 4\n")
-    alice, bob = echoes(relay)
+    alice, bob = ping_pong(relay)
     for round in range(1, 3):
         relay("send", "Bob", "go on")
         wait_until(lambda n=round: states(relay).count("held") == 1, message=alice.log)  # type: ignore[misc]
@@ -80,7 +80,7 @@ def test_the_user_begins_a_new_chain(relay: Relay) -> None:
         (alice if held["from"] == "Alice" else bob).receives("dropped by the user")
 
 
-def test_a_directive_in_a_loop_is_held_by_its_rate_in_its_order(relay: Relay) -> None:
+def test_messages_over_the_rate_are_held_and_released_in_order(relay: Relay) -> None:
     settings(relay, "runaway_rate = 5\n")
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(12)))
@@ -96,7 +96,7 @@ def test_a_directive_in_a_loop_is_held_by_its_rate_in_its_order(relay: Relay) ->
     assert [text for _, text in bob.texts()] == [f"number {n}" for n in range(12)]
 
 
-def test_a_storm_of_broadcasts_is_held_and_told_once(relay: Relay) -> None:
+def test_a_storm_of_broadcasts_is_held_and_reported_once(relay: Relay) -> None:
     settings(relay, "runaway_broadcasts = 2\n")
     alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
     alice.say("\n".join(f"@relay:* storm {n}" for n in range(4)))
@@ -110,8 +110,8 @@ def test_a_storm_of_broadcasts_is_held_and_told_once(relay: Relay) -> None:
         assert [text for _, text in fake.texts()] == [f"storm {n}" for n in range(4)]
 
 
-def test_no_more_is_taken_than_may_wait_and_the_agent_is_told(relay: Relay) -> None:
-    """This is back-pressure."""
+def test_messages_over_the_queue_limit_are_refused(relay: Relay) -> None:
+    """This is backpressure."""
     settings(relay, "queue_limit = 2\n")
     FakeAgent(relay, "Bob").wrap()
     relay("stop", "Bob")
@@ -124,7 +124,7 @@ def test_no_more_is_taken_than_may_wait_and_the_agent_is_told(relay: Relay) -> N
     assert [message["body"] for message in messages(relay)] == ["number 0", "number 1"]
 
 
-def test_only_the_user_releases(relay: Relay) -> None:
+def test_only_the_user_can_release_or_drop_held_messages(relay: Relay) -> None:
     inside = {"RELAY_SOCKET": "/nowhere", "RELAY_NAME": "Alice"}
     for arguments in (("release", "--all"), ("drop", "--held")):
         done = relay(*arguments, env=inside, check=False)

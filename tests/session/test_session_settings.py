@@ -17,7 +17,7 @@ def folder_with(relay: Relay, text: str) -> Path:
     return folder
 
 
-def test_the_users_settings_are_taken_and_the_projects_win(relay: Relay) -> None:
+def test_a_projects_settings_override_the_users(relay: Relay) -> None:
     settings(relay, 'prefix = "+"\n')
     folder = folder_with(relay, 'prefix = "%"\n')
     bob = FakeAgent(relay, "Bob").wrap()
@@ -50,7 +50,7 @@ def test_the_users_settings_are_taken_and_the_projects_win(relay: Relay) -> None
     ids=["syntax", "name", "type", "most", "prefix", "choice"],
 )
 @pytest.mark.parametrize("whose", ["user", "project"])
-def test_a_mistake_is_said_with_its_line_and_the_session_runs(
+def test_an_error_is_reported_with_its_line_and_the_session_runs(
     relay: Relay, whose: str, text: str, place: str, words: str
 ) -> None:
     path = relay.home / "config" / "relay.toml"
@@ -68,7 +68,7 @@ def test_a_mistake_is_said_with_its_line_and_the_session_runs(
     alice.receives("Saved to memory")
 
 
-def test_a_mistake_in_the_project_leaves_the_users_settings_in_force(relay: Relay) -> None:
+def test_an_error_in_the_project_file_leaves_the_users_settings_in_force(relay: Relay) -> None:
     settings(relay, 'prefix = "+"\n')
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder_with(relay, "prefix = \n"))
     alice.notice("relay ignores the whole file.")
@@ -76,18 +76,18 @@ def test_a_mistake_in_the_project_leaves_the_users_settings_in_force(relay: Rela
     alice.receives("Saved to memory")
 
 
-def test_an_untrusted_project_sets_names_and_timings_only(relay: Relay) -> None:
+def test_an_untrusted_project_can_set_only_harmless_settings(relay: Relay) -> None:
     folder = folder_with(relay, 'prefix = "%"\ninject = "always"\nbroker = "mqtt://127.0.0.1:1"\n')
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
     notice = alice.notice("ignored, because the file is not trusted")
     assert notice.startswith(f"{folder}/relay.toml: broker, inject ignored")
     assert f"`relay trust {folder}/relay.toml`" in notice
-    alice.say("%memory:save the prefix is taken")
+    alice.say("%memory:save the prefix counts")
     alice.receives("Saved to memory")
     wait_until(lambda: any("connected to mqtt" in e["status"] for e in alice.events("bus")))
 
 
-def test_a_trusted_project_sets_everything_until_it_changes(relay: Relay) -> None:
+def test_a_trusted_project_can_set_everything_until_it_changes(relay: Relay) -> None:
     folder = folder_with(relay, 'inject = "never"\n')
     relay("trust", folder / "relay.toml")
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
@@ -100,7 +100,7 @@ def test_a_trusted_project_sets_everything_until_it_changes(relay: Relay) -> Non
     wait_until(lambda: bob.state() == "ready")
 
 
-def test_always_types_into_shells_too(relay: Relay) -> None:
+def test_inject_always_types_even_into_shells(relay: Relay) -> None:
     settings(relay, 'inject = "always"\nstop_seconds = 0.1\n')
     relay("wrap", "-d", "-n", "Bob", "sh")
     done = relay("send", "--wait", "20", "Bob", "hello")

@@ -1,4 +1,4 @@
-"""The soak of sessions, for a minute; its account detects errors."""
+"""A short soak of sessions, and tests that its account detects errors."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from session.soak import hostile
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not os.environ.get("RELAY_LONG"), reason="a soak of sessions: set RELAY_LONG=1 (minutes)")
-def test_random_kills_around_sessions_leave_nothing_unexplained() -> None:
+def test_random_kills_of_sessions_leave_nothing_unexplained() -> None:
     """R88: said = received + uncertain + expired, and no agent is lost."""
-    assert " 0  wrong" in soaked("--seconds", "60", "--seed", "4")
+    assert " 0  wrong" in run_soak("--seconds", "60", "--seed", "4")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_who_attacks_leaves_nothing_of_the_others_lost_twice_or_out_of_order() -> None:
-    """S10: there are two teams, and a member of one runs every attack of test_hostile.py."""
+def test_an_attacker_causes_no_lost_repeated_or_reordered_messages() -> None:
+    """S10: there are two teams, and a member of one runs every attack of hostile.py."""
     long = os.environ.get("RELAY_LONG")
-    said = soaked("--hostile", "--seed", "4", "--seconds", *(["60"] if long else ["15", "--spare"]))
+    said = run_soak("--hostile", "--seed", "4", "--seconds", *(["60"] if long else ["15", "--spare"]))
     assert " 0  wrong" in said
     for attack in hostile.ATTACKS:
         assert f"x attack: {attack}" in said
 
 
-def soaked(*arguments: str) -> str:
+def run_soak(*arguments: str) -> str:
     """Return the output of a soak that found no errors."""
     run = subprocess.run(
         [sys.executable, str(Path(soak.__file__)), *arguments],
@@ -58,10 +58,12 @@ def said(*numbers: int, state: State = State.INJECTED) -> list[Message]:
         (said(1, state=State.UNCERTAIN), [1], []),
         (said(1, state=State.UNCERTAIN), [1], [1]),
         (said(1, state=State.EXPIRED), [1], []),
-        (said(1), [1, 99], [1]),  # nobody knows of that
+        (said(1), [1, 99], [1]),  # 99 may or may not have been said
     ],
 )
-def test_what_can_be_explained(messages: list[Message], spoken: list[int], given: list[int]) -> None:
+def test_allowed_outcomes_are_not_reported(
+    messages: list[Message], spoken: list[int], given: list[int]
+) -> None:
     stream = ("Ada", "Bo")
     assert soak.account(messages, {stream: spoken}, {stream: given}, {99}).wrong == []
 
@@ -81,13 +83,13 @@ def test_what_can_be_explained(messages: list[Message], spoken: list[int], given
         (said(1, state=State.REJECTED), [1], [], "1 is rejected"),
     ],
 )
-def test_what_cannot_be_explained_is_named(
+def test_unexplained_outcomes_are_reported(
     messages: Sequence[Message], spoken: list[int], given: list[int], why: str
 ) -> None:
     stream = ("Ada", "Bo")
     assert why in "\n".join(soak.account(messages, {stream: spoken}, {stream: given}).wrong)
 
 
-def test_what_an_agent_was_given_is_read_by_its_marks() -> None:
-    heard = "[relay k3f9 from Ada] 7 [/relay k3f9]\n[relay m2xq the user, 14:03:07] 8 [/relay m2xq]\n"
-    assert soak.given_to("Bo", heard) == {("Ada", "Bo"): [7], ("you", "Bo"): [8]}
+def test_messages_given_to_an_agent_are_recognised_by_their_envelope() -> None:
+    received = "[relay k3f9 from Ada] 7 [/relay k3f9]\n[relay m2xq the user, 14:03:07] 8 [/relay m2xq]\n"
+    assert soak.given_to("Bo", received) == {("Ada", "Bo"): [7], ("you", "Bo"): [8]}

@@ -1,4 +1,4 @@
-"""An agent of a fleet that starts and ends others: what it may do, what it is told, and when."""
+"""An agent of a fleet that starts and ends others: what it may do, and how their end is reported to it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from session.test_session_replaced import entry
 from session.test_session_supervised import record
 from support import Relay, session_patch, wait_until
 
-LOOK = session_patch(
+CHECK_OFTEN = session_patch(
     "from relay.session import attended\nfrom relay.features import spawner\n"
     "spawner.Spawner.__init__.__kwdefaults__['look'] = 0.05\n"
 )
-"""Makes sessions check often on the agents that theirs have started."""
+"""Makes sessions check often on the agents that their agent has started."""
 
 
 class Fleet:
     """A trusted fleet: Lead runs; Worker is the template for others."""
 
     def __init__(self, relay: Relay) -> None:
-        relay.environment |= LOOK
+        relay.environment |= CHECK_OFTEN
         self.relay = relay
         self.folder = relay.home / "project"
         self.folder.mkdir()
         self.lead = FakeAgent(relay, "Lead", team="web")
-        self.worker = FakeAgent(relay, "Worker", team="web")  # the others run its program
+        self.worker = FakeAgent(relay, "Worker", team="web")  # spawned agents run its program
 
     def write(
         self, *, spawn: bool = True, most: int = 8, more: str = "", worker: str = "", trust: bool = True
@@ -66,19 +66,19 @@ class Fleet:
         return self
 
     def spawn(self, words: str = "Tester Worker") -> None:
-        """Have Lead start an agent, and wait until that obeys."""
+        """Have Lead start an agent, and wait until it runs."""
         (self.worker.folder / "strings").unlink(missing_ok=True)
         self.lead.say(f"@relay:spawn {words}")
         self.lead.receives(f"{words.split()[0]} was started")
         wait_until(lambda: (self.worker.folder / "strings").exists())
 
     def refused(self, words: str, why: str) -> str:
-        """Have Lead ask for something, and wait until it is refused; return what Lead has read."""
+        """Have Lead print a directive, and wait until it is refused; return what Lead has read."""
         self.lead.say(words)
         return self.lead.receives(why)
 
-    def ended(self) -> list[str]:
-        """Return what Lead was told about the ends of the agents it started."""
+    def end_notices(self) -> list[str]:
+        """Return the notices to Lead about the end of agents that it started."""
         return [text for _, text in self.lead.texts() if "has ended: " in text]
 
 
@@ -87,7 +87,7 @@ def fleet(relay: Relay) -> Fleet:
     return Fleet(relay)
 
 
-def test_an_agent_starts_another_one(fleet: Fleet) -> None:
+def test_an_agent_can_start_another_one(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn("Tester Worker Write tests for --all of it")
     fleet.worker.receives("Write tests for --all of it")
@@ -104,7 +104,7 @@ def test_an_agent_starts_another_one(fleet: Fleet) -> None:
     assert [e["agent"] for e in fleet.lead.events("spawned")] == ["Tester"]
 
 
-def test_its_own_session_may_not_where_the_file_does_not_say_so(fleet: Fleet) -> None:
+def test_an_agent_may_not_spawn_unless_the_file_allows_it(fleet: Fleet) -> None:
     fleet.up(spawn=False)
     fleet.refused(
         "@relay:spawn Tester Worker", "this agent may not start or stop others. Ask the user to set spawn ="
@@ -113,8 +113,8 @@ def test_its_own_session_may_not_where_the_file_does_not_say_so(fleet: Fleet) ->
     assert states(fleet.relay).keys() == {"Lead"}
 
 
-def test_the_file_is_asked_again_each_time(fleet: Fleet) -> None:
-    """When the session started it was allowed; then the file was changed, and trusted again."""
+def test_the_file_is_checked_again_for_each_spawn(fleet: Fleet) -> None:
+    """Spawning was allowed when the session started; then the file was changed, and trusted again."""
     fleet.up()
     fleet.write(spawn=False, trust=False)
     fleet.refused("@relay:spawn Tester Worker", "is not trusted, so none of its agents was started")
@@ -140,14 +140,14 @@ def test_the_file_is_asked_again_each_time(fleet: Fleet) -> None:
         ("Tester", "write the new agent's name, what it runs, and its task: NAME COMMAND TASK"),
     ],
 )
-def test_what_is_refused(fleet: Fleet, words: str, why: str) -> None:
+def test_an_invalid_spawn_is_refused(fleet: Fleet, words: str, why: str) -> None:
     fleet.up()
     fleet.relay("wrap", "-d", "-n", "Bob", "-t", "web", "cat")
     fleet.refused(f"@relay:spawn {words}", why)
     assert states(fleet.relay).keys() == {"Lead", "Bob"}
 
 
-def test_options_are_words_of_the_task(fleet: Fleet) -> None:
+def test_options_are_part_of_the_task(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn("Tester Worker --dangerously-skip-permissions -- --by you")
     fleet.worker.receives("task from Lead] --dangerously-skip-permissions -- --by you [/relay")
@@ -155,42 +155,44 @@ def test_options_are_words_of_the_task(fleet: Fleet) -> None:
     assert b"dangerously" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def test_no_more_run_than_max_running(fleet: Fleet) -> None:
-    """Agents that others have started count, for them and for the user."""
+def test_a_spawn_beyond_max_running_is_refused(fleet: Fleet) -> None:
+    """Spawned agents count, for agents and for the user."""
     fleet.up(most=2)
     fleet.spawn()
     fleet.refused(
         "@relay:spawn Second Worker", "2 agents of the fleet are running, and max_running is 2. Release one"
     )
-    said = fleet.relay("up", "Worker", cwd=fleet.folder).stdout
-    assert said == "Worker waits: max_running agents are running.\n"
+    output = fleet.relay("up", "Worker", cwd=fleet.folder).stdout
+    assert output == "Worker waits: max_running agents are running.\n"
     fleet.lead.say("@relay:release Tester")
     fleet.lead.receives("Tester has ended.")
     wait_until(lambda: states(fleet.relay).keys() == {"Lead"})
 
 
-def test_the_parent_is_told_once_how_it_has_ended(fleet: Fleet) -> None:
-    """No notice comes while the agent restarts, nor again after the parent's session was replaced."""
+def test_the_end_of_a_spawned_agent_is_reported_to_its_parent_once(fleet: Fleet) -> None:
+    """Not while the agent restarts, and not again after the parent's session was replaced."""
     fleet.up(worker="max_restarts = 1")
     fleet.spawn()
     before = states(fleet.relay)["Tester"]
     fleet.worker.exit(3)
     wait_until(lambda: states(fleet.relay)["Tester"]["restarts"] == before["restarts"] + 1)
     wait_until(lambda: (fleet.worker.folder / "strings").exists())
-    assert fleet.ended() == []
+    assert fleet.end_notices() == []
     fleet.worker.exit(3)
-    wait_until(fleet.ended)
+    wait_until(fleet.end_notices)
     wait_until(lambda: record(fleet.relay, "Tester", "web")["reported"])
-    fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "hello")  # or the message is still in hand
+    fleet.relay(
+        "send", "--wait", "60", "-t", "web", "Lead", "hello"
+    )  # otherwise the notice may still be in hand
     fleet.relay("reload", "Lead")
     fleet.spawn("Next Worker")
     fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "anything else?")
-    (told,) = fleet.ended()
-    assert told.startswith("Tester, which you started, has ended: it exited with 3; restarted once")
+    (notice,) = fleet.end_notices()
+    assert notice.startswith("Tester, which you started, has ended: it exited with 3; restarted once")
 
 
-def test_it_is_told_by_the_next_session_and_to_the_next_life(fleet: Fleet) -> None:
-    """The agent ends while nobody can tell its parent."""
+def test_the_parents_next_session_reports_the_end(fleet: Fleet) -> None:
+    """The agent ends while its parent's session hangs."""
     fleet.up()
     fleet.spawn()
     row = entry(fleet.relay, "Lead")
@@ -198,11 +200,11 @@ def test_it_is_told_by_the_next_session_and_to_the_next_life(fleet: Fleet) -> No
     fleet.worker.exit(0)
     wait_until(lambda: record(fleet.relay, "Tester", "web")["phase"] == "done")
     os.kill(row["pid"], signal.SIGKILL)
-    wait_until(fleet.ended)
-    assert fleet.ended() == ["Tester, which you started, has ended: it exited with 0."]
+    wait_until(fleet.end_notices)
+    assert fleet.end_notices() == ["Tester, which you started, has ended: it exited with 0."]
 
 
-def test_a_parent_that_has_gone_is_told_when_it_is_back(fleet: Fleet) -> None:
+def test_the_end_is_reported_when_the_parent_runs_again(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     fleet.relay("stop", "Lead")
@@ -210,25 +212,25 @@ def test_a_parent_that_has_gone_is_told_when_it_is_back(fleet: Fleet) -> None:
     wait_until(lambda: states(fleet.relay) == {})
     (fleet.lead.folder / "strings").unlink()
     fleet.relay("up", "Lead", cwd=fleet.folder)
-    wait_until(fleet.ended)
+    wait_until(fleet.end_notices)
 
 
-def test_one_that_was_killed_is_told_as_well(fleet: Fleet) -> None:
+def test_the_death_of_all_its_processes_is_reported(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     row = states(fleet.relay)["Tester"]
     for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
         os.kill(pid, signal.SIGKILL)
-    wait_until(fleet.ended)
-    (told,) = fleet.ended()
-    assert told == (
+    wait_until(fleet.end_notices)
+    (notice,) = fleet.end_notices()
+    assert notice == (
         "Tester, which you started, has ended: its processes were killed, for example by a crash or a "
         "reboot. You can start it again."
     )
     fleet.spawn()
 
 
-def test_one_that_cannot_run_is_told_once(fleet: Fleet) -> None:
+def test_a_failed_spawn_is_reported_once(fleet: Fleet) -> None:
     broken = '[agents.Broken]\nrun = ["sh", "-c", "exit 3"]\nrestart = "no"\nautostart = false\n'
     missing = '[agents.Missing]\nrun = "no-such-program"\nautostart = false\n'
     fleet.up(more=broken + missing)
@@ -236,11 +238,11 @@ def test_one_that_cannot_run_is_told_once(fleet: Fleet) -> None:
     fleet.refused("@relay:spawn Other Missing", "no-such-program")
     wait_until(lambda: record(fleet.relay, "Tester", "web")["reported"])
     fleet.spawn("Third Worker")
-    assert fleet.ended() == []
+    assert fleet.end_notices() == []
 
 
-def test_only_its_parent_releases_it(fleet: Fleet) -> None:
-    """A release is like a stop: the agent does not come back."""
+def test_only_the_parent_can_release_a_spawned_agent(fleet: Fleet) -> None:
+    """A release is like a stop: the agent is not restarted."""
     fleet.up(worker='restart = "always"', more='[agents.Ann]\nrun = "cat"\n')
     fleet.spawn()
     fleet.refused("@relay:release Ann", "Ann is not an agent you started. Those are Tester.")
@@ -250,26 +252,26 @@ def test_only_its_parent_releases_it(fleet: Fleet) -> None:
     assert states(fleet.relay).keys() == {"Lead", "Ann"}
     found = record(fleet.relay, "Tester", "web")
     assert (found["wanted"], found["by"], found["phase"]) == ("down", "release", "off")
-    fleet.spawn()  # Lead has ended it, and may start it again
-    assert fleet.ended() == []
+    fleet.spawn()  # Lead released it, and may start it again
+    assert fleet.end_notices() == []
 
 
-def test_one_that_the_user_has_stopped_stays_stopped(fleet: Fleet) -> None:
+def test_a_spawned_agent_stopped_by_the_user_stays_stopped(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     fleet.relay("stop", "Tester")
-    wait_until(fleet.ended)
-    assert fleet.ended() == ["Tester, which you started, has ended: the user has stopped it."]
+    wait_until(fleet.end_notices)
+    assert fleet.end_notices() == ["Tester, which you started, has ended: the user has stopped it."]
     fleet.refused(
         "@relay:spawn Tester Worker", "the user stopped Tester, and only the user may start it again"
     )
-    fleet.lead.say("@relay:release Tester")  # nor may the agent therefore start it
+    fleet.lead.say("@relay:release Tester")  # which does not change that
     fleet.lead.receives("Tester had ended before.")
     (fleet.lead.folder / "received").write_text("")
     fleet.refused("@relay:spawn Tester Worker", "the user stopped Tester")
 
 
-def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
+def test_a_spawned_agent_may_not_spawn(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     fleet.worker.say("@relay:spawn Third Worker")
@@ -291,8 +293,8 @@ def test_one_that_was_started_starts_none(fleet: Fleet) -> None:
     assert states(fleet.relay).keys() == {"Lead", "Tester"}
 
 
-def test_they_belong_to_the_fleet(fleet: Fleet) -> None:
-    """A spawned agent ends with the fleet, and does not restart with it; the user may resume it."""
+def test_spawned_agents_belong_to_the_fleet(fleet: Fleet) -> None:
+    """They end with the fleet, but do not start with it."""
     fleet.up()
     fleet.spawn()
     assert "Tester has ended." in fleet.relay("down", cwd=fleet.folder).stdout
@@ -302,13 +304,13 @@ def test_they_belong_to_the_fleet(fleet: Fleet) -> None:
     assert states(fleet.relay).keys() == {"Lead"}
     wait_until(lambda: (fleet.lead.folder / "strings").exists())
     fleet.spawn()
-    said = fleet.relay("down", "Tester", cwd=fleet.folder).stdout
-    assert said.splitlines()[-1] == "Tester has ended."  # it may first wait for the command that starts it
+    output = fleet.relay("down", "Tester", cwd=fleet.folder).stdout
+    assert output.splitlines()[-1] == "Tester has ended."  # it may first wait for the command that started it
     assert states(fleet.relay).keys() == {"Lead"}
 
 
-def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
-    """The resumed agent has the environment of its template."""
+def test_a_resumed_spawned_agent_keeps_its_settings(fleet: Fleet) -> None:
+    """It has the environment of its template."""
     program = fleet.folder / "program"
     program.write_text("#!/bin/sh\necho $COLOUR $* >> colours\nexec cat\n")
     program.chmod(0o700)
@@ -326,7 +328,7 @@ def test_one_that_its_user_resumes_is_as_it_was(fleet: Fleet) -> None:
 
 
 class Shell:
-    """Lead as a script that runs one relay command line and reports how it ended."""
+    """An agent that is a script and runs one relay command line; its exit code and output."""
 
     def __init__(self, fleet: Fleet, line: str, *, spawn: bool = True) -> None:
         self.folder = fleet.folder
@@ -345,12 +347,12 @@ class Shell:
         return (self.folder / "out").read_text() + (self.folder / "err").read_text()
 
 
-def test_by_command(fleet: Fleet) -> None:
+def test_agents_can_spawn_and_release_by_command(fleet: Fleet) -> None:
     done = Shell(fleet, "relay spawn Tester Worker Write -v tests && relay ps && relay release Tester")
     assert done.code == 0, done.read()
-    said = done.read()
-    assert "Tester was started with the settings of Worker. You will be told when it ends.\n" in said
-    assert said.endswith("Tester has ended.\n")
+    output = done.read()
+    assert "Tester was started with the settings of Worker. You will be told when it ends.\n" in output
+    assert output.endswith("Tester has ended.\n")
     assert "Write -v tests" in record(fleet.relay, "Tester", "web")["options"]["task"]
     assert states(fleet.relay).keys() == {"Shell"}
 
@@ -370,20 +372,22 @@ def test_by_command(fleet: Fleet) -> None:
         ),
     ],
 )
-def test_commands_that_are_refused(fleet: Fleet, line: str, spawn: bool, why: str) -> None:
+def test_an_unauthorised_spawn_or_release_command_is_refused(
+    fleet: Fleet, line: str, spawn: bool, why: str
+) -> None:
     done = Shell(fleet, line, spawn=spawn)
     assert done.code == 1
     assert why in done.read()
     assert states(fleet.relay).keys() == {"Shell"}
 
 
-def test_a_user_is_told_what_to_use(relay: Relay) -> None:
+def test_spawn_by_the_user_hints_at_relay_wrap(relay: Relay) -> None:
     done = relay("spawn", "Tester", "cat", check=False)
     assert done.returncode == 2
     assert "use `relay wrap -d -n NAME COMMAND`" in done.stderr
 
 
-def test_it_asks_its_own_session_whatever_its_environment_says(fleet: Fleet) -> None:
+def test_spawn_uses_the_agents_own_session_whatever_its_environment_says(fleet: Fleet) -> None:
     fleet.up()
     line = "RELAY_SOCKET=$RELAY_HOME/run/sessions/web/lead.sock RELAY_NAME=Lead relay spawn Tester Worker"
     done = Shell(fleet, line)
@@ -391,8 +395,8 @@ def test_it_asks_its_own_session_whatever_its_environment_says(fleet: Fleet) -> 
     assert record(fleet.relay, "Tester", "web")["parent"] == "Shell"
 
 
-def test_it_counts_as_an_agent_of_its_own_after_its_parents_session_was_replaced(fleet: Fleet) -> None:
-    """The parent's shim then adopts it: neither it nor its session is taken for the parent's."""
+def test_a_spawned_agent_is_identified_after_its_parents_session_was_replaced(fleet: Fleet) -> None:
+    """The parent's shim adopts it, but neither it nor its session counts as the parent's."""
     fleet.up()
     fleet.spawn()
     fleet.relay("reload", "Lead")

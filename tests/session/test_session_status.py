@@ -1,4 +1,4 @@
-"""OSC 7501 through a whole session: relay is such a terminal, and reports to one what its agent does."""
+"""OSC 7501, status reports: relay takes them from its agent, and sends them to the user's terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def wrap(relay: Relay) -> Iterator[Open]:
         child.close(force=True)
 
 
-def test_a_terminal_that_takes_reports_is_told_what_the_agent_does(relay: Relay, wrap: Open) -> None:
+def test_a_terminal_that_supports_reports_gets_them(relay: Relay, wrap: Open) -> None:
     """Neither the query nor its answer reaches the agent."""
     log = relay.home / "agent.log"
     terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
@@ -59,7 +59,7 @@ def test_a_terminal_that_takes_reports_is_told_what_the_agent_does(relay: Relay,
     ]
 
 
-def test_a_terminal_that_takes_none_is_told_nothing(relay: Relay, wrap: Open) -> None:
+def test_a_terminal_without_support_gets_no_reports(relay: Relay, wrap: Open) -> None:
     log = relay.home / "agent.log"
     terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
     terminal.expect_exact(QUERY)
@@ -70,7 +70,7 @@ def test_a_terminal_that_takes_none_is_told_nothing(relay: Relay, wrap: Open) ->
     assert b"7501;state" not in terminal.before
 
 
-SPEAKER = r"""
+REPORTER = r"""
 import os, sys, tty
 tty.setraw(0)
 os.write(1, b"\x1b]7501;?\x1b\\\x1b[c")
@@ -83,9 +83,9 @@ while os.read(0, 100):
 """
 
 
-def test_an_agent_that_reports_is_believed_and_passed_on(relay: Relay, wrap: Open) -> None:
-    """The query is answered before the terminal answers what follows; the report is passed on unchanged."""
-    terminal = wrap("--", sys.executable, "-c", SPEAKER)
+def test_reports_of_the_agent_count_and_are_passed_on(relay: Relay, wrap: Open) -> None:
+    """Its query is answered before later queries are; its report is passed on unchanged."""
+    terminal = wrap("--", sys.executable, "-c", REPORTER)
     terminal.expect_exact(QUERY + b"\x1b[c")
     terminal.send(QUERY + b"\x1b[?62c")
     terminal.expect_exact(repr(QUERY + b"\x1b[?62c").encode())
@@ -93,9 +93,9 @@ def test_an_agent_that_reports_is_believed_and_passed_on(relay: Relay, wrap: Ope
     wait_until(lambda: [row["prompt"] for row in ps(relay)] == ["question"])
 
 
-def test_detached_the_agent_gets_the_same_answer_first(relay: Relay) -> None:
+def test_a_detached_agents_query_is_answered_first(relay: Relay) -> None:
     out = relay.home / "out"
-    code = SPEAKER.replace(
+    code = REPORTER.replace(
         "os.write(1, repr(said)", f"open({str(out)!r}, 'wb').write(said); os.write(1, repr(said)"
     )
     relay("wrap", "-d", "-n", "Alice", "--", sys.executable, "-c", code)

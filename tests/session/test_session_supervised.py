@@ -24,13 +24,13 @@ def record(relay: Relay, name: str = "Alice", team: str = "default") -> dict[str
 
 
 def supervised(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> FakeAgent:
-    """Wrap a fake that restarts without a pause, unless `policy` says otherwise."""
+    """Wrap a fake agent that restarts almost at once, unless `policy` says otherwise."""
     keys = {"restart": "on-failure", "backoff": 0.05, **policy}
     return FakeAgent(relay, name).wrap(*arguments, options=("--supervision", json.dumps(keys)))
 
 
-def follows(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
-    """Wait until the agent that follows the one in the entry `before` obeys."""
+def wait_for_restart(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
+    """Wait for the restart of the agent in the entry `before`; return its new entry."""
     return wait_until(
         lambda: (row := entry(relay, before["name"])).get("restarts") == before["restarts"] + 1 and row,
         message=lambda: (relay.home / "state" / "session.log").read_text(),
@@ -45,39 +45,39 @@ def phase(relay: Relay, *phases: str, name: str = "Alice") -> dict[str, Any]:
     )
 
 
-def test_a_crashed_agent_comes_back(relay: Relay) -> None:
-    """The new agent keeps the name, the shim and the mailbox of the last one."""
+def test_a_crashed_agent_is_restarted(relay: Relay) -> None:
+    """It keeps its name, shim and mailbox."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), supervised(relay)
     before = entry(relay)
     alice.exit(3)
-    after = follows(relay, before)
+    after = wait_for_restart(relay, before)
     assert after["agent_pid"] != before["agent_pid"]
     assert (after["terminal_pid"], after["name"]) == (before["terminal_pid"], "Alice")
     relay("send", "--wait", "60", "Alice", "welcome back")
     alice.receives("welcome back")
-    alice.say("@relay:Bob here I am")
-    bob.receives("here I am")
+    alice.say("@relay:Bob I am back")
+    bob.receives("I am back")
     assert [(e["phase"], e.get("code")) for e in alice.events("phase")] == [
         ("backoff", 3),
         ("starting", None),
     ]
 
 
-def test_a_killed_agent_comes_back(relay: Relay) -> None:
+def test_a_killed_agent_is_restarted(relay: Relay) -> None:
     supervised(relay)
     before = entry(relay)
     os.kill(before["agent_pid"], signal.SIGKILL)
-    follows(relay, before)
+    wait_for_restart(relay, before)
     assert record(relay)["history"]["restarts"]
 
 
-def test_success_ends_it(relay: Relay) -> None:
+def test_an_agent_that_succeeds_is_not_restarted(relay: Relay) -> None:
     supervised(relay).exit(0)
     assert phase(relay, "done")["exit_code"] == 0
     wait_until(lambda: ps(relay) == [])
 
 
-def test_an_agent_that_always_fails_is_given_up(relay: Relay) -> None:
+def test_an_agent_that_keeps_failing_is_no_longer_restarted(relay: Relay) -> None:
     options = ("--supervision", json.dumps({"restart": "on-failure", "backoff": 0.01, "max_restarts": 2}))
     relay("wrap", "-d", "-n", "Alice", *options, "sh", "-c", "echo once >> lives; exit 7", check=False)
     ended = phase(relay, "failed")
@@ -87,39 +87,39 @@ def test_an_agent_that_always_fails_is_given_up(relay: Relay) -> None:
     assert (relay.home / "lives").read_text() == "once\n" * 3
 
 
-def test_the_user_is_told_of_an_agent_that_is_given_up(relay: Relay) -> None:
-    """A message tells the user even if no terminal is attached."""
+def test_the_last_failure_is_escalated(relay: Relay) -> None:
+    """By a message, as no terminal may be attached."""
     bob = FakeAgent(relay, "Bob").wrap()
     settings(relay, 'escalate_to = "Bob"\n')
     alice = supervised(relay, backoff=0.01, max_restarts=1)
     before = entry(relay)
     alice.exit(7)
-    follows(relay, before)
+    wait_for_restart(relay, before)
     alice.exit(7)
     bob.receives("Alice exited with 7; restarted once within 15 min. It will not be restarted again.")
     assert "`relay resume Alice` starts it." in bob.received
 
 
-def test_the_user_is_told_once_of_an_agent_that_is_held_in_the_pause(relay: Relay) -> None:
+def test_an_agent_held_during_the_pause_is_escalated_once(relay: Relay) -> None:
     alice = supervised(relay, resume="require")
     entry(relay)
     alice.exit(1)
-    told = alice.notice("there is no known conversation to resume")
-    assert told.startswith("Alice exited with 1, and is held") and "`relay restart Alice`" in told
+    notice = alice.notice("there is no known conversation to resume")
+    assert notice.startswith("Alice exited with 1, and is held") and "`relay restart Alice`" in notice
     pid = entry(relay)["pid"]
     relay("reload", "Alice")
     wait_until(lambda: (row := entry(relay))["pid"] != pid and row["state"] == "held")
     assert len(alice.events("escalated")) == 1
 
 
-def test_always(relay: Relay) -> None:
+def test_restart_always_restarts_after_success(relay: Relay) -> None:
     alice = supervised(relay, restart="always")
     before = entry(relay)
     alice.exit(0)
-    follows(relay, before)
+    wait_for_restart(relay, before)
 
 
-def test_a_stop_is_final(relay: Relay) -> None:
+def test_a_stopped_agent_is_not_restarted(relay: Relay) -> None:
     supervised(relay, restart="always")
     entry(relay)
     relay("stop", "Alice")
@@ -139,21 +139,21 @@ def test_relay_ps_shows_the_pause_and_a_stop_ends_it(relay: Relay) -> None:
     assert record(relay)["phase"] == "off"
 
 
-def test_messages_of_the_pause_are_given_to_the_next_agent(relay: Relay) -> None:
+def test_messages_sent_during_the_pause_reach_the_restarted_agent(relay: Relay) -> None:
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     before = entry(relay)
     alice.exit(1)
     wait_until(lambda: entry(relay)["state"] == "backoff")
     relay("send", "Alice", "for the next one")
     relay("restart", "Alice")
-    follows(relay, before)
+    wait_for_restart(relay, before)
     alice.receives("for the next one")
     assert len(alice.texts()) == 1
 
 
 @pytest.mark.parametrize("order", ["reload", "kill"])
 def test_the_pause_outlives_its_session(relay: Relay, order: str) -> None:
-    """The next session waits for the rest of it, and the end counts once."""
+    """The next session waits for the rest of it, and counts the agent's end once."""
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     before = entry(relay)
     alice.exit(1)
@@ -169,20 +169,20 @@ def test_the_pause_outlives_its_session(relay: Relay, order: str) -> None:
     assert len(record(relay)["history"]["restarts"]) == 1
     assert [e["event"] for e in alice.events("session_end")] == ["session_end"]
     relay("restart", "Alice")
-    follows(relay, before)
+    wait_for_restart(relay, before)
 
 
-def test_a_session_that_dies_with_its_agent(relay: Relay) -> None:
-    """The next session reads that the agent has ended, and restarts it."""
+def test_an_agent_that_dies_with_its_session_is_restarted(relay: Relay) -> None:
+    """The next session finds that the agent has ended, and restarts it."""
     supervised(relay)
     before = entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)
     os.kill(before["agent_pid"], signal.SIGKILL)
     os.kill(before["pid"], signal.SIGKILL)
-    follows(relay, before)
+    wait_for_restart(relay, before)
 
 
-LATE = """
+LATE_DECISION = """
 import sys
 from relay.shim.loop import Loop
 from relay.shim.session_process import SessionProcess
@@ -209,19 +209,19 @@ Loop.later, SessionProcess._ordered = noted, due
 from relay.__main__ import main
 sys.exit(main())
 """
-"""A shim in which the first session's time to decide is up when the second gives its first order."""
+"""A shim in which the first session's time to decide ends with the first command of the second."""
 
 
-def test_a_session_killed_late_in_its_decision(relay: Relay) -> None:
-    """The next session gets its full time."""
-    relay.command[1:] = ["-c", LATE]
+def test_the_time_to_decide_starts_again_for_the_next_session(relay: Relay) -> None:
+    """The next session gets the full time."""
+    relay.command[1:] = ["-c", LATE_DECISION]
     supervised(relay)
     before = entry(relay)
     os.kill(before["pid"], signal.SIGSTOP)
     os.kill(before["agent_pid"], signal.SIGKILL)
     wait_until((relay.home / "deciding").exists)
     os.kill(before["pid"], signal.SIGKILL)
-    follows(relay, before)
+    wait_for_restart(relay, before)
 
 
 LAST_WORDS = """
@@ -238,12 +238,12 @@ def pause_and_die(self, text):
 
 ShimLink.pause = pause_and_die
 """
-"""A session whose orders reach the shim after its death."""
+"""A session whose commands reach the shim after its death."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc that the session has ended")
-def test_a_session_killed_as_it_orders_a_pause(relay: Relay) -> None:
-    """The next session completes the stop that came before the pause."""
+def test_a_stop_survives_a_session_killed_as_it_requests_a_pause(relay: Relay) -> None:
+    """The next session completes the stop that preceded the pause."""
     relay.environment |= session_patch(LAST_WORDS)
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     before = entry(relay)
@@ -256,8 +256,8 @@ def test_a_session_killed_as_it_orders_a_pause(relay: Relay) -> None:
     assert "Traceback" not in (relay.home / "state" / "session.log").read_text()
 
 
-def test_a_stop_by_the_system_leaves_it_wanted(relay: Relay) -> None:
-    """When the machine has shut down, for example, `relay up` starts it again."""
+def test_an_agent_stopped_by_the_system_is_still_wanted(relay: Relay) -> None:
+    """For example, after a shutdown of the machine, so that `relay up` starts it again."""
     supervised(relay, restart="always")
     os.kill(entry(relay)["terminal_pid"], signal.SIGTERM)
     wait_until(lambda: ps(relay) == [])
@@ -265,7 +265,7 @@ def test_a_stop_by_the_system_leaves_it_wanted(relay: Relay) -> None:
     assert (ended["phase"], ended["wanted"]) == ("off", "up")
 
 
-def test_an_unsupervised_agent_leaves_its_exit_code(relay: Relay) -> None:
+def test_the_exit_code_of_an_unsupervised_agent_is_recorded(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     alice.exit(4)
     ended = phase(relay, "failed")
@@ -273,20 +273,20 @@ def test_an_unsupervised_agent_leaves_its_exit_code(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         ("sometimes", "--restart must be one of no, on-failure, always, not 'sometimes'."),
         ("always --pipe", "--restart and --pipe cannot be combined: a pipe cannot be read twice."),
     ],
 )
-def test_mistakes(relay: Relay, policy: str, said: str) -> None:
+def test_an_invalid_restart_policy_is_a_usage_error(relay: Relay, policy: str, message: str) -> None:
     done = relay("wrap", "--restart", *shlex.split(policy), "true", check=False)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize("policy", ["no", "[]", pytest.param("[" * 100_000, id="nested too deeply")])
-def test_a_policy_that_is_no_json_object(relay: Relay, policy: str) -> None:
+def test_a_policy_must_be_a_json_object(relay: Relay, policy: str) -> None:
     done = relay("wrap", "--supervision", policy, "true", check=False)
     assert done.returncode == 2
     assert "--supervision takes a JSON object" in done.stderr
@@ -300,7 +300,7 @@ def test_input_from_a_pipe_is_not_read_twice(relay: Relay, tmp_path: Path) -> No
 
 
 def test_a_stop_outlives_its_session(relay: Relay) -> None:
-    """The next session completes it, and does not take the agent's end for a failure."""
+    """The next session completes it, and the agent's end does not count as a failure."""
     supervised(relay, "--deaf", "SIGTERM", "--deaf", "SIGHUP")  # makes the stop take a while
     row = entry(relay)
     stop = subprocess.Popen(
@@ -308,15 +308,15 @@ def test_a_stop_outlives_its_session(relay: Relay) -> None:
     )
     wait_until(lambda: record(relay)["wanted"] == "down")
     os.kill(row["pid"], signal.SIGKILL)
-    said, _ = stop.communicate()
-    assert said == "Alice has ended.\n"
+    message, _ = stop.communicate()
+    assert message == "Alice has ended.\n"
     ended = record(relay)
     assert (ended["phase"], ended["wanted"], ended["next_try"]) == ("off", "down", None)
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_stop_is_final_where_the_session_hangs(relay: Relay, paused: bool) -> None:
-    """The stop is recorded without the session, so `relay up` does not restart the agent."""
+def test_a_stop_is_recorded_even_if_the_session_hangs(relay: Relay, paused: bool) -> None:
+    """It is recorded without the session, so that `relay up` does not start the agent."""
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     row = entry(relay)
     if paused:
@@ -328,8 +328,8 @@ def test_a_stop_is_final_where_the_session_hangs(relay: Relay, paused: bool) -> 
     assert (ended["phase"], ended["wanted"], ended["by"]) == ("off", "down", "stop")
 
 
-def test_an_agent_that_cannot_be_started_again_has_failed(relay: Relay, tmp_path: Path) -> None:
-    """The session is over by then, so the shim records the failure."""
+def test_an_agent_that_cannot_be_restarted_has_failed(relay: Relay, tmp_path: Path) -> None:
+    """The session has ended by then, so the shim records the failure."""
     agent = tmp_path / "agent"
     agent.write_text("#!/bin/sh\nexit 3\n")
     agent.chmod(0o755)
@@ -343,8 +343,8 @@ def test_an_agent_that_cannot_be_started_again_has_failed(relay: Relay, tmp_path
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_a_program_that_is_missing_for_a_moment(relay: Relay, tmp_path: Path, back: bool) -> None:
-    """While it is updated, for example: each attempt counts."""
+def test_a_missing_program_is_retried_within_the_limit(relay: Relay, tmp_path: Path, back: bool) -> None:
+    """For example, while it is updated. Each attempt counts."""
     agent, away = tmp_path / "agent", tmp_path / "away"
     agent.write_text("#!/bin/sh\nread line\nexit 3\n")
     agent.chmod(0o755)
@@ -358,7 +358,7 @@ def test_a_program_that_is_missing_for_a_moment(relay: Relay, tmp_path: Path, ba
         wait_until(lambda: record(relay)["reason"] == why)
         assert record(relay)["exit_code"] == 127
         away.rename(agent)
-        follows(relay, before)
+        wait_for_restart(relay, before)
     else:
         assert phase(relay, "failed")["reason"] == f"{why}; restarted 2 times within 15 min"
         wait_until(lambda: ps(relay) == [])

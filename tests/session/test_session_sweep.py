@@ -1,7 +1,7 @@
-"""Kill -9 at every step of a session's life: its agent never notices, and its words are acted on once.
+"""Sessions killed or hung at every step: the agent keeps running, and its directives run once.
 
-One life, whatever dies in it: the session starts, reads directives, sends, calls handlers, types messages, is
-replaced, and ends with its agent. Afterwards the agents' own notes, the ledger and the journal must agree.
+Each run is the same: the session starts, reads directives, sends, calls handlers, types messages, is
+replaced, and ends with its agent. Afterwards the agents, the handlers, the ledger and the journal must agree.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ START = [
     Step("relay.transport.mqtt:MqttTransport.connect"),
     Step(_PUBLISH, "presence"),
 ]
-AGAIN = [
+RESUME = [
     Step(_PROGRESS + "_read"),
     Step(_HANDLERS + "_go_on"),
 ]
-"""Only a session that follows another one takes these."""
+"""Only a session that replaces another one takes these."""
 READ = [
     Step("relay.directives.pipeline:OutputPipeline.output", in_hand=True),
     Step(_HANDLERS + "directive", in_hand=True),
@@ -134,7 +134,7 @@ END = [
     Step(_LINK + "goodbye"),
     Step(_LINK + "done"),
 ]
-STEPS = [*START, *AGAIN, *READ, *SEND, *TYPE, *RELOAD, *END]
+STEPS = [*START, *RESUME, *READ, *SEND, *TYPE, *RELOAD, *END]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Death:
 
 
 class Life:
-    """The life of one agent. Each session dies the next of `deaths`, until none is left."""
+    """The life of one agent. Each session dies at the next of `deaths`, until none is left."""
 
     def __init__(self, relay: Relay, bob: FakeAgent, deaths: Sequence[Death]) -> None:
         self._bob = bob
@@ -158,25 +158,25 @@ class Life:
         self._name = f"A{next(_numbers)}"
         self._alice = FakeAgent(relay, self._name)
         self._note = self._alice.folder / "deaths"
-        self._hung = 0
+        self._reloaded = 0
         self._run = Home.from_env(relay.environment).run
         self._ledger = Home.from_env(relay.environment).ledger
         self._counted = relay.home / f"{self._name}.counted"
 
     def live(self) -> None:
-        """Run all of it. Raise AssertionError if anybody notices that a session died."""
+        """Run all of it. Raise AssertionError if the death of a session had a visible effect."""
         alice, bob = self._alice, self._bob
         self._wrap()
         first = self._until(lambda: (status := self._status()).get("agent_pid") and status)
         alice.say(f"@relay:Bob 1\n@count:{self._name} a\n@relay:Bob 2")
         bob.say(f"@relay:{self._name} one\n@relay:{self._name} two")
         self._until(lambda: self._settled(2, 2))
-        self._order("reload")
+        self._request("reload")
         self._until(lambda: self._status()["generation"] > first["generation"] and self._status()["ready"])
         alice.say(f"@relay:Bob 3\n@count:{self._name} b")
         bob.say(f"@relay:{self._name} three")
         self._until(lambda: self._settled(3, 3))
-        self._until(self._has_read)  # relay knows of a message by its echo, before the agent has read it
+        self._until(self._has_read)  # the echo shows relay a message before the agent reads it
         last = self._status()
         assert (last["agent_pid"], last["terminal_pid"]) == (first["agent_pid"], first["terminal_pid"])
         alice.exit(7)
@@ -201,21 +201,21 @@ class Life:
         self._until(lambda: (folder / "strings").exists() and (folder / "received").exists())
 
     def _compare(self) -> None:
-        """Compare the notes of the agents and handlers with the journal."""
-        assert len(self._died()) == len(self._deaths), "it never came to that step"
+        """Compare the files of the agents and handlers with the ledger and the journal."""
+        assert len(self._died()) == len(self._deaths), "it never reached that step"
         journal = self._alice.events()
-        told = [e["text"] for e in journal if "text" in e]
+        notices = [e["text"] for e in journal if "text" in e]
         kinds = [e["event"] for e in journal]
         assert kinds.count("session_start") <= 1
         assert {e["code"] for e in journal if e["event"] == "session_end"} == {7}
-        skipped = any("crashed two sessions" in text for text in told)
+        skipped = any("crashed two sessions" in text for text in notices)
         assert skipped <= self._may_skip()
-        # What it said arrived exactly once, in order.
+        # What the agent sent arrived exactly once, in order.
         sent = [message.body for message in self._messages(self._name, "Bob")]
-        heard = [body for sender, body in self._bob.texts() if sender == self._name]
-        assert sent == heard
+        received = [body for sender, body in self._bob.texts() if sender == self._name]
+        assert sent == received
         assert sent == ["1", "2", "3"] or (skipped and sent == sorted(set(sent)))
-        # What it was told arrived once, in order, or is uncertain.
+        # What was sent to the agent arrived once, in order, or is uncertain.
         messages = self._messages("Bob", self._name)
         assert [m.body for m in messages] == ["one", "two", "three"]
         given = [body for _, body in self._alice.texts()]
@@ -223,12 +223,12 @@ class Life:
         unsure = [m for m in messages if m.state is State.UNCERTAIN]
         assert len(unsure) <= len(self._deaths)
         assert all(m.body in given for m in messages if m not in unsure)
-        # What handlers did happened at most once; unknown outcomes are reported.
+        # Each handler ran at most once; unknown outcomes are reported.
         counted = self._counted.read_text().split() if self._counted.exists() else []
         assert sorted(set(counted)) == sorted(counted)
-        unknown = sum("its outcome is unknown" in text for text in told)
+        unknown = sum("its outcome is unknown" in text for text in notices)
         assert len({"a", "b"} - set(counted)) <= unknown + skipped
-        ended = "handlers of session_end were begun" in " ".join(told)
+        ended = "handlers of session_end were begun" in " ".join(notices)
         assert "end" in counted or ended
 
     def _may_skip(self) -> bool:
@@ -266,19 +266,19 @@ class Life:
         return self._deaths[: self._note.stat().st_size if self._note.exists() else 0]
 
     def _until(self, condition: Any) -> Any:
-        """Wait for `condition`, reloading whatever hangs."""
+        """Wait for `condition`; reload a session that hangs."""
 
-        def look() -> Any:
+        def check() -> Any:
             hung = sum(death.signal == signal.SIGSTOP for death in self._died())
-            if hung > self._hung and self._order("reload"):
-                self._hung = hung
+            if hung > self._reloaded and self._request("reload"):
+                self._reloaded = hung
             try:
                 return condition()
-            except LedgerError:  # locked by the hanging session
+            except LedgerError:  # locked by the hung session
                 return None
 
         return wait_until(
-            look,
+            check,
             PATIENCE,
             lambda: (
                 f"{self._died()} {self._status()}\n"
@@ -288,10 +288,10 @@ class Life:
         )
 
     def _status(self) -> dict[str, Any]:
-        return self._order("status")
+        return self._request("status")
 
-    def _order(self, operation: str) -> dict[str, Any]:
-        """Send the shim an order; return its answer, {} without a shim."""
+    def _request(self, operation: str) -> dict[str, Any]:
+        """Send a request to the shim; return its answer, {} without a shim."""
         with socket.socket(socket.AF_UNIX) as channel:
             channel.settimeout(PATIENCE)
             try:
@@ -328,7 +328,7 @@ SOME = {
     _INBOX + "injecting",
     _SESSION + "Session._make_way",
 }
-"""Steps at which the rarer faults are always tried."""
+"""Steps at which the rarer faults are tried even without RELAY_LONG."""
 
 
 def rare(death: Death) -> Any:
@@ -343,31 +343,35 @@ def rare(death: Death) -> Any:
         for death in itertools.starmap(Death, itertools.product(STEPS, WHENS))
     ],
 )
-def test_a_session_that_is_killed_at_a_step(shared: Relay, bob: FakeAgent, death: Death) -> None:
+def test_a_session_killed_at_any_step_has_no_effect(shared: Relay, bob: FakeAgent, death: Death) -> None:
     """R88."""
     Life(shared, bob, [death]).live()
 
 
 @pytest.mark.parametrize("death", [rare(death) for death in REPEATED])
-def test_two_sessions_that_are_killed_at_the_same_step(shared: Relay, bob: FakeAgent, death: Death) -> None:
-    """R88: what they held may be skipped, which is reported."""
+def test_two_sessions_killed_at_the_same_step_have_no_effect(
+    shared: Relay, bob: FakeAgent, death: Death
+) -> None:
+    """R88: the output that they held may be skipped, which is reported."""
     Life(shared, bob, [death, death]).live()
 
 
 @pytest.mark.parametrize(
     "death", [rare(death) for death in itertools.starmap(Death, itertools.product(STEPS, WHENS))]
 )
-def test_a_session_that_hangs_at_a_step_and_is_replaced(shared: Relay, bob: FakeAgent, death: Death) -> None:
+def test_a_session_that_hangs_at_any_step_can_be_replaced(
+    shared: Relay, bob: FakeAgent, death: Death
+) -> None:
     """R88, S6."""
     Life(shared, bob, [Death(death.step, death.when, signal.SIGSTOP)]).live()
 
 
 @pytest.mark.parametrize("death", [rare(death) for death in REPEATED])
-def test_a_session_that_is_killed_while_it_starts_in_place_of_a_killed_one(
+def test_a_replacement_killed_while_it_starts_has_no_effect(
     shared: Relay, bob: FakeAgent, death: Death
 ) -> None:
     """R88."""
-    starting = [*START, *AGAIN]
+    starting = [*START, *RESUME]
     starting.remove(Step(_HANDLERS + "_start"))
     chosen = starting[REPEATED.index(death) % len(starting)]
     Life(shared, bob, [death, Death(chosen, WHENS[REPEATED.index(death) % 3 % 2])]).live()

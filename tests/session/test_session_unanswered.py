@@ -1,4 +1,4 @@
-"""What the agent's hooks and commands get while its session does not answer."""
+"""Hooks and commands of an agent while its session does not answer."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def rules(relay: Relay, hooks: dict[str, Any]) -> None:
 
 
 def note(claude: Claude) -> list[str]:
-    """Return the note next to the session's socket: the agent's name, and what is guarded."""
+    """Return the file beside the session's socket: the agent's name, and the guarded events."""
     return Path(hook_guards.path_of(str(claude.socket))).read_text().split()
 
 
-def fires(claude: Claude, event: str, *, decide: bool = True) -> str:
-    """Return what the agent's hook prints for `event` if no session answers in a moment."""
+def hook_output(claude: Claude, event: str, *, decide: bool = True) -> str:
+    """Return what the agent's hook prints for `event`, with a short wait for the session."""
     code = (
         f"from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 0.2; "
         f"hook_client.hook({event!r}, {str(claude.socket)!r}, 'claude', decide={decide})"
@@ -56,8 +56,8 @@ def fires(claude: Claude, event: str, *, decide: bool = True) -> str:
     return done.stdout
 
 
-def patient(relay: Relay) -> str:
-    """Write settings for the agent whose `Ask` hook waits for longer than usual."""
+def patient_settings(relay: Relay) -> str:
+    """Return settings for the agent whose `Ask` hook waits longer than usual."""
     code = (
         "from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 90; "
         "hook_client.hook('PreToolUse', "
@@ -67,8 +67,8 @@ def patient(relay: Relay) -> str:
     return json.dumps({"hooks": {"Ask": [{"hooks": [entry]}]}})
 
 
-def asks(claude: Claude) -> Future[str]:
-    """Have the agent call that hook; return what it prints."""
+def ask(claude: Claude) -> Future[str]:
+    """Have the agent call its `Ask` hook; return what it prints."""
     pool = ThreadPoolExecutor(1)
     return pool.submit(lambda: str(claude.fire("Ask", tool_name="Bash", tool_input={})[0]["stdout"]))
 
@@ -82,8 +82,8 @@ def session(relay: Relay) -> int:
     return int(row["pid"])
 
 
-def test_which_events_are_guarded_is_noted_and_stays_true(relay: Relay) -> None:
-    """The note follows rules and handlers as they are switched and reloaded, and outlives the session."""
+def test_the_list_of_guarded_events_is_kept_up_to_date(relay: Relay) -> None:
+    """Also as rules are switched and reloaded, and for the next session."""
     rules(relay, GUARD)
     claude = Claude(relay).wrap(cwd=project(relay, HANDLER))
     wait_until(lambda: note(claude) == ["Ann", "prompt_submit", "tool_pre"])
@@ -93,7 +93,7 @@ def test_which_events_are_guarded_is_noted_and_stays_true(relay: Relay) -> None:
     assert note(claude) == ["Ann", "prompt_submit", "tool_pre"]
     rules(relay, {"PreToolUse": [{**GUARD["PreToolUse"][0], "async": True}], "Stop": GUARD["PreToolUse"]})
     relay("hooks", "reload")
-    assert note(claude) == ["Ann", "prompt_submit"], "what runs in the background refuses nothing"
+    assert note(claude) == ["Ann", "prompt_submit"], "a rule in the background cannot refuse"
     rules(relay, GUARD)
     relay("hooks", "reload")
     before = session(relay)
@@ -105,53 +105,53 @@ def test_which_events_are_guarded_is_noted_and_stays_true(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("hooks", [GUARD, {}])
-def test_what_is_not_known_yet_is_guarded(relay: Relay, hooks: dict[str, Any]) -> None:
-    """The first session has not read the rules, nor will it; without any rules nothing is guarded."""
+def test_an_event_is_guarded_until_the_rules_are_known(relay: Relay, hooks: dict[str, Any]) -> None:
+    """The first session never reads the rules. Without any rules nothing is guarded."""
     if hooks:
         rules(relay, hooks)
     claude = Claude(relay).wrap(env=session_patch("raise SystemExit('broken')"))
-    assert ("`relay reload Ann`" in fires(claude, "PreToolUse")) is bool(hooks)
-    assert fires(claude, "PostToolUse") == ""
+    assert ("`relay reload Ann`" in hook_output(claude, "PreToolUse")) is bool(hooks)
+    assert hook_output(claude, "PostToolUse") == ""
     relay("stop", "--now", "Ann")
 
 
-@pytest.mark.parametrize("goes_on", [True, False], ids=["it goes on", "another follows"])
-def test_a_stopped_session(relay: Relay, goes_on: bool) -> None:
-    """A guard is in force and cannot be asked: the user is asked. Observing hooks proceed."""
+@pytest.mark.parametrize("continues", [True, False], ids=["it continues", "it is replaced"])
+def test_the_user_is_asked_while_the_session_hangs(relay: Relay, continues: bool) -> None:
+    """The rule cannot run, so the user decides. Hooks that only observe proceed."""
     rules(relay, GUARD)
-    claude = Claude(relay).wrap("--settings", patient(relay))
+    claude = Claude(relay).wrap("--settings", patient_settings(relay))
     os.kill(stopped := session(relay), signal.SIGSTOP)
-    printed = fires(claude, "PreToolUse")
+    printed = hook_output(claude, "PreToolUse")
     assert decision(printed) == "ask"
     assert "`relay reload Ann`" in printed
     for event in ("UserPromptSubmit", "PostToolUse", "Stop"):
-        assert fires(claude, event) == ""
-    assert fires(claude, "PreToolUse", decide=False) == ""
-    asked = asks(claude)
-    os.kill(stopped, signal.SIGCONT if goes_on else signal.SIGKILL)
+        assert hook_output(claude, event) == ""
+    assert hook_output(claude, "PreToolUse", decide=False) == ""
+    asked = ask(claude)
+    os.kill(stopped, signal.SIGCONT if continues else signal.SIGKILL)
     assert decision(asked.result(120)) == "deny"
-    assert [e["tool"] for e in claude.events("denied")] == ["Bash"], "it is answered once"
+    assert [e["tool"] for e in claude.events("denied")] == ["Bash"], "it is denied once"
 
 
-def test_without_any_session_until_one_is_to_be_had(relay: Relay) -> None:
-    """The shim drops the session and its socket: the user is asked, until `relay reload`."""
+def test_the_user_is_asked_while_no_session_can_start(relay: Relay) -> None:
+    """The shim has given the session up, so the user decides until `relay reload`."""
     rules(relay, GUARD)
     broken = relay.home / "broken"
     patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
-    claude = Claude(relay).wrap("--settings", patient(relay), env=patch)
+    claude = Claude(relay).wrap("--settings", patient_settings(relay), env=patch)
     before = session(relay)
     broken.touch()
     os.kill(before, signal.SIGKILL)
-    wait_until(lambda: '"ask"' in fires(claude, "PreToolUse"))
-    assert fires(claude, "Stop") == ""
-    asked = asks(claude)
+    wait_until(lambda: '"ask"' in hook_output(claude, "PreToolUse"))
+    assert hook_output(claude, "Stop") == ""
+    asked = ask(claude)
     broken.unlink()
     relay("reload", "Ann")
     assert decision(asked.result(120)) == "deny"
     assert [e["tool"] for e in claude.events("denied")] == ["Bash"]
 
 
-DIES = {
+DEATHS = {
     "before it is read": ("relay.features.requests:Requests.answer", "before"),
     "before the effect": ("relay.messaging.outbox:Outbox.send", "before"),
     "after the effect": ("relay.messaging.outbox:Outbox.send", "after"),
@@ -159,9 +159,11 @@ DIES = {
 }
 
 
-@pytest.mark.parametrize(("target", "when"), DIES.values(), ids=DIES)
-def test_what_an_agent_sends_as_its_session_dies(relay: Relay, target: str, when: str) -> None:
-    """The command succeeds, and the message exists once."""
+@pytest.mark.parametrize(("target", "when"), DEATHS.values(), ids=DEATHS)
+def test_an_agents_message_is_sent_once_even_if_its_session_dies(
+    relay: Relay, target: str, when: str
+) -> None:
+    """The command succeeds, and there is one message."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice")
     sent, go = alice.folder / "sent", alice.folder / "go"
     send = shlex.join([*relay.command, "send", "--json", "Bob", "from the agent"])
@@ -185,7 +187,7 @@ def test_what_an_agent_sends_as_its_session_dies(relay: Relay, target: str, when
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_channel_that_is_joined_and_left_as_the_session_dies(relay: Relay, when: str) -> None:
+def test_joining_and_leaving_a_channel_survive_the_death_of_the_session(relay: Relay, when: str) -> None:
     alice = FakeAgent(relay, "Alice")
     died = wrap_dying(alice, "relay.messaging.channels:ChannelRegistry.join", when)
     assert relay("join", "-n", "Alice", "ops").stdout == "Alice is in #ops now.\n"
@@ -210,7 +212,7 @@ def test_a_channel_that_is_joined_and_left_as_the_session_dies(relay: Relay, whe
         ("relay.session.shutdown:Shutdown.request", ("stop", "Alice")),
     ],
 )
-def test_a_command_whose_session_dies_asks_the_next_one(
+def test_a_command_whose_session_dies_is_repeated_to_the_next_one(
     relay: Relay, target: str, command: tuple[str, ...], when: str
 ) -> None:
     rules(relay, GUARD)
@@ -227,8 +229,8 @@ def test_a_command_whose_session_dies_asks_the_next_one(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_answer_whose_session_dies_is_given_once_at_most(relay: Relay, when: str) -> None:
-    """Nobody knows which keys were pressed: relay says so, and how to look."""
+def test_an_answer_whose_session_dies_is_typed_at_most_once(relay: Relay, when: str) -> None:
+    """The keys may or may not have been typed; relay reports that, and how to check."""
     bob = FakeAgent(relay, "Bob")
     died = wrap_dying(bob, "relay.features.dialog_answers:DialogAnswers.answer", when)
     bob.say("Overwrite notes.txt? [y/N] ", end="")

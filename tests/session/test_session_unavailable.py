@@ -1,4 +1,4 @@
-"""Sessions that cannot start: the agent runs on, this is reported, and `relay reload` works once fixed."""
+"""Sessions that cannot start: the agent keeps running, this is reported, and `relay reload` retries."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ FAULTS = {
     "no memory": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 25, 1 << 25))",
     "broken code": "sys.modules['asyncio'] = None",
 }
-SAID = {
+LOGGED = {
     "a ring of another version": "another version of relay",
-    "no memory": "",  # what fails first is random
+    "no memory": "",  # the first failure is random
     "broken code": "asyncio",
 }
 
 
-def shim_says(relay: Relay, name: str) -> dict[str, Any]:
-    """Return what an agent's shim answers without a session."""
+def shim_status(relay: Relay, name: str) -> dict[str, Any]:
+    """Return the status of an agent's shim, which it reports even without a session."""
     path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.shim"
     return dict(call(path, {"op": "status"}, 60))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_session_that_cannot_start(relay: Relay, fault: str) -> None:
+def test_a_broken_session_is_reported_and_reload_retries(relay: Relay, fault: str) -> None:
     broken = relay.home / "broken"
     patch = session_patch(f"import os, sys\nif os.path.exists({str(broken)!r}):\n    {FAULTS[fault]}\n")
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(env=patch)
     before = entry(relay)
     broken.touch()
     os.kill(before["pid"], signal.SIGKILL)
-    alice.say("@relay:Bob said meanwhile\n")
-    wait_until(lambda: shim_says(relay, "Alice")["failed"], timeout=60)
+    alice.say("@relay:Bob sent without a session\n")
+    wait_until(lambda: shim_status(relay, "Alice")["failed"], timeout=60)
     patience = f"from relay.cli import reload\nreload.STARTS = {PATIENCE}\n"
     assert "session failed" in _run(relay, patience, "reload", "Alice", check=False).stderr
     (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
     assert (row["state"], row["agent_pid"]) == ("unresponsive", before["agent_pid"])
-    assert SAID[fault] in (relay.home / "state" / "session.log").read_text()
+    assert LOGGED[fault] in (relay.home / "state" / "session.log").read_text()
     broken.unlink()
     relay("reload", "Alice")
-    bob.receives("said meanwhile")
+    bob.receives("sent without a session")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
-def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> None:
-    """These hold no record, and could have been killed: after many in a row no more are started."""
+def test_no_more_sessions_start_after_many_died_once_ready(relay: Relay) -> None:
+    """They hold no output, and could have been killed. After many in a row, no more are started."""
     broken = relay.home / "broken"
     patch = session_patch(
         f"import os\nif os.path.exists({str(broken)!r}):\n"
@@ -67,17 +67,17 @@ def test_sessions_that_die_as_soon_as_they_are_able_to_work(relay: Relay) -> Non
     before = entry(relay)
     broken.touch()
     os.kill(before["pid"], signal.SIGKILL)
-    alice.say("@relay:Bob said meanwhile\n")
-    failed = wait_until(lambda: shim_says(relay, "Alice")["failed"], timeout=300)
+    alice.say("@relay:Bob sent without a session\n")
+    failed = wait_until(lambda: shim_status(relay, "Alice")["failed"], timeout=300)
     assert "it ended 20 times" in failed
     broken.unlink()
     relay("reload", "Alice")
-    bob.receives("said meanwhile")
+    bob.receives("sent without a session")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
-def test_no_process_can_be_started(relay: Relay) -> None:
-    """At the process limit, for example (fork: EAGAIN): a caller waiting for the start is told, too."""
+def test_a_failed_fork_is_reported_and_reload_retries(relay: Relay) -> None:
+    """For example, at the process limit (fork: EAGAIN)."""
     full = relay.home / "full"
     main = (
         "import errno, os, sys\n"
@@ -99,13 +99,13 @@ def test_no_process_can_be_started(relay: Relay) -> None:
     )  # fmt: skip
     assert "cannot start a process" in wrapped.stdout + wrapped.stderr
     wait_until(lambda: (alice.folder / "strings").exists())
-    alice.say("@relay:you said meanwhile\n")
+    alice.say("@relay:you sent without a session\n")
     full.unlink()
     assert "Alice has a new session" in relay("reload", "Alice").stdout
     wait_until(lambda: alice.events("directive"))
 
 
-def test_the_log_of_sessions_has_a_bound(relay: Relay) -> None:
+def test_the_session_log_is_rotated(relay: Relay) -> None:
     log = relay.home / "state" / "session.log"
     log.parent.mkdir(mode=0o700)
     log.write_bytes(b"x" * (LARGE_LOG + 1))
@@ -114,26 +114,26 @@ def test_the_log_of_sessions_has_a_bound(relay: Relay) -> None:
     assert log.with_name("session.log.1").stat().st_size == LARGE_LOG + 1
 
 
-def test_an_agent_whose_sessions_failed_is_stopped_politely(relay: Relay) -> None:
+def test_an_agent_whose_sessions_failed_is_stopped_gracefully(relay: Relay) -> None:
     patch = session_patch("raise SystemExit('broken')")
-    said = relay.home / "said"
-    program = f"trap 'echo bye > {said}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+    log = relay.home / "said"
+    program = f"trap 'echo bye > {log}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", program, env=relay.environment | patch)
-    wait_until(lambda: shim_says(relay, "Alice")["failed"])
+    wait_until(lambda: shim_status(relay, "Alice")["failed"])
     assert "keeps running without a session" in relay("explain", "Alice", check=False).stderr
     assert _stop(relay, "Alice", patience=600).stdout == "Alice has ended.\n"
-    assert said.read_text() == "bye\n"
+    assert log.read_text() == "bye\n"
 
 
-def test_an_agent_whose_session_never_became_ready_is_stopped_politely(relay: Relay) -> None:
-    """The shim waits for it, as it may be slow. If it hangs, it is not waited for again at the end."""
+def test_an_agent_whose_session_never_became_ready_is_stopped_gracefully(relay: Relay) -> None:
+    """The shim waits for it at the start, as it may be slow, but not again at the end."""
     patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
-    said = relay.home / "said"
-    program = f"trap 'echo bye > {said}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+    log = relay.home / "said"
+    program = f"trap 'echo bye > {log}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
     limits = "from relay.shim import shim\nshim.FIRST_SESSION = shim.LAST_STEPS = 0.1\n"
     _run(relay, limits, "wrap", "-d", "-n", "Alice", "sh", "-c", program, env=patch)
     assert _stop(relay, "Alice", patience=3).stdout == "Alice has ended.\n"
-    assert said.read_text() == "bye\n"
+    assert log.read_text() == "bye\n"
 
 
 def _stop(relay: Relay, name: str, patience: float) -> subprocess.CompletedProcess[str]:
@@ -153,7 +153,7 @@ def _run(
     )  # fmt: skip
 
 
-def test_who_starts_a_detached_agent_is_let_go_though_its_session_hangs(relay: Relay) -> None:
+def test_wrap_returns_even_if_the_session_of_a_detached_agent_hangs(relay: Relay) -> None:
     patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
     limit = "from relay.shim import shim\nshim.FIRST_SESSION = 0.1\n"
     program = "while :; do sleep 0.01; done"
@@ -173,8 +173,8 @@ AutoReader.feed = failing
 """
 
 
-def test_nothing_is_typed_into_an_agent_whose_screen_can_no_longer_be_read(relay: Relay) -> None:
-    """What it shows may be a dialog by now."""
+def test_nothing_is_typed_into_an_agent_with_an_unreadable_screen(relay: Relay) -> None:
+    """It may show a dialog by now."""
     alice = FakeAgent(relay, "Alice").wrap(env=session_patch(FAILS))
     alice.say("BOOM")
     alice.notice("types nothing into it until `relay restart`")
@@ -186,28 +186,28 @@ def test_nothing_is_typed_into_an_agent_whose_screen_can_no_longer_be_read(relay
     assert "relay can no longer read its screen, so it types nothing into it" in explained
 
 
-def test_a_session_starts_although_its_directory_was_removed(relay: Relay) -> None:
-    """And was made again, as a worktree is."""
+def test_a_session_starts_even_if_its_directory_was_removed(relay: Relay) -> None:
+    """And when it was created again, as a worktree may be."""
     work = relay.home / "work"
     work.mkdir()
     bob = FakeAgent(relay, "Bob").wrap()
     alice = FakeAgent(relay, "Alice").wrap(cwd=work, env={"PWD": str(work)})
-    for made_again in (False, True):
-        if made_again:
+    for created in (False, True):
+        if created:
             work.mkdir()
         else:
             work.rmdir()
         before = entry(relay)["pid"]
         relay("reload", "Alice")
         assert entry(relay)["pid"] != before
-        alice.say(f"@relay:Bob made again: {made_again}")
-        bob.receives(f"made again: {made_again}")
+        alice.say(f"@relay:Bob created again: {created}")
+        bob.receives(f"created again: {created}")
 
 
 @pytest.mark.parametrize(
     "command", [("wrap", "cat"), ("wrap", "-d", "cat"), ("up",), ("doctor",)], ids=" ".join
 )
-def test_a_removed_current_directory_is_explained(relay: Relay, command: tuple[str, ...]) -> None:
+def test_a_removed_current_directory_is_reported(relay: Relay, command: tuple[str, ...]) -> None:
     work = relay.home / "work"
     work.mkdir()
     script = 'rmdir "$PWD"; exec "$@"'

@@ -1,4 +1,4 @@
-"""What a session was typing when it was killed: the next one completes it, and never types it twice."""
+"""Text that a session was typing when it was killed: the next one completes it, and never repeats it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 class Tui:
     """An agent that draws its own input (tests/fakes/agent_tui.py); its first session dies at `target`.
 
-    While the file `spared` exists, none dies.
+    While the file `spared` exists, it does not die.
     """
 
     def __init__(self, relay: Relay, target: str = "", when: str = "", nth: int = 1) -> None:
@@ -52,35 +52,35 @@ class Tui:
         self.relay("wrap", "-d", *self.command(*options), env=self.environment)
         return self
 
-    def took(self) -> list[Json]:
-        """Return what the agent was given: submitted texts, control characters, approvals."""
+    def inputs(self) -> list[Json]:
+        """Return the agent's input: submitted texts, control characters, approvals."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def bodies(self) -> list[str]:
-        return [each["submitted"].split("] ", 1)[1].rpartition(" [/relay")[0] for each in self.took()]
+        return [each["submitted"].split("] ", 1)[1].rpartition(" [/relay")[0] for each in self.inputs()]
 
-    def ends(self, count: int = 1) -> list[Json]:
-        """Return the messages to it, once `count` of them are final."""
+    def outcomes(self, count: int = 1) -> list[Json]:
+        """Return the messages to it once there are `count`, all final."""
 
-        def look() -> list[Json]:
+        def final() -> list[Json]:
             found = messages(self.relay)
             return found if [m["state"] in {"injected", "uncertain"} for m in found] == [True] * count else []
 
         return wait_until(
-            look, 60, message=lambda: f"{messages(self.relay)}\n{self.took()}\n{events(self.relay)}"
+            final, 60, message=lambda: f"{messages(self.relay)}\n{self.inputs()}\n{events(self.relay)}"
         )
 
 
 BEFORE_ENTER = {
-    "the paste is ordered": ("relay.terminal.shim_link:ShimLink.write", "after", 1),
+    "the paste is written": ("relay.terminal.shim_link:ShimLink.write", "after", 1),
     "the paste is drawn": ("relay.injection.typist:Typist._enter", "before", 1),
-    "Enter is to be ordered": ("relay.terminal.shim_link:ShimLink.write", "before", 2),
+    "before Enter is written": ("relay.terminal.shim_link:ShimLink.write", "before", 2),
 }
 AFTER_ENTER = {
-    "Enter is ordered": ("relay.terminal.shim_link:ShimLink.write", "after", 2),
-    "Enter is to be verified": ("relay.injection.typist:Typist._taken", "before", 1),
+    "Enter is written": ("relay.terminal.shim_link:ShimLink.write", "after", 2),
+    "before Enter is verified": ("relay.injection.typist:Typist._taken", "before", 1),
     "Enter is verified": ("relay.injection.typist:Typist.type", "after", 1),
-    "that is to be recorded": ("relay.messaging.inbox:Inbox.settle", "before", 1),
+    "before that is recorded": ("relay.messaging.inbox:Inbox.settle", "before", 1),
 }
 
 
@@ -88,24 +88,24 @@ AFTER_ENTER = {
 @pytest.mark.parametrize(
     "style", [("paste",), (), ("paste", "scrolls")], ids=["pasted", "typed", "its end is shown"]
 )
-def test_what_stands_alone_in_the_input_is_submitted_once_and_noted(
+def test_text_alone_in_the_input_is_submitted_once_by_the_next_session(
     relay: Relay, style: tuple[str, ...], target: str, when: str, nth: int
 ) -> None:
     bob = Tui(relay, target, when, nth).wrap(*style)
     relay("send", "Bob", "a text of some length, so that it takes more than one row: " + "abc " * 40)
     wait_until(bob.died.exists)
     relay("send", "Bob", "second")
-    first, second = bob.ends(2)
+    first, second = bob.outcomes(2)
     assert (first["state"], second["state"]) == ("injected", "injected")
     assert "the next one pressed Enter" in first["detail"]
-    wait_until(lambda: len(bob.took()) >= 2)
+    wait_until(lambda: len(bob.inputs()) >= 2)
     assert [body[:11] for body in bob.bodies()] == ["a text of s", "second"]
     noted = [e for e in events(relay) if e["event"] == "injection" and e["id"] == first["id"]]
     assert [(e["result"], e["verified"]) for e in noted] == [("injected", "screen")]
 
 
 @pytest.mark.parametrize("style", [("paste",), ()], ids=["pasted", "typed"])
-def test_what_was_typed_and_submitted_before_it_is_no_doubt(relay: Relay, style: tuple[str, ...]) -> None:
+def test_earlier_submitted_texts_do_not_prevent_the_submission(relay: Relay, style: tuple[str, ...]) -> None:
     bob = Tui(relay, *BEFORE_ENTER["the paste is drawn"])
     bob.spared.touch()
     bob.wrap(*style)
@@ -115,20 +115,20 @@ def test_what_was_typed_and_submitted_before_it_is_no_doubt(relay: Relay, style:
     relay("reload", "Bob")
     relay("send", "Bob", "third")
     wait_until(bob.died.exists)
-    assert [message["state"] for message in bob.ends(3)] == ["injected"] * 3
-    wait_until(lambda: len(bob.took()) >= 3)
+    assert [message["state"] for message in bob.outcomes(3)] == ["injected"] * 3
+    wait_until(lambda: len(bob.inputs()) >= 3)
     assert bob.bodies() == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize(("target", "when", "nth"), AFTER_ENTER.values(), ids=AFTER_ENTER)
-def test_what_was_submitted_is_not_submitted_again(relay: Relay, target: str, when: str, nth: int) -> None:
-    """The screen shows that it was taken."""
+def test_a_submitted_text_is_not_submitted_again(relay: Relay, target: str, when: str, nth: int) -> None:
+    """The screen shows that it was submitted."""
     bob = Tui(relay, target, when, nth).wrap("paste")
     relay("send", "Bob", "first")
     wait_until(bob.died.exists)
     relay("send", "Bob", "second")
-    assert [m["state"] for m in bob.ends(2)] == ["injected", "injected"]
-    wait_until(lambda: len(bob.took()) >= 2)
+    assert [m["state"] for m in bob.outcomes(2)] == ["injected", "injected"]
+    wait_until(lambda: len(bob.inputs()) >= 2)
     assert bob.bodies() == ["first", "second"]
 
 
@@ -143,22 +143,22 @@ def test_what_was_submitted_is_not_submitted_again(relay: Relay, target: str, wh
     ],
     ids=["never written", "Enter not taken", "a placeholder", "not drawn", "a dialog"],
 )
-def test_anything_else_is_uncertain_and_nothing_is_pressed(
+def test_any_other_text_is_uncertain_and_not_submitted(
     relay: Relay, options: tuple[str, ...], target: str, when: str, nth: int
 ) -> None:
     bob = Tui(relay, target, when, nth).wrap(*options)
     relay("send", "Bob", "hello")
     wait_until(bob.died.exists)
-    (message,) = bob.ends()
+    (message,) = bob.outcomes()
     assert (message["state"], message["detail"]) == (
         "uncertain",
         "the session ended while it was being typed",
     )
-    assert bob.took() == []
+    assert bob.inputs() == []
 
 
 @pytest.mark.parametrize("keys", ["X", "\x7f", "\x1b[D"], ids=["a letter", "backspace", "an arrow"])
-def test_where_the_user_has_typed_since_nothing_is_pressed(relay: Relay, keys: str) -> None:
+def test_nothing_is_submitted_if_the_user_has_typed_since(relay: Relay, keys: str) -> None:
     bob = Tui(relay, "relay.injection.typist:Typist._enter", "before")
     bob.held.touch()
     arguments = [*relay.command[1:], "wrap", *map(str, bob.command("paste"))]
@@ -168,19 +168,19 @@ def test_where_the_user_has_typed_since_nothing_is_pressed(relay: Relay, keys: s
     wait_until(lambda: relay("send", "Bob", "hello", check=False).returncode == 0)
     wait_until(bob.died.exists)
     user.send(keys)
-    # Only then is it in the ring.
-    wait_until(lambda: keys == "X" or bob.took())
+    # Only then are the keys in the ring.
+    wait_until(lambda: keys == "X" or bob.inputs())
     if keys == "X":
         user.expect_exact("X")
     bob.held.unlink()
-    (message,) = bob.ends()
+    (message,) = bob.outcomes()
     assert message["state"] == "uncertain"
-    assert not [each for each in bob.took() if "submitted" in each]
+    assert not [each for each in bob.inputs() if "submitted" in each]
     user.close(force=True)
 
 
-def test_a_reload_in_the_middle_is_no_doubt(relay: Relay) -> None:
-    """The outgoing session leaves it to the next one."""
+def test_a_text_is_submitted_once_across_a_reload(relay: Relay) -> None:
+    """The old session leaves it to the next one."""
     bob = Tui(relay)
     slow = relay.home / "slow"
     patch = session_patch(
@@ -200,8 +200,8 @@ def test_a_reload_in_the_middle_is_no_doubt(relay: Relay) -> None:
     wait_until(bob.died.exists)
     relay("reload", "Bob")
     slow.unlink()
-    assert [m["state"] for m in bob.ends()] == ["injected"]
-    wait_until(bob.took)
+    assert [m["state"] for m in bob.outcomes()] == ["injected"]
+    wait_until(bob.inputs)
     assert bob.bodies() == ["hello"]
 
 
@@ -219,8 +219,8 @@ with open(log, "ab", 0) as file:
 """
 
 
-def test_a_paste_is_written_to_its_end_whoever_has_died(relay: Relay) -> None:
-    """The paste is one order to the shim: what the user types meanwhile comes after it, not into it."""
+def test_a_paste_is_completed_even_if_the_session_dies(relay: Relay) -> None:
+    """The shim writes the paste as a whole: keys that the user types come after it, not into it."""
     log, go = relay.home / "log", relay.home / "go"
     program = [sys.executable, "-c", SLOW_READER, str(log), str(go)]
     arguments = [*relay.command[1:], "wrap", "-n", "Bob", *program]

@@ -1,4 +1,4 @@
-"""What an agent has used: in `relay ps`, `relay explain` and `relay usage`, across all its sessions."""
+"""The usage of an agent in `relay ps`, `relay explain` and `relay usage`, across all its sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from session.transcript import Transcript
 from support import Relay, wait_until
 
 
-class Counted(Transcript):
+class UsageTranscript(Transcript):
     """A transcript with the tokens of each message."""
 
     def use(self, input: int, output: int, model: str = "claude-opus-4-8") -> None:
@@ -39,12 +39,12 @@ class Counted(Transcript):
 
 
 @pytest.fixture
-def transcript(relay: Relay) -> Counted:
-    return Counted(relay.home / "transcript.jsonl")
+def transcript(relay: Relay) -> UsageTranscript:
+    return UsageTranscript(relay.home / "transcript.jsonl")
 
 
 def turn(
-    claude: Claude, transcript: Counted, input: int, output: int, model: str = "claude-opus-4-8"
+    claude: Claude, transcript: UsageTranscript, input: int, output: int, model: str = "claude-opus-4-8"
 ) -> None:
     path = str(transcript.path)
     claude.fire("UserPromptSubmit", prompt="do it", transcript_path=path, session_id="s")
@@ -61,7 +61,9 @@ def usage(relay: Relay, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(relay("usage", "--json", *arguments).stdout))
 
 
-def test_the_figures_follow_the_turns_and_remain(relay: Relay, transcript: Counted) -> None:
+def test_usage_is_shown_after_each_turn_and_stays_in_the_log(
+    relay: Relay, transcript: UsageTranscript
+) -> None:
     claude = Claude(relay).wrap()
     claude.fire("SessionStart", source="startup", transcript_path=str(transcript.path), session_id="s")
     assert shown(relay) == (0, 0)
@@ -83,7 +85,7 @@ def test_the_figures_follow_the_turns_and_remain(relay: Relay, transcript: Count
     assert agent["unpriced_tokens"] == 1000
 
 
-def test_another_session_of_the_agent_counts_nothing_twice(relay: Relay, transcript: Counted) -> None:
+def test_a_replacement_session_counts_nothing_twice(relay: Relay, transcript: UsageTranscript) -> None:
     claude = Claude(relay).wrap()
     claude.fire("SessionStart", source="startup", transcript_path=str(transcript.path), session_id="s")
     turn(claude, transcript, 100, 10)
@@ -92,7 +94,7 @@ def test_another_session_of_the_agent_counts_nothing_twice(relay: Relay, transcr
     (session,) = json.loads(relay("ps", "--json").stdout)
 
     os.kill(session["pid"], signal.SIGKILL)
-    transcript.use(200, 20)  # while nobody reads
+    transcript.use(200, 20)  # while no session reads
     wait_until(lambda: shown(relay)[0] == 330, message=lambda: str(shown(relay)))
     turn(claude, transcript, 300, 30)
     wait_until(lambda: shown(relay)[0] == 660, message=lambda: str(shown(relay)))
@@ -102,7 +104,7 @@ def test_another_session_of_the_agent_counts_nothing_twice(relay: Relay, transcr
     assert (agent["tokens"]["total"], agent["turns"]) == (660, 2)
 
 
-def test_an_agent_that_is_started_again_begins_at_nothing(relay: Relay, transcript: Counted) -> None:
+def test_a_restarted_agent_starts_from_zero(relay: Relay, transcript: UsageTranscript) -> None:
     claude = Claude(relay).wrap()
     claude.fire("SessionStart", source="startup", transcript_path=str(transcript.path), session_id="s")
     turn(claude, transcript, 100, 10)
@@ -120,13 +122,15 @@ def test_an_agent_that_is_started_again_begins_at_nothing(relay: Relay, transcri
     assert agent["tokens"]["total"] == 330
 
 
-def test_a_program_without_a_record_has_no_figures(relay: Relay) -> None:
+def test_a_program_without_a_transcript_has_no_usage(relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Ann", "cat")
     assert shown(relay) == (None, None)
     assert relay("usage").stdout == "No agent has used any tokens yet.\n"
 
 
-def test_a_wrong_price_list_is_told_and_only_costs_the_costs(relay: Relay, transcript: Counted) -> None:
+def test_an_invalid_price_list_is_reported_and_hides_only_the_costs(
+    relay: Relay, transcript: UsageTranscript
+) -> None:
     path = Path(relay.home, "config", "prices.toml")
     path.parent.mkdir(exist_ok=True)
     path.write_text("[models]\n'x' = 3\n")
@@ -143,8 +147,8 @@ def test_usage_is_a_feature() -> None:
     assert "usage" in FEATURES
 
 
-def test_limits_that_change_are_logged_once_even_if_nothing_was_used(tmp_path: Path) -> None:
-    """A provider may refuse a request because of them, for example."""
+def test_changed_limits_are_logged_once_even_without_usage(tmp_path: Path) -> None:
+    """For example, a provider may refuse a request because of a limit."""
     rollout, path = tmp_path / "rollout.jsonl", tmp_path / "usage.jsonl"
     window = {"used_percent": 100.0, "window_minutes": 300, "resets_at": 1_800_000_000.0}
     payload = {"type": "token_count", "info": None, "rate_limits": {"primary": window}}

@@ -1,4 +1,4 @@
-"""The user at the terminal: what they type is theirs, and they are told what they must know."""
+"""The user at the terminal: their input is left alone, and notices are shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support import Relay, processes_of, session_patch, wait_until
 
 
 class Terminals:
-    """Terminals of users who wrap fakes."""
+    """Terminals in which users wrap fake agents."""
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
@@ -28,7 +28,7 @@ class Terminals:
     def __call__(
         self, name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = ()
     ) -> tuple[FakeAgent, pexpect.spawn[bytes]]:
-        """Return the fake, with a running session, and the user's side."""
+        """Return the fake agent, with a running session, and the user's end of the terminal."""
         fake = FakeAgent(self.relay, name)
         user = self.spawn(fake, *arguments, options=options, cwd=cwd)
         wait_until(lambda: (fake.folder / "received").exists() and fake.events("session_start"))
@@ -59,14 +59,14 @@ class Terminals:
 
 @pytest.fixture
 def attached(relay: Relay) -> Iterator[Terminals]:
-    """Yield a factory: `attached("Alice")` wraps a fake in a new terminal."""
+    """Yield a factory: `attached("Alice")` wraps a fake agent in a new terminal."""
     terminals = Terminals(relay)
     yield terminals
     for user in terminals.opened:
         user.close(force=True)
 
 
-def test_a_half_typed_line_is_the_users(relay: Relay, attached: Terminals) -> None:
+def test_a_message_waits_for_a_half_typed_line(relay: Relay, attached: Terminals) -> None:
     """A message waits until the line is finished, and some seconds longer."""
     alice, user = attached("Alice")
     user.send(b"hello wor")
@@ -87,7 +87,7 @@ def test_a_half_typed_line_is_the_users(relay: Relay, attached: Terminals) -> No
     assert second == f"[relay {mark} from the user] from a peer [/relay {mark}]"
 
 
-def test_what_the_user_types_never_fires(relay: Relay, attached: Terminals) -> None:
+def test_user_input_is_never_a_directive(relay: Relay, attached: Terminals) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     alice, user = attached("Alice")
     user.send(b"@relay:Bob typed by the user\r")
@@ -98,7 +98,7 @@ def test_what_the_user_types_never_fires(relay: Relay, attached: Terminals) -> N
     assert [m["body"] for m in messages(relay)] == ["said by the agent"]
 
 
-def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Terminals) -> None:
+def test_user_input_repeated_by_the_agent_is_a_directive(relay: Relay, attached: Terminals) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     _, user = attached("Alice", "--reply", "typed", "@relay:Bob typed by the user\n")
     user.send(b"@relay:Bob typed by the user\r")
@@ -106,7 +106,7 @@ def test_what_an_agent_repeats_of_it_is_the_agents(relay: Relay, attached: Termi
     bob.receives_exactly(("Alice", "typed by the user"))
 
 
-def test_a_notice_is_shown_at_once_where_lines_are_printed(relay: Relay, attached: Terminals) -> None:
+def test_a_notice_is_shown_at_once_to_a_line_program(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
     _, user = attached("Alice", cwd=folder)
     user.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted, so it does not run\.[^\r\n]*\r\n")
@@ -129,7 +129,7 @@ def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attac
     assert user.exitstatus == 3
 
 
-def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Terminals) -> None:
+def test_a_handlers_error_is_shown_once(relay: Relay, attached: Terminals) -> None:
     folder = project(
         relay,
         "from relay import pattern\n\n@pattern('deploy')\ndef fail(target):\n    raise OSError('no route')\n",
@@ -143,8 +143,8 @@ def test_a_handlers_fault_is_shown_once(relay: Relay, attached: Terminals) -> No
     assert shown == [b"relay: relay.config.py:5: the handler fail (@deploy) raised OSError: no route"]
 
 
-def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Terminals) -> None:
-    """No byte can be written to any file: each store reports it, and the user's view is unaffected."""
+def test_a_full_disk_is_reported_and_the_agent_keeps_running(relay: Relay, attached: Terminals) -> None:
+    """No byte can be written to any file. Each store reports it, and the terminal is unaffected."""
     fake = FakeAgent(relay, "Alice")
     (fake.folder / "received").symlink_to("/dev/null")
     user = attached.spawn(
@@ -155,16 +155,16 @@ def test_a_full_disk_is_said_and_the_agent_runs_on(relay: Relay, attached: Termi
     while without:
         without.pop(user.expect_exact(without))
     wait_until((fake.folder / "strings").exists)
-    fake.say("the agent runs on")
-    user.expect_exact(b"the agent runs on")
+    fake.say("still running")
+    user.expect_exact(b"still running")
     fake.exit(5)
     user.expect(pexpect.EOF)
     user.wait()
     assert user.exitstatus == 5
 
 
-def test_where_no_memory_can_be_reserved_nothing_is_started(relay: Relay) -> None:
-    """A hard file size limit applies to anonymous memory files, too."""
+def test_nothing_is_started_if_no_memory_can_be_reserved(relay: Relay) -> None:
+    """A hard file size limit applies to anonymous memory files as well."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, *relay.command, "wrap", "sh", "-c", "echo up; exec sleep 1000"],
         env=relay.environment,
@@ -180,8 +180,8 @@ def test_where_no_memory_can_be_reserved_nothing_is_started(relay: Relay) -> Non
     wait_until(lambda: not any("sleep 1000" in line for line in processes_of(relay.home).values()))
 
 
-def test_where_memory_runs_out_as_the_agent_begins_it_ends_with_the_reason(relay: Relay) -> None:
-    """The rest of the ring is reserved once the agent has printed its first words."""
+def test_an_agent_is_ended_with_the_reason_if_memory_runs_out_at_its_start(relay: Relay) -> None:
+    """The rest of the ring is reserved after the agent's first output."""
     main = (
         "import errno, os, sys\n"
         "allocate = os.posix_fallocate\n"
@@ -215,15 +215,15 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-def test_a_broker_that_cannot_be_reached_is_said_once(relay: Relay, attached: Terminals) -> None:
+def test_an_unreachable_broker_is_reported(relay: Relay, attached: Terminals) -> None:
     settings(relay, "stop_seconds = 0.1\n")
     alice, user = attached("Alice", options=("--broker", "mqtt://127.0.0.1:1"))
     user.expect(rb"relay: no connection to the broker at mqtt://127\.0\.0\.1:1 [^\r\n]*\r\n")
-    alice.say("the agent runs on")
-    user.expect_exact(b"the agent runs on")
+    alice.say("still running")
+    user.expect_exact(b"still running")
 
 
-def test_a_program_of_ones_own_wraps_an_agent(relay: Relay, attached: Terminals, tmp_path: Path) -> None:
+def test_a_users_program_can_wrap_an_agent(relay: Relay, attached: Terminals, tmp_path: Path) -> None:
     """R59: Relay(name=...), .pattern(), .on(), .wrap(); the exit code is the agent's."""
     alice = FakeAgent(relay, "Alice")
     program = tmp_path / "program.py"
@@ -271,8 +271,8 @@ all = ["^Resume which"]
 """
 
 
-def test_an_answer_begins_no_turn(relay: Relay, attached: Terminals) -> None:
-    """An Enter that picks a session to resume submits nothing: the old conversation is not read."""
+def test_an_answer_to_a_dialog_starts_no_turn(relay: Relay, attached: Terminals) -> None:
+    """Enter that picks a conversation to resume is not a prompt, so the old conversation is not read."""
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text(PICKER)
@@ -280,12 +280,12 @@ def test_an_answer_begins_no_turn(relay: Relay, attached: Terminals) -> None:
     alice, user = attached("Alice", options=("--agent", "known"))
     alice.say("Resume which one?")
     wait_until(lambda: ps(relay)[0]["state"] == "prompting")
-    heard = len((alice.folder / "received").read_bytes())
+    before = len((alice.folder / "received").read_bytes())
     user.send(b"\r")
-    wait_until(lambda: len((alice.folder / "received").read_bytes()) > heard)
-    alice.say("@memory:save said long ago")
+    wait_until(lambda: len((alice.folder / "received").read_bytes()) > before)
+    alice.say("@memory:save from long ago")
     alice.say("busy")
     wait_until(lambda: "spinner" in relay("explain", "Alice").stdout)
-    alice.say("@memory:save said now")
+    alice.say("@memory:save from now")
     wait_until(lambda: alice.events("directive"))
-    assert [e["body"] for e in alice.events("directive")] == ["said now"]
+    assert [e["body"] for e in alice.events("directive")] == ["from now"]

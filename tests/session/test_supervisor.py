@@ -1,4 +1,4 @@
-"""The pause between two agents, with a clock that the test controls."""
+"""The pause before a restart, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOUR = 3600.0
 
 
 class Shim:
-    """The end of the link that receives a pause. paused: called for each."""
+    """The shim's end of the link. paused: called for each pause."""
 
     kept = True
 
@@ -54,7 +54,7 @@ class Phases:
 def test_the_pause_ends_by_the_wall_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asleep: bool
 ) -> None:
-    """When a machine sleeps, only the loop's clock stops. A later stop still ends the agent."""
+    """The loop's clock stops while the machine sleeps. A later stop still ends the agent."""
     monkeypatch.setattr(supervisor, "LOOK", 0.01)
     home = Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
     now = [1000.0]
@@ -100,14 +100,14 @@ def test_the_pause_ends_by_the_wall_clock(
 
 
 def test_a_key_ends_one_pause(tmp_path: Path) -> None:
-    """If the program is missing then, the agent waits for the next attempt, and not all of them are made."""
+    """If the program is missing then, the agent waits until the next attempt is due."""
     home = Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
 
     async def run() -> tuple[list[Any], list[Phase]]:
-        bus, phases, orders = EventBus(), Phases(), [KeyChosen("r"), KeyChosen("r"), StopRequested()]
+        bus, phases, events = EventBus(), Phases(), [KeyChosen("r"), KeyChosen("r"), StopRequested()]
         feature = Supervisor(
             bus,
-            cast(ShimLink, Shim(lambda: bus.loop.call_soon(bus.publish, orders.pop(0)))),
+            cast(ShimLink, Shim(lambda: bus.loop.call_soon(bus.publish, events.pop(0)))),
             Journal(home.journal, "s1", "Alice", bus, publishes=False),
             Identity("s1", "Alice", "team", tmp_path),
             Progress(tmp_path / "progress.jsonl", resumed=False),
@@ -121,7 +121,7 @@ def test_a_key_ends_one_pause(tmp_path: Path) -> None:
         bus.add(phases)
         bus.publish(SessionBegan())
         answers = await bus.ask_all(WhatFollows(1))
-        assert not orders
+        assert not events
         return answers, phases.entered
 
     answers, entered = asyncio.run(asyncio.wait_for(run(), 60))

@@ -1,4 +1,4 @@
-"""A transcript as Claude Code writes one."""
+"""Transcripts as Claude Code writes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Transcript:
-    """A transcript as Claude Code writes one."""
+    """A transcript file, to which `say` adds an answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -6,7 +6,7 @@ import pytest
 
 from agents.hooked import Claude
 from session.fake_agent import project
-from session.test_session_native import CONTINUES, Transcript, begun, context
+from session.test_session_native import CONTINUES, Transcript, context, start_turn
 from support import Relay, wait_until
 
 
@@ -15,10 +15,10 @@ def transcript(relay: Relay) -> Transcript:
     return Transcript(relay.home / "transcript.jsonl")
 
 
-def test_a_continuation_that_no_reply_can_hold_counts_for_the_cap(relay: Relay) -> None:
-    """R10: the continuation is typed, as a separate prompt."""
+def test_a_continuation_too_large_for_a_reply_counts_towards_the_cap(relay: Relay) -> None:
+    """R10: it is typed, as a separate prompt."""
     config = 'from relay import on\non("agent_end")(lambda ctx: "line\\n" * 1_900)\n'
-    claude = begun(Claude(relay).wrap(cwd=project(relay, config)))
+    claude = start_turn(Claude(relay).wrap(cwd=project(relay, config)))
     for _ in range(4):
         (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
         assert not stopped["stdout"]
@@ -26,9 +26,9 @@ def test_a_continuation_that_no_reply_can_hold_counts_for_the_cap(relay: Relay) 
     assert len(claude.events("continuation_capped")) == 1
 
 
-def test_an_agent_does_not_go_on_for_what_can_wait(relay: Relay, transcript: Transcript) -> None:
+def test_an_agent_does_not_continue_for_text_that_can_wait(relay: Relay, transcript: Transcript) -> None:
     path = {"transcript_path": str(transcript.path)}
-    claude = begun(Claude(relay).wrap(), **path)
+    claude = start_turn(Claude(relay).wrap(), **path)
     transcript.say("@memory:save it")
     claude.fire("PreCompact", trigger="auto", **path)  # its reply cannot hold context
     wait_until(lambda: "does not justify a turn" in relay("explain", claude.name).stdout)
@@ -39,8 +39,8 @@ def test_an_agent_does_not_go_on_for_what_can_wait(relay: Relay, transcript: Tra
 
 
 @pytest.mark.parametrize("event", ["SessionEnd", "SessionStart"])
-def test_an_agent_that_ends_has_not_read_what_it_was_to_go_on_with(relay: Relay, event: str) -> None:
-    claude = begun(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
+def test_a_continuation_is_uncertain_if_the_agent_ends(relay: Relay, event: str) -> None:
+    claude = start_turn(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
     claude.fire("Stop", last_assistant_message="not yet")
     claude.fire(event, source="clear", reason="other")
     claude.exit()
