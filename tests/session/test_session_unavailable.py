@@ -34,6 +34,7 @@ def shim_status(relay: Relay, name: str) -> dict[str, Any]:
     return dict(call(path, {"op": "status"}, 60))
 
 
+@pytest.mark.real_exec  # the fault must come before any import
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_session_is_reported_and_reload_retries(relay: Relay, fault: str) -> None:
     broken = relay.home / "broken"

@@ -204,6 +204,7 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
     wait_until(lambda: not _left(home), message=lambda: str(_left(home)))
 
 
+@pytest.mark.real_exec
 @pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4)])
 def test_a_signal_at_any_moment_of_the_start_leaves_nothing_behind(
     progress: int, wrap: Open, home: Path
