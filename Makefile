@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-agents test-agents-newest test-memory check docs man format bench bench-fleet bench-memory pictures record dist test-install clean
+.PHONY: help demo test test-long test-agents test-agents-newest test-memory test-mutations check docs man format bench bench-fleet bench-memory pictures record dist test-install clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -35,7 +35,8 @@ demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@command -v relay >/dev/null || echo "First install the command: pipx install . (or: uv tool install .)"
 
 test: $(VENV)/.stamp  ## all tests
-	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m compileall -q relay tests
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 20 --durations-min 1 $(ARGS)
 
 test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="claude qwen" chooses
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
@@ -54,6 +55,9 @@ test-long: $(VENV)/.stamp  ## the long tests that `make test` omits: kills at ev
 
 test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as memory backends, with real PostgreSQL and Chroma servers
 	@$(MEMORY_VENV)/bin/pytest tests/memory_backends $(ARGS)
+
+test-mutations: $(VENV)/.stamp  ## break the code in one place at a time, and see which tests notice; takes an hour
+	@$(BIN)/python -m tools.mutations $(ARGS)
 
 check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site with all of its links
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }

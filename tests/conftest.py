@@ -23,7 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith("RELAY_") and name != "RELAY_LONG":  # turns on the long tests
             del os.environ[name]
-    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    defaults = {
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGQUIT: signal.SIG_DFL,
+    }
+    for number, handler in defaults.items():
         if signal.getsignal(number) is signal.SIG_IGN:  # nohup or a background job: children inherit it
             signal.signal(number, handler)
     user = tempfile.mkdtemp(prefix="home-")

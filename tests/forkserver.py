@@ -3,13 +3,13 @@
     test ── subprocess ──→ fork server (relay imported, one thread) ── clone ──→ `python -m relay ...`
                                                                                    └── fork ──→ its session
 
-What it starts is a child of the test process, as after fork(2) and execve(2): descriptors, signals, environment,
-working directory, command line and exit status are its own, and ps(1) shows what it would show. There is one
-server for each test process, and every process starts from the same state: nothing that a test does in its own
-interpreter reaches it.
+What it starts is a child of the test process, as after fork(2) and execve(2): descriptors, signals,
+environment, working directory, command line and exit status are its own, and ps(1) shows what it would show.
+There is one server for each test process, and every process starts from the same state: nothing that a test
+does in its own interpreter reaches it.
 
-execve(2) starts everything else: another program, an environment in which Python itself would start differently,
-a test with the mark `real_exec`, and all on systems other than Linux.
+execve(2) starts everything else: another program, an environment in which Python itself would start
+differently, what a test with the mark `real_exec` starts, and everything on systems other than Linux.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def _start(args: list[str], *rest: Any) -> int:
         "session": bool(session),
         "terminal": preparation is not None,
         "umask": _umask(),
-        "ignored": [number for number in (1, 2, 3) if signal.getsignal(number) is signal.SIG_IGN],
     }
     standard = [number if fd == -1 else fd for number, fd in enumerate((stdin, stdout, stderr))]
     return _server().start(request, standard)
@@ -213,8 +212,6 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     if request["terminal"]:
         take_terminal()
     os.umask(request["umask"])
-    for number in request["ignored"]:
-        signal.signal(number, signal.SIG_IGN)
     environment = dict(each.split("=", 1) for each in request["env"])
     try:
         os.chdir(request["cwd"])
@@ -279,7 +276,7 @@ def _run(argv: list[str], env: Mapping[str, str], call: Callable[[], int], *, pa
         traceback.print_exc()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - Python itself would print it and exit with 1
         traceback.print_exc()
     finally:
         try:

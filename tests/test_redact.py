@@ -293,6 +293,12 @@ def test_keys_longer_than_their_format_are_taken_whole() -> None:
     assert redact(f"{key}{drawn(20)} end") == "[secret: square-token] end"
 
 
+def test_of_a_secret_within_another_the_whole_is_taken_out() -> None:
+    redactor = Redactor(("s3cretinside",))
+    text = "it is ghp_0123456789s3cretinside0123456789abcdefgh, and more"
+    assert redactor.redact(text) == "it is [secret: github-token], and more"
+
+
 def test_values_that_were_given_are_never_forgotten() -> None:
     """R44: else an agent could print its own keys until relay forgot the user's."""
     redactor = Redactor(["swordfish-77"])

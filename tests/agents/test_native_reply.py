@@ -57,6 +57,16 @@ def test_gemini_denies_with_a_decision() -> None:
     assert rendered("gemini", "BeforeTool", deny="no") == {"decision": "deny", "reason": "no"}
 
 
+def test_a_call_that_the_user_must_allow_is_denied_where_the_agent_cannot_ask() -> None:
+    asked = rendered("claude", "PreToolUse", ask="sure?")["hookSpecificOutput"]
+    assert (asked["permissionDecision"], asked["permissionDecisionReason"]) == ("ask", "sure?")
+    for agent in ("codex", "qwen"):
+        denied = rendered(agent, "PreToolUse", ask="sure?")["hookSpecificOutput"]
+        assert denied["permissionDecision"] == "deny"
+        assert denied["permissionDecisionReason"].startswith("sure? ")
+    assert rendered("gemini", "BeforeTool", ask="sure?")["decision"] == "deny"
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
 def test_a_prompt_is_blocked(agent: str) -> None:
     assert rendered(agent, "UserPromptSubmit", deny="no") == {"decision": "block", "reason": "no"}

@@ -78,6 +78,13 @@ def test_memory_save_search_list_forget(rig: Rig):
     assert "dark mode" not in injected(rig, "@memory:list")
 
 
+def test_only_the_answer_to_a_question_begins_another_turn(rig: Rig):
+    """R48"""
+    asked = {"save tea": False, "share tea": False, "search tea": True, "list": True}
+    wakes = {each: [result.wake for result in rig.say(f"@memory:{each}")[0].results] for each in asked}
+    assert wakes == {each: [wake] for each, wake in asked.items()}
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

@@ -60,7 +60,7 @@ def shipped(name: str = "generic") -> Profile:
 
 
 class PtyAgent(AgentTerminal):
-    """The terminal of a program under test, with what a test needs to observe it and press keys."""
+    """The terminal of a program under test, with what a test needs to observe it and to press keys."""
 
     def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
         self.replaying = False
@@ -89,7 +89,7 @@ class PtyAgent(AgentTerminal):
         self.on_prompt: OnPrompt | None = None  # the answer to Compose
         self.deferred: list[str] = []
         self.writes: list[tuple[bytes, float]] = []  # what was written to the agent, and when
-        self.said: tuple[Evidence, ...] = ()
+        self.evidence: tuple[Evidence, ...] = ()
         self._later = 0.0
         self.bus = EventBus()
         directive = layout.directive_pattern(profile.prefix, profile.decoration)
@@ -125,7 +125,7 @@ class PtyAgent(AgentTerminal):
     def withdraw(self, id: str) -> None:
         self.bus.publish(Withdraw(id))
 
-    async def hook_tells(self, prompt: str) -> bool:
+    async def report_prompt(self, prompt: str) -> bool:
         """Report from the agent's hook that `prompt` was submitted; return whether it is relay's."""
         return any(await self.bus.ask(Recognize(prompt)))
 
@@ -233,7 +233,7 @@ class PtyAgent(AgentTerminal):
 
     def current(self) -> tuple[Evidence, ...]:
         """Answer KnownEvidence."""
-        return self.said
+        return self.evidence
 
     def output_offset(self) -> int:
         return len(self.everything)

@@ -70,7 +70,7 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-async def _types(agent: PtyAgent, bodies: list[str]) -> list[str]:
+async def _deliver(agent: PtyAgent, bodies: list[str]) -> list[str]:
     """Submit each body followed by a plain message; return the bodies that were typed."""
     ended = len(agent.outcomes)
     for number, body in enumerate(bodies):
@@ -84,22 +84,22 @@ async def _types(agent: PtyAgent, bodies: list[str]) -> list[str]:
 
 
 def _check_texts(texts: list[str], typed: list[str], bodies: list[str]) -> None:
-    """Check that `texts`, as taken by the program, are complete and marked, and match what was sent."""
-    said: dict[str, str] = {}
+    """Check that `texts`, as taken by the program, are complete and marked, and match the bodies."""
+    received: dict[str, str] = {}
     for text in texts:
         whole = _WHOLE.fullmatch(text)
         assert whole, text
-        said[whole[1]] = said.get(whole[1], "") + " " + whole[2]
-    hostile = [_words(words) for words in said.values() if not words.strip().startswith("plain ")]
+        received[whole[1]] = received.get(whole[1], "") + " " + whole[2]
+    hostile = [_words(words) for words in received.values() if not words.strip().startswith("plain ")]
     assert ["".join(words) for words in hostile] == [
         "".join(_words(quote(deface(sanitise(body))))) for body in typed
     ]
-    assert sum(words.strip().startswith("plain ") for words in said.values()) == len(bodies)
+    assert sum(words.strip().startswith("plain ") for words in received.values()) == len(bodies)
 
 
 async def _through_lines(tmp_path: Path, bodies: list[str]) -> None:
     async with running(fake("lines"), tmp_path) as agent:
-        typed = await _types(agent, bodies)
+        typed = await _deliver(agent, bodies)
         await agent.until(lambda: f"plain {len(bodies) - 1} [/relay" in agent.received())
         _check_texts(agent.received().splitlines(), typed, bodies)
 
@@ -114,21 +114,21 @@ async def _through_paste(tmp_path: Path, bodies: list[str]) -> None:
 async def _paste(tmp_path: Path, bodies: list[str]) -> None:
     profile = replace(shipped(), submit=replace(shipped().submit, delay=0.02))
     async with running(fake("tui", "paste"), tmp_path, profile) as agent:
-        typed = await _types(agent, bodies)
+        typed = await _deliver(agent, bodies)
         log = [json.loads(line) for line in agent.received().splitlines()]
         assert not [entry for entry in log if "submitted" not in entry]  # no control byte outside a paste
         _check_texts([entry["submitted"] for entry in log], typed, bodies)
 
 
-@pytest.mark.parametrize("through", [_through_lines, _through_paste])
-def test_hostile_bodies_do_not_act_and_do_not_touch_the_next_message(tmp_path: Path, through) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("deliver", [_through_lines, _through_paste])
+def test_hostile_bodies_affect_neither_the_program_nor_the_next_message(tmp_path: Path, deliver) -> None:  # type: ignore[no-untyped-def]
     """R84"""
-    asyncio.run(through(tmp_path, HOSTILE))
+    asyncio.run(deliver(tmp_path, HOSTILE))
 
 
 @BOUNDED
 @given(bodies=st.lists(BODIES, min_size=3, max_size=6))
-def test_any_bodies_through_the_kernels_line_discipline(
+def test_no_body_acts_through_the_kernels_line_discipline(
     tmp_path_factory: pytest.TempPathFactory, bodies: list[str]
 ) -> None:
     """R84"""
@@ -137,7 +137,7 @@ def test_any_bodies_through_the_kernels_line_discipline(
 
 @BOUNDED
 @given(bodies=st.lists(BODIES, min_size=3, max_size=6))
-def test_any_bodies_through_bracketed_paste(
+def test_no_body_acts_through_bracketed_paste(
     tmp_path_factory: pytest.TempPathFactory, bodies: list[str]
 ) -> None:
     """R84"""

@@ -41,7 +41,7 @@ def test_a_line_is_typed_and_verified(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_text_that_is_submitted_at_the_start_waits_until_the_program_reads(tmp_path: Path) -> None:
+def test_text_submitted_at_the_start_waits_until_the_program_reads(tmp_path: Path) -> None:
     """R51: initial context from a session_start hook reaches the agent."""
 
     async def main() -> None:
@@ -54,7 +54,7 @@ def test_text_that_is_submitted_at_the_start_waits_until_the_program_reads(tmp_p
     asyncio.run(main())
 
 
-def test_a_burst_arrives_in_order_each_when_the_program_reads_again(tmp_path: Path) -> None:
+def test_a_burst_arrives_in_order(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             for number in range(50):
@@ -67,7 +67,7 @@ def test_a_burst_arrives_in_order_each_when_the_program_reads_again(tmp_path: Pa
     asyncio.run(main())
 
 
-def test_the_closing_prompt_goes_before_what_waits(tmp_path: Path) -> None:
+def test_the_closing_prompt_precedes_waiting_texts(tmp_path: Path) -> None:
     """R52: at the session's end the closing prompt is next, whatever else waits."""
 
     async def main() -> None:
@@ -137,7 +137,7 @@ def test_nothing_is_typed_while_the_terminal_does_not_echo(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a program waits for")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports what a program waits for")
 def test_a_silent_program_that_does_not_read_is_working(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("busy"), tmp_path) as agent:
@@ -155,7 +155,7 @@ def test_a_silent_program_that_does_not_read_is_working(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_waits_at_the_end_is_reported_as_not_typed(tmp_path: Path) -> None:
+def test_texts_waiting_at_the_end_are_reported_as_untyped(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("busy"), tmp_path) as agent:
             agent.submit("one")
@@ -190,10 +190,10 @@ def test_a_draft_of_the_user_is_never_merged_with_a_message(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "command", [["bash", "--norc", "-i"], ["sh", "-i"], [sys.executable, "-i"], ["sqlite3"]]
 )
-def test_what_executes_its_input_is_left_alone_unless_the_user_opts_in(
+def test_a_shell_or_interpreter_is_left_alone_unless_the_user_opts_in(
     tmp_path: Path, command: list[str]
 ) -> None:
-    """The prompt gives such a program away even if the profile does not know it."""
+    """Its prompt reveals such a program even if no profile knows it."""
 
     async def main() -> None:
         async with running(command, tmp_path) as agent:
@@ -244,7 +244,7 @@ def test_a_long_line_is_split_before_the_kernel_cuts_it(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_several_lines_are_several_marked_lines(tmp_path: Path) -> None:
+def test_each_of_several_lines_is_marked(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             agent.submit("one\n\n/two\n!three")
@@ -258,7 +258,7 @@ def test_several_lines_are_several_marked_lines(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_typing_is_uncertain(tmp_path: Path) -> None:
+def test_interrupted_typing_is_uncertain(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(["sh", "-c", "read a; sleep 60"], tmp_path) as agent:
             agent.submit("one\ntwo")
@@ -268,7 +268,7 @@ def test_a_cancelled_typing_is_uncertain(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_the_ledger_cannot_mark_is_typed_later_and_nothing_overtakes_it(tmp_path: Path) -> None:
+def test_a_text_that_the_ledger_cannot_mark_is_typed_later_and_in_order(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             agent.refuse = LedgerError("the disk is full")
@@ -284,7 +284,7 @@ def test_what_the_ledger_cannot_mark_is_typed_later_and_nothing_overtakes_it(tmp
 
 
 def test_the_closing_prompt_does_not_wait_for_the_ledger(tmp_path: Path) -> None:
-    """R52."""
+    """R52"""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
@@ -299,7 +299,7 @@ def test_the_closing_prompt_does_not_wait_for_the_ledger(tmp_path: Path) -> None
     asyncio.run(main())
 
 
-def test_what_is_withdrawn_at_the_last_moment_is_skipped(tmp_path: Path) -> None:
+def test_a_text_withdrawn_at_the_last_moment_is_skipped(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
 
@@ -337,8 +337,8 @@ with open(os.environ["AGENT_LOG"], "ab", buffering=0) as log:
 """
 
 
-def test_what_the_program_asks_while_the_ledger_is_written_is_not_answered(tmp_path: Path) -> None:
-    """The last look comes after the ledger write, which may take seconds."""
+def test_a_question_asked_while_the_ledger_is_written_is_not_answered(tmp_path: Path) -> None:
+    """The final check follows the ledger write, which may take seconds."""
 
     async def main() -> None:
         async with running([sys.executable, "-c", SUDDEN], tmp_path) as agent:
@@ -369,7 +369,7 @@ while read -p "> " line; do echo "$line" >> "$AGENT_LOG"; done
 """
 
 
-def test_a_key_that_answered_a_question_is_no_draft(tmp_path: Path) -> None:
+def test_a_key_that_answered_a_question_is_not_a_draft(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(["bash", "-c", ONE_KEY], tmp_path) as agent:
             agent.submit("hello")
@@ -383,7 +383,7 @@ def test_a_key_that_answered_a_question_is_no_draft(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_half_typed_line_stays_one_when_the_program_prints(tmp_path: Path) -> None:
+def test_a_half_typed_line_is_still_a_draft_after_the_program_prints(tmp_path: Path) -> None:
     """The kernel still holds it."""
     program = "import os, signal\nsignal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'\\nnews\\n> '))\n"
     program += "os.write(1, b'> ')\nos.read(0, 4096)"
@@ -404,7 +404,7 @@ def test_a_half_typed_line_stays_one_when_the_program_prints(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_a_program_that_ends_meanwhile_leaves_the_text_uncertain(tmp_path: Path) -> None:
+def test_a_program_that_exits_while_typed_into_leaves_the_text_uncertain(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(["sh", "-c", "read a; read b"], tmp_path) as agent:
             agent.submit("one\ntwo\nthree")

@@ -39,7 +39,7 @@ def test_a_paste_arrives_as_one_exact_text(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_several_pastes_one_after_another(tmp_path: Path) -> None:
+def test_several_pastes_arrive_one_after_another(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
             agent.submit("one")
@@ -50,7 +50,7 @@ def test_several_pastes_one_after_another(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_second_enter_where_the_first_was_not_taken(tmp_path: Path) -> None:
+def test_enter_is_pressed_again_if_the_first_was_ignored(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "deaf-enter"), tmp_path) as agent:
             agent.submit("hello")
@@ -60,7 +60,7 @@ def test_a_second_enter_where_the_first_was_not_taken(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_placeholder_for_the_paste_is_an_echo_too(tmp_path: Path) -> None:
+def test_a_placeholder_counts_as_the_echo_of_a_paste(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "collapse", "deaf-enter"), tmp_path) as agent:
             agent.submit("hello")
@@ -70,7 +70,7 @@ def test_a_placeholder_for_the_paste_is_an_echo_too(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_input_that_never_empties_is_uncertain(tmp_path: Path) -> None:
+def test_a_text_that_stays_in_the_input_is_uncertain(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "no-enter"), tmp_path) as agent:
             agent.submit("hello")
@@ -79,7 +79,7 @@ def test_an_input_that_never_empties_is_uncertain(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_input_that_shows_nothing_is_submitted_all_the_same(tmp_path: Path) -> None:
+def test_a_text_is_submitted_even_if_the_input_shows_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "silent"), tmp_path) as agent:
             agent.submit("hello")
@@ -111,7 +111,7 @@ while True:
 """
 
 
-def test_a_program_that_reads_with_readline(tmp_path: Path) -> None:
+def test_a_program_with_readline_gets_its_lines_in_order(tmp_path: Path) -> None:
     async def main() -> None:
         async with running([sys.executable, "-c", READLINE], tmp_path) as agent:
             agent.submit("one\ntwo")
@@ -123,7 +123,7 @@ def test_a_program_that_reads_with_readline(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_the_user_types_in_the_middle_comes_after_it(tmp_path: Path) -> None:
+def test_keys_typed_during_an_injection_follow_it(tmp_path: Path) -> None:
     """The user's keys are neither merged with the text nor lost."""
 
     async def main() -> None:
@@ -134,8 +134,8 @@ def test_what_the_user_types_in_the_middle_comes_after_it(tmp_path: Path) -> Non
             agent.press(b" line\r")
             assert await agent.ended() == ["injected"]
             await agent.until(lambda: len(_log(agent)) == 2)
-            theirs, mine = _submitted(agent)
-            assert theirs.endswith("]") and mine == "my own line"
+            injected, typed = _submitted(agent)
+            assert injected.endswith("]") and typed == "my own line"
 
     asyncio.run(main())
 
@@ -161,7 +161,7 @@ os.execv(sys.executable, [sys.executable, "-S", "{FAKES}/agent_tui.py", "paste"]
 """
 
 
-def test_a_digit_that_answered_a_dialog_is_no_draft(tmp_path: Path) -> None:
+def test_a_digit_that_answered_a_dialog_is_not_a_draft(tmp_path: Path) -> None:
     async def main() -> None:
         async with running([sys.executable, "-c", DIGIT], tmp_path) as agent:
             agent.submit("hello")
@@ -174,7 +174,7 @@ def test_a_digit_that_answered_a_dialog_is_no_draft(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_draft_in_an_input_box_stays_one_whatever_the_program_draws(tmp_path: Path) -> None:
+def test_a_draft_in_an_input_box_remains_one_whatever_the_program_draws(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
             await agent.verdict("ready")
@@ -190,9 +190,7 @@ def test_a_draft_in_an_input_box_stays_one_whatever_the_program_draws(tmp_path: 
     asyncio.run(main())
 
 
-def test_enter_is_not_pressed_over_what_nobody_has_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_enter_is_not_pressed_while_output_is_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typist, "PRINT_TIMEOUT", 0.05)
 
     async def main() -> None:
@@ -208,7 +206,7 @@ def test_enter_is_not_pressed_over_what_nobody_has_looked_at(
     asyncio.run(main())
 
 
-def test_a_message_that_reads_like_a_dialog_does_not_stop_the_next(tmp_path: Path) -> None:
+def test_a_message_that_reads_like_a_dialog_does_not_block_the_next(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
             agent.submit("Press Enter, or Esc to cancel")
@@ -233,7 +231,7 @@ def test_an_unknown_full_screen_program_is_left_alone(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_program_that_reads_nothing_hangs_nobody(tmp_path: Path) -> None:
+def test_a_program_that_reads_nothing_does_not_hang_relay(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("deaf"), tmp_path) as agent:
             agent.submit("x" * 60_000, id="large")

@@ -1,4 +1,4 @@
-"""Texts that ride on replies to an agent's hooks, compared with those that are typed."""
+"""Texts delivered in replies to an agent's hooks, next to those that are typed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from relay.errors import LedgerError, MessageRefused
 from relay.injection.injection import Injection, Outcome, Result
 
 ROOM = 9_000
-ASKS = fake("lines", "--ask", "Install? [Y/n] ")
+ASKING = fake("lines", "--ask", "Install? [Y/n] ")
 
 
 async def _asking(agent: PtyAgent) -> None:
-    """Wait until the agent asks something, so nothing is typed."""
+    """Wait until the agent asks a question, so that nothing is typed."""
     agent.submit("first", id="first")
     await agent.verdict("prompting")
 
@@ -32,8 +32,8 @@ def _submitted(agent: PtyAgent) -> list[str]:
     return [entry["submitted"] for entry in map(json.loads, agent.received().splitlines())]
 
 
-def test_what_waits_rides_on_a_reply_in_its_order_and_marked(tmp_path: Path) -> None:
-    """R73: texts ride in the middle of a turn and in a dialog, too, since nothing is typed."""
+def test_waiting_texts_are_delivered_in_a_reply_in_order_and_marked(tmp_path: Path) -> None:
+    """R73: even in the middle of a turn or a dialog, since nothing is typed."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
@@ -59,9 +59,9 @@ def test_what_waits_rides_on_a_reply_in_its_order_and_marked(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_only_what_fits_is_taken_and_nothing_overtakes(tmp_path: Path) -> None:
+def test_a_reply_takes_only_what_fits_and_nothing_overtakes_it(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(ASKS, tmp_path) as agent:
+        async with running(ASKING, tmp_path) as agent:
             await _asking(agent)
             assert (await agent.injector.take(10)) == []
             size = len("[relay k3f9 from Alice] aaaa [/relay k3f9]\n")
@@ -73,7 +73,7 @@ def test_only_what_fits_is_taken_and_nothing_overtakes(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nothing_is_typed_while_something_is_given_to_a_hook(tmp_path: Path) -> None:
+def test_nothing_is_typed_while_a_reply_is_being_delivered(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             agent.submit("first", id="first")
@@ -90,7 +90,7 @@ def test_nothing_is_typed_while_something_is_given_to_a_hook(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_what_was_certainly_not_passed_on_waits_again_in_its_place(tmp_path: Path) -> None:
+def test_texts_certainly_not_delivered_wait_again_in_their_place(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
             for id in "123":
@@ -107,9 +107,9 @@ def test_what_was_certainly_not_passed_on_waits_again_in_its_place(tmp_path: Pat
     asyncio.run(main())
 
 
-def test_a_refused_text_is_left_out_and_a_ledger_in_trouble_stops_the_rest(tmp_path: Path) -> None:
+def test_a_refused_text_is_left_out_and_a_ledger_error_stops_the_rest(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(ASKS, tmp_path) as agent:
+        async with running(ASKING, tmp_path) as agent:
             refusals = {"dropped": MessageRefused("it was dropped"), "locked": LedgerError("it is locked")}
 
             def begin(injection: Injection) -> None:
@@ -134,7 +134,7 @@ def test_a_refused_text_is_left_out_and_a_ledger_in_trouble_stops_the_rest(tmp_p
     asyncio.run(main())
 
 
-def test_a_closing_prompt_never_rides_and_keeps_its_place(tmp_path: Path) -> None:
+def test_a_closing_prompt_is_never_delivered_in_a_reply_and_keeps_its_place(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
             agent.submit("one", id="1")
@@ -148,7 +148,7 @@ def test_a_closing_prompt_never_rides_and_keeps_its_place(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_what_nobody_confirmed_is_uncertain_at_the_end(tmp_path: Path) -> None:
+def test_an_unconfirmed_text_is_uncertain_at_the_end(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "dialog"), tmp_path) as agent:
             agent.submit("one", id="1")
@@ -160,8 +160,8 @@ def test_what_nobody_confirmed_is_uncertain_at_the_end(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nothing_overtakes_what_is_being_typed_until_the_agent_says_it_has_it(tmp_path: Path) -> None:
-    """The prompt hook's text is the verification if the screen shows no effect of Enter."""
+def test_nothing_overtakes_a_typed_text_until_the_agent_confirms_it(tmp_path: Path) -> None:
+    """The text in the prompt hook verifies it if the screen shows no effect of Enter."""
 
     async def main() -> None:
         async with running(fake("tui", "paste", "no-enter"), tmp_path) as agent:
@@ -170,9 +170,9 @@ def test_nothing_overtakes_what_is_being_typed_until_the_agent_says_it_has_it(tm
             await agent.shows("[/relay")
             assert (await agent.injector.take(ROOM)) == []
             (typed,) = re.findall(r"\[relay .*?\[/relay ....\]", agent.everything.decode())
-            await agent.hook_tells("quite another prompt")
+            await agent.report_prompt("quite another prompt")
             assert (await agent.injector.take(ROOM)) == []
-            await agent.hook_tells(f"{typed} and what the user added")
+            await agent.report_prompt(f"{typed} and what the user added")
             assert _ids(await agent.injector.take(ROOM)) == ["2"]
             await agent.ended()
             assert agent.outcomes == [("1", Outcome(Result.INJECTED, "", "typed", "user", "hook"))]
@@ -180,14 +180,14 @@ def test_nothing_overtakes_what_is_being_typed_until_the_agent_says_it_has_it(tm
     asyncio.run(main())
 
 
-def test_a_doubtful_text_that_the_agent_confirms_later_has_arrived(tmp_path: Path) -> None:
+def test_an_uncertain_text_that_the_agent_confirms_later_is_injected(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "no-enter"), tmp_path) as agent:
             agent.submit("one", id="1")
             assert await agent.ended() == ["uncertain"]
             (typed,) = re.findall(r"\[relay .*?\[/relay ....\]", agent.everything.decode())
             for _ in range(2):  # reported once
-                await agent.hook_tells(typed)
+                await agent.report_prompt(typed)
             assert [str(outcome.result) for _, outcome in agent.outcomes] == ["uncertain", "injected"]
             assert agent.outcomes[-1][1].verified == "hook"
 
@@ -195,7 +195,7 @@ def test_a_doubtful_text_that_the_agent_confirms_later_has_arrived(tmp_path: Pat
 
 
 @pytest.mark.parametrize("program", ["lines", "tui"])
-def test_what_was_typed_says_what_showed_that_it_arrived(tmp_path: Path, program: str) -> None:
+def test_the_outcome_of_a_typed_text_names_its_verification(tmp_path: Path, program: str) -> None:
     async def main() -> None:
         async with running(fake(program, "paste") if program == "tui" else fake(program), tmp_path) as agent:
             agent.submit("hello")

@@ -1,4 +1,4 @@
-"""Urgent, normal and low: what comes first, what rides on a reply, and what waits for an idle agent."""
+"""Priorities: which text is typed first, which joins a reply, and which waits for an idle agent."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 
 from ptyagent import PtyAgent, fake, running
 
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers
+from relay.injection.events import MayBegin
 from relay.injection.injection import Injection, Outcome, Result
-from relay.injection.queue import HASTY
+from relay.injection.queue import FIRST_RETRY, HASTY, LAST_RETRY, InjectionQueue
 from relay.message import Priority
 
 ROOM = 9_000
-ASKS = fake("lines", "--ask", "Install? [Y/n] ")
+ASKING = fake("lines", "--ask", "Install? [Y/n] ")
 DIALOG = fake("tui", "paste", "dialog")
 
 
@@ -21,7 +24,7 @@ def _ids(injections: list[Injection]) -> list[str]:
 
 
 async def _asking(agent: PtyAgent) -> None:
-    """Wait until the agent asks something, so nothing is typed."""
+    """Wait until the agent asks a question, so that nothing is typed."""
     agent.submit("first", id="first")
     await agent.verdict("prompting")
 
@@ -33,9 +36,9 @@ def _submit(agent: PtyAgent, **texts: str) -> None:
         agent.submit(text, id=id, priority=priority)
 
 
-def test_the_urgent_is_typed_first_and_the_low_last_each_in_its_order(tmp_path: Path) -> None:
+def test_urgent_texts_are_typed_first_and_low_ones_last_each_in_order(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(ASKS, tmp_path, idle=0.0) as agent:
+        async with running(ASKING, tmp_path, idle=0.0) as agent:
             await _asking(agent)
             _submit(agent, l1="low", n1="normal", u1="urgent", l2="low", n2="normal", u2="urgent")
             agent.submit("Save.", id="closing", kind="closing")
@@ -48,10 +51,10 @@ def test_the_urgent_is_typed_first_and_the_low_last_each_in_its_order(tmp_path: 
 
 
 def test_senders_take_turns_and_each_keeps_its_order(tmp_path: Path) -> None:
-    """S10: a few texts of Carol's used to come after everything that Mallory had sent earlier."""
+    """S10: Carol's few texts used to wait for everything that Mallory had sent earlier."""
 
     async def main() -> None:
-        async with running(ASKS, tmp_path) as agent:
+        async with running(ASKING, tmp_path) as agent:
             await _asking(agent)
             for number in range(6):
                 agent.submit("text", id=f"mallory-{number}", source="MALLORY" if number % 2 else "Mallory")
@@ -69,9 +72,9 @@ def test_senders_take_turns_and_each_keeps_its_order(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_who_is_always_urgent_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_sender_of_urgent_texts_only_does_not_starve_others(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(ASKS, tmp_path) as agent:
+        async with running(ASKING, tmp_path) as agent:
             await _asking(agent)
             for number in range(HASTY + 3):
                 agent.submit("text", id=f"u{number:02}", source="Mallory", priority=Priority.URGENT)
@@ -90,8 +93,8 @@ def test_who_is_always_urgent_keeps_nobody_out(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_the_low_is_not_typed_before_the_agent_has_been_idle(tmp_path: Path) -> None:
-    """A low text delays nothing else."""
+def test_a_low_text_is_not_typed_before_the_agent_has_been_idle(tmp_path: Path) -> None:
+    """It delays no other text."""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path, idle=3600.0) as agent:
@@ -106,7 +109,7 @@ def test_the_low_is_not_typed_before_the_agent_has_been_idle(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_the_low_of_several_lines_is_typed_whole_once_it_has_begun(tmp_path: Path) -> None:
+def test_a_low_text_of_several_lines_is_typed_completely_once_started(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("lines"), tmp_path, idle=0.6) as agent:
             _submit(agent, l1="one\ntwo\nthree")
@@ -116,7 +119,7 @@ def test_the_low_of_several_lines_is_typed_whole_once_it_has_begun(tmp_path: Pat
     asyncio.run(main())
 
 
-def test_the_low_takes_part_in_no_turn_and_is_no_reason_for_one(tmp_path: Path) -> None:
+def test_a_low_text_neither_joins_nor_extends_a_turn(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, l1="low")
@@ -127,7 +130,7 @@ def test_the_low_takes_part_in_no_turn_and_is_no_reason_for_one(tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_what_no_reply_has_room_for_holds_back_its_own_priority_only(tmp_path: Path) -> None:
+def test_a_text_too_large_for_a_reply_holds_back_only_its_own_priority(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(
@@ -142,7 +145,7 @@ def test_what_no_reply_has_room_for_holds_back_its_own_priority_only(tmp_path: P
     asyncio.run(main())
 
 
-def test_a_turn_is_not_drawn_out_before_an_urgent_text_that_must_be_typed(tmp_path: Path) -> None:
+def test_a_turn_is_not_extended_while_an_urgent_text_must_be_typed(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, u1="x" * ROOM, n1="normal")
@@ -152,7 +155,7 @@ def test_a_turn_is_not_drawn_out_before_an_urgent_text_that_must_be_typed(tmp_pa
     asyncio.run(main())
 
 
-def test_what_fits_the_next_reply_is_not_overtaken(tmp_path: Path) -> None:
+def test_a_text_that_fits_the_next_reply_is_not_overtaken(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, u1="x" * 5_000, u2="y" * 5_000, n1="normal")
@@ -161,7 +164,7 @@ def test_what_fits_the_next_reply_is_not_overtaken(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_was_not_passed_on_waits_again_before_its_own_kind(tmp_path: Path) -> None:
+def test_a_text_that_was_put_back_comes_first_in_its_priority(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(DIALOG, tmp_path) as agent:
             _submit(agent, u1="urgent", n1="normal", n2="normal")
@@ -169,5 +172,27 @@ def test_what_was_not_passed_on_waits_again_before_its_own_kind(tmp_path: Path) 
             _submit(agent, n3="normal", u2="urgent")
             agent.injector.put_back(taken)
             assert _ids(await agent.injector.take(ROOM)) == ["u1", "u2", "n1", "n2", "n3"]
+
+    asyncio.run(main())
+
+
+def test_a_refused_text_is_tried_again_ever_less_often() -> None:
+    class Refuses:
+        @answers(MayBegin)
+        async def may_begin(self, _: MayBegin, __: object) -> None:
+            raise RelayError("the disk is full.")
+
+    async def main() -> None:
+        bus, delays = EventBus(), list[float]()
+        bus.add(Refuses())
+        queue = InjectionQueue(bus, lambda: 0.0)
+        injection = Injection("n1", "text", "Bob", "message")
+        queue.submit(injection)
+        for _ in range(7):
+            await queue.begin(injection, begins=True)
+            refusal = queue.refused(injection)
+            assert refusal is not None
+            delays.append(refusal.delay)
+        assert delays == [min(FIRST_RETRY * 2**number, LAST_RETRY) for number in range(7)]
 
     asyncio.run(main())

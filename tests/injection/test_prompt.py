@@ -1,4 +1,4 @@
-"""The prompt composer, which asks once what precedes each prompt."""
+"""The prompt composer, which asks the rules once about each prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge: what is ready, working, prompting and unsafe, by the shipped rules."""
+"""The verdict on an agent: ready, working, prompting, failed or unsafe, by the shipped rules."""
 
 from __future__ import annotations
 
@@ -56,128 +56,132 @@ def _state(sight: TerminalSnapshot, **changes: object) -> str:
     return str(judge(replace(sight, **changes), GENERIC).state)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("changes", "state"),
-    [
-        ({}, "ready"),
-        ({"same": True}, "working"),  # it has not read the last typed text
-        ({"same": True, "quiet": QUIET}, "ready"),
-        ({"wait": Wait.POLL}, "working"),
-        ({"wait": Wait.POLL, "quiet": QUIET}, "ready"),
-        ({"wait": Wait.UNKNOWN, "quiet": QUIET}, "ready"),
-        ({"wait": Wait.BUSY, "quiet": 60.0}, "working"),
-        ({"output_pending": True}, "working"),
-        ({"unwritten": 1}, "working"),
-        ({"alternate": True}, "unsafe"),
-        ({"tty": replace(LINES.tty, foreground=8)}, "unsafe"),
-        ({"tty": replace(LINES.tty, foreground=0)}, "working"),
-        ({"tty": replace(LINES.tty, echo=False)}, "prompting"),
-    ],
-)
-def test_a_line_program(changes: dict[str, object], state: str) -> None:
-    assert _state(LINES, **changes) == state
+LINE_PROGRAMS = [
+    ({}, "ready"),
+    ({"same": True}, "working"),  # it has not read the last typed text
+    ({"same": True, "quiet": QUIET}, "ready"),
+    ({"wait": Wait.POLL}, "working"),
+    ({"wait": Wait.POLL, "quiet": QUIET}, "ready"),
+    ({"wait": Wait.UNKNOWN, "quiet": QUIET}, "ready"),
+    ({"wait": Wait.BUSY, "quiet": 60.0}, "working"),
+    ({"output_pending": True}, "working"),
+    ({"unwritten": 1}, "working"),
+    ({"alternate": True}, "unsafe"),
+    ({"tty": replace(LINES.tty, foreground=8)}, "unsafe"),
+    ({"tty": replace(LINES.tty, foreground=0)}, "working"),
+    ({"tty": replace(LINES.tty, echo=False)}, "prompting"),
+]
 
 
-@pytest.mark.parametrize(
-    ("changes", "state"),
-    [
-        ({}, "ready"),
-        ({"quiet": SCREEN_QUIET / 2}, "working"),
-        ({"wait": Wait.BUSY}, "working"),
-        ({"bracketed_paste": False}, "ready"),
-        ({"bracketed_paste": False, "unfinished": "q to quit"}, "unsafe"),
-        ({"alternate": True}, "unsafe"),
-        ({"rows": ("Allow?", "❯ 1. Yes", "  2. No")}, "prompting"),
-        ({"rows": ("Would you like to run it", "Press enter to confirm or esc to cancel")}, "prompting"),
-        ({"rows": ("Overwrite the file (y/n)",)}, "prompting"),
-        ({"rows": ("❯ 1. Yes", *["said later"] * 12, "> ")}, "working"),  # maybe a quotation
-        ({"rows": ("❯ 1. Yes", *["said later"] * 25, "> ")}, "ready"),
-        ({"rows": ("Thinking… (esc to interrupt)", *["said later"] * 8, "> ")}, "working"),
-        (
-            {
-                "rows": ("said", "╭──────────╮", "│ >        │", "╰──────────╯", "  ? for help"),
-                "unfinished": "x",
-            },
-            "ready",
-        ),
-        (
-            {
-                "rows": ("said", "╭──────────╮", "│ > dear   │", "╰──────────╯", "  ? for help"),
-                "unfinished": "x",
-            },
-            "working",
-        ),
-        ({"rows": ("said", "Which one?", "❯ red", "  blue"), "unfinished": "  blue"}, "prompting"),
-        ({"rows": ("said", "Select one:", "1. red", "2. blue", "> ")}, "prompting"),
-        ({"rows": ("something", "else"), "unfinished": "else"}, "unsafe"),
-    ],
-)
-def test_a_program_that_draws_its_input(changes: dict[str, object], state: str) -> None:
-    assert _state(SCREEN, **changes) == state
+def test_a_line_program_is_judged_by_its_terminal(subtests: pytest.Subtests) -> None:
+    for changes, state in LINE_PROGRAMS:
+        with subtests.test(repr(changes)):
+            assert _state(LINES, **changes) == state
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Install? [Y/n] ",
-        "Overwrite (yes/no)? ",
-        "Run shell command? (Y)es/(N)o/(D)on't ask again [Yes]: ",
-        "Password: ",
-        "Enter passphrase for key '/home/a/.ssh/id': ",
-        "[sudo] password for bob: ",
-        "Press any key to continue . . .",
-        "Hit RETURN",
-        "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
-        "Which one? ",
-        "Select an option: ",
-        "Choice [1-3]: ",
-        "--More--",
-        "本当に？",
-        "Continue? > ",
-    ],
-)
-def test_questions(line: str) -> None:
-    assert _state(LINES, unfinished=line) == "prompting"
-    assert _state(SCREEN, unfinished=line) == "prompting"
+SCREEN_PROGRAMS = [
+    ({}, "ready"),
+    ({"quiet": SCREEN_QUIET / 2}, "working"),
+    ({"wait": Wait.BUSY}, "working"),
+    ({"bracketed_paste": False}, "ready"),
+    ({"bracketed_paste": False, "unfinished": "q to quit"}, "unsafe"),
+    ({"alternate": True}, "unsafe"),
+    ({"rows": ("Allow?", "❯ 1. Yes", "  2. No")}, "prompting"),
+    ({"rows": ("Would you like to run it", "Press enter to confirm or esc to cancel")}, "prompting"),
+    ({"rows": ("Overwrite the file (y/n)",)}, "prompting"),
+    ({"rows": ("❯ 1. Yes", *["said later"] * 12, "> ")}, "working"),  # may be a quotation
+    ({"rows": ("❯ 1. Yes", *["said later"] * 25, "> ")}, "ready"),
+    ({"rows": ("Thinking… (esc to interrupt)", *["said later"] * 8, "> ")}, "working"),
+    (
+        {
+            "rows": ("said", "╭──────────╮", "│ >        │", "╰──────────╯", "  ? for help"),
+            "unfinished": "x",
+        },
+        "ready",
+    ),
+    (
+        {
+            "rows": ("said", "╭──────────╮", "│ > dear   │", "╰──────────╯", "  ? for help"),
+            "unfinished": "x",
+        },
+        "working",
+    ),
+    ({"rows": ("said", "Which one?", "❯ red", "  blue"), "unfinished": "  blue"}, "prompting"),
+    ({"rows": ("said", "Select one:", "1. red", "2. blue", "> ")}, "prompting"),
+    ({"rows": ("something", "else"), "unfinished": "else"}, "unsafe"),
+]
+
+
+def test_a_program_that_draws_its_input_is_judged_by_its_screen(subtests: pytest.Subtests) -> None:
+    for changes, state in SCREEN_PROGRAMS:
+        with subtests.test(repr(changes)):
+            assert _state(SCREEN, **changes) == state
+
+
+QUESTIONS = [
+    "Install? [Y/n] ",
+    "Overwrite (yes/no)? ",
+    "Run shell command? (Y)es/(N)o/(D)on't ask again [Yes]: ",
+    "Password: ",
+    "Enter passphrase for key '/home/a/.ssh/id': ",
+    "[sudo] password for bob: ",
+    "Press any key to continue . . .",
+    "Hit RETURN",
+    "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
+    "Which one? ",
+    "Select an option: ",
+    "Choice [1-3]: ",
+    "--More--",
+    "本当に？",
+    "Continue? > ",
+]
+
+
+def test_a_question_is_prompting(subtests: pytest.Subtests) -> None:
+    for line in QUESTIONS:
+        with subtests.test(repr(line)):
+            assert _state(LINES, unfinished=line) == "prompting"
+            assert _state(SCREEN, unfinished=line) == "prompting"
 
 
 @pytest.mark.parametrize("line", ["", "> ", "❯ ", "You: ", "user> ", "Message: ", "Alice says hi", "agent> "])
-def test_ordinary_prompts(line: str) -> None:
+def test_an_ordinary_prompt_is_ready(line: str) -> None:
     assert _state(LINES, unfinished=line) == "ready"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "$ ",
-        "bob@host:~/src$ ",
-        "# ",
-        "host% ",
-        ">>> ",
-        "... ",
-        "sqlite> ",
-        "shop=# ",
-        "shop-> ",
-        "(gdb) ",
-        "(Pdb) ",
-        "In [3]: ",
-    ],
-)
-def test_prompts_of_what_executes(line: str) -> None:
-    assert _state(LINES, unfinished=line) == "unsafe"
+UNSAFE_PROMPTS = [
+    "$ ",
+    "bob@host:~/src$ ",
+    "# ",
+    "host% ",
+    ">>> ",
+    "... ",
+    "sqlite> ",
+    "shop=# ",
+    "shop-> ",
+    "(gdb) ",
+    "(Pdb) ",
+    "In [3]: ",
+]
 
 
-def test_what_an_agent_says_is_not_a_question_of_the_program() -> None:
-    said = ("@relay:Bob Do you want to play?", "1. one", "> 2. two")
-    assert _state(LINES, unfinished="", rows=said) == "ready"
+def test_the_prompt_of_a_shell_or_interpreter_is_unsafe(subtests: pytest.Subtests) -> None:
+    for line in UNSAFE_PROMPTS:
+        with subtests.test(repr(line)):
+            assert _state(LINES, unfinished=line) == "unsafe"
 
 
-def test_an_answered_choice_is_none() -> None:
+def test_a_question_in_printed_text_is_not_the_programs() -> None:
+    printed = ("@relay:Bob Do you want to play?", "1. one", "> 2. two")
+    assert _state(LINES, unfinished="", rows=printed) == "ready"
+
+
+def test_an_answered_choice_is_not_a_question() -> None:
     assert _state(LINES, rows=("Install? [Y/n] y", "> ")) == "ready"
     assert _state(LINES, rows=("Install? [Y/n]", "> ")) == "prompting"
 
 
-def test_the_users_opt_in_is_obeyed() -> None:
+def test_a_shell_is_ready_only_if_the_user_opts_in() -> None:
     shell = shipped("shell")
     assert judge(replace(LINES, unfinished="$ "), shell).state == "unsafe"
     assert judge(replace(LINES, unfinished="$ "), replace(shell, inject="auto")).state == "ready"
@@ -228,60 +232,61 @@ def _claude(drawn: tuple[str, ...], quiet: float = SCREEN_QUIET, **changes: obje
     return judge(replace(sight, **changes), CLAUDE)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("drawn", "state", "rule"),
-    [
-        (AT_INPUT, "ready", "empty input"),
-        (AT_WORK, "working", "footer of a turn"),
-        (DIALOG, "prompting", "permission dialog"),
-        (QUOTED, "prompting", "keys of a dialog"),  # only the agent's own record could tell
-        (QUOTED_EARLIER, "working", QUOTED_RULE),
-        (UNKNOWN, "working", ""),
-        ((*AT_INPUT, *DIALOG), "prompting", "permission dialog"),
-        (
-            (*DIALOG, *AT_INPUT),
-            "prompting",
-            "keys of a dialog",
-        ),  # above its input, or answered and not erased
-        (PLAN, "prompting", "plan approval"),
-        (DEEP_PLAN, "prompting", "plan approval"),
-        ((*PLAN, *AT_INPUT), "prompting", "numbered options"),
-        (
-            ("● Bash(touch x)", "  Do you want to proceed?", "  ❯ 1. Yes", *BOX),
-            "prompting",
-            "numbered options",
-        ),
-        (("  esc to interrupt", *BOX), "working", "key that interrupts"),
-        (("✽ Mending… (31s · ↓ 2k tokens)", *TODO, *BOX), "working", "spinner"),
-        (("✽ Mending… (31s · ↓ 2k tokens)", "● Done.", "✻ Baked for 31s", *BOX), "ready", "empty input"),
-        (("● Done.", RULE, *LONG_TEXT, RULE, "  ? for shortcuts"), "working", "text in the input"),
-        (
-            ("● Done.", "╭─────────╮", "│ >       │", "╰─────────╯", "  ? for shortcuts"),
-            "ready",
-            "empty input",
-        ),
-        (("● Done.", "❯", "  ? for shortcuts"), "ready", "empty input"),
-    ],
-)
-def test_an_agent_with_state_rules(drawn: tuple[str, ...], state: str, rule: str) -> None:
+CLAUDE_SCREENS = [
+    (AT_INPUT, "ready", "empty input"),
+    (AT_WORK, "working", "footer of a turn"),
+    (DIALOG, "prompting", "permission dialog"),
+    (QUOTED, "prompting", "keys of a dialog"),  # only the agent's own report could tell the difference
+    (QUOTED_EARLIER, "working", QUOTED_RULE),
+    (UNKNOWN, "working", ""),
+    ((*AT_INPUT, *DIALOG), "prompting", "permission dialog"),
+    (
+        (*DIALOG, *AT_INPUT),
+        "prompting",
+        "keys of a dialog",
+    ),  # above its input, or answered and not erased
+    (PLAN, "prompting", "plan approval"),
+    (DEEP_PLAN, "prompting", "plan approval"),
+    ((*PLAN, *AT_INPUT), "prompting", "numbered options"),
+    (
+        ("● Bash(touch x)", "  Do you want to proceed?", "  ❯ 1. Yes", *BOX),
+        "prompting",
+        "numbered options",
+    ),
+    (("  esc to interrupt", *BOX), "working", "key that interrupts"),
+    (("✽ Mending… (31s · ↓ 2k tokens)", *TODO, *BOX), "working", "spinner"),
+    (("✽ Mending… (31s · ↓ 2k tokens)", "● Done.", "✻ Baked for 31s", *BOX), "ready", "empty input"),
+    (("● Done.", RULE, *LONG_TEXT, RULE, "  ? for shortcuts"), "working", "text in the input"),
+    (
+        ("● Done.", "╭─────────╮", "│ >       │", "╰─────────╯", "  ? for shortcuts"),
+        "ready",
+        "empty input",
+    ),
+    (("● Done.", "❯", "  ? for shortcuts"), "ready", "empty input"),
+]
+
+
+def test_state_rules_decide_what_is_on_the_screen(subtests: pytest.Subtests) -> None:
     """R96: quiet alone never makes such an agent ready."""
-    verdict = _claude(drawn, quiet=LONG_QUIET)
-    assert (verdict.state, verdict.rule) == (state, rule)
+    for drawn, state, rule in CLAUDE_SCREENS:
+        with subtests.test(f"{state}, {rule}: {drawn}"):
+            verdict = _claude(drawn, quiet=LONG_QUIET)
+            assert (verdict.state, verdict.rule) == (state, rule)
 
 
 @pytest.mark.parametrize("drawn", [QUOTED, QUOTED_EARLIER, (*DIALOG, *AT_INPUT)])
 @pytest.mark.parametrize("source", ["hooks", "status"])
-def test_what_stands_above_its_input_is_a_quotation_once_its_turn_is_over(
+def test_a_dialog_above_the_input_is_a_quotation_once_the_turn_is_over(
     drawn: tuple[str, ...], source: Literal["hooks", "status"]
 ) -> None:
-    """The agent's own record says so; work or a dialog below the input still counts."""
+    """The agent's own report decides that; work or a dialog below the input still counts."""
     over = (Evidence(source, "ready"),)
     assert _claude(drawn, quiet=LONG_QUIET, evidence=over).state == "ready"
     below = (*drawn[:-1], "  esc to interrupt · ? for shortcuts")
     assert _claude(below, quiet=LONG_QUIET, evidence=over).state == "working"
 
 
-def test_the_cursor_tells_a_placeholder_from_a_draft() -> None:
+def test_the_cursor_distinguishes_a_placeholder_from_a_draft() -> None:
     drawn = ("● Done.", RULE, "❯ Mend the fence, too.", RULE, "  ? for shortcuts")
     assert _claude(drawn, cursor=(2, 2)).state == "ready"
     assert _claude(drawn, cursor=(22, 2)).draft
@@ -291,8 +296,8 @@ def test_the_cursor_tells_a_placeholder_from_a_draft() -> None:
     assert _claude(suggested, cursor=(22, 2)).draft
 
 
-def test_a_title_that_says_ready_outweighs_an_old_spinner() -> None:
-    """After a resize, Gemini's last spinner may stay above its input for ever."""
+def test_a_title_of_ready_outweighs_an_old_spinner() -> None:
+    """After a resize, Gemini's last spinner may remain above its input."""
     bar = "▄" * 60, " >   Type your message or @path/to/file", "▀" * 60
     drawn = (" ⠙ Thinking... (esc to cancel, 3s)", *bar, " ~/project   no sandbox")
     sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished="", quiet=LONG_QUIET)
@@ -304,7 +309,7 @@ def test_a_title_that_says_ready_outweighs_an_old_spinner() -> None:
     assert judge(asking, gemini).state == "prompting"
 
 
-def test_a_tool_that_was_interrupted_is_no_error() -> None:
+def test_an_interrupted_tool_is_not_an_error() -> None:
     drawn = (
         " Command aborted",
         " Error: This operation was aborted",
@@ -319,13 +324,13 @@ def test_a_tool_that_was_interrupted_is_no_error() -> None:
     assert judge(replace(sight, drawn=failed, rows=failed), shipped("pi")).state == "failed"
 
 
-def test_a_screen_that_is_being_drawn_is_not_an_unknown_one() -> None:
+def test_a_screen_that_is_still_being_drawn_is_not_unsafe() -> None:
     """An agent on the alternate screen draws a dialog piece by piece."""
     assert _claude(UNKNOWN, quiet=0.1, alternate=True).state == "working"
     assert _claude(UNKNOWN, alternate=True).state == "unsafe"
 
 
-def test_a_rule_is_named_with_its_lines_and_kind() -> None:
+def test_a_verdict_names_its_rule_lines_and_kind() -> None:
     verdict = _claude(DIALOG)
     assert verdict.kind == "permission"
     assert verdict.lines == ("Do you want to proceed?", "❯ 1. Yes", "Esc to cancel")
@@ -338,26 +343,26 @@ def test_a_rule_for_ready_still_waits_for_quiet() -> None:
     assert (verdict.state, verdict.wait) == ("working", SCREEN_QUIET / 2)
 
 
-def test_the_title_counts() -> None:
+def test_the_title_outweighs_the_screen() -> None:
     assert _claude(AT_INPUT, title="⠂ Mending it").state == "working"
     assert _claude(AT_INPUT, title="✳ Mending it").state == "ready"
 
 
-def test_a_dialog_in_another_frame_is_one_too() -> None:
-    """An agent may draw on the alternate screen, if the profile knows what it draws."""
+def test_known_screens_are_recognised_on_the_alternate_screen() -> None:
+    """An agent may use the alternate screen if its profile knows what it draws."""
     assert _claude(DIALOG, alternate=True).state == "prompting"
     assert _claude(AT_INPUT, alternate=True).state == "ready"
     assert _claude(UNKNOWN, alternate=True).state == "unsafe"
 
 
-def test_its_own_input_is_not_there_while_the_terminal_takes_lines() -> None:
+def test_a_drawn_input_is_not_ready_while_the_terminal_is_canonical() -> None:
     aider = replace(LINES, drawn=("─" * 60, "diff>"), rows=("─" * 60, "diff>"), quiet=9.0, unfinished="diff>")
     assert judge(aider, shipped("aider")).state == "working"
     raw = replace(aider, tty=replace(aider.tty, canonical=False, echo=False))
     assert judge(raw, shipped("aider")).state == "ready"
 
 
-def test_an_error_is_left_alone_for_a_while() -> None:
+def test_an_error_keeps_the_agent_failed_for_a_while() -> None:
     drawn = ("● API Error: 529 Overloaded", *AT_INPUT[1:])
     verdict = _claude(drawn)
     assert (verdict.state, verdict.rule, verdict.wait) == ("failed", "API error", FAILURE - SCREEN_QUIET)
@@ -372,73 +377,72 @@ AUTH = Evidence("status", "prompting", PromptKind.OTHER, "Please run /login")
 PERMISSION = Evidence("status", "prompting", PromptKind.PERMISSION)
 
 
-@pytest.mark.parametrize(
-    ("drawn", "quiet", "evidence", "state"),
-    [
-        # A hook's *working* ends at an input that was quiet for long: an Esc fires no Stop.
-        (AT_INPUT, SCREEN_QUIET, _hooks("working", 9.0), "working"),
-        (AT_INPUT, WORK_LEASE, _hooks("working", 9.0), "ready"),
-        (UNKNOWN, 60.0, _hooks("working", 60.0), "working"),
-        # A successful turn after a failed one leaves the error on the screen.
-        (FAILED, SCREEN_QUIET, _hooks("ready", 9.0), "ready"),
-        (FAILED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
-        (AT_WORK, 0.1, _hooks("failed", 9.0), "working"),
-        # Nor does an error of Codex's model fire a hook.
-        (FAILED, SCREEN_QUIET, _hooks("working", 9.0), "working"),
-        (FAILED, WORK_LEASE, _hooks("working", 9.0), "failed"),
-        (FAILED, FAILURE, _hooks("working", 90.0), "ready"),
-        # A hook's *prompting* ends when the screen shows what only follows a dialog.
-        (AT_INPUT, SCREEN_QUIET, _hooks("prompting", 0.1), "prompting"),
-        (AT_INPUT, PROMPT_LEASE, _hooks("prompting", PROMPT_LEASE), "ready"),
-        (AT_INPUT, SCREEN_QUIET, _hooks("prompting", PROMPT_LEASE), "prompting"),
-        (AT_WORK, 0.1, _hooks("prompting", PROMPT_LEASE), "working"),
-        (AT_WORK, 0.1, _hooks("prompting", 0.1), "prompting"),
-        (UNKNOWN, 60.0, _hooks("prompting", 60.0), "prompting"),
-        # Nothing makes it ready while a dialog is drawn, or a screen that no rule knows.
-        (DIALOG, 60.0, _hooks("ready", 0.1), "prompting"),
-        (UNKNOWN, 60.0, _hooks("ready", 0.1), "working"),
-        (AT_WORK, 60.0, _hooks("ready", 0.1), "working"),
-        (AT_INPUT, 1.0, _hooks("ready", 0.1), "ready"),
-        # The report of an error is no sign of a later dialog.
-        (LIMITED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
-        (LIMITED, FAILURE, _hooks("failed", FAILURE), "ready"),
-        # For a while, an error keeps relay away.
-        (AT_INPUT, 5.0, _hooks("failed", 5.0), "failed"),
-        (AT_INPUT, 5.0, _hooks("failed", FAILURE), "ready"),
-        # Status reports rank after the hooks and before the screen. The reporter may have been killed; that
-        # it asks is still believed.
-        (AT_INPUT, REPORT_LEASE - 1, (Evidence("status", "working"),), "working"),
-        (AT_INPUT, REPORT_LEASE, (Evidence("status", "working"),), "ready"),
-        (AT_INPUT, 60.0, (Evidence("status", "prompting"),), "prompting"),
-        (UNKNOWN, 60.0, (Evidence("status", "ready"),), "working"),
-        (AT_INPUT, 60.0, (Evidence("status", "ready"),), "ready"),
-        (AT_INPUT, 60.0, (Evidence("status", "failed", age=1.0), *_hooks("working", 1.0)), "failed"),
-        # An API that rejects the key is no dialog, whatever the report calls it.
-        (AT_INPUT, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
-        (FAILED, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
-        (AT_INPUT, FAILURE, (AUTH, *_hooks("failed", FAILURE)), "ready"),
-        (AT_INPUT, 5.0, (AUTH, *_hooks("ready", 5.0)), "prompting"),
-        (AT_INPUT, 5.0, (PERMISSION, *_hooks("failed", 5.0)), "prompting"),
-        (UNKNOWN, 5.0, (AUTH, *_hooks("failed", 5.0)), "prompting"),
-    ],
-)
-def test_what_hooks_and_reports_say(
-    drawn: tuple[str, ...], quiet: float, evidence: tuple[Evidence, ...], state: str
-) -> None:
-    assert _claude(drawn, quiet, evidence=evidence).state == state
+EVIDENCE = [
+    # A hook's *working* ends at an input that was quiet for long: an Esc fires no Stop.
+    (AT_INPUT, SCREEN_QUIET, _hooks("working", 9.0), "working"),
+    (AT_INPUT, WORK_LEASE, _hooks("working", 9.0), "ready"),
+    (UNKNOWN, 60.0, _hooks("working", 60.0), "working"),
+    # After a failed turn, a successful one leaves the error on the screen.
+    (FAILED, SCREEN_QUIET, _hooks("ready", 9.0), "ready"),
+    (FAILED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
+    (AT_WORK, 0.1, _hooks("failed", 9.0), "working"),
+    # Nor does an error of Codex's model fire a hook.
+    (FAILED, SCREEN_QUIET, _hooks("working", 9.0), "working"),
+    (FAILED, WORK_LEASE, _hooks("working", 9.0), "failed"),
+    (FAILED, FAILURE, _hooks("working", 90.0), "ready"),
+    # A hook's *prompting* ends when the screen shows what only follows a dialog.
+    (AT_INPUT, SCREEN_QUIET, _hooks("prompting", 0.1), "prompting"),
+    (AT_INPUT, PROMPT_LEASE, _hooks("prompting", PROMPT_LEASE), "ready"),
+    (AT_INPUT, SCREEN_QUIET, _hooks("prompting", PROMPT_LEASE), "prompting"),
+    (AT_WORK, 0.1, _hooks("prompting", PROMPT_LEASE), "working"),
+    (AT_WORK, 0.1, _hooks("prompting", 0.1), "prompting"),
+    (UNKNOWN, 60.0, _hooks("prompting", 60.0), "prompting"),
+    # Nothing makes an agent ready over a dialog, or a screen that no rule knows.
+    (DIALOG, 60.0, _hooks("ready", 0.1), "prompting"),
+    (UNKNOWN, 60.0, _hooks("ready", 0.1), "working"),
+    (AT_WORK, 60.0, _hooks("ready", 0.1), "working"),
+    (AT_INPUT, 1.0, _hooks("ready", 0.1), "ready"),
+    # The report of an error is not a sign of a later dialog.
+    (LIMITED, SCREEN_QUIET, _hooks("failed", 9.0), "failed"),
+    (LIMITED, FAILURE, _hooks("failed", FAILURE), "ready"),
+    # For a while, an error keeps relay away.
+    (AT_INPUT, 5.0, _hooks("failed", 5.0), "failed"),
+    (AT_INPUT, 5.0, _hooks("failed", FAILURE), "ready"),
+    # Status reports rank after the hooks and before the screen. The reporter may have been killed, but
+    # its *prompting* still counts.
+    (AT_INPUT, REPORT_LEASE - 1, (Evidence("status", "working"),), "working"),
+    (AT_INPUT, REPORT_LEASE, (Evidence("status", "working"),), "ready"),
+    (AT_INPUT, 60.0, (Evidence("status", "prompting"),), "prompting"),
+    (UNKNOWN, 60.0, (Evidence("status", "ready"),), "working"),
+    (AT_INPUT, 60.0, (Evidence("status", "ready"),), "ready"),
+    (AT_INPUT, 60.0, (Evidence("status", "failed", age=1.0), *_hooks("working", 1.0)), "failed"),
+    # An API that rejects the key is not a dialog, whatever the report calls it.
+    (AT_INPUT, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
+    (FAILED, 5.0, (AUTH, *_hooks("failed", 5.0)), "failed"),
+    (AT_INPUT, FAILURE, (AUTH, *_hooks("failed", FAILURE)), "ready"),
+    (AT_INPUT, 5.0, (AUTH, *_hooks("ready", 5.0)), "prompting"),
+    (AT_INPUT, 5.0, (PERMISSION, *_hooks("failed", 5.0)), "prompting"),
+    (UNKNOWN, 5.0, (AUTH, *_hooks("failed", 5.0)), "prompting"),
+]
 
 
-def test_a_text_over_a_limit_is_no_dialog() -> None:
+def test_hooks_and_status_reports_are_weighed_against_the_screen(subtests: pytest.Subtests) -> None:
+    for drawn, quiet, evidence, state in EVIDENCE:
+        with subtests.test(f"{state}: {evidence}, {quiet} s, {drawn}"):
+            assert _claude(drawn, quiet, evidence=evidence).state == state
+
+
+def test_a_draft_above_a_usage_limit_is_not_a_dialog() -> None:
     drawn = (*LIMITED[:2], "❯ Go on, please.", *LIMITED[3:])
     assert LIMITED[2] == BOX[1]
     verdict = _claude(drawn)
     assert (verdict.state, verdict.draft) == ("working", True)
     sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished=drawn[-1])
     assert danger(sight, CLAUDE, before=LIMITED) is None
-    assert danger(sight, CLAUDE, before=AT_INPUT) is not None, "it may have come meanwhile"
+    assert danger(sight, CLAUDE, before=AT_INPUT) is not None, "it may be new"
 
 
-def test_what_the_hooks_say_is_told() -> None:
+def test_the_verdict_includes_what_the_hooks_report() -> None:
     evidence = _hooks("prompting", 0.5, kind=PromptKind.PERMISSION, detail="Bash\x1b[2J")
     verdict = _claude(AT_WORK, evidence=evidence)
     assert (verdict.kind, verdict.wait) == ("permission", PROMPT_LEASE - 0.5)
@@ -447,7 +451,7 @@ def test_what_the_hooks_say_is_told() -> None:
     assert "529 Overloaded" in failed.reason and failed.wait == FAILURE - 1.0
 
 
-def test_a_report_of_a_program_without_rules() -> None:
+def test_a_status_report_decides_for_a_program_without_rules() -> None:
     unknown = replace(SCREEN, bracketed_paste=False, unfinished="q to quit")
     assert judge(unknown, GENERIC).state == "unsafe"
     assert judge(replace(unknown, evidence=(Evidence("status", "ready"),)), GENERIC).state == "ready"
@@ -466,7 +470,7 @@ def test_enter_is_not_pressed_over_a_dialog() -> None:
     assert asked is not None and asked.state == "prompting"
 
 
-def test_a_quoted_dialog_above_a_text_in_the_input_keeps_no_enter_back() -> None:
+def test_a_quoted_dialog_above_the_input_does_not_hold_back_enter() -> None:
     for draft in (("❯ hello",), ("❯ hello", "  and more")):
         drawn = (*QUOTED[:-4], RULE, *draft, RULE, "  ? for shortcuts")
         rows = tuple(row for row in drawn if row not in draft)
@@ -478,7 +482,7 @@ def test_a_quoted_dialog_above_a_text_in_the_input_keeps_no_enter_back() -> None
 
 @pytest.mark.parametrize("agent", ["claude", "qwen"])
 @pytest.mark.parametrize("what", ["long-8-rows", "long", "lines"])
-def test_enter_is_pressed_below_a_text_of_any_size(agent: str, what: str) -> None:
+def test_enter_is_pressed_after_a_text_of_any_size(agent: str, what: str) -> None:
     """Newer versions draw on the alternate screen, with the whole text in the input."""
     drawn = screen(agent, f"working-draft-pasted-{what}-newer")
     before = tuple(row for row in drawn if "rain" not in row and "line " not in row)
@@ -486,7 +490,7 @@ def test_enter_is_pressed_below_a_text_of_any_size(agent: str, what: str) -> Non
     assert danger(sight, shipped(agent), before) is None
 
 
-def test_a_text_in_the_input_is_not_typed_after() -> None:
+def test_nothing_is_typed_after_an_unsent_text() -> None:
     """An unsubmitted draft, such as a prompt restored after an Esc, is never merged."""
     verdict = _claude(("● Done.", RULE, "❯ half a line", RULE, "  ? for shortcuts"), quiet=LONG_QUIET)
     assert (verdict.state, verdict.rule, verdict.draft) == ("working", "text in the input", True)

@@ -12,12 +12,13 @@ import pytest
 from ptyagent import PtyAgent, fake, running, shipped
 
 from relay.agents.profile import Profile, StateRule, Submit
+from relay.injection.events import Recognize
 from relay.state.events import HooksAlive
 from relay.state.evidence import Evidence
 
-WORKS = StateRule("spinner", "working", region="bottom", rows=2, any=(re.compile("^⠹ Working"),))
+WORKING = StateRule("spinner", "working", region="bottom", rows=2, any=(re.compile("^⠹ Working"),))
 READY = StateRule("empty input", "ready", region="bottom", rows=1, all=(re.compile("^>$"),))
-ASKS = StateRule("menu", "prompting", "permission", region="bottom", rows=3, any=(re.compile("^❯ 1"),))
+ASKING = StateRule("menu", "prompting", "permission", region="bottom", rows=3, any=(re.compile("^❯ 1"),))
 
 
 def _profile(*states: StateRule, **submit: object) -> Profile:
@@ -28,13 +29,13 @@ def _log(agent: PtyAgent) -> list[dict[str, str]]:
     return [json.loads(line) for line in agent.received().splitlines()]
 
 
-def test_enter_comes_no_sooner_after_the_text_than_the_agent_needs(tmp_path: Path) -> None:
+def test_enter_follows_the_text_after_the_agents_delay(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", "hasty"), tmp_path, _profile(delay=0.3)) as agent:
             agent.submit("hello")
             assert await agent.ended() == ["injected"]
-            (text, begun), (enter, ended) = agent.writes[0], agent.writes[-1]
-            assert b"hello" in text and enter == b"\r" and ended - begun >= 0.3
+            (text, started), (enter, ended) = agent.writes[0], agent.writes[-1]
+            assert b"hello" in text and enter == b"\r" and ended - started >= 0.3
             # On a busy machine the agent may read both at once; then relay presses Enter again.
             assert list(_log(agent)[-1]) == ["submitted"]
 
@@ -55,7 +56,7 @@ def test_enter_waits_until_the_agent_shows_the_text_or_a_placeholder(tmp_path: P
     asyncio.run(main())
 
 
-def test_a_text_that_would_begin_as_the_agent_must_not_have_it_is_rejected(tmp_path: Path) -> None:
+def test_a_text_that_would_start_with_an_avoided_character_is_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path, _profile(avoid="![")) as agent:
             agent.submit("hello")
@@ -65,9 +66,9 @@ def test_a_text_that_would_begin_as_the_agent_must_not_have_it_is_rejected(tmp_p
     asyncio.run(main())
 
 
-def test_a_working_agent_that_queues_what_it_is_given_is_typed_into(tmp_path: Path) -> None:
+def test_a_working_agent_that_queues_input_is_typed_into(tmp_path: Path) -> None:
     async def main() -> None:
-        profile = _profile(WORKS, while_working="queues")
+        profile = _profile(WORKING, while_working="queues")
         async with running(fake("tui", "paste", "working"), tmp_path, profile) as agent:
             agent.submit("hello")
             assert await agent.ended() == ["injected"]
@@ -78,12 +79,12 @@ def test_a_working_agent_that_queues_what_it_is_given_is_typed_into(tmp_path: Pa
 
 @pytest.mark.parametrize("why", ["interrupts", "unknown", "has dialogs", "has a bridge", "no paste"])
 def test_a_working_agent_is_left_alone_unless_that_is_safe(tmp_path: Path, why: str) -> None:
-    """Enter would answer a dialog that appears meanwhile, and would interrupt codex's answer."""
+    """Enter would answer a dialog that appears at that moment, and would interrupt codex's answer."""
 
     async def main() -> None:
-        habit = why if why in {"interrupts", "unknown"} else "queues"
-        rules = (ASKS, WORKS) if why == "has dialogs" else (WORKS,)
-        profile = _profile(*rules, while_working=habit)
+        while_working = why if why in {"interrupts", "unknown"} else "queues"
+        rules = (ASKING, WORKING) if why == "has dialogs" else (WORKING,)
+        profile = _profile(*rules, while_working=while_working)
         options = ["working"] if why == "no paste" else ["working", "paste"]
         async with running(fake("tui", *options), tmp_path, profile) as agent:
             agent.bus.publish(HooksAlive(why == "has a bridge"))
@@ -100,7 +101,7 @@ def test_a_working_agent_is_left_alone_unless_that_is_safe(tmp_path: Path, why: 
 
 def test_an_enter_that_became_a_newline_is_not_taken_for_a_submission(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(fake("tui", "paste", "newline"), tmp_path, _profile(READY, WORKS)) as agent:
+        async with running(fake("tui", "paste", "newline"), tmp_path, _profile(READY, WORKING)) as agent:
             agent.submit("hello")
             assert await agent.ended() == ["uncertain"]
             assert "did not show" in agent.outcomes[0][1].detail
@@ -109,7 +110,7 @@ def test_an_enter_that_became_a_newline_is_not_taken_for_a_submission(tmp_path: 
 
 
 @pytest.mark.parametrize("option", ["paste", "collapse", "deaf-enter"])
-def test_an_empty_input_shows_that_the_text_was_taken(tmp_path: Path, option: str) -> None:
+def test_an_empty_input_shows_that_the_text_was_submitted(tmp_path: Path, option: str) -> None:
     async def main() -> None:
         async with running(fake("tui", "paste", option), tmp_path, _profile(READY)) as agent:
             for number in range(3):
@@ -120,11 +121,11 @@ def test_an_empty_input_shows_that_the_text_was_taken(tmp_path: Path, option: st
     asyncio.run(main())
 
 
-def test_a_program_that_takes_lines_again_has_taken_the_text(tmp_path: Path) -> None:
+def test_a_program_that_reads_lines_again_has_taken_the_text(tmp_path: Path) -> None:
     """aider does so, and shows nothing for half a second: a second Enter would answer its next question."""
 
     async def main() -> None:
-        async with running(fake("tui", "paste", "lines"), tmp_path, _profile(READY, WORKS)) as agent:
+        async with running(fake("tui", "paste", "lines"), tmp_path, _profile(READY, WORKING)) as agent:
             agent.submit("hello")
             assert await agent.ended() == ["injected"]
             assert [list(entry) for entry in _log(agent)] == [["submitted"]]
@@ -133,9 +134,7 @@ def test_a_program_that_takes_lines_again_has_taken_the_text(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("since", "result"), [(60.0, "injected"), (0.0, "uncertain")])
-def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
-    tmp_path: Path, since: float, result: str
-) -> None:
+def test_only_a_current_dialog_holds_back_enter(tmp_path: Path, since: float, result: str) -> None:
     """An older hook report is over once the input was seen empty, even while it shows our text."""
 
     async def main() -> None:
@@ -154,8 +153,8 @@ def test_only_a_dialog_of_now_keeps_enter_from_being_pressed(
 
 
 @pytest.mark.parametrize("bridged", [True, False])
-def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, bridged: bool) -> None:
-    """A turn costs money. Texts that wake it do not wait behind; without hooks there is no other way."""
+def test_an_agent_with_hooks_is_not_woken_for_a_text_that_can_wait(tmp_path: Path, bridged: bool) -> None:
+    """A turn costs money. Texts that wake the agent overtake; without hooks there is no other way."""
 
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path, _profile()) as agent:
@@ -173,7 +172,7 @@ def test_an_agent_with_hooks_is_not_woken_for_what_can_wait(tmp_path: Path, brid
 
 
 def test_enter_is_not_pressed_once_the_screen_cannot_be_read(tmp_path: Path) -> None:
-    """The text is in the input, and what stands there now may be a dialog."""
+    """The text is in the input, and the screen may show a dialog by now."""
 
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
@@ -189,5 +188,25 @@ def test_enter_is_not_pressed_once_the_screen_cannot_be_read(tmp_path: Path) -> 
             assert b"\r" not in [data for data, _ in agent.writes]
             ((_, outcome),) = agent.outcomes
             assert outcome.detail == "Enter was not pressed: the screen cannot be read"
+
+    asyncio.run(main())
+
+
+def test_enter_is_not_pressed_once_the_agent_has_reported_the_text(tmp_path: Path) -> None:
+    """Some programs submit a paste that ends in a newline; an Enter would answer what they ask next."""
+
+    async def main() -> None:
+        async with running(fake("tui", "paste"), tmp_path) as agent:
+            write, told = agent.write, list[asyncio.Task[list[bool]]]()
+
+            def taken(data: bytes) -> None:
+                write(data)
+                told.append(asyncio.ensure_future(agent.bus.ask(Recognize(data.decode()))))
+
+            agent.write = taken  # type: ignore[method-assign]
+            agent.submit("hello")
+            assert await agent.ended() == ["injected"]
+            assert agent.outcomes[0][1].verified == "hook"
+            assert b"\r" not in [data for data, _ in agent.writes]
 
     asyncio.run(main())

@@ -1,8 +1,9 @@
-"""A text alone in an agent's input, on screens of real agents."""
+"""Whether a text is alone in an agent's input, on screens of real agents."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import asdict
 from pathlib import Path
 
@@ -45,52 +46,52 @@ def drawn(agent: str, rows: list[str], *, draft: str = DRAFT) -> ScreenSnapshot:
     return ScreenSnapshot((*screen[:y], *(line.rstrip() for line in lines), *screen[y + 1 :]))
 
 
-def stands_alone(agent: str, screen: ScreenSnapshot) -> bool:
+def is_alone(agent: str, screen: ScreenSnapshot) -> bool:
     found = find(screen.rows, MARK)
     return found is not None and alone(screen, found, shipped(agent))
 
 
-@pytest.mark.parametrize("width", [0, 60, 20], ids=["one row", "some rows", "many rows"])
-@pytest.mark.parametrize("agent", INDENTS)
-def test_a_text_alone_in_the_input(agent: str, width: int) -> None:
-    rows = typed("please look at the tests, and say what is wrong with them", width)
-    screen = drawn(agent, rows)
-    assert stands_alone(agent, screen)
-    found = find(screen.rows, MARK)
-    assert found is not None
-    shown = "".join(found.text.replace("┃", "").split())
-    assert shown == "".join("".join(rows).split())
+def test_a_text_alone_in_the_input_is_recognised(subtests: pytest.Subtests) -> None:
+    for width, agent in itertools.product([0, 60, 20], INDENTS):
+        with subtests.test(f"{agent}, {width} columns"):
+            rows = typed("please look at the tests, and say what is wrong with them", width)
+            screen = drawn(agent, rows)
+            assert is_alone(agent, screen)
+            found = find(screen.rows, MARK)
+            assert found is not None
+            shown = "".join(found.text.replace("┃", "").split())
+            assert shown == "".join("".join(rows).split())
 
 
 @pytest.mark.parametrize("agent", INDENTS)
-def test_a_text_that_is_not_alone(agent: str) -> None:
+def test_a_text_next_to_the_users_is_not_alone(agent: str) -> None:
     """The user's text is before it, after it, or in a row below."""
     (row,) = typed("hello")
     for rows in (["mine " + row], [row + " mine"], [row, "mine"], ["mine", row]):
-        assert not stands_alone(agent, drawn(agent, rows)), rows
+        assert not is_alone(agent, drawn(agent, rows)), rows
 
 
-LONG = "please look at the tests, all of them, and say what is wrong with each of them; then mend them"
+LONG = "please look at the tests, all of them, and say what is wrong with each of them; then fix them"
 
 
-@pytest.mark.parametrize("width", [0, 30], ids=["one row", "some rows"])
+def test_the_visible_end_of_a_text_is_recognised(subtests: pytest.Subtests) -> None:
+    for width, agent in itertools.product([0, 30], INDENTS):
+        with subtests.test(f"{agent}, {width} columns"):
+            whole = typed(LONG, width)
+            shown = whole[-2:] if width else [whole[0][-40:]]
+            screen = drawn(agent, shown)
+            end = "".join("".join(whole).split())
+            found = find(screen.rows, MARK, end)
+            assert found is not None
+            assert found.cut
+            assert "".join(found.text.replace("┃", "").split()) == "".join("".join(shown).split())
+            assert alone(screen, found, shipped(agent))
+            assert find(screen.rows, MARK) is None
+            assert find(drawn(agent, [*shown[:-1], shown[-1] + " mine"]).rows, MARK, end) is None
+
+
 @pytest.mark.parametrize("agent", INDENTS)
-def test_an_input_that_shows_the_end_of_a_text_only(agent: str, width: int) -> None:
-    whole = typed(LONG, width)
-    shown = whole[-2:] if width else [whole[0][-40:]]
-    screen = drawn(agent, shown)
-    end = "".join("".join(whole).split())
-    found = find(screen.rows, MARK, end)
-    assert found is not None
-    assert found.cut
-    assert "".join(found.text.replace("┃", "").split()) == "".join("".join(shown).split())
-    assert alone(screen, found, shipped(agent))
-    assert find(screen.rows, MARK) is None
-    assert find(drawn(agent, [*shown[:-1], shown[-1] + " mine"]).rows, MARK, end) is None
-
-
-@pytest.mark.parametrize("agent", INDENTS)
-def test_what_stands_before_the_end_of_a_text_is_no_part_of_it(agent: str) -> None:
+def test_text_before_the_visible_end_is_not_part_of_it(agent: str) -> None:
     whole = typed(LONG, 30)
     shown = ["mine " + whole[-2], whole[-1]]
     screen = drawn(agent, shown)
@@ -98,21 +99,21 @@ def test_what_stands_before_the_end_of_a_text_is_no_part_of_it(agent: str) -> No
     assert found is None or not alone(screen, found, shipped(agent))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in SCREENS.glob("*/*.txt") if path.parent.name in INDENTS],
-    ids=lambda path: f"{path.parent.name} {path.stem}",
-)
-def test_a_text_that_was_submitted_is_in_no_input(path: Path) -> None:
-    """The text is above whatever the agent shows: its answer, a dialog, an empty input, another draft."""
-    (row,) = typed("hello")
-    for prefix in ("", "> ", "❯ ", "› "):
-        screen = ScreenSnapshot((prefix + row, "", *path.read_text().split("\n")))
-        assert not stands_alone(path.parent.name, screen)
+SCREEN_FILES = [path for path in SCREENS.glob("*/*.txt") if path.parent.name in INDENTS]
 
 
-def test_the_agents_own_hook_tells_that_a_text_has_arrived(tmp_path: Path) -> None:
-    """The report waits for the next session, which recognises the text by its mark, and settles it once."""
+def test_a_submitted_text_is_not_in_the_input(subtests: pytest.Subtests) -> None:
+    """It is above whatever the agent shows: an answer, a dialog, an empty input, another draft."""
+    for path in SCREEN_FILES:
+        with subtests.test(f"{path.parent.name} {path.stem}"):
+            (row,) = typed("hello")
+            for prefix in ("", "> ", "❯ ", "› "):
+                screen = ScreenSnapshot((prefix + row, "", *path.read_text().split("\n")))
+                assert not is_alone(path.parent.name, screen)
+
+
+def test_the_agents_own_hook_confirms_that_a_text_has_arrived(tmp_path: Path) -> None:
+    """The next session recognises the text by its mark, and settles it once."""
     injection = Injection("1", "hello", "Bob")
     ((text,), message) = layout.lay_out(injection, Style.PASTE, MARK), asdict(injection)
     kept = {"mark": MARK, "digest": "", "lines": False, "position": 0, "outcome": None}
@@ -121,9 +122,9 @@ def test_the_agents_own_hook_tells_that_a_text_has_arrived(tmp_path: Path) -> No
         async with running(fake("tui", "paste"), tmp_path) as agent:
             agent.progress.keep({**kept, "injections": [message]})
             agent.bus.publish(SessionBegan(resumed=True))
-            ours = await agent.hook_tells(text)
+            ours = await agent.report_prompt(text)
             await agent.ended()
-            await agent.hook_tells(text)
+            await agent.report_prompt(text)
             return ours, agent.outcomes
 
     ours, outcomes = asyncio.run(main())

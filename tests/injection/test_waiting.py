@@ -13,7 +13,7 @@ from ptyagent import PtyAgent, fake, running
 
 from relay.shim.process_wait import Wait, Waiting, look
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a program waits for")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports what a program waits for")
 
 ASYNCIO = """
 import asyncio, sys
@@ -58,24 +58,24 @@ def _sleeps(pid: int) -> bool:
         [sys.executable, "-c", THREAD],
     ],
 )
-def test_a_read_of_the_terminal_is_seen(tmp_path: Path, argv: list[str]) -> None:
+def test_a_program_that_reads_its_terminal_is_waiting(tmp_path: Path, argv: list[str]) -> None:
     _finds(tmp_path, argv, Wait.READ)
 
 
-def test_an_epoll_that_watches_the_terminal_may_be_a_wait(tmp_path: Path) -> None:
+def test_a_program_that_polls_its_terminal_may_be_waiting(tmp_path: Path) -> None:
     _finds(tmp_path, [sys.executable, "-c", ASYNCIO % True], Wait.POLL)
 
 
 @pytest.mark.parametrize(
     "argv", [["sleep", "60"], [sys.executable, "-c", ASYNCIO % False], ["sh", "-c", "sleep 60; true"]]
 )
-def test_what_waits_for_something_else_is_busy(tmp_path: Path, argv: list[str]) -> None:
+def test_a_program_that_waits_for_something_else_is_busy(tmp_path: Path, argv: list[str]) -> None:
     async def main() -> None:
         async with running(argv, tmp_path) as agent:
             if "up" in argv[-1]:
                 await agent.shows("up")
             else:
-                await agent.until(lambda: _sleeps(agent.pid))  # while it executes, nothing is known
+                await agent.until(lambda: _sleeps(agent.pid))  # before that, nothing is known
             for _ in range(20):
                 assert look(agent.pid).wait is Wait.BUSY
                 await asyncio.sleep(0)
@@ -83,8 +83,8 @@ def test_what_waits_for_something_else_is_busy(tmp_path: Path, argv: list[str]) 
     asyncio.run(main())
 
 
-def test_a_sleep_in_a_read_is_told_from_the_next_one(tmp_path: Path) -> None:
-    """What was typed into the first has been read when the second begins: it is not typed ahead."""
+def test_a_wait_is_distinguished_from_the_next_one(tmp_path: Path) -> None:
+    """When the next one starts, the text typed into the first has been read: it is not type-ahead."""
 
     async def main() -> None:
         async with running(fake("lines"), tmp_path) as agent:
@@ -98,7 +98,7 @@ def test_a_sleep_in_a_read_is_told_from_the_next_one(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_stopped_program_does_not_wait(tmp_path: Path) -> None:
+def test_a_stopped_program_is_not_waiting(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(["cat"], tmp_path) as agent:
             await _wait(agent, Wait.READ)
@@ -108,5 +108,5 @@ def test_a_stopped_program_does_not_wait(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_group_that_is_gone_is_unknown() -> None:
+def test_a_process_group_that_is_gone_is_unknown() -> None:
     assert look(2**22 + 1).wait is Wait.UNKNOWN

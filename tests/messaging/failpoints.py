@@ -168,7 +168,7 @@ ALONE = [
     Point(_OUTBOX + "hindered"),
     Point(_CHANNELS + "join"),
     Point(_CHANNELS + "leave"),
-    Point(_CHANNELS + "received"),
+    Point(_CHANNELS + "heard"),
     Point(_CHANNELS + "limit"),
     Point(_OWNERS + "end"),
 ]

@@ -67,6 +67,7 @@ def test_the_largest_body_fits() -> None:
         changed(v=2),
         changed(kind="command"),
         changed(**{"from": "Mallory"}),
+        changed(**{"from": "you"}),
         changed(to="Carol"),
         changed(id=""),
         changed(id=7),

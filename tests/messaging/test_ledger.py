@@ -283,6 +283,16 @@ def test_what_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
     assert ledger.inbox.waiting(TEAM, "Bob") == []
 
 
+def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
+    flood(ledger, 2, ttl=10.0)
+    ledger.inbox.injecting(TEAM, "Bob", "m0000001")
+    clock.now += 11
+    assert ledger.inbox.expire(TEAM, "Bob") == 1
+    assert [state(ledger, id) for id in ("m0000001", "m0000002")] == [State.STORED, State.EXPIRED]
+    ledger.inbox.settle(TEAM, "Bob", "m0000001", State.STORED)
+    assert ledger.inbox.expire(TEAM, "Bob") == 1
+
+
 def test_one_that_is_dropped_while_it_is_held_back_is_never_released(ledger: Ledger) -> None:
     for number in range(3):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.rig import Rig
 from real_agents.install import PACKAGES
 from real_agents.recipes import AGENTS, Agent
+from real_agents.rig import Rig
 from real_agents.versions_table import VersionsTable
 from support import Relay
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 from support import session_patch
 
 _CLOCK = """

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 
 ASKING = b"\x1b]2;Alice asks: permission\x1b\\"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from real_agents.dialects import Call
-from real_agents.rig import Rig
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig
 
 RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from real_agents.rig import Rig
 from real_agents.model import Rule
 from real_agents.recipes import Agent
+from real_agents.rig import Rig
 
 
 def test_one_real_agent_answers_anothers_directive(rig: Rig, agent: Agent) -> None:

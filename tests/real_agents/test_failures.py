@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent, Place, Start
+from real_agents.rig import Rig, Wrapped
 
 HOURS = 3
 LIMIT = "You've hit your session limit · resets 8pm (America/New_York)"

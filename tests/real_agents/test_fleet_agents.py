@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from real_agents.fleet import Fleet, Member
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 from real_agents.test_failures import CLASSES, limited, subscriber
 from real_agents.test_usage import INPUT, OUTPUT
 

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 
 WIDTHS = (80, 120, 60, 200, 80)
 PACE = 0.02

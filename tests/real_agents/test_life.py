@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from real_agents.rig import Rig
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig
 
 HOLDS = 3.0
 """Seconds for which a message must stay waiting."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.rig import Rig
 from real_agents.model import Rule
 from real_agents.recipes import Agent
+from real_agents.rig import Rig
 
 pytestmark = pytest.mark.agents("claude", "codex", "qwen")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 
 pytestmark = pytest.mark.agents("pi")
 

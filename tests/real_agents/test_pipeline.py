@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from real_agents.rig import PATIENCE, Rig
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
+from real_agents.rig import PATIENCE, Rig
 
 VOLATILE = re.compile(rb'"(session_id|uuid|\w+_ms)":(?:"[^"]*"|\d+)')
 """What differs between runs: ids that claude generates, and times that it measures."""

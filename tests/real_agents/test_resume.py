@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 from relay.agents import catalog
 from relay.agents.conversation import Conversation
 from relay.agents.resume import resume_command

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from real_agents.dialects import Call
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "hooks"
 TOOLS = Path(sys.executable).parent

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from real_agents.rig import Rig, Wrapped
 from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig, Wrapped
 
 pytestmark = pytest.mark.agents("claude", "codex", "qwen")
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from real_agents.rig import PATIENCE, Rig, Wrapped
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import PATIENCE, Rig, Wrapped
 
 HOLDS = 3.0
 """Seconds for which a message must stay waiting: longer than relay ever takes to type one."""

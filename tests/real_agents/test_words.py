@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from real_agents.rig import Rig
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
+from real_agents.rig import Rig
 
 URL = "https://example.com/" + "/".join(f"part-{number}" for number in range(40))
 

@@ -125,7 +125,7 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
     alice, _ = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob one\n@relay:Nobody two\n@memory:save three")
     expected = {
-        "received": 3,
+        "heard": 3,
         "begun": 3,
         "failed": 1,
         "unknown": 0,
@@ -145,7 +145,7 @@ def test_explain_counts_each_step_of_the_directives(relay: Relay) -> None:
     replaced(relay, before)
     alice.say("@relay:Bob four\n> @relay:Bob quoted")
     wait_until(lambda: bodies(relay) == ["one", "four"])
-    expected |= {"received": 4, "begun": 4, "passed_over": 1, "committed": 2}
+    expected |= {"heard": 4, "begun": 4, "passed_over": 1, "committed": 2}
     wait_until(lambda: steps(relay).items() >= expected.items(), message=lambda: str(steps(relay)))
     shown = relay("explain", "Alice").stdout
     assert "directives: 4 read, 4 passed to handlers, 1 failed; 2 in the ledger." in shown

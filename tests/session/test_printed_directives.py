@@ -84,8 +84,8 @@ def shows(relay: Relay, folder: Path, name: str, *commands: str, draws: bool = F
 
     wait_until(said_its_last, message=lambda: str(steps(relay, name)))
     found = steps(relay, name)
-    if found["received"]:
-        wait_until(lambda: steps(relay, name)["begun"] == found["received"])
+    if found["heard"]:
+        wait_until(lambda: steps(relay, name)["begun"] == found["heard"])
     return found
 
 
@@ -106,7 +106,7 @@ def test_a_hostile_file_and_its_diff_run_no_handler(relay: Relay, draws: bool) -
     found = shows(relay, folder, "Alice", *commands, draws=draws)
     wait_until(lambda: "test last" in deployed(folder))  # its queue keeps the order
     assert deployed(folder) == ["test last"]
-    assert found["received"] == 2 and found["hidden"] == 5 and found["diff"] == 6, found
+    assert found["heard"] == 2 and found["hidden"] == 5 and found["diff"] == 6, found
     shown = relay("explain", "Alice").stdout
     assert "5 directives in invisible text, ignored: `relay events --name Alice`." in shown
     assert "6 directives in the lines of a diff, ignored: `relay events --name Alice`." in shown
@@ -123,11 +123,11 @@ def test_directives_of_a_terminal_may_be_relays_own_or_none(relay: Relay, draws:
     (folder / "README").write_text("@deploy:prod now\n\n@relay:you from a file\n\n")
     settings(relay, 'directives = "builtin"\n')
     found = shows(relay, folder, "Alice", "cat README", draws=draws)
-    assert deployed(folder) == [] and found["received"] == 2 and found["not_heeded"] == 2
+    assert deployed(folder) == [] and found["heard"] == 2 and found["not_heeded"] == 2
     assert [m["body"] for m in messages(relay, "--from", "Alice")].count("from a file") == 1
     settings(relay, 'directives = "none"\n')
     found = shows(relay, folder, "Bob", "cat README", draws=draws)
-    assert deployed(folder) == [] and found["received"] == 0 and found["not_heeded"] == 4
+    assert deployed(folder) == [] and found["heard"] == 0 and found["not_heeded"] == 4
     assert messages(relay, "--from", "Bob") == []
     what = "4 directives ignored because of `directives` in relay.toml: `relay events --name Bob`."
     assert what in relay("explain", "Bob").stdout

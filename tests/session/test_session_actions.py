@@ -13,9 +13,9 @@ import pytest
 from agents.hooked import Claude
 from relay.features.loop_watch import SAME_CALLS
 from session.fake_agent import FakeAgent, messages, project, ps, settings
-from session.test_session_user import Terminals
 from session.test_session_replaced import entry
 from session.test_session_supervised import follows, phase, record
+from session.test_session_user import Terminals
 from support import Relay, session_patch, wait_until
 
 INCIDENTS = """

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledgers import post
+from relay.control.lineage import Lineage
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, events, messages, project, ps
@@ -40,6 +41,9 @@ class Agent:
     def out(self) -> str:
         return (self.folder / "out").read_text()
 
+
+AGENT, SHIM, SESSION = 10, 11, 12
+"""Process ids."""
 
 LISTENING = 'while [ ! -S "$RELAY_SOCKET" ]; do sleep 0.01; done; '
 
@@ -205,6 +209,22 @@ def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path
     agent = Agent(relay, tmp_path, "relay wrap -n Inner cat")
     assert agent.code == 2
     assert "this terminal is already inside a relay session (Mallory)" in agent.err
+
+
+@pytest.mark.parametrize(
+    ("pids", "process"),
+    [
+        ([20, AGENT, SHIM, 1], AGENT),
+        ([21, 20, SHIM, 1], 20),
+        ([20, SHIM, 1], 20),
+        ([21, 20, SESSION, SHIM, 1], 0),
+        ([SHIM, 1], 0),
+        ([20, 1], 0),
+    ],
+    ids=["a child", "a daemon's child", "a daemon", "a handler's", "the shim", "another's"],
+)
+def test_whose_process_it_is(pids: list[int], process: int) -> None:
+    assert Lineage(AGENT, SHIM, SESSION).through(pids) == process
 
 
 def test_the_users_own_handlers_may_do_it_too(relay: Relay) -> None:

@@ -34,7 +34,7 @@ _SCREEN = re.compile(r"(?P<state>[a-z]+)-(?:(?P<kind>permission|plan_approval|qu
 
 @dataclass(frozen=True)
 class Case:
-    """One moment of one agent: its state, and relay's verdict. `kind`: "" if it asked nothing."""
+    """One moment of one agent: its state, and relay's verdict. `kind`: that of a dialog, otherwise ""."""
 
     agent: str
     name: str
@@ -54,7 +54,7 @@ class Case:
 def screens(folder: Path = TESTS.parent / "patterns" / "screens") -> Iterator[Case]:
     for path in sorted(folder.glob("*/*.txt")):
         match = _SCREEN.fullmatch(path.stem)
-        assert match is not None, f"{path} is not called as a screen is"
+        assert match is not None, f"{path} is not named like a screen"
         agent = path.parent.name
         verdict = inspect_screen(path.read_text("utf-8"), load(agent, _NOWHERE))
         kind = match["kind"] if match["state"] == "prompting" else ""
@@ -79,22 +79,22 @@ def cases() -> list[Case]:
 
 
 def table(found: list[Case]) -> str:
-    """Return the table of docs/AGENTS.md: rows are agents and what they did, columns relay's verdict."""
+    """Return the table of docs/AGENTS.md: rows are agents and their states, columns relay's verdict."""
     lines = ["| agent | was | seen | " + " | ".join(f"said {state}" for state in STATES) + " |"]
     lines.append("|---|---|" + "---:|" * (len(STATES) + 1))
     agents = sorted({case.agent for case in found})
     for agent in [*agents, "all"]:
         for state in STATES:
-            said = Counter(
+            verdicts = Counter(
                 str(case.verdict.state)
                 for case in found
                 if agent in (case.agent, "all") and case.state == state
             )
-            if not said:
+            if not verdicts:
                 continue
-            assert set(said) <= set(STATES), said
-            cells = [f"**{said[one]}**" if one == state else str(said[one] or "") for one in STATES]
-            lines.append(f"| {agent} | {state} | {said.total()} | " + " | ".join(cells) + " |")
+            assert set(verdicts) <= set(STATES), verdicts
+            cells = [f"**{verdicts[one]}**" if one == state else str(verdicts[one] or "") for one in STATES]
+            lines.append(f"| {agent} | {state} | {verdicts.total()} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Generated screens: inputs boxed, ruled and bare, with dialogs and work above or in place of them.
+"""Generated screens: inputs boxed, ruled and bare, with dialogs and work above them or in their place.
 
     python tests/state/drawn.py [--apart] [-v]      scores the shipped profiles; -v names each miss
 
@@ -82,27 +82,27 @@ def entry(form: str, glyph: str, text: str, width: int) -> list[str]:
 
 # -- what is above ------------------------------------------------------------------------------------------
 
-SAID = {
+BULLETS = {
     "claude": ("● ", "  "),
     "codex": ("• ", "  "),
     "gemini": ("✦ ", "  "),
     "qwen": ("  ✦ ", "    "),
     "generic": ("", ""),
 }
-"""What precedes the first row of an answer, and the others."""
+"""What precedes the first row of an answer, and what precedes the others."""
 
 TYPED = {"claude": "❯ ", "codex": "› ", "gemini": " > ", "qwen": "  > ", "generic": "You said: "}
 
 
-def said(profile: str, text: str) -> str:
-    """Return what the agent says, as it draws it."""
-    first, other = SAID[profile]
+def printed(profile: str, text: str) -> str:
+    """Return `text` as the agent prints it."""
+    first, other = BULLETS[profile]
     return first + text.replace("\n", f"\n{other}")
 
 
 def answer(profile: str) -> str:
     last = "\n\n  Worked for 3s • 06:24" if profile == "codex" else ""
-    words = said(profile, "I have mended the fence.\nIt stands.")
+    words = printed(profile, "I have mended the fence.\nIt stands.")
     return f"{TYPED[profile]}mend it\n\n{words}{last}"
 
 
@@ -181,7 +181,7 @@ def _dialog(form: str, text: str, width: int) -> list[str]:
 
 
 def drawn() -> Iterator[Drawn]:
-    """Yield every screen; each combination of form and width is a screen that somebody could see."""
+    """Yield every screen; each combination of form and width could occur."""
     turn = 0
     for profile in FORMS:
         for form, glyph in product(FORMS[profile], GLYPHS[profile]):
@@ -200,15 +200,15 @@ def drawn() -> Iterator[Drawn]:
 
             above = answer(profile)
             yield screen(above, "", name="empty", states=("ready",))
-            yield screen(said(profile, LISTED), "", name="list", states=("ready",))
+            yield screen(printed(profile, LISTED), "", name="list", states=("ready",))
             for number, placeholder in enumerate(PLACEHOLDERS[profile]):
                 yield screen(above, placeholder, name=f"placeholder-{number}", states=("ready",))
             for what, draft in DRAFTS.items():
                 if not (form == "bare" and what in ("long", "lines")):
                     yield screen(above, draft, name=f"draft-{what}", states=("working",))
             for what, dialog in DIALOGS.items():
-                told = ("prompting", "working")
-                yield screen(f"{above}\n\n{dialog}", "", name=f"above-{what}", states=told)
+                prompting = ("prompting", "working")
+                yield screen(f"{above}\n\n{dialog}", "", name=f"above-{what}", states=prompting)
             for what, work in WORK.items():
                 yield screen(f"{above}\n\n{work}", "", name=f"work-{what}", states=("working",))
             stale = f"✻ Mending… (12s · ↓ 1.2k tokens)\n\n{above.partition(chr(10) * 2)[2]}"

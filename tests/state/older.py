@@ -34,7 +34,7 @@ def version(case: Case) -> str:
 
 def apart(case: Case) -> bool:
     found = _NAME.fullmatch(case.name)
-    assert found is not None, f"{case.name} is not called as a drawn screen is"
+    assert found is not None, f"{case.name} is not named like a drawn screen"
     return zlib.crc32(f"{case.agent} {found[1]} {found[2]}".encode()) % 3 == 0
 
 

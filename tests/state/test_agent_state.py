@@ -54,50 +54,50 @@ class Agent:
     def changed(self, event: StateChanged) -> None:
         self.changes.append(event)
 
-    def says(self, state: Readiness, kind: PromptKind | None = None) -> str:
-        self.view.verdict = Verdict(state, "so the test says", kind=kind)
+    def observe(self, state: Readiness, kind: PromptKind | None = None) -> str:
+        self.view.verdict = Verdict(state, "the test sets it", kind=kind)
         return self.state.look()
 
 
-def test_each_transition_is_told_once_with_what_decided() -> None:
+def test_each_transition_is_reported_once_with_its_verdict() -> None:
     """R96"""
     agent = Agent()
     assert agent.state.name == STARTING
     for state in (Readiness.WORKING, Readiness.PROMPTING, Readiness.PROMPTING, Readiness.READY):
-        agent.says(state)
-    told = [(change.before, change.after) for change in agent.changes]
-    assert told == [("starting", "working"), ("working", "prompting"), ("prompting", "ready")]
+        agent.observe(state)
+    transitions = [(change.before, change.after) for change in agent.changes]
+    assert transitions == [("starting", "working"), ("working", "prompting"), ("prompting", "ready")]
     assert agent.changes[-1].verdict is agent.view.verdict
 
 
-def test_another_prompt_right_after_the_first_is_told() -> None:
+def test_a_prompt_right_after_another_is_reported() -> None:
     """R88, R89, R96"""
     agent = Agent()
-    agent.says(Readiness.PROMPTING, PromptKind.PERMISSION)
+    agent.observe(Readiness.PROMPTING, PromptKind.PERMISSION)
     assert agent.state.prompt is PromptKind.PERMISSION
-    agent.says(Readiness.PROMPTING, PromptKind.QUESTION)
+    agent.observe(Readiness.PROMPTING, PromptKind.QUESTION)
     assert [change.after for change in agent.changes] == ["prompting", "prompting"]
     assert agent.state.prompt is PromptKind.QUESTION
-    agent.says(Readiness.PROMPTING)
+    agent.observe(Readiness.PROMPTING)
     assert agent.state.prompt is PromptKind.OTHER
-    agent.says(Readiness.WORKING)
+    agent.observe(Readiness.WORKING)
     assert agent.state.prompt is None
 
 
-def test_a_state_entered_by_silence_began_with_it() -> None:
+def test_a_state_entered_by_silence_dates_from_its_start() -> None:
     agent = Agent()
-    agent.says(Readiness.WORKING)
+    agent.observe(Readiness.WORKING)
     agent.now, agent.view.quiet = 110.0, 4.0
-    agent.says(Readiness.READY)
+    agent.observe(Readiness.READY)
     assert agent.state.since == 106.0
     agent.now = 120.0
-    agent.says(Readiness.READY)
+    agent.observe(Readiness.READY)
     assert agent.state.since == 106.0
 
 
-def test_what_the_system_says_comes_first() -> None:
+def test_a_stopped_or_exited_process_outweighs_the_screen() -> None:
     agent = Agent()
-    agent.says(Readiness.READY)
+    agent.observe(Readiness.READY)
     agent.state.suspend()
     assert agent.state.name == agent.state.look() == STOPPED
     assert "Ctrl-Z" in agent.state.reason
@@ -108,11 +108,11 @@ def test_what_the_system_says_comes_first() -> None:
     assert agent.changes[-1] == StateChanged("ready", EXITED, None)
 
 
-def test_nothing_fails_that_has_not_worked() -> None:
+def test_a_failure_is_always_preceded_by_work() -> None:
     """Checks are samples: a turn may start and fail between two of them."""
     agent = Agent()
-    agent.says(Readiness.READY)
-    agent.says(Readiness.FAILED)
+    agent.observe(Readiness.READY)
+    agent.observe(Readiness.FAILED)
     assert [(change.before, change.after) for change in agent.changes[1:]] == [
         ("ready", "working"),
         ("working", "failed"),
@@ -121,12 +121,12 @@ def test_nothing_fails_that_has_not_worked() -> None:
 
 
 @pytest.mark.parametrize("before", [READY, PROMPTING, UNSAFE, STOPPED])
-def test_what_cannot_follow_goes_by_way_of_working(before: str) -> None:
+def test_a_forbidden_transition_passes_through_working(before: str) -> None:
     assert FAILED not in TRANSITIONS[before]
     assert path(before, FAILED) == (WORKING, FAILED)
 
 
-def test_what_has_ended_stays_so_and_nothing_starts_twice() -> None:
+def test_an_exited_agent_stays_exited_and_none_starts_twice() -> None:
     for after in TRANSITIONS:
         with pytest.raises(AssertionError, match=f"exited cannot become {after}"):
             path(EXITED, after)

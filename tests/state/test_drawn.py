@@ -19,15 +19,17 @@ def verdicts() -> list[tuple[Drawn, str]]:
     return [(one, judged(one)) for one in drawn()]
 
 
-def test_nothing_that_asks_or_works_is_ready() -> None:
-    wrong = [f"{one.profile} {one.name}" for one, said in verdicts() if said == "ready" not in one.states]
+def test_no_dialog_or_work_is_taken_for_ready() -> None:
+    wrong = [
+        f"{one.profile} {one.name}" for one, verdict in verdicts() if verdict == "ready" not in one.states
+    ]
     assert not wrong
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_nearly_all_are_what_they_are(apart: bool) -> None:
-    found = [(one, said) for one, said in verdicts() if one.apart is apart]
-    wrong = [f"{one.profile} {one.name}: {said}" for one, said in found if said not in one.states]
+def test_nearly_all_screens_are_recognised(apart: bool) -> None:
+    found = [(one, verdict) for one, verdict in verdicts() if one.apart is apart]
+    wrong = [f"{one.profile} {one.name}: {verdict}" for one, verdict in found if verdict not in one.states]
     assert len(wrong) <= MISSES * len(found), wrong
 
 

@@ -19,32 +19,33 @@ def _state(*rows: str, bullets: str = "●", loose: bool = False, idle: bool = F
     return "" if found is None else found.state
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "❯ 1. Yes",
-        "│ › 2) No, keep planning        │",
-        "  ❯ 1. Yes                                █",
-        " Overwrite fence.py? [y/N]",
-        "Run shell command? (Y)es/(N)o/(D)on't ask again [Yes]:",
-        "  (yes/no)?",
-        "│  ● Yes / ○ No",
-        "Esc to cancel · Tab to amend",
-        "esc: dismiss",
-        "Enter to select · ↑/↓ to navigate",
-        "↑↓ navigate • ⏎ select",
-        "Press any key to continue",
-        "Use arrow-keys. Return to submit.",
-        "△ Permission required",
-        "  Allow once   Allow always   Reject",
-        "   <Yes>      <No>",
-        "⠏ Waiting for user confirmation...",
-        "[sudo] password for bob:",
-    ],
-)
-def test_a_row_that_speaks_of_a_dialog(row: str) -> None:
-    assert _state(row) == "prompting"
-    assert _state(row, *["said later"] * ROWS) == ""
+DIALOG_ROWS = [
+    "❯ 1. Yes",
+    "│ › 2) No, keep planning        │",
+    "  ❯ 1. Yes                                █",
+    " Overwrite fence.py? [y/N]",
+    "Run shell command? (Y)es/(N)o/(D)on't ask again [Yes]:",
+    "  (yes/no)?",
+    "│  ● Yes / ○ No",
+    "Esc to cancel · Tab to amend",
+    "esc: dismiss",
+    "Enter to select · ↑/↓ to navigate",
+    "↑↓ navigate • ⏎ select",
+    "Press any key to continue",
+    "Use arrow-keys. Return to submit.",
+    "△ Permission required",
+    "  Allow once   Allow always   Reject",
+    "   <Yes>      <No>",
+    "⠏ Waiting for user confirmation...",
+    "[sudo] password for bob:",
+]
+
+
+def test_a_row_of_a_dialog_means_prompting(subtests: pytest.Subtests) -> None:
+    for row in DIALOG_ROWS:
+        with subtests.test(repr(row)):
+            assert _state(row) == "prompting"
+            assert _state(row, *["said later"] * ROWS) == ""
 
 
 @pytest.mark.parametrize(
@@ -59,35 +60,36 @@ def test_a_row_that_speaks_of_a_dialog(row: str) -> None:
         "ctrl+c to stop",
     ],
 )
-def test_a_row_that_speaks_of_work(row: str) -> None:
+def test_a_row_of_work_means_working(row: str) -> None:
     assert _state(row) == "working"
     assert _state(row, "  ⎿  ☐ one", *["     ☐ another"] * 8) == "working"
     assert _state(row, "● Done.") == ""
     assert _state(row, idle=True) == ""
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "Do you want me to paint it?",
-        "● 1. Paint it",
-        "  2. Nail it",
-        "✻ Baked for 6s · done 4:06 PM",
-        "  ? for shortcuts",
-        "escape interrupt · ctrl+c/ctrl+d clear/exit · / commands",
-        "Press ctrl+o to show full startup help",
-        "  Press Esc again to clear.",
-        "  ! for shell mode        esc esc to clear input",
-        "ctrl+p commands",
-        "Yes, I have mended it; no nail is left.",
-        "",
-    ],
-)
-def test_a_row_that_speaks_of_neither(row: str) -> None:
-    assert _state(row) == ""
+ORDINARY_ROWS = [
+    "Do you want me to paint it?",
+    "● 1. Paint it",
+    "  2. Nail it",
+    "✻ Baked for 6s · done 4:06 PM",
+    "  ? for shortcuts",
+    "escape interrupt · ctrl+c/ctrl+d clear/exit · / commands",
+    "Press ctrl+o to show full startup help",
+    "  Press Esc again to clear.",
+    "  ! for shell mode        esc esc to clear input",
+    "ctrl+p commands",
+    "Yes, I have mended it; no nail is left.",
+    "",
+]
 
 
-def test_options_are_a_dialog_where_a_mark_points_at_one_of_them() -> None:
+def test_an_ordinary_row_is_not_a_sign(subtests: pytest.Subtests) -> None:
+    for row in ORDINARY_ROWS:
+        with subtests.test(repr(row)):
+            assert _state(row) == ""
+
+
+def test_options_are_a_dialog_if_a_mark_points_at_one() -> None:
     """Other agents use the same mark as a bullet, before a list that they wrote."""
     assert _state("● 1. Allow once", "  2. Allow always", bullets="✦") == "prompting"
     assert _state("● 1. one", "  2. two", bullets="●") == ""
@@ -95,14 +97,14 @@ def test_options_are_a_dialog_where_a_mark_points_at_one_of_them() -> None:
     assert _state("Do you want to?", " 1. Yes", " 2. No") == "prompting"
 
 
-def test_a_list_without_numbers_counts_where_nothing_is_known_of_the_program() -> None:
+def test_an_unnumbered_list_is_a_dialog_only_in_an_unknown_program() -> None:
     rows = ("Which one?", "❯ red", "  blue")
     assert _state(*rows, loose=True) == "prompting"
     assert _state(*rows) == ""
     assert _state("said", "❯ red", "  blue", loose=True) == ""  # typed text, in two rows
 
 
-def test_words_below_a_dialog_make_it_an_older_one() -> None:
+def test_text_below_a_dialog_makes_it_an_older_one() -> None:
     last = find_sign(["Proceed? [y/N]", *["said later"] * NEAR])
     older = find_sign(["Proceed? [y/N]", *["said later"] * (NEAR + 1)])
     assert last is not None and older is not None
@@ -127,7 +129,7 @@ def test_words_below_a_dialog_make_it_an_older_one() -> None:
         ((RULE, "> Send a message to Bob", RULE), "Send a message to Bob"),
     ],
 )
-def test_an_input_in_its_forms(rows: tuple[str, ...], text: str) -> None:
+def test_an_input_is_found_in_every_form(rows: tuple[str, ...], text: str) -> None:
     found = find_input(rows, STYLE)
     assert found is not None and found.text == text
 
@@ -146,11 +148,11 @@ def test_an_input_in_its_forms(rows: tuple[str, ...], text: str) -> None:
         (),
     ],
 )
-def test_what_is_no_input(rows: tuple[str, ...]) -> None:
+def test_other_rows_are_not_an_input(rows: tuple[str, ...]) -> None:
     assert find_input(rows, STYLE) is None
 
 
-def test_the_cursor_outweighs_the_words() -> None:
+def test_the_cursor_outweighs_the_wording() -> None:
     rows = (RULE, "> Mend the fence, too.", RULE)
     found = [find_input(rows, STYLE, cursor) for cursor in ((2, 1), (22, 1), (0, 9), None)]
     assert [each.text if each else None for each in found] == ["", *["Mend the fence, too."] * 3]
@@ -158,14 +160,14 @@ def test_the_cursor_outweighs_the_words() -> None:
     assert hint is not None and hint.text == "Type your message"
 
 
-def test_a_frame_with_the_cursor_is_the_input_whatever_stands_below() -> None:
-    """Gemini leaves the footers of narrower screens there (F8)."""
+def test_a_frame_with_the_cursor_is_the_input_whatever_is_below_it() -> None:
+    """Gemini leaves the footers of narrower screens below its input (F8)."""
     rows = ["an answer", RULE, "> ", RULE, *(f" a footer {n}" for n in range(20))]
     found = [find_input(rows, STYLE, cursor) for cursor in ((2, 2), (2, 0), (2, 9), None)]
     assert [None if box is None else (box.top, box.bottom) for box in found] == [(1, 3), None, None, None]
 
 
-def test_a_key_that_interrupts_in_a_list_of_keys_is_no_work() -> None:
+def test_an_interrupt_key_in_a_list_of_keys_is_not_work() -> None:
     """pi 0.57.1 starts with such a list, right above its input."""
     keys = [
         "ctrl+c to clear",
@@ -175,5 +177,5 @@ def test_a_key_that_interrupts_in_a_list_of_keys_is_no_work() -> None:
     ]
     rows = [f" {key}" for key in ("escape to interrupt", *keys)]
     assert _state(*rows, RULE, RULE) == ""
-    assert _state(*rows[:4], RULE, RULE) == "working", "a footer of work may have some keys, too"
+    assert _state(*rows[:4], RULE, RULE) == "working", "the footer of work may list some keys, too"
     assert _state(*rows, " escape to interrupt", RULE) == "working"

@@ -1,4 +1,4 @@
-"""The states of real agents by the shipped profiles: recordings, rendered screens, and their page."""
+"""The shipped profiles recognise the states of real agents, in recordings and on rendered screens."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ MISSES = 0.02
 """The fraction of all moments that may be taken for another state."""
 
 
-def test_no_dialog_and_no_work_is_taken_for_ready() -> None:
+def test_no_dialog_or_work_is_taken_for_ready() -> None:
     """R96: typed text would answer the dialog, or interrupt the work."""
     wrong = [case for case in found() if case.verdict.state is Readiness.READY and case.state != "ready"]
     assert [(case.agent, case.name) for case in wrong] == []
 
 
-def test_nearly_every_state_is_seen_as_it_was() -> None:
+def test_nearly_every_state_is_recognised() -> None:
     wrong = [(case.agent, case.name, case.verdict.reason) for case in found() if not case.hit]
     assert len(wrong) <= MISSES * len(found()), wrong
 
 
-def test_every_dialog_is_of_its_kind() -> None:
+def test_every_dialog_has_the_right_kind() -> None:
     wrong = [case for case in found() if case.hit and not case.kind_hit]
     assert [(case.agent, case.name, case.verdict.kind) for case in wrong] == []
 
 
-def test_the_rule_and_its_lines_are_named() -> None:
+def test_each_verdict_names_its_rule_and_lines() -> None:
     for case in found():
         if case.hit and case.state in ("prompting", "failed") and case.agent != "generic":
             assert case.verdict.rule, (case.agent, case.name)
@@ -39,13 +39,13 @@ def test_the_rule_and_its_lines_are_named() -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "qwen", "opencode", "pi", "aider"])
-def test_every_agent_was_seen_in_every_state_that_matters(agent: str) -> None:
+def test_every_agent_has_samples_of_the_important_states(agent: str) -> None:
     seen: list[Case] = [case for case in found() if case.agent == agent]
     states = {case.state for case in seen}
     assert states >= {"ready", "working"} | ({"prompting"} if agent != "pi" else set())
 
 
-def test_the_table_in_the_readme_is_this_one() -> None:
+def test_the_table_in_the_docs_is_current() -> None:
     """`python tests/state/confusion.py --write` updates it."""
     text = PAGE.read_text("utf-8")
     assert text.partition(BEGIN)[2].partition(END)[0].strip() == table(found())

@@ -31,7 +31,7 @@ def turn(clock: Callable[[], float]) -> Turn:
     return Turn(clock)
 
 
-def tell(turn: Turn, name: NativeName, **fields: Any) -> None:
+def report(turn: Turn, name: NativeName, **fields: Any) -> None:
     turn.take(NativeEvent(name, "claude", **fields))
 
 
@@ -40,11 +40,11 @@ def state(turn: Turn) -> tuple[str, PromptKind | None] | None:
     return None if evidence is None else (evidence.state, evidence.kind)
 
 
-def test_a_turn_from_the_prompt_to_its_end(turn: Turn, clock: Clock) -> None:
+def test_a_turn_lasts_from_its_prompt_to_its_end(turn: Turn, clock: Clock) -> None:
     assert turn.hooks.evidence() is None
-    tell(turn, NativeName.SESSION_START, source="startup")
+    report(turn, NativeName.SESSION_START, source="startup")
     assert turn.hooks.evidence() is None
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     assert state(turn) == ("working", None) and turn.active
     clock.now += 2
     evidence = turn.hooks.evidence()
@@ -59,101 +59,101 @@ def test_a_turn_from_the_prompt_to_its_end(turn: Turn, clock: Clock) -> None:
     ("tool", "kind"),
     [("ExitPlanMode", PromptKind.PLAN_APPROVAL), ("AskUserQuestion", PromptKind.QUESTION)],
 )
-def test_the_tools_that_ask_make_it_prompting(turn: Turn, tool: str, kind: PromptKind) -> None:
-    """R88, R89, R96: the permission that they also need is the same dialog."""
-    tell(turn, NativeName.TOOL_PRE, tool_name=tool, tool_input={"plan": "x"})
+def test_a_tool_that_asks_makes_the_agent_prompting(turn: Turn, tool: str, kind: PromptKind) -> None:
+    """R88, R89, R96: the permission that such a tool also needs is the same dialog."""
+    report(turn, NativeName.TOOL_PRE, tool_name=tool, tool_input={"plan": "x"})
     assert state(turn) == ("prompting", kind)
-    tell(turn, NativeName.PERMISSION, tool_name=tool, tool_input={"plan": "x"})
-    tell(turn, NativeName.NOTIFICATION, notification_type="permission_prompt")
+    report(turn, NativeName.PERMISSION, tool_name=tool, tool_input={"plan": "x"})
+    report(turn, NativeName.NOTIFICATION, notification_type="permission_prompt")
     assert state(turn) == ("prompting", kind)
-    tell(turn, NativeName.TOOL_POST, tool_name=tool, tool_input={"plan": "x"})
+    report(turn, NativeName.TOOL_POST, tool_name=tool, tool_input={"plan": "x"})
     assert state(turn) == ("working", None)
 
 
 @pytest.mark.parametrize("tool", ["EnterPlanMode", "Bash", ""])
-def test_other_tools_ask_nothing(turn: Turn, tool: str) -> None:
+def test_other_tools_leave_the_agent_working(turn: Turn, tool: str) -> None:
     """R90"""
-    tell(turn, NativeName.TOOL_PRE, tool_name=tool)
+    report(turn, NativeName.TOOL_PRE, tool_name=tool)
     assert state(turn) == ("working", None)
 
 
 def test_an_open_permission_outlives_the_end_of_another_tool(turn: Turn) -> None:
     bash = {"tool_name": "Bash", "tool_input": {"command": "rm x"}}
     read = {"tool_name": "Read", "tool_input": {"path": "y"}}
-    tell(turn, NativeName.TOOL_PRE, **bash)
-    tell(turn, NativeName.PERMISSION, **bash)
-    tell(turn, NativeName.TOOL_PRE, **read)
-    tell(turn, NativeName.TOOL_POST, **read)
+    report(turn, NativeName.TOOL_PRE, **bash)
+    report(turn, NativeName.PERMISSION, **bash)
+    report(turn, NativeName.TOOL_PRE, **read)
+    report(turn, NativeName.TOOL_POST, **read)
     assert state(turn) == ("prompting", PromptKind.PERMISSION)
-    tell(turn, NativeName.TOOL_FAILED, **bash, error="denied")
+    report(turn, NativeName.TOOL_FAILED, **bash, error="denied")
     assert state(turn) == ("working", None)
 
 
-def test_a_notification_alone_says_that_it_asks(turn: Turn) -> None:
-    tell(turn, NativeName.NOTIFICATION, notification_type="idle_prompt")
+def test_a_permission_notification_alone_means_prompting(turn: Turn) -> None:
+    report(turn, NativeName.NOTIFICATION, notification_type="idle_prompt")
     assert turn.hooks.evidence() is None
-    tell(turn, NativeName.NOTIFICATION, notification_type="ToolPermission", message="Run it?\x1b[31m")
+    report(turn, NativeName.NOTIFICATION, notification_type="ToolPermission", message="Run it?\x1b[31m")
     evidence = turn.hooks.evidence()
     assert evidence is not None and evidence.kind is PromptKind.PERMISSION
     assert "\x1b" not in evidence.detail
-    tell(turn, NativeName.TOOL_POST, tool_name="any")
+    report(turn, NativeName.TOOL_POST, tool_name="any")
     assert state(turn) == ("working", None)
 
 
-def test_a_model_that_fails(turn: Turn) -> None:
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
-    tell(turn, NativeName.STOP_FAILURE, error="529 overloaded")
+def test_a_model_error_means_failed(turn: Turn) -> None:
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    report(turn, NativeName.STOP_FAILURE, error="529 overloaded")
     evidence = turn.hooks.evidence()
     assert evidence is not None and (evidence.state, evidence.detail) == ("failed", "529 overloaded")
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="again")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="again")
     assert state(turn) == ("working", None)
 
 
-def test_clear_forgets_and_compacting_in_a_turn_does_not(turn: Turn) -> None:
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
-    tell(turn, NativeName.SESSION_START, source="compact")
+def test_clear_resets_the_evidence_and_compacting_does_not(turn: Turn) -> None:
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    report(turn, NativeName.SESSION_START, source="compact")
     assert state(turn) == ("working", None)
-    tell(turn, NativeName.SESSION_END, reason="clear")
-    tell(turn, NativeName.SESSION_START, source="clear")
+    report(turn, NativeName.SESSION_END, reason="clear")
+    report(turn, NativeName.SESSION_START, source="clear")
     assert turn.hooks.evidence() is None
 
 
-def test_a_subagents_turn_is_a_part_of_the_agents(turn: Turn) -> None:
+def test_a_subagents_turn_is_part_of_the_agents(turn: Turn) -> None:
     """Codex also reports a subagent's prompt; Qwen an empty one after each tool."""
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     turn.go_on("more")
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="look there", agent_id="a1")
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="")
-    tell(turn, NativeName.STOP_FAILURE, error="it failed", agent_id="a1")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="look there", agent_id="a1")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="")
+    report(turn, NativeName.STOP_FAILURE, error="it failed", agent_id="a1")
     assert state(turn) == ("working", None) and turn.continuations == 1
     assert [message["content"] for message in turn.messages] == ["hello", "more"]
-    tell(turn, NativeName.PERMISSION, tool_name="Bash", agent_id="a1")
+    report(turn, NativeName.PERMISSION, tool_name="Bash", agent_id="a1")
     assert state(turn) == ("prompting", PromptKind.PERMISSION)
 
 
-def test_continuations_are_counted_until_somebody_submits_a_prompt(turn: Turn) -> None:
+def test_continuations_are_counted_until_a_new_prompt(turn: Turn) -> None:
     """R10, R28: an agent that submits its continuation, as Gemini does, has not been prompted."""
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     for times in (1, 2, 3):
         turn.go_on("[relay ab12 hook] more [/relay ab12]")
         assert turn.continuations == times and state(turn) == ("working", None)
-        tell(turn, NativeName.PROMPT_SUBMIT, prompt="[relay ab12 hook] more [/relay ab12]")
+        report(turn, NativeName.PROMPT_SUBMIT, prompt="[relay ab12 hook] more [/relay ab12]")
         assert turn.continuations == times
     turn.end()
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="something new")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="something new")
     assert turn.continuations == 0
 
 
-def test_what_it_went_on_with_is_the_users_word_afterwards(turn: Turn) -> None:
+def test_the_text_of_an_ended_continuation_is_a_users_prompt(turn: Turn) -> None:
     """R28: a user who types exactly that has started a new turn."""
-    tell(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
+    report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     for submits in (True, False):
         turn.go_on("Go on.")
         turn.halt("enough")
         if submits:
-            tell(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
+            report(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
         turn.end()
-        tell(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
+        report(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")
         assert (turn.continuations, turn.halted) == (0, "")
 
 
@@ -161,7 +161,7 @@ CAPTURED = Path(__file__).parent.parent / "agents" / "payloads" / "claude"
 
 
 @pytest.mark.parametrize("tool", ["AskUserQuestion", "ExitPlanMode"])
-def test_an_answered_question_of_the_real_agent_is_not_open_any_more(turn: Turn, tool: str) -> None:
+def test_an_answered_question_of_the_real_agent_is_closed(turn: Turn, tool: str) -> None:
     """Claude adds the answers to the tool's input."""
     for name in ("PreToolUse", "PermissionRequest", "PostToolUse"):
         assert state(turn) in (None, ("prompting", prompt_kind(tool)))
@@ -171,10 +171,10 @@ def test_an_answered_question_of_the_real_agent_is_not_open_any_more(turn: Turn,
     assert state(turn) == ("working", None)
 
 
-def test_what_it_asked_does_not_grow_young_with_other_tools(turn: Turn, clock: Clock) -> None:
+def test_other_tools_do_not_renew_an_open_permission(turn: Turn, clock: Clock) -> None:
     """A call that was denied ends without an event."""
-    tell(turn, NativeName.PERMISSION, tool_name="Bash", tool_input={"command": "rm x"})
+    report(turn, NativeName.PERMISSION, tool_name="Bash", tool_input={"command": "rm x"})
     clock.now += 10
-    tell(turn, NativeName.TOOL_PRE, tool_name="Read", tool_input={"file_path": "x"})
+    report(turn, NativeName.TOOL_PRE, tool_name="Read", tool_input={"file_path": "x"})
     evidence = turn.hooks.evidence()
     assert evidence is not None and (evidence.state, evidence.age) == ("prompting", 10)

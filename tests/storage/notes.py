@@ -8,7 +8,7 @@ from relay.errors import RelayError
 from relay.storage.sqlite import Database, Schema
 
 
-class Trouble(RelayError):
+class NotesError(RelayError):
     pass
 
 
@@ -18,7 +18,7 @@ class Notes(Database):
 
     @staticmethod
     def explain(path: Path, error: Exception) -> RelayError:
-        return Trouble(f"{path.name}: {error}. Mend it.")
+        return NotesError(f"{path.name}: {error}. Fix it.")
 
     def add(self, text: str) -> str:
         with self.transaction() as db:

@@ -45,7 +45,7 @@ def holder(path: Path, *arguments: str) -> subprocess.Popen[bytes]:
     return started
 
 
-def test_a_lock_ends_with_its_holder_however_that_ends(tmp_path: Path) -> None:
+def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     assert not is_held(path) and not path.exists()
     with holder(path) as process:
@@ -61,7 +61,7 @@ def test_a_lock_ends_with_its_holder_however_that_ends(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_shared_lock_keeps_out_only_who_wants_it_alone(tmp_path: Path) -> None:
+def test_a_shared_lock_excludes_only_exclusive_ones(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     with holder(path, "shared") as process:
         assert not is_held(path)
@@ -73,12 +73,14 @@ def test_a_shared_lock_keeps_out_only_who_wants_it_alone(tmp_path: Path) -> None
         process.kill()
 
 
-def test_a_lock_file_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HomeError, match=r"cannot open the lock file .*writable, or set RELAY_HOME"):
         open_lock(tmp_path / "missing" / "a.lock")
 
 
-def test_a_file_is_its_owners_alone_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_private_file_is_written_completely_and_only_for_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "above" / "new" / "file"
     mask = os.umask(0)
     try:
@@ -87,20 +89,20 @@ def test_a_file_is_its_owners_alone_and_whole(tmp_path: Path, monkeypatch: pytes
     finally:
         os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    made = [path.parent, path.parent.parent, *(tmp_path / "a").rglob("*"), tmp_path / "a"]
-    assert {stat.S_IMODE(folder.stat().st_mode) for folder in made} == {0o700}, "S13"
+    created = [path.parent, path.parent.parent, *(tmp_path / "a").rglob("*"), tmp_path / "a"]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in created} == {0o700}, "S13"
     with pytest.raises(UnicodeEncodeError):
         files.write_private(path, "two\ud800")
     with pytest.raises(FileExistsError):
         files.write_private(path, "three", replace=False)
     assert path.read_text() == "one"
-    assert list(path.parent.iterdir()) == [path]  # and nothing is left next to it
+    assert list(path.parent.iterdir()) == [path]  # no temporary file is left next to it
 
 
-def test_a_folder_is_made_though_another_process_makes_those_above(
+def test_a_folder_is_created_while_another_process_creates_its_parents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other process acts between the check for them and the next step."""
+    """The other process acts right after the first attempt."""
     mkdir = os.mkdir
 
     def raced(path: str, mode: int = 0o777) -> None:
@@ -118,20 +120,20 @@ def test_a_folder_is_made_though_another_process_makes_those_above(
         private_directory("/proc/none/b")
 
 
-def test_processes_that_rewrite_a_file_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_rewrites_of_a_file_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     adders = [subprocess.Popen([sys.executable, "-c", ADDER, str(path)]) for _ in range(4)]
     assert [adder.wait(60) for adder in adders] == [0] * 4
     assert sorted(json.loads(path.read_text())) == sorted([*range(20)] * 4)
 
 
-def test_a_file_that_cannot_be_rewritten_is_said(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_rewritten_is_reported(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(HomeError, match=r"cannot write .*folder: .*then try again"):
         files.rewrite(tmp_path / "folder", lambda: "text")
 
 
-def test_a_home_that_cannot_be_read_is_refused_and_left_as_it_is(
+def test_an_unreadable_home_is_rejected_and_left_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The home's modes may be the user's choice: `Home.check` only looks."""
@@ -143,17 +145,17 @@ def test_a_home_that_cannot_be_read_is_refused_and_left_as_it_is(
     assert stat.S_IMODE(home.state.stat().st_mode) == 0o355
 
 
-def test_a_home_with_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
+def test_a_home_with_a_file_in_place_of_a_directory_is_rejected(tmp_path: Path) -> None:
     home = Home(tmp_path / "config", tmp_path / "state", tmp_path / "run")
     home.state.touch()
     with pytest.raises(HomeError, match="Not a directory"):
         home.check()
 
 
-def test_a_lock_that_cannot_be_looked_at_counts_as_held(
+def test_a_lock_that_cannot_be_checked_counts_as_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its holder may live: without a free descriptor, every agent would seem to have ended."""
+    """Its holder may be alive: without a free descriptor, every agent would seem to have ended."""
     (tmp_path / "lock").touch()
     assert not is_held(tmp_path / "lock") and not is_held(tmp_path / "none")
 

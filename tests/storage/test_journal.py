@@ -19,7 +19,7 @@ from relay.redaction import Redactor
 from relay.storage import journal
 from relay.storage.journal import EntryWritten, Journal, WritingFailed
 
-TOKEN = "gh" + "p_" + "a7Q" * 12  # from parts: this file contains no secret
+TOKEN = "gh" + "p_" + "a7Q" * 12  # in parts, so that this file contains no secret
 
 
 class Listener:
@@ -47,7 +47,7 @@ def listener() -> Iterator[Listener]:
     loop.close()
 
 
-def test_entries_are_read_oldest_first_with_what_was_given(tmp_path: Path) -> None:
+def test_entries_are_read_oldest_first_with_their_fields(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     writer = Journal(path, "s1", "Alice")
     writer.write("first", text="日本\x1b\udcff")
@@ -59,7 +59,9 @@ def test_entries_are_read_oldest_first_with_what_was_given(tmp_path: Path) -> No
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_sessions_that_rotate_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_that_rotate_at_the_same_time_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal, "MAX_BYTES", 1000)
     for number in range(50):
         path = tmp_path / str(number) / "events.jsonl"
@@ -81,7 +83,7 @@ def test_sessions_that_rotate_at_once_lose_nothing(tmp_path: Path, monkeypatch: 
         assert [entry["event"] for entry in journal.read(path)].count("old") == 1
 
 
-def test_a_disk_that_takes_nothing_is_said_once_each_time(tmp_path: Path, listener: Listener) -> None:
+def test_a_failing_disk_is_reported_once_per_failure(tmp_path: Path, listener: Listener) -> None:
     path = tmp_path / "state" / "events.jsonl"
     writer = Journal(path, "s1", "Alice", listener.bus)
     writer.write("lost")
@@ -99,7 +101,7 @@ def test_a_disk_that_takes_nothing_is_said_once_each_time(tmp_path: Path, listen
     assert len(listener.failures) == 2
 
 
-def test_an_entry_that_was_cut_off_spoils_only_itself(
+def test_a_truncated_entry_spoils_only_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: Listener
 ) -> None:
     path = tmp_path / "events.jsonl"
@@ -114,12 +116,12 @@ def test_an_entry_that_was_cut_off_spoils_only_itself(
 
 
 @pytest.mark.parametrize("room", [1, 10, 60, -1])
-def test_a_full_disk_leaves_no_torn_line_and_takes_no_other_sessions_entry(
+def test_a_full_disk_leaves_no_torn_line_and_costs_no_other_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """room: bytes of the second entry that fit; -1: all except its last."""
     path = tmp_path / "events.jsonl"
-    monkeypatch.setattr(journal.time, "time", lambda: 1.0)  # makes entries equally long in both
+    monkeypatch.setattr(journal.time, "time", lambda: 1.0)  # entries of both processes are equally long
     bob = Journal(path, "s2", "Bob")
     bob.write("first")
     first = path.stat().st_size
@@ -143,7 +145,7 @@ def test_a_full_disk_leaves_no_torn_line_and_takes_no_other_sessions_entry(
     assert [json.loads(line)["event"] for line in lines if line.strip()] == ["first", "last"]
 
 
-def test_what_is_taken_back_is_not_what_another_session_has_appended_since(
+def test_removing_a_fragment_keeps_what_another_session_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "events.jsonl"
@@ -161,19 +163,19 @@ def test_what_is_taken_back_is_not_what_another_session_has_appended_since(
     assert [entry["event"] for entry in journal.read(path)] == ["whole"]
 
 
-def test_a_line_that_is_no_entry_is_passed_over(tmp_path: Path) -> None:
+def test_a_line_that_is_not_an_entry_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("\n".join(["[" * 100_000, "{", "3", '{"event": "whole"}', ""]))
     assert [entry["event"] for entry in journal.read(path)] == ["whole"]
 
 
-def test_previews_leave_out_the_middle() -> None:
+def test_a_preview_omits_the_middle() -> None:
     assert journal.preview("short") == "short"
     long = journal.preview("a" * 1000 + "b" * 1000)
     assert long == f"{'a' * 250} [... 1500 characters ...] {'b' * 250}"
 
 
-def test_secrets_are_taken_out_of_every_entry(tmp_path: Path, listener: Listener) -> None:
+def test_secrets_are_redacted_in_every_entry(tmp_path: Path, listener: Listener) -> None:
     """R44: wherever in an entry they are, and whatever their key."""
     path = tmp_path / "events.jsonl"
     redactor = Redactor(["correct horse battery"])
@@ -219,7 +221,7 @@ class Counting(Redactor):
         ({"given": {"token": TOKEN}}, True),
     ],
 )
-def test_a_number_is_searched_for_no_secret_whatever_its_name(
+def test_only_text_is_searched_for_secrets(
     tmp_path: Path, fields: dict[str, object], is_searched: bool
 ) -> None:
     """Each injection has "tokens": the search would take longer than the rest of the entry."""
@@ -229,7 +231,7 @@ def test_a_number_is_searched_for_no_secret_whatever_its_name(
     assert TOKEN not in (tmp_path / "audit.jsonl").read_text()
 
 
-def test_half_a_secret_is_left_by_no_preview(tmp_path: Path) -> None:
+def test_no_preview_contains_half_a_secret(tmp_path: Path) -> None:
     """R42, R44: neither a preview nor the limit of an entry leaves half a secret."""
     for at in range(200, 300):
         text = "." * at + TOKEN + "." * 1000

@@ -14,7 +14,7 @@ from relay.shim.ring import SIZE
 from relay.storage.progress import Progress
 
 
-def test_what_is_first_for_all_sessions_of_an_agent(tmp_path: Path) -> None:
+def test_first_is_true_once_for_all_sessions_of_an_agent(tmp_path: Path) -> None:
     one = Progress(tmp_path / "progress", resumed=False)
     assert one.first("end")
     one.close(remove=False)
@@ -25,7 +25,7 @@ def test_what_is_first_for_all_sessions_of_an_agent(tmp_path: Path) -> None:
     assert not (tmp_path / "progress").exists()
 
 
-def test_another_agent_of_the_name_begins_anew(tmp_path: Path) -> None:
+def test_another_agent_of_the_same_name_starts_fresh(tmp_path: Path) -> None:
     """The predecessor's last session may have been killed before it removed the file."""
     one = Progress(tmp_path / "progress", resumed=False)
     one.begin(Place("terminal", 7), "digest", "@relay")
@@ -39,13 +39,24 @@ def test_another_agent_of_the_name_begins_anew(tmp_path: Path) -> None:
     three.close(remove=True)
 
 
+def test_a_directive_is_recognized_by_its_text_and_if_it_can_be_by_its_place(tmp_path: Path) -> None:
+    one = Progress(tmp_path / "progress", resumed=False)
+    one.begin(Place("terminal", 7), "digest", "@relay")
+    one.close(remove=False)
+    two = Progress(tmp_path / "progress", resumed=True)
+    assert two.recognize(Place("terminal", 7), "another") is None
+    found = two.recognize(Place("terminal", 9), "digest")
+    assert found is not None and found[0] == "terminal:7"
+    two.close(remove=True)
+
+
 def _checkpoint(position: int) -> Checkpoint:
     state = {"grammar": {"block": None}, "reader": {"place": Place("terminal", position - 1)}}
     return Checkpoint(position, position, 80, 24, "", state)
 
 
-def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> None:
-    """The next session knows what the ring and the checkpoint still cover, and everything is counted."""
+def test_a_week_of_prompts_and_directives_takes_little_space(tmp_path: Path) -> None:
+    """The next session knows what the ring and the checkpoint still cover, and all directives are counted."""
     path, prompts, step = tmp_path / "progress.jsonl", 20_000, 2000
     progress = Progress(path, resumed=False)
     checkpoints = Checkpoints(tmp_path / "checkpoint", progress)
@@ -62,12 +73,12 @@ def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> N
             saved = at
             checkpoints.save(_checkpoint(at))
         largest = max(largest, path.stat().st_size)
-    assert largest < 2 << 20, "that of some 20 MB of output"
+    assert largest < 2 << 20, "for some 20 MB of output"
     progress.close(remove=False)
 
     later = Progress(path, resumed=True)
     assert later.counts == {
-        "received": prompts + 1, "begun": prompts + 1, "failed": prompts // 2, "missed": 5,
+        "heard": prompts + 1, "begun": prompts + 1, "failed": prompts // 2, "missed": 5,
     }  # fmt: skip
     assert [note["note"] for note in later.notes if note["note"] != "waited"] == ["hooks", "transcript"]
     assert later.recognize(Place("transcript", 3), "long ago")
@@ -79,7 +90,7 @@ def test_a_week_of_prompts_and_directives_takes_little_room(tmp_path: Path) -> N
     assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Path) -> None:
+def test_a_session_killed_while_it_compacts_loses_nothing(tmp_path: Path) -> None:
     """The kill comes before each call that changes a file."""
     for call in range(1, 1000):
         path = tmp_path / f"{call}.jsonl"
@@ -99,16 +110,16 @@ def test_a_session_that_is_killed_while_it_tidies_up_loses_nothing(tmp_path: Pat
                 os._exit(0)
         _, status = os.waitpid(pid, 0)
         later = Progress(path, resumed=True)
-        assert later.counts == {"received": 3, "begun": 3, "failed": 1}
+        assert later.counts == {"heard": 3, "begun": 3, "failed": 1}
         assert later.earlier[f"terminal:{SIZE + 3}"].done
         assert "hooks" in [note["note"] for note in later.notes]
         later.close(remove=True)
         progress.close(remove=False)
-        assert not list(tmp_path.iterdir()), "nor is anything left behind"
+        assert not list(tmp_path.iterdir()), "no file is left behind"
         if os.waitstatus_to_exitcode(status) == 0:
             break
     else:
-        raise AssertionError("it never came to its end")
+        raise AssertionError("the compaction never completed")
     assert call > 4
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from relay.storage.sqlite import Schema, WrongVersion
-from storage.notes import Notes, Trouble
+from storage.notes import Notes, NotesError
 
 TESTS = Path(__file__).parent.parent
 
 
-def test_a_transaction_within_another_is_a_part_of_it(path: Path) -> None:
+def test_a_nested_transaction_is_part_of_the_outer_one(path: Path) -> None:
     notes = Notes(path)
     with notes.transaction():
         notes.add("kept")
@@ -34,7 +34,7 @@ def test_a_transaction_within_another_is_a_part_of_it(path: Path) -> None:
     notes.close()
 
 
-def test_a_transaction_a_part_of_which_has_failed_is_not_committed(path: Path) -> None:
+def test_a_transaction_with_a_failed_part_is_not_committed(path: Path) -> None:
     notes = Notes(path)
     with pytest.raises(RuntimeError, match="a part of this transaction has failed"), notes.transaction():
         notes.add("gone")
@@ -45,7 +45,7 @@ def test_a_transaction_a_part_of_which_has_failed_is_not_committed(path: Path) -
     notes.close()
 
 
-def test_a_file_and_those_beside_it_are_their_owners_alone(path: Path) -> None:
+def test_all_files_of_a_database_are_private(path: Path) -> None:
     notes = Notes(path)
     notes.add("a secret")
     assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
@@ -53,8 +53,8 @@ def test_a_file_and_those_beside_it_are_their_owners_alone(path: Path) -> None:
     notes.close()
 
 
-def test_a_second_connection_of_a_process_leaves_the_locks_of_the_first(path: Path) -> None:
-    """Otherwise another process that closes the file believes it is the last, and removes both's writes."""
+def test_a_second_connection_of_a_process_keeps_the_locks_of_the_first(path: Path) -> None:
+    """Otherwise another process that closes the file acts as the last, and removes the writes of both."""
     other = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('SELECT * FROM note').connection.close()"
     with Notes(path) as first, Notes(path) as second:
         first.add("before")
@@ -65,7 +65,7 @@ def test_a_second_connection_of_a_process_leaves_the_locks_of_the_first(path: Pa
         assert later.all() == ["before", "after"]
 
 
-def test_older_tables_are_brought_up_to_date_and_later_ones_left_alone(path: Path) -> None:
+def test_older_tables_are_migrated_and_newer_ones_are_rejected(path: Path) -> None:
     class Dated(Notes):
         schema = Schema(
             3,
@@ -85,27 +85,25 @@ def test_older_tables_are_brought_up_to_date_and_later_ones_left_alone(path: Pat
                 ("by_time",)
             ]
         dated.close()
-    with pytest.raises(Trouble, match="tables of version 3"):
+    with pytest.raises(NotesError, match="tables of version 3"):
         Notes(path)
 
 
-def test_what_is_wrong_is_said_by_whose_database_it_is(path: Path) -> None:
+def test_errors_are_explained_by_the_database_class(path: Path) -> None:
     notes = Notes(path)
     with (
-        pytest.raises(Trouble, match=r"notes.db: no such table: absent\. Mend it"),
+        pytest.raises(NotesError, match=r"notes.db: no such table: absent\. Fix it"),
         notes.transaction() as db,
     ):
         db.execute("SELECT * FROM absent")
-    with pytest.raises(Trouble, match="no such table"), notes.reading() as db:
+    with pytest.raises(NotesError, match="no such table"), notes.reading() as db:
         db.execute("SELECT * FROM absent")
     notes.close()
     assert issubclass(WrongVersion, Exception)
 
 
-def test_the_switch_to_wal_waits_for_who_makes_it_at_the_same_time(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLite itself does not wait there."""
+def test_the_switch_to_wal_waits_for_a_concurrent_switch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself does not wait for it."""
     tries: list[str] = []
 
     class Busy(sqlite3.Connection):

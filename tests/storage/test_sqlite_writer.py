@@ -19,25 +19,25 @@ import pytest
 from ledgers import Counting, locked
 from relay.storage import sqlite
 from relay.storage.sqlite import Writer
-from storage.notes import Notes, Trouble
+from storage.notes import Notes, NotesError
 
 TESTS = Path(__file__).parent.parent
 
 
 def gate(writer: Writer[Notes]) -> threading.Event:
     """Keep the thread busy until the event is set, so jobs queue up behind it."""
-    begun, opened = threading.Event(), threading.Event()
+    started, opened = threading.Event(), threading.Event()
 
     def wait(_: Notes) -> None:
-        begun.set()
+        started.set()
         opened.wait(20)
 
     writer.run(wait)
-    assert begun.wait(20)  # without the next ones
+    assert started.wait(20)  # so the next jobs are not in the same batch
     return opened
 
 
-def test_what_has_piled_up_is_committed_at_once(
+def test_queued_jobs_are_committed_together(
     path: Path, commits: Callable[[], int], writer: Writer[Notes]
 ) -> None:
     async def scenario() -> None:
@@ -61,7 +61,7 @@ def test_reading_alone_takes_no_lock(path: Path, commits: Callable[[], int], wri
     assert commits() == 0
 
 
-def test_a_job_that_fails_takes_back_all_it_did_and_nothing_of_others(writer: Writer[Notes]) -> None:
+def test_a_failed_job_is_undone_without_affecting_others(writer: Writer[Notes]) -> None:
     def twice(db: Notes) -> None:
         db.add("gone")
         db.add("gone, too")
@@ -69,9 +69,11 @@ def test_a_job_that_fails_takes_back_all_it_did_and_nothing_of_others(writer: Wr
 
     async def scenario() -> None:
         opened = gate(writer)
-        ends = [writer.run(job) for job in (lambda db: db.add("a"), twice, lambda db: db.add("b"), Notes.all)]
+        outcomes = [
+            writer.run(job) for job in (lambda db: db.add("a"), twice, lambda db: db.add("b"), Notes.all)
+        ]
         opened.set()
-        first, failed, last, seen = await asyncio.gather(*ends, return_exceptions=True)
+        first, failed, last, seen = await asyncio.gather(*outcomes, return_exceptions=True)
         assert (first, last, seen) == ("a", "b", ["a", "b"])
         assert isinstance(failed, ValueError)
 
@@ -79,7 +81,7 @@ def test_a_job_that_fails_takes_back_all_it_did_and_nothing_of_others(writer: Wr
     assert writer.call(Notes.all) == ["a", "b"]
 
 
-def test_a_job_fails_if_it_goes_on_after_a_part_of_it_has_failed(writer: Writer[Notes]) -> None:
+def test_a_job_that_continues_after_a_failed_part_fails(writer: Writer[Notes]) -> None:
     def job(db: Notes) -> None:
         db.add("gone")
         with contextlib.suppress(ValueError), db.transaction():
@@ -92,16 +94,16 @@ def test_a_job_fails_if_it_goes_on_after_a_part_of_it_has_failed(writer: Writer[
     assert writer.call(Notes.all) == ["kept"]
 
 
-@pytest.mark.parametrize("how_often", [1, 100])
-def test_a_commit_that_fails_is_tried_for_each_job_by_itself(
-    path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch, how_often: int
+@pytest.mark.parametrize("times", [1, 100])
+def test_a_failed_commit_is_retried_for_each_job_alone(
+    path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    """Nobody is told that an unwritten change is written; what has room is written."""
+    """No unwritten change is reported as written, and every job that can be committed is."""
     failed: list[str] = []
 
     class Failing(sqlite3.Connection):
         def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-            if sql == "COMMIT" and len(failed) < how_often:
+            if sql == "COMMIT" and len(failed) < times:
                 failed.append(sql)
                 raise sqlite3.OperationalError("disk I/O error")
             return super().execute(sql, *parameters)
@@ -114,19 +116,21 @@ def test_a_commit_that_fails_is_tried_for_each_job_by_itself(
         opened = gate(writer)
         adding = [writer.run(lambda db, n=n: db.add(str(n))) for n in range(3)]
         opened.set()
-        ends = await asyncio.gather(*adding, return_exceptions=True)
-        if how_often == 1:
-            assert ends == ["0", "1", "2"]
+        outcomes = await asyncio.gather(*adding, return_exceptions=True)
+        if times == 1:
+            assert outcomes == ["0", "1", "2"]
         else:
-            assert all(isinstance(end, Trouble) and "disk I/O error" in str(end) for end in ends)
+            assert all(
+                isinstance(outcome, NotesError) and "disk I/O error" in str(outcome) for outcome in outcomes
+            )
 
     asyncio.run(scenario())
     notes = Notes(path)
-    assert notes.all() == (["0", "1", "2"] if how_often == 1 else [])
+    assert notes.all() == (["0", "1", "2"] if times == 1 else [])
     notes.close()
 
 
-def test_a_connection_that_cannot_even_roll_back_is_opened_anew(
+def test_a_connection_that_cannot_roll_back_is_reopened(
     path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk may disappear for a moment."""
@@ -141,7 +145,7 @@ def test_a_connection_that_cannot_even_roll_back_is_opened_anew(
     Notes(path).close()
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **named: connect(*args, factory=Failing, **named))
-    with pytest.raises(Trouble, match="disk I/O error"):
+    with pytest.raises(NotesError, match="disk I/O error"):
         writer.call(lambda db: db.add("lost"))
     failing.clear()
     assert writer.call(lambda db: db.add("kept")) == "kept"
@@ -155,7 +159,7 @@ from relay.storage.sqlite import Writer
 from storage.notes import Notes
 from storage.test_sqlite_writer import JOBS
 
-path, told, steps = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND), int(sys.argv[3])
+path, reported, steps = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND), int(sys.argv[3])
 doomed = False
 
 class Dying(sqlite3.Connection):
@@ -174,11 +178,11 @@ async def main():
     writer, opened = Writer(Notes, path), threading.Event()
     await writer.run(lambda db: db.add("before"))
     first = writer.run(lambda db: opened.wait(60))
-    tell = lambda text: os.write(told, text.encode())
-    ends = [writer.run(lambda db, n=n: db.add(str(n)), tell) for n in range(JOBS)]
+    report = lambda text: os.write(reported, text.encode())
+    outcomes = [writer.run(lambda db, n=n: db.add(str(n)), report) for n in range(JOBS)]
     doomed = True
     opened.set()
-    await asyncio.gather(*ends)
+    await asyncio.gather(*outcomes)
     await writer.run(Notes.all)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -186,51 +190,53 @@ asyncio.run(main())
 """
 
 JOBS = 3
-STEPS = 3 * JOBS  # BEGIN, a change, and COMMIT; for each further one a savepoint, the change, and its release
+STEPS = 3 * JOBS  # BEGIN, a change, and COMMIT; for each further job a savepoint, the change, and its release
 
 
 @pytest.mark.parametrize("steps", range(STEPS + 2))
-def test_who_is_killed_while_it_commits_a_group_leaves_all_of_it_or_nothing(path: Path, steps: int) -> None:
-    """steps: the statements executed before. Nobody was told that an undone job is done."""
+def test_a_kill_during_a_commit_leaves_the_whole_group_or_nothing(path: Path, steps: int) -> None:
+    """steps: the statements executed before the kill. No job is reported as done that is not."""
     Notes(path).close()
-    told = path.with_name("told")
-    told.touch()
+    reported = path.with_name("reported")
+    reported.touch()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
-    run = subprocess.run([sys.executable, "-c", DYING, path, told, str(steps)], env=environment, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", DYING, path, reported, str(steps)], env=environment, check=False
+    )
     assert run.returncode == -signal.SIGKILL
     with Notes(path) as notes:
         before, *found = notes.all()
     everything = [str(number) for number in range(JOBS)]
     assert before == "before" and found == (everything if steps >= STEPS else [])
-    assert everything[: len(told.read_text())] == list(told.read_text())
-    assert len(told.read_text()) <= len(found)
+    assert everything[: len(reported.read_text())] == list(reported.read_text())
+    assert len(reported.read_text()) <= len(found)
 
 
-def test_what_comes_while_others_wait_is_committed_with_them(
+def test_jobs_that_arrive_while_others_wait_are_committed_with_them(
     writer: Writer[Notes], commits: Callable[[], int]
 ) -> None:
     """With many writing processes, most of the time is spent waiting for a turn."""
-    begun, opened = threading.Event(), threading.Event()
+    started, opened = threading.Event(), threading.Event()
 
     def wait(notes: Notes) -> str:
-        begun.set()
+        started.set()
         opened.wait(20)
         return notes.add("first")
 
     async def scenario() -> None:
         await writer.run(Notes.all)
         commits()
-        ends = [writer.run(wait)]
-        assert begun.wait(20)
-        ends += [writer.run(lambda db, n=n: db.add(str(n))) for n in range(3)]
+        outcomes = [writer.run(wait)]
+        assert started.wait(20)
+        outcomes += [writer.run(lambda db, n=n: db.add(str(n))) for n in range(3)]
         opened.set()
-        assert await asyncio.gather(*ends) == ["first", "0", "1", "2"]
+        assert await asyncio.gather(*outcomes) == ["first", "0", "1", "2"]
         assert commits() == 1
 
     asyncio.run(scenario())
 
 
-def test_a_full_disk_refuses_only_what_has_no_room(writer: Writer[Notes]) -> None:
+def test_a_full_disk_rejects_only_jobs_that_do_not_fit(writer: Writer[Notes]) -> None:
     """SQLite then rolls back the whole transaction, including what the other jobs had done."""
 
     def fill(db: Notes) -> None:
@@ -241,34 +247,32 @@ def test_a_full_disk_refuses_only_what_has_no_room(writer: Writer[Notes]) -> Non
     async def scenario() -> None:
         await writer.run(fill)
         opened = gate(writer)
-        ends = [writer.run(lambda db, text=text: db.add(text)) for text in ("a", "x" * 100_000, "b")]
+        outcomes = [writer.run(lambda db, text=text: db.add(text)) for text in ("a", "x" * 100_000, "b")]
         opened.set()
-        first, failed, last = await asyncio.gather(*ends, return_exceptions=True)
+        first, failed, last = await asyncio.gather(*outcomes, return_exceptions=True)
         assert (first, last) == ("a", "b")
-        assert isinstance(failed, Trouble) and "full" in str(failed)
+        assert isinstance(failed, NotesError) and "full" in str(failed)
 
     asyncio.run(scenario())
     assert writer.call(Notes.all) == ["a", "b"]
 
 
-def test_a_job_that_hides_that_the_disk_is_full_has_failed_all_the_same(writer: Writer[Notes]) -> None:
+def test_a_job_that_hides_a_full_disk_still_fails(writer: Writer[Notes]) -> None:
     def hides(db: Notes) -> str:
         with db.reading() as connection:
             connection.execute("PRAGMA max_page_count = 3")
-        with contextlib.suppress(Trouble):
+        with contextlib.suppress(NotesError):
             db.add("x" * 100_000)
-        with contextlib.suppress(Trouble):
+        with contextlib.suppress(NotesError):
             db.add("after it")
         return "done"
 
-    with pytest.raises(Trouble):
+    with pytest.raises(NotesError):
         writer.call(hides)
     assert writer.call(Notes.all) == []
 
 
-def test_a_file_that_another_process_has_locked_delays_its_callers_and_not_the_loop(
-    path: Path, writer: Writer[Notes]
-) -> None:
+def test_a_locked_file_delays_its_callers_but_not_the_event_loop(path: Path, writer: Writer[Notes]) -> None:
     async def scenario() -> None:
         await writer.run(Notes.all)
         with locked(path):
@@ -283,7 +287,7 @@ def test_a_file_that_another_process_has_locked_delays_its_callers_and_not_the_l
     asyncio.run(scenario())
 
 
-def test_a_lock_that_stays_is_waited_for_once_by_all_that_wait(
+def test_all_waiting_jobs_share_one_wait_for_a_lock(
     path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch, commits: Callable[[], int]
 ) -> None:
     monkeypatch.setattr(Notes, "busy_seconds", 0.01)
@@ -296,20 +300,20 @@ def test_a_lock_that_stays_is_waited_for_once_by_all_that_wait(
         Counting.statements.clear()
         with locked(path):
             opened.set()
-            ends = await asyncio.gather(*adding, return_exceptions=True)
+            outcomes = await asyncio.gather(*adding, return_exceptions=True)
             assert await reading == []
             assert Counting.statements.count("BEGIN IMMEDIATE") == 1 + 1  # and `locked`
-        assert all(isinstance(end, Trouble) and "locked" in str(end) for end in ends)
+        assert all(isinstance(outcome, NotesError) and "locked" in str(outcome) for outcome in outcomes)
         assert await writer.run(lambda db: db.add("then")) == "then"
 
     asyncio.run(scenario())
 
 
-def test_a_lock_after_a_failed_commit_is_waited_for_once_too(
+def test_a_lock_after_a_failed_commit_is_waited_for_only_once(
     path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Notes, "busy_seconds", 0.01)
-    begun: list[str] = []
+    started: list[str] = []
     rolled_back, locked_now = threading.Event(), threading.Event()
 
     class Failing(sqlite3.Connection):
@@ -318,7 +322,7 @@ def test_a_lock_after_a_failed_commit_is_waited_for_once_too(
         def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
             if sql == "COMMIT" and not rolled_back.is_set():
                 raise sqlite3.OperationalError("disk I/O error")
-            begun.extend([sql] if sql == "BEGIN IMMEDIATE" else [])
+            started.extend([sql] if sql == "BEGIN IMMEDIATE" else [])
             found = super().execute(sql, *parameters)
             if sql == "ROLLBACK":
                 rolled_back.set()
@@ -338,19 +342,19 @@ def test_a_lock_after_a_failed_commit_is_waited_for_once_too(
         await asyncio.to_thread(rolled_back.wait, 20)
         with locked(path):
             locked_now.set()
-            ends = await asyncio.gather(*adding, return_exceptions=True)
-        assert all(isinstance(end, Trouble) and "locked" in str(end) for end in ends)
-        assert begun == ["BEGIN IMMEDIATE"] * 2
+            outcomes = await asyncio.gather(*adding, return_exceptions=True)
+        assert all(isinstance(outcome, NotesError) and "locked" in str(outcome) for outcome in outcomes)
+        assert started == ["BEGIN IMMEDIATE"] * 2
 
     asyncio.run(scenario())
 
 
-def test_a_caller_that_is_cancelled_undoes_nothing(writer: Writer[Notes]) -> None:
+def test_cancelling_a_caller_undoes_nothing(writer: Writer[Notes]) -> None:
     async def scenario() -> None:
         opened = gate(writer)
 
         async def caller() -> None:
-            await writer.run(lambda db: db.add("all the same"))
+            await writer.run(lambda db: db.add("kept"))
 
         task = asyncio.create_task(caller())
         await asyncio.sleep(0)
@@ -358,12 +362,12 @@ def test_a_caller_that_is_cancelled_undoes_nothing(writer: Writer[Notes]) -> Non
         with pytest.raises(asyncio.CancelledError):
             await task
         opened.set()
-        assert await writer.run(Notes.all) == ["all the same"]
+        assert await writer.run(Notes.all) == ["kept"]
 
     asyncio.run(scenario())
 
 
-def test_closing_finishes_what_was_handed_over_and_takes_no_more(path: Path) -> None:
+def test_closing_finishes_queued_jobs_and_rejects_new_ones(path: Path) -> None:
     writer = Writer(Notes, path)
 
     async def scenario() -> None:
@@ -372,16 +376,16 @@ def test_closing_finishes_what_was_handed_over_and_takes_no_more(path: Path) -> 
         opened.set()
         await asyncio.to_thread(writer.close)
         assert await asyncio.gather(*adding) == [str(n) for n in range(10)]
-        with pytest.raises(Trouble, match="closed"):
+        with pytest.raises(NotesError, match="closed"):
             await writer.run(Notes.all)
 
     asyncio.run(scenario())
     writer.close()
-    with pytest.raises(Trouble, match="closed"):
+    with pytest.raises(NotesError, match="closed"):
         writer.call(Notes.all)
 
 
-def test_the_loop_that_awaits_jobs_cannot_wait_for_one_and_others_can(writer: Writer[Notes]) -> None:
+def test_only_the_loop_that_awaits_jobs_cannot_block_on_one(writer: Writer[Notes]) -> None:
     """A user's coroutine, on the loop of handlers, can use the memory store like any function."""
 
     async def theirs() -> str:
@@ -396,7 +400,7 @@ def test_the_loop_that_awaits_jobs_cannot_wait_for_one_and_others_can(writer: Wr
     asyncio.run(ours())
 
 
-def test_threads_that_call_at_once_get_each_its_own(writer: Writer[Notes]) -> None:
+def test_concurrent_threads_each_get_their_own_results(writer: Writer[Notes]) -> None:
     got: list[bool] = []
 
     def caller(name: str) -> None:
@@ -411,18 +415,18 @@ def test_threads_that_call_at_once_get_each_its_own(writer: Writer[Notes]) -> No
     assert len(writer.call(Notes.all)) == 200
 
 
-def test_a_file_that_cannot_be_opened_is_tried_again_with_the_next_job(path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_tried_again_by_the_next_job(path: Path) -> None:
     path.write_bytes(b"not a database, " * 100)
     writer = Writer(Notes, path)
     for _ in range(2):
-        with pytest.raises(Trouble, match="not a database"):
+        with pytest.raises(NotesError, match="not a database"):
             writer.call(Notes.all)
     path.unlink()
     assert writer.call(Notes.all) == []
     writer.close()
 
 
-def test_a_file_that_was_moved_away_is_opened_anew_where_that_is_wanted(path: Path) -> None:
+def test_a_moved_file_is_reopened_only_on_request(path: Path) -> None:
     reopening, staying = Writer(Notes, path, reopen=True), Writer(Notes, path)
     for each in (reopening, staying):
         each.call(lambda db: db.add("old"))
@@ -435,7 +439,7 @@ def test_a_file_that_was_moved_away_is_opened_anew_where_that_is_wanted(path: Pa
         each.close()
 
 
-def test_a_batch_has_its_limit(
+def test_the_size_of_a_batch_is_limited(
     path: Path, writer: Writer[Notes], commits: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "MAX_BATCH", 10)

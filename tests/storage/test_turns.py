@@ -1,4 +1,4 @@
-"""Turns: writers of one file proceed in the order of arrival, and nobody waits for ever."""
+"""Turns: writers of one file proceed in the order of arrival, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ time.sleep(600)
 """
 
 
-LISTED = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's queue is seen in /proc/locks")
+LISTED = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux lists the kernel's queue, in /proc/locks"
+)
 
 
 @pytest.fixture
@@ -33,28 +35,28 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "ledger.db-turns")
 
 
-def test_who_waits_goes_on_when_the_other_leaves(path: str) -> None:
+def test_a_waiting_writer_proceeds_when_the_holder_leaves(path: str) -> None:
     first, second = Turns(path), Turns(path)
     first.take(60)
-    began, went_on = threading.Event(), threading.Event()
+    started, proceeded = threading.Event(), threading.Event()
 
     def wait() -> None:
-        began.set()
+        started.set()
         second.take(60)
-        went_on.set()
+        proceeded.set()
 
     threading.Thread(target=wait).start()
-    assert began.wait(60)
-    assert not went_on.wait(0.1)
+    assert started.wait(60)
+    assert not proceeded.wait(0.1)
     first.leave()
-    assert went_on.wait(60)
+    assert proceeded.wait(60)
     assert is_held(path)
     second.leave()
     assert not is_held(path)
 
 
 def queued(path: str, count: int) -> None:
-    """Return when that many wait for the lock, as the kernel lists them.
+    """Return once `count` writers wait for the lock, as the kernel lists them.
 
     Its list is read page by page, and may repeat or lack a line: three looks in a row must agree.
     """
@@ -65,8 +67,8 @@ def queued(path: str, count: int) -> None:
 
 
 @LISTED
-def test_those_who_wait_go_on_in_their_order(path: str) -> None:
-    """Waiting writers proceed in the order of the kernel's queue, whatever else they do meanwhile."""
+def test_waiting_writers_proceed_in_order(path: str) -> None:
+    """The order is that of the kernel's queue."""
     count = 10
     order: list[int] = []
     all_done = threading.Barrier(count + 1)
@@ -89,7 +91,7 @@ def test_those_who_wait_go_on_in_their_order(path: str) -> None:
 
 
 @LISTED
-def test_a_new_file_is_made_in_turn(path: str) -> None:
+def test_a_new_file_is_created_in_turn(path: str) -> None:
     """Of 50 sessions started at once, some used to find the new ledger locked for longer than they wait."""
     first, made, file = Turns(path), threading.Event(), Path(path.removesuffix("-turns"))
     first.take(60)
@@ -106,7 +108,7 @@ def test_a_new_file_is_made_in_turn(path: str) -> None:
     assert made.wait(60)
 
 
-def test_the_turn_of_who_is_killed_is_over(path: str) -> None:
+def test_the_turn_of_a_killed_process_is_over(path: str) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "mine\n"
     turns = Turns(path)
@@ -116,30 +118,30 @@ def test_the_turn_of_who_is_killed_is_over(path: str) -> None:
     holder.communicate()
 
 
-def test_who_has_waited_long_enough_goes_on_without_a_turn(path: str) -> None:
+def test_a_writer_that_has_waited_long_enough_proceeds_without_a_turn(path: str) -> None:
     """Another process may have stopped during its turn: SQLite's own lock decides then."""
     first, second = Turns(path), Turns(path)
     first.take(60)
     for _ in range(2):
         second.take(0.05)
         second.leave()
-    assert is_held(path), "it was not the second one's to give back"
+    assert is_held(path), "the second writer has no turn to release"
     first.leave()
     third = Turns(path)
     third.take(10)
     third.leave()
-    # What the second one waited for is released; it may get it after the third.
+    # The kernel may still grant the lock to the second one, after the third; it is then released.
     wait_until(lambda: not is_held(path))
 
 
-def test_without_a_file_there_are_no_turns(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_created_delays_nothing(tmp_path: Path) -> None:
     turns = Turns(str(tmp_path / "absent" / "turns"))
     turns.take(60)
     turns.leave()
     turns.close()
 
 
-def test_who_closes_while_it_waits_leaves_nothing_taken(path: str) -> None:
+def test_closing_while_waiting_leaves_nothing_locked(path: str) -> None:
     first, second, third = Turns(path), Turns(path), Turns(path)
     first.take(60)
     second.take(0.05)

@@ -1,11 +1,11 @@
-"""A day of a fleet, compressed: eight agents that crash, are killed, stopped and restarted at random.
+"""A soak test of a fleet: eight agents that crash, are killed, stopped and restarted at random.
 
     python tests/supervision/fleet_soak.py [--seconds N] [--seed S]
 
 The agents are line programs (tests/fakes/agent_remote.py). Sometimes all processes of the home are killed
 at once, as in a reboot, and `relay up` runs. In the end each agent must be running once, except those that
-the user has stopped, and each message must be accounted for. SEED fixes what happens to whom, not when the
-machine does it. Prints the account, and exits 1 if something is wrong.
+the user has stopped, and each message must be accounted for. The seed fixes which fault hits which agent, not
+when. Prints a summary, and exits with 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TEXT = re.compile(r"\[relay ([\w-]{4,8}) from the user(?:, [\d:]{8})?\] (\d+) \[
 Row = dict[str, Any]
 
 
-class Day:
+class Soak:
     """One fleet and its faults. down: agents that the user has stopped. sent: numbers, by agent."""
 
     def __init__(self, relay: Relay, seed: int) -> None:
@@ -55,7 +55,7 @@ class Day:
         self.sent: dict[str, list[int]] = {name: [] for name in NAMES}
         self.done: Counter[str] = Counter()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         text = DEFAULTS
         for name in NAMES:
             (self.folder / name).mkdir(parents=True)
@@ -76,9 +76,9 @@ class Day:
 
     # The faults.
 
-    def strike(self) -> None:
+    def inject_fault(self) -> None:
         """Inject one fault."""
-        blows: list[Callable[[str, Row], None]] = [
+        faults: list[Callable[[str, Row], None]] = [
             *(self.crash, self.kill, self.kill_session, self.kill_both) * 2,
             self.message,
             self.message,
@@ -99,9 +99,9 @@ class Day:
         rows = self.rows()
         if rows:
             name = self.random.choice(sorted(rows))
-            blow = self.random.choice(blows)
-            self.done[blow.__name__] += 1
-            blow(name, rows[name])
+            fault = self.random.choice(faults)
+            self.done[fault.__name__] += 1
+            fault(name, rows[name])
 
     def crash(self, name: str, _: Row) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings, contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ class Day:
             wait_until(lambda: {n for n, row in self.rows().items() if row["state"] == "ready"} == wanted, 90)
         states = {name: row["state"] for name, row in self.rows().items()}
         if states != dict.fromkeys(wanted, "ready"):
-            wrong.append(f"{sorted(wanted)} were to be there; there are {states}")
+            wrong.append(f"expected {sorted(wanted)} to be ready, found {states}")
         mark = str(REMOTE)
         running = Counter(
             Path(command.split()[2]).name
@@ -180,11 +180,11 @@ class Day:
         wrong = []
         for name, numbers in self.sent.items():
             path = self.folder / name / "received"
-            heard = [int(n) for _, n in TEXT.findall(path.read_text() if path.exists() else "")]
+            received = [int(n) for _, n in TEXT.findall(path.read_text() if path.exists() else "")]
             for number in numbers:
-                times, state = heard.count(number), states.get(number, "lost")
+                times, state = received.count(number), states.get(number, "lost")
                 if times not in {"injected": {1}, "uncertain": {0, 1}}.get(state, set()):
-                    wrong.append(f"{number} to {name} is {state}, and was given {times} times")
+                    wrong.append(f"{number} to {name} is {state}, and was received {times} times")
         return wrong
 
     def end(self) -> None:
@@ -204,22 +204,27 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="r-"))
-    day = Day(Relay(home), args.seed)
+    soak = Soak(Relay(home), args.seed)
     try:
-        day.begin()
+        soak.start()
         until = time.monotonic() + args.seconds
         while time.monotonic() < until:
-            day.strike()
-            time.sleep(day.random.expovariate(1 / PAUSE))
-        wrong = day.settle()
+            soak.inject_fault()
+            time.sleep(soak.random.expovariate(1 / PAUSE))
+        wrong = soak.settle()
     finally:
-        day.end()
+        soak.end()
     wrong += [f"left behind: {command}" for command in processes_of(home).values()]
-    for what, times in day.done.most_common():
+    for what, times in soak.done.most_common():
         print(f"  {times:>5} x {what}")
-    print(f"  {sum(map(len, day.sent.values())):>5} messages", f"  {len(wrong):>5} wrong", *wrong, sep="\n  ")
+    print(
+        f"  {sum(map(len, soak.sent.values())):>5} messages", f"  {len(wrong):>5} wrong", *wrong, sep="\n  "
+    )
     if wrong:
-        print(f"  its home is {home}; its log ends:", (home / "state" / "session.log").read_text()[-4000:])
+        print(
+            f"  relay's home is {home}; its log ends with:",
+            (home / "state" / "session.log").read_text()[-4000:],
+        )
     else:
         shutil.rmtree(home)
     return 1 if wrong else 0

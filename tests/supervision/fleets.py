@@ -1,4 +1,4 @@
-"""Fleet files of a few lines, and their errors."""
+"""Short fleet files, and the mistakes that relay reports in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lead(folder: Path, keys: str, before: str = "") -> FleetAgent:
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
-    """Return the errors in `text` as `LINE: MESSAGE`, [] for none."""
+    """Return the mistakes in `text` as `LINE: MESSAGE`, [] for none."""
     try:
         read(folder, text)
     except ConfigMistakes as error:

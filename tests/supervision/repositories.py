@@ -1,4 +1,4 @@
-"""Git repositories for tests, made by the real git."""
+"""Git repositories for tests, created by the real git."""
 
 from __future__ import annotations
 

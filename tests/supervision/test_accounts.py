@@ -1,4 +1,4 @@
-"""Held accounts: the file, and the watch in an agent's session."""
+"""Held accounts: their files, and how an agent's session watches its account."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hold(at: float = 100.0, until: float | None = None, account: str = "work") -
     return AccountHold(account, "billing" if until is None else "rate_limited", "No.", "Alice", at, until)
 
 
-class Held:
+class HeldAccounts:
     """The held accounts of a home, at a time that the test sets."""
 
     def __init__(self, folder: Path) -> None:
@@ -38,8 +38,8 @@ class Held:
         self.accounts = Accounts(Home.from_env({"RELAY_HOME": str(folder), "HOME": "/"}), lambda: self.now)
 
 
-def test_a_hold_ends_by_time_or_by_the_user(tmp_path: Path) -> None:
-    held = Held(tmp_path)
+def test_a_hold_expires_or_is_released_by_the_user(tmp_path: Path) -> None:
+    held = HeldAccounts(tmp_path)
     assert held.accounts.get("work") is None and held.accounts.all() == []
     assert held.accounts.hold(hold(until=200.0))
     assert held.accounts.get("work") == hold(until=200.0)
@@ -54,40 +54,41 @@ def test_a_hold_ends_by_time_or_by_the_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "taken"),
+    ("first", "second", "replaced"),
     [
         (None, None, False),
         (None, 200.0, False),
         (200.0, None, True),
         (200.0, 300.0, True),
         (200.0, 200.0, False),
+        (300.0, 200.0, False),
     ],
 )
 def test_a_hold_is_only_replaced_by_a_longer_one(
-    tmp_path: Path, first: float | None, second: float | None, taken: bool
+    tmp_path: Path, first: float | None, second: float | None, replaced: bool
 ) -> None:
-    held = Held(tmp_path)
+    held = HeldAccounts(tmp_path)
     assert held.accounts.hold(hold(until=first))
-    assert held.accounts.hold(hold(at=101.0, until=second)) == taken
+    assert held.accounts.hold(hold(at=101.0, until=second)) == replaced
     found = held.accounts.get("work")
-    assert found is not None and found.until == (second if taken else first)
+    assert found is not None and found.until == (second if replaced else first)
 
 
 def test_a_success_before_the_hold_does_not_end_it(tmp_path: Path) -> None:
-    held = Held(tmp_path)
+    held = HeldAccounts(tmp_path)
     held.accounts.hold(hold(at=100.0))
     assert held.accounts.release("work", since=99.0) is None
     assert held.accounts.release("work", since=101.0) is not None
 
 
 @given(st.text(min_size=1, max_size=40))
-def test_any_name_is_an_account(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+def test_any_text_can_name_an_account(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
         return
     folder = tmp_path_factory.mktemp("home")
-    held = Held(folder)
+    held = HeldAccounts(folder)
     assert held.accounts.hold(hold(account=name))
     assert held.accounts.all() == [hold(account=name)]
     assert held.accounts.get(f"{name}x") is None
@@ -96,8 +97,8 @@ def test_any_name_is_an_account(tmp_path_factory: pytest.TempPathFactory, name: 
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"account": "work"}', '{"at": "x", "until": []}', "\0"])
-def test_a_damaged_file_is_no_hold(tmp_path: Path, text: str) -> None:
-    held = Held(tmp_path)
+def test_a_damaged_file_is_ignored(tmp_path: Path, text: str) -> None:
+    held = HeldAccounts(tmp_path)
     held.accounts.hold(hold())
     (path,) = tmp_path.rglob("work.json")
     path.write_text(text)
@@ -105,10 +106,12 @@ def test_a_damaged_file_is_no_hold(tmp_path: Path, text: str) -> None:
     assert held.accounts.hold(hold()) and json.loads(path.read_text())["account"] == "work"
 
 
-# The watch.
+# The account watch of a session.
 
 
 class Watched(World):
+    """A session that watches its account."""
+
     def __init__(self, folder: Path, name: str = "Alice") -> None:
         super().__init__(folder)
         self.accounts = Accounts(self.home, self.clock.now)
@@ -128,52 +131,52 @@ class Watched(World):
     def held(self) -> bool:
         return bool(asyncio.run(self.bus.ask(AccountHeld())))
 
-    def waits(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Run the watch until it says that the account is free. sleep: instead of its clock's."""
+    def wait_until_freed(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Run the watch until it reports that the account is free. sleep: replaces the clock's."""
         freed, queued = asyncio.Event(), list[Coroutine[Any, Any, object]]()
 
-        class Goes:
+        class OnFreed:
             @handles(AccountFreed)
             def on(self, _: AccountFreed) -> None:
                 freed.set()
 
-        async def slept(seconds: float) -> None:
+        async def sleep_after_queued(seconds: float) -> None:
             while queued:
                 await queued.pop(0)
             await sleep(seconds)
 
-        async def scene() -> None:
+        async def scenario() -> None:
             running = asyncio.ensure_future(self.watch.run())
             async with asyncio.timeout(60):
                 await freed.wait()
             running.cancel()
 
-        self.clock.sleep = slept  # type: ignore[method-assign]
+        self.clock.sleep = sleep_after_queued  # type: ignore[method-assign]
         self.queue = lambda _, work: queued.append(work)  # type: ignore[method-assign]
-        self.bus.add(Goes())
-        asyncio.run(scene())
+        self.bus.add(OnFreed())
+        asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("kind", ["message", "hook", "notice", "task", "nudge", "closing"])
-def test_nudges_and_first_prompts_wait_for_the_account(tmp_path: Path, kind: Kind) -> None:
+def test_only_tasks_and_nudges_wait_for_a_held_account(tmp_path: Path, kind: Kind) -> None:
     alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
     alice.bus.publish(HoldAccount("billing", "No."))
     assert bob.may_begin(kind) == (kind not in {"task", "nudge"})
     assert bob.held()
 
 
-def test_one_of_the_agents_tells_the_user(tmp_path: Path) -> None:
+def test_only_one_agent_escalates_a_held_account(tmp_path: Path) -> None:
     alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
     alice.bus.publish(HoldAccount("unauthorized", "Invalid API key"))
     bob.bus.publish(HoldAccount("unauthorized", "Invalid API key"))
-    (told,) = alice.of(Escalate)
-    assert told.what == "Alice stopped on an error (not logged in): Invalid API key."
+    (escalation,) = alice.of(Escalate)
+    assert escalation.what == "Alice stopped on an error (not logged in): Invalid API key."
     assert not bob.of(Escalate)
     (shown,) = asyncio.run(bob.bus.ask(Describe(brief=True)))
     assert shown == {"account_hold": "the account work is held: not logged in (reported by Alice)"}
 
 
-def test_a_limit_tells_nobody(tmp_path: Path) -> None:
+def test_a_usage_limit_is_not_escalated(tmp_path: Path) -> None:
     alice = Watched(tmp_path)
     alice.bus.publish(HoldAccount("rate_limited", "limit", alice.clock.now() + 3600))
     assert not alice.of(Escalate) and alice.held()
@@ -181,14 +184,14 @@ def test_a_limit_tells_nobody(tmp_path: Path) -> None:
     assert not alice.held()
 
 
-def test_the_first_success_after_it_ends_a_hold(tmp_path: Path) -> None:
+def test_the_first_success_after_a_hold_ends_it(tmp_path: Path) -> None:
     alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
     bob.clock = alice.clock
     bob.watch._clock = alice.clock
     bob.bus.publish(PromptSubmitted(by_user=True))
     alice.clock.passes(1)
     alice.bus.publish(HoldAccount("unauthorized", "No."))
-    bob.bus.publish(TurnOver(well=True))  # it had started earlier
+    bob.bus.publish(TurnOver(well=True))  # its turn started before the hold
     assert alice.held()
     alice.clock.passes(1)
     bob.bus.publish(PromptSubmitted(by_user=True))
@@ -198,7 +201,7 @@ def test_the_first_success_after_it_ends_a_hold(tmp_path: Path) -> None:
     assert not alice.held()
 
 
-def test_a_success_does_not_end_a_limit(tmp_path: Path) -> None:
+def test_a_success_does_not_end_a_usage_limit(tmp_path: Path) -> None:
     alice = Watched(tmp_path)
     alice.bus.publish(HoldAccount("rate_limited", "limit", alice.clock.now() + 3600))
     alice.clock.passes(1)
@@ -207,7 +210,7 @@ def test_a_success_does_not_end_a_limit(tmp_path: Path) -> None:
     assert alice.held()
 
 
-def test_the_agent_that_met_with_it_goes_on_when_it_is_over(tmp_path: Path) -> None:
+def test_the_agent_that_hit_a_limit_continues_once_it_is_over(tmp_path: Path) -> None:
     alice = Watched(tmp_path)
 
     async def sleep(seconds: float) -> None:
@@ -215,21 +218,21 @@ def test_the_agent_that_met_with_it_goes_on_when_it_is_over(tmp_path: Path) -> N
         alice.clock.time += seconds
 
     alice.bus.publish(HoldAccount("rate_limited", "limit", alice.clock.now() + 60))
-    alice.waits(sleep)
+    alice.wait_until_freed(sleep)
     assert not alice.held()
 
 
-def test_a_hold_that_cannot_be_written_is_kept_until_it_can(tmp_path: Path) -> None:
-    """As on a full disk: only this agent waits, and the user is told."""
+def test_a_hold_that_cannot_be_written_is_kept_and_retried(tmp_path: Path) -> None:
+    """For example on a full disk: only this agent waits, and the user is notified."""
     alice, bob = Watched(tmp_path), Watched(tmp_path, "Bob")
     (tmp_path / "state").mkdir()
     obstacle = tmp_path / "state" / "accounts"
     obstacle.touch()
     alice.bus.publish(HoldAccount("unauthorized", "Invalid API key"))
-    (told,) = alice.of(Escalate)
-    assert told.what == "Alice stopped on an error (not logged in): Invalid API key."
-    (warned,) = alice.of(Notify)
-    assert str(obstacle) in warned.text
+    (escalation,) = alice.of(Escalate)
+    assert escalation.what == "Alice stopped on an error (not logged in): Invalid API key."
+    (warning,) = alice.of(Notify)
+    assert str(obstacle) in warning.text
     assert alice.held() and not bob.held()
     written = []
 
@@ -238,7 +241,7 @@ def test_a_hold_that_cannot_be_written_is_kept_until_it_can(tmp_path: Path) -> N
             obstacle.unlink()
         written.append(bob.accounts.release("work"))
 
-    alice.waits(sleep)
+    alice.wait_until_freed(sleep)
     assert written[0] is None and written[-1] is not None
     assert len(alice.of(Escalate)) == 1
 

@@ -43,15 +43,15 @@ def message() -> Message:
     return Message("m1", "Bob", "Alice", "news", 0.0)
 
 
-class Cared(World):
-    """An agent whose incidents get a response."""
+class Supervised(World):
+    """An agent with an ActionRunner."""
 
     def __init__(self, folder: Path, *, life: str = "s1", **policy: Any) -> None:
         super().__init__(folder)
         self.policy = Supervision(**policy)
-        self.begin(life)
+        self.start(life)
 
-    def begin(self, life: str) -> None:
+    def start(self, life: str) -> None:
         session = Identity(life, "Alice", "default", Path("/"))
         journal = Journal(self.home.state / "events.jsonl", life, "Alice")
         runner = ActionRunner(
@@ -68,13 +68,13 @@ class Cared(World):
         self.bus.add(runner)
         self.bus.publish(SessionBegan())
 
-    def goes_on(self, life: str) -> Cared:
+    def next_session(self, life: str) -> Supervised:
         """Return the agent in another session: of the same life, or of the next."""
-        other = Cared.__new__(Cared)
+        other = Supervised.__new__(Supervised)
         World.__init__(other, Path(self.home.state).parent)
         other.clock, other.policy = self.clock, self.policy
-        self.clock.alarms.clear()
-        other.begin(life)
+        self.clock.timers.clear()
+        other.start(life)
         return other
 
     def publish(self, *events: Any) -> None:
@@ -85,12 +85,12 @@ class Cared(World):
         return [each.phase for each in self.of(PhaseEntered)]
 
     def typed(self) -> list[str]:
-        """Return the nudges since the last look."""
+        """Return the nudges since the last call."""
         return [each.injection.text for each in self.new(Inject)]
 
 
 @pytest.mark.parametrize(
-    ("action", "done"),
+    ("action", "event"),
     [
         (Action("nudge", text="on"), Inject),
         (Action("gate", run="true"), RunCommand),
@@ -104,22 +104,22 @@ class Cared(World):
         (Action("escalate"), Escalate),
     ],
 )
-def test_each_action_is_carried_out(tmp_path: Path, action: Action, done: type) -> None:
-    alice = Cared(tmp_path, on_idle=action)
+def test_each_action_is_carried_out(tmp_path: Path, action: Action, event: type) -> None:
+    alice = Supervised(tmp_path, on_idle=action)
     alice.publish(IDLE)
-    assert len(alice.of(done)) == 1
+    assert len(alice.of(event)) == 1
 
 
-def test_an_end_has_the_phase_of_its_action(tmp_path: Path) -> None:
+def test_an_ended_agent_has_the_phase_of_its_action(tmp_path: Path) -> None:
     for action, phase in (("done", Phase.DONE), ("fail", Phase.FAILED), ("stop", Phase.OFF)):
-        alice = Cared(tmp_path / action, on_idle=Action(action))  # type: ignore[arg-type]
+        alice = Supervised(tmp_path / action, on_idle=Action(action))  # type: ignore[arg-type]
         alice.publish(IDLE)
         assert alice.of(EndAgent) == [EndAgent(phase, "was idle")]
 
 
 def test_only_real_progress_resets_the_count(tmp_path: Path) -> None:
     """Neither an answered nudge nor a handler's text is real progress."""
-    alice = Cared(tmp_path, on_idle=Action("nudge", attempts=2, cooldown=0, text="on"))
+    alice = Supervised(tmp_path, on_idle=Action("nudge", attempts=2, cooldown=0, text="on"))
 
     def idles() -> int:
         for _ in range(10):
@@ -142,8 +142,8 @@ def test_only_real_progress_resets_the_count(tmp_path: Path) -> None:
     assert idles() == 0
 
 
-def test_a_try_is_made_after_its_cooldown(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_idle=Action("nudge", attempts=2, cooldown=90, text="on"))
+def test_the_next_attempt_waits_for_the_cooldown(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_idle=Action("nudge", attempts=2, cooldown=90, text="on"))
     alice.publish(IDLE)
     alice.clock.passes(60)
     alice.publish(IDLE)
@@ -153,21 +153,21 @@ def test_a_try_is_made_after_its_cooldown(tmp_path: Path) -> None:
     assert len(alice.typed()) == 1
 
 
-def test_a_try_that_waits_is_given_up_when_something_happens(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_idle=Action("nudge", attempts=2, cooldown=90, text="on"))
+def test_a_pending_attempt_is_dropped_when_a_prompt_arrives(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_idle=Action("nudge", attempts=2, cooldown=90, text="on"))
     alice.publish(IDLE, IDLE, PromptSubmitted(by_user=False))
     alice.clock.passes(1000)
     assert len(alice.typed()) == 1
 
 
-def test_a_limit_is_waited_for_and_one_nudge_follows(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_one_nudge_follows_the_end_of_a_usage_limit(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     reset = alice.clock.now() + 3600
     alice.publish(Incident("error", "rate_limited", reset, "You've hit your limit"))
     (waiting,) = alice.new(PhaseEntered)
     assert (waiting.phase, waiting.next_try) == (Phase.WAITING, reset + RESET_MARGIN[0])
     assert alice.of(HoldAccount) == [HoldAccount("rate_limited", "You've hit your limit", reset)]
-    alice.publish(IDLE)  # idle because of that
+    alice.publish(IDLE)  # idle because of the limit
     alice.clock.passes(3600 + RESET_MARGIN[0] - 1)
     assert alice.typed() == []
     alice.clock.passes(1)
@@ -179,8 +179,8 @@ def test_a_limit_is_waited_for_and_one_nudge_follows(tmp_path: Path) -> None:
     assert alice.typed() == []
 
 
-def test_an_error_that_comes_again_waits_longer_and_is_escalated_then(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_a_recurring_error_backs_off_and_is_then_escalated(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     waits = []
     for _ in range(6):
         alice.publish(Incident("error", "overloaded"))
@@ -192,14 +192,14 @@ def test_an_error_that_comes_again_waits_longer_and_is_escalated_then(tmp_path: 
         alice.new(PhaseEntered)
     assert waits == [30, 60, 120, 240, 480, 900]
     alice.publish(Incident("error", "overloaded"))
-    (told,) = alice.of(Escalate)
-    assert "the model is overloaded" in told.what and "after 6 tries" in told.what
+    (escalation,) = alice.of(Escalate)
+    assert "the model is overloaded" in escalation.what and "after 6 tries" in escalation.what
     alice.publish(Incident("error", "overloaded"), IDLE)
     assert len(alice.of(Escalate)) == 1
 
 
-def test_a_turn_that_ends_well_resets_the_counts_of_errors(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_a_successful_turn_resets_the_error_counts(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     for _ in range(20):
         alice.publish(Incident("error", "network"))
         alice.clock.passes(40)
@@ -207,25 +207,25 @@ def test_a_turn_that_ends_well_resets_the_counts_of_errors(tmp_path: Path) -> No
     assert len(alice.typed()) == 20 and not alice.of(Escalate)
 
 
-def test_what_is_given_to_it_ends_the_wait(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_a_prompt_ends_the_wait(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     alice.publish(Incident("error", "network"), PromptSubmitted(by_user=False))
     assert alice.phases() == [Phase.WAITING, Phase.UP]
     alice.clock.passes(1e5)
     assert alice.typed() == []
 
 
-def test_a_nudge_that_still_waits_is_withdrawn_when_the_user_comes(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_idle=Action("nudge", text="on"))
+def test_a_queued_nudge_is_withdrawn_when_the_user_submits_a_prompt(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_idle=Action("nudge", text="on"))
     alice.publish(IDLE)
-    (given,) = alice.of(Inject)
+    (nudge,) = alice.of(Inject)
     alice.publish(PromptSubmitted(by_user=True))
-    assert alice.of(Withdraw) == [Withdraw(given.injection.id)]
+    assert alice.of(Withdraw) == [Withdraw(nudge.injection.id)]
 
 
 @pytest.mark.parametrize("cls", ["unauthorized", "billing"])
-def test_what_only_the_user_mends_holds_the_account(tmp_path: Path, cls: str) -> None:
-    alice = Cared(tmp_path)
+def test_an_error_that_only_the_user_can_fix_holds_the_account(tmp_path: Path, cls: str) -> None:
+    alice = Supervised(tmp_path)
     for _ in range(2):
         alice.publish(Incident("error", cls, None, "No."), Incident("error", cls, None, "No."))
         assert alice.new(HoldAccount) == [HoldAccount(cls, "No.")]
@@ -235,23 +235,23 @@ def test_what_only_the_user_mends_holds_the_account(tmp_path: Path, cls: str) ->
 
 
 def test_a_full_context_is_escalated(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, prompt="Do it.")
+    alice = Supervised(tmp_path, prompt="Do it.")
     alice.publish(Incident("error", "context_full", None, "Prompt is too long"), IDLE)
-    (told,) = alice.of(Escalate)
-    assert told.what == "Alice stopped on an error (context full): Prompt is too long."
-    assert "relay attach Alice" in told.how
+    (escalation,) = alice.of(Escalate)
+    assert escalation.what == "Alice stopped on an error (context full): Prompt is too long."
+    assert "relay attach Alice" in escalation.how
 
 
 def test_an_unknown_error_is_left_to_the_idle_action(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, prompt="Do it.")
+    alice = Supervised(tmp_path, prompt="Do it.")
     alice.publish(Incident("error", "other"))
     assert not alice.of(Escalate)
     alice.publish(IDLE)
     assert "has been idle" in alice.of(Escalate)[0].what
 
 
-def test_nothing_is_done_while_it_is_held(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_idle=Action("nudge", text="on"))
+def test_a_held_agent_is_left_alone(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_idle=Action("nudge", text="on"))
     alice.publish(Incident("error", "network"), Hold("started 100 turns without your input"))
     alice.publish(IDLE, Incident("error", "network"), AccountFreed())
     alice.clock.passes(1e5)
@@ -261,23 +261,23 @@ def test_nothing_is_done_while_it_is_held(tmp_path: Path) -> None:
     assert alice.typed() == ["on"]
 
 
-def test_a_prompt_is_escalated_elsewhere(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_prompt=Action("escalate"))
+def test_prompts_are_escalated_by_another_feature(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_prompt=Action("escalate"))
     alice.publish(Prompting("permission", "Proceed?"))
     assert not alice.of(Escalate)
 
 
-def test_a_prompt_has_the_action_of_its_policy(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_prompt=Action("fail"))
+def test_a_prompt_triggers_the_action_of_its_policy(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_prompt=Action("fail"))
     alice.publish(Prompting("permission", "Proceed?"))
     assert alice.of(EndAgent) == [EndAgent(Phase.FAILED, "asked for a decision")]
 
 
-def test_the_next_session_waits_for_what_is_left(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_the_next_session_waits_for_the_remaining_time(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     alice.publish(Incident("error", "network"))
     alice.clock.passes(20)
-    alice = alice.goes_on("s1")
+    alice = alice.next_session("s1")
     assert alice.phases() == [Phase.WAITING]
     alice.clock.passes(9)
     assert alice.typed() == []
@@ -285,37 +285,37 @@ def test_the_next_session_waits_for_what_is_left(tmp_path: Path) -> None:
     assert len(alice.typed()) == 1
 
 
-def test_the_next_session_goes_on_once_the_account_is_free(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_the_next_session_continues_once_the_account_is_free(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     alice.publish(Incident("error", "unauthorized"))
-    alice = alice.goes_on("s1")
+    alice = alice.next_session("s1")
     assert alice.phases() == [Phase.HELD] and not alice.of(HoldAccount)
     alice.publish(AccountFreed())
     assert len(alice.typed()) == 1
     assert alice.phases() == [Phase.HELD, Phase.UP]
 
 
-def test_a_turn_that_ends_well_ends_the_hold_of_the_agent(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_a_successful_turn_ends_the_hold_on_the_agent(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     alice.publish(Incident("error", "unauthorized"), TurnOver(well=True), AccountFreed())
     assert alice.phases() == [Phase.HELD, Phase.UP]
     assert alice.typed() == []
 
 
-def test_the_next_life_has_the_counts_but_not_the_wait(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_idle=Action("restart"))
+def test_the_next_life_inherits_the_counts_but_not_the_wait(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_idle=Action("restart"))
     alice.publish(Incident("error", "network"))
-    alice = alice.goes_on("s2")
+    alice = alice.next_session("s2")
     alice.clock.passes(1e5)
     assert alice.typed() == [] and alice.phases() == []
     alice.publish(IDLE)
-    alice = alice.goes_on("s3")
+    alice = alice.next_session("s3")
     alice.publish(IDLE)
     assert alice.of(RestartAgent) == []
 
 
-def test_nothing_stays_of_an_agent_that_has_ended(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_the_notes_of_an_ended_agent_are_removed(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     alice.publish(Incident("error", "network"))
     assert alice.notes().read()
     asyncio.run(alice.bus.ask(SessionClosed()))  # another session follows
@@ -324,17 +324,17 @@ def test_nothing_stays_of_an_agent_that_has_ended(tmp_path: Path) -> None:
     assert not alice.notes().read()
 
 
-def test_an_ended_agent_has_no_incidents(tmp_path: Path) -> None:
-    alice = Cared(tmp_path, on_idle=Action("nudge", text="on"))
+def test_incidents_of_an_ended_agent_are_ignored(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path, on_idle=Action("nudge", text="on"))
     alice.publish(Incident("error", "network"), AgentExited(0), IDLE)
     alice.clock.passes(1e5)
     assert alice.typed() == []
     assert alice.phases() == [Phase.WAITING]
 
 
-def test_what_ended_an_agent_may_hold_its_account(tmp_path: Path) -> None:
+def test_the_failure_that_ended_an_agent_can_hold_its_account(tmp_path: Path) -> None:
     """The supervisor does the rest (relay.supervision.restart)."""
-    alice = Cared(tmp_path)
+    alice = Supervised(tmp_path)
     alice.publish(AgentExited(1))
     for cls in ("network", "context_full", "billing"):
         alice.publish(AgentFailed(Failure(cls, "No.", None, "exit")))  # type: ignore[arg-type]
@@ -345,16 +345,15 @@ def test_what_ended_an_agent_may_hold_its_account(tmp_path: Path) -> None:
     assert not alice.phases() and not alice.typed() and not alice.of(Escalate)
 
 
-def test_a_failure_that_was_noticed_is_an_incident(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_a_reported_failure_is_an_incident(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     alice.publish(AgentFailed(Failure("overloaded", "API Error: 529", None, "hook")))
     assert alice.of(Incident) == [Incident("error", "overloaded", None, "API Error: 529")]
     assert alice.phases() == [Phase.WAITING]
 
 
-def test_the_phases_follow_one_another(tmp_path: Path) -> None:
-    """The table of states allows each transition."""
-    alice = Cared(tmp_path)
+def test_all_phase_changes_are_allowed_transitions(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     for event in (
         Incident("error", "network"),
         PromptSubmitted(by_user=True),
@@ -371,8 +370,8 @@ def test_the_phases_follow_one_another(tmp_path: Path) -> None:
     assert TRANSITIONS
 
 
-def test_an_agent_that_goes_on_by_itself_is_not_nudged(tmp_path: Path) -> None:
-    alice = Cared(tmp_path)
+def test_an_agent_that_continues_by_itself_is_not_nudged(tmp_path: Path) -> None:
+    alice = Supervised(tmp_path)
     alice.bus.publish(Incident("error", "rate_limited", alice.clock.now() + 3600))
     alice.bus.publish(TurnBegan())
     alice.clock.passes(7200)
@@ -380,13 +379,13 @@ def test_an_agent_that_goes_on_by_itself_is_not_nudged(tmp_path: Path) -> None:
     assert alice.of(PhaseEntered)[-1].phase is Phase.UP
 
 
-def test_the_user_is_called_if_a_restart_was_in_vain(tmp_path: Path) -> None:
+def test_a_restart_that_does_not_help_is_escalated(tmp_path: Path) -> None:
     own = Action("restart", match="context_full")
-    alice = Cared(tmp_path, on_error=(own,))
+    alice = Supervised(tmp_path, on_error=(own,))
     full = Incident("error", "context_full")
     alice.bus.publish(full)
     assert alice.new(RestartAgent) and not alice.of(Escalate)
-    alice = alice.goes_on("s2")
+    alice = alice.next_session("s2")
     for _ in range(2):
         alice.bus.publish(full)
     assert not alice.of(RestartAgent) and len(alice.of(Escalate)) == 1

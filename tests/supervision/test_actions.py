@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import get_args
 
 import pytest
@@ -19,20 +20,20 @@ CLASSES = (*ERRORS, "other", "")
 INCIDENTS = [Incident("idle"), Incident("prompt"), *(Incident("error", cls) for cls in CLASSES)]
 
 
-def answer(
+def response(
     policy: Supervision, incident: Incident, tries: Tries | None = None, now: float = NOW
 ) -> ActionStep | None:
     return decide(policy, incident, tries or Tries(), now, lambda: 0.0)
 
 
-def answers(policy: Supervision, incident: Incident, *, most: int = 20, apart: float = 1e6) -> list[str]:
-    """Return the actions if the incident recurs with nothing else in between."""
+def responses(policy: Supervision, incident: Incident, *, most: int = 20, interval: float = 1e6) -> list[str]:
+    """Return the actions if the incident recurs and nothing else happens."""
     found, tries, now = [], Tries(), NOW
     for _ in range(most):
-        if (step := answer(policy, incident, tries, now)) is not None:
+        if (step := response(policy, incident, tries, now)) is not None:
             found.append(step.action)
             tries = step.tries
-        now += apart
+        now += interval
     return found
 
 
@@ -61,64 +62,66 @@ def policy_of(incident: Incident, action: Action) -> Supervision:
         (Supervision(), Incident("error", "other"), []),
     ],
 )
-def test_the_defaults(policy: Supervision, incident: Incident, actions: list[str]) -> None:
-    assert answers(policy, incident) == actions
+def test_each_incident_has_a_default_response(
+    policy: Supervision, incident: Incident, actions: list[str]
+) -> None:
+    assert responses(policy, incident) == actions
 
 
-@pytest.mark.parametrize("incident", INCIDENTS, ids=kind_of)
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("attempts", [1, 2, 5])
-def test_every_action_ends(incident: Incident, action: ActionName, attempts: int) -> None:
-    """After its attempts comes `then`, once, and nothing more."""
-    found = answers(policy_of(incident, Action(action, attempts=attempts, then="fail")), incident)
-    match action:
-        case "none":
-            assert found == []
-        case "wait":
-            assert found == ["wait"] * LIMIT_TRIES + ["fail"]
-        case "nudge" | "gate" | "run" | "restart" | "resume":
-            assert found == [action] * attempts + ["fail"]
-        case _:
-            assert found == [action]
+def test_every_action_ends_after_its_attempts(subtests: pytest.Subtests) -> None:
+    """`then` follows once, and nothing after it."""
+    for incident, action, attempts in itertools.product(INCIDENTS, ACTIONS, [1, 2, 5]):
+        with subtests.test(f"{kind_of(incident)}: {action}, {attempts} attempts"):
+            found = responses(policy_of(incident, Action(action, attempts=attempts, then="fail")), incident)
+            match action:
+                case "none":
+                    assert found == []
+                case "wait":
+                    assert found == ["wait"] * LIMIT_TRIES + ["fail"]
+                case "nudge" | "gate" | "run" | "restart" | "resume":
+                    assert found == [action] * attempts + ["fail"]
+                case _:
+                    assert found == [action]
 
 
-@pytest.mark.parametrize("then", ACTIONS)
-def test_then_is_done_once(then: ActionName) -> None:
-    found = answers(Supervision(on_idle=Action("nudge", then=then)), Incident("idle"))
-    assert found == (["nudge"] if then in {"none", "wait"} else ["nudge", then])
+def test_the_then_action_runs_once(subtests: pytest.Subtests) -> None:
+    for then in ACTIONS:
+        with subtests.test(then):
+            found = responses(Supervision(on_idle=Action("nudge", then=then)), Incident("idle"))
+            assert found == (["nudge"] if then in {"none", "wait"} else ["nudge", then])
 
 
-def test_a_try_waits_for_the_cooldown_of_the_last_one() -> None:
+def test_an_attempt_waits_for_the_cooldown_of_the_previous_one() -> None:
     policy, idle = Supervision(on_idle=Action("nudge", attempts=3, cooldown=90)), Incident("idle")
-    first = answer(policy, idle)
+    first = response(policy, idle)
     assert first is not None and (first.at, first.number, first.most) == (NOW, 1, 3)
-    second = answer(policy, idle, first.tries, NOW + 10)
+    second = response(policy, idle, first.tries, NOW + 10)
     assert second is not None and (second.at, second.number) == (NOW + 90, 2)
-    third = answer(policy, idle, second.tries, NOW + 500)
+    third = response(policy, idle, second.tries, NOW + 500)
     assert third is not None and third.at == NOW + 500
 
 
 def test_waits_double_up_to_a_limit() -> None:
     tries, waits = Tries(), []
-    while (step := answer(Supervision(), Incident("error", "network"), tries)) and step.action == "wait":
+    while (step := response(Supervision(), Incident("error", "network"), tries)) and step.action == "wait":
         waits.append(step.at - NOW)
         tries = step.tries
     assert waits == [min(LIMIT_WAIT * 2**n, LIMIT_WAIT_MAX) for n in range(LIMIT_TRIES)]
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
-def test_a_known_reset_is_waited_for(chance: float) -> None:
+def test_a_known_reset_sets_the_wait(chance: float) -> None:
     incident = Incident("error", "rate_limited", NOW + 3600)
     step = decide(Supervision(), incident, Tries(), NOW, lambda: chance)
     assert step is not None and step.at == NOW + 3600 + RESET_MARGIN[int(chance)]
 
 
 def test_a_reset_that_has_passed_counts_as_unknown() -> None:
-    step = answer(Supervision(), Incident("error", "rate_limited", NOW - 1))
+    step = response(Supervision(), Incident("error", "rate_limited", NOW - 1))
     assert step is not None and step.at == NOW + LIMIT_WAIT
 
 
-def test_the_first_action_that_matches_the_class_counts() -> None:
+def test_the_first_action_that_matches_the_error_class_wins() -> None:
     own = (Action("fail", match="billing"), Action("nudge", match="network", text="on"), Action("stop"))
     policy = Supervision(on_error=own)
     assert [chosen(policy, Incident("error", cls)).action for cls in ("billing", "network", "other")] == [
@@ -126,11 +129,11 @@ def test_the_first_action_that_matches_the_class_counts() -> None:
         "nudge",
         "stop",
     ]
-    step = answer(policy, Incident("error", "network"))
+    step = response(policy, Incident("error", "network"))
     assert step is not None and step.text == "on"
 
 
-def test_what_does_not_match_has_the_default() -> None:
+def test_an_unmatched_error_gets_the_default_action() -> None:
     policy = Supervision(on_error=(Action("fail", match="billing"),))
     assert chosen(policy, Incident("error", "unauthorized")).action == "hold"
 
@@ -143,7 +146,7 @@ def test_what_does_not_match_has_the_default() -> None:
     gaps=st.lists(st.floats(0, 1e5), max_size=60),
     incident=st.sampled_from(INCIDENTS),
 )
-def test_nothing_goes_on_for_ever(
+def test_responses_are_bounded(
     action: ActionName,
     then: ActionName,
     attempts: int,
@@ -151,12 +154,12 @@ def test_nothing_goes_on_for_ever(
     gaps: list[float],
     incident: Incident,
 ) -> None:
-    """However often an incident recurs, the responses are bounded, and none comes too early."""
+    """However often an incident recurs; and no response comes too early."""
     policy = policy_of(incident, Action(action, attempts=attempts, cooldown=cooldown, then=then))
     steps, tries, now = [], Tries(), NOW
     for gap in gaps:
         now += gap
-        if step := answer(policy, incident, tries, now):
+        if step := response(policy, incident, tries, now):
             assert step.at >= now
             if steps and step.action in REPEATED and not step.tries.over and action != "wait":
                 assert step.at >= steps[-1].at + cooldown

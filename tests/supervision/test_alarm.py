@@ -1,4 +1,4 @@
-"""An escalation stands until the agent gets a prompt, or the user types."""
+"""An escalation remains until the agent gets a prompt, or the user types."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Alarmed(World):
         self.sent.append((question.message.to, question.message.body))
 
     @property
-    def standing(self) -> str:
+    def escalation(self) -> str:
         found = asyncio.run(self.bus.ask_all(Describe(brief=True)))
         return "".join(each["escalation"] for each in found)
 
 
-def test_it_is_told_everywhere(tmp_path: Path) -> None:
+def test_an_escalation_reaches_the_user_the_desktop_and_the_lead(tmp_path: Path) -> None:
     alice = Alarmed(tmp_path, to="Lead")
     alice.bus.publish(IDLE)
     text = "Alice has been idle for 60 s. Give it a prompt."
     assert alice.of(Notify) == [Notify(text, "warning")]
     assert alice.of(NotifyDesktop) == [NotifyDesktop("Alice has been idle for 60 s", "Give it a prompt.")]
     assert alice.sent == [("Lead", f"{text}\nThis needs the user.")]
-    assert alice.standing == "has been idle for 60 s"
+    assert alice.escalation == "has been idle for 60 s"
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_it_is_told_everywhere(tmp_path: Path) -> None:
         (TurnBegan(), False),
     ],
 )
-def test_it_stands_until_the_agent_is_seen_to(tmp_path: Path, event: Any, over: bool) -> None:
+def test_an_escalation_remains_until_it_is_handled(tmp_path: Path, event: Any, over: bool) -> None:
     alice = Alarmed(tmp_path)
     alice.bus.publish(IDLE)
-    assert Alarmed(tmp_path).standing  # after a reload
+    assert Alarmed(tmp_path).escalation  # after a reload
     alice.replaying = True
     alice.bus.publish(event)
-    assert alice.standing
+    assert alice.escalation
     alice.replaying = False
     alice.bus.publish(event)
-    assert bool(alice.standing) != over
-    assert bool(Alarmed(tmp_path).standing) != over
+    assert bool(alice.escalation) != over
+    assert bool(Alarmed(tmp_path).escalation) != over
 
 
-def test_the_next_agent_of_that_name_begins_without(tmp_path: Path) -> None:
+def test_the_next_agent_of_the_same_name_starts_without_an_escalation(tmp_path: Path) -> None:
     alice = Alarmed(tmp_path)
     alice.bus.publish(IDLE)
     asyncio.run(alice.bus.ask(SessionClosed(ended=True)))
-    assert not Alarmed(tmp_path).standing
+    assert not Alarmed(tmp_path).escalation

@@ -1,4 +1,4 @@
-"""Starting a fleet after a reboot, as each manager reads it: systemd itself, plistlib, sh under cron."""
+"""Services that start a fleet after a reboot, as read by systemd itself, by plistlib, and by sh for cron."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def verified(service: BootService, folder: Path) -> dict[str, list[str]]:
     assert done.returncode == 0, done.stderr
     _, found, dump = done.stdout.partition("-> Unit relay-web.service:")
     assert found, done.stderr
-    told: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in dump.splitlines():
         key, colon, value = line.lstrip("\t").partition(": ")
         if colon:
-            told.setdefault(key, []).append(value)
+            values.setdefault(key, []).append(value)
     assert [line for line in done.stderr.splitlines() if "relay-web" in line and "gnoring" in line] == []
-    return told
+    return values
 
 
 def words(line: str) -> list[str]:
@@ -73,16 +73,16 @@ def expanded(words: list[str]) -> list[str]:
 
 
 def check_unit(service: BootService, folder: Path) -> None:
-    told = verified(service, folder)
-    (line,) = told["Command Line"]
+    values = verified(service, folder)
+    (line,) = values["Command Line"]
     command = expanded(words(line))
     assert command == list(service.command)
-    assert told["WorkingDirectory"] == [str(service.fleet.parent)]
-    assert set(told["Environment"]) >= {f"{name}={value}" for name, value in service.environment.items()}
-    assert told["KillMode"] == ["process"]
+    assert values["WorkingDirectory"] == [str(service.fleet.parent)]
+    assert set(values["Environment"]) >= {f"{name}={value}" for name, value in service.environment.items()}
+    assert values["KillMode"] == ["process"]
 
 
-def test_systemd_reads_what_was_meant(tmp_path: Path) -> None:
+def test_systemd_reads_the_unit_as_intended(tmp_path: Path) -> None:
     check_unit(service(), tmp_path)
 
 
@@ -92,7 +92,7 @@ def test_systemd_reads_any_path(tmp_path: Path, folder: str, entry: str) -> None
     check_unit(service(Path("/src", folder), {"PATH": f"/usr/bin:/{entry}"}), tmp_path)
 
 
-def test_a_python_whose_path_systemd_would_refuse_is_run_by_env(
+def test_a_python_path_that_systemd_rejects_is_run_through_env(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / 'my "$venv"' / "python"
@@ -104,7 +104,7 @@ def test_a_python_whose_path_systemd_would_refuse_is_run_by_env(
     assert command == ["/usr/bin/env", *service().command]
 
 
-def test_the_environment_is_that_which_says_where_things_are() -> None:
+def test_a_service_keeps_only_the_needed_environment() -> None:
     assert service().environment == {
         "PATH": ENV["PATH"],
         "LANG": "C.UTF-8",
@@ -114,7 +114,7 @@ def test_the_environment_is_that_which_says_where_things_are() -> None:
 
 
 @pytest.mark.parametrize("text", ["/a\nExecStart=/bin/evil", "/a\x1b", "/a\udcff", "/a\x7f", "/a\uffff"])
-def test_what_no_service_can_hold_is_refused(text: str) -> None:
+def test_control_characters_are_rejected(text: str) -> None:
     with pytest.raises(ServiceError, match="control character"):
         service(Path(text))
     with pytest.raises(ServiceError, match="PATH"):
@@ -144,12 +144,12 @@ def test_cron_reads_any_path(folder: str, entry: str) -> None:
     at, _, line = reboot_line(own).partition(" ")
     assert at == "@reboot"
     assert line.count("%") == line.count(r"\%")
-    given_to_sh = shlex.split(line.replace(r"\%", "%"))
-    assert given_to_sh == [*(f"{name}={value}" for name, value in own.environment.items()), *own.command]
+    passed_to_sh = shlex.split(line.replace(r"\%", "%"))
+    assert passed_to_sh == [*(f"{name}={value}" for name, value in own.environment.items()), *own.command]
 
 
-def test_launchd_installs_lists_and_removes(tmp_path: Path) -> None:
-    """launchctl is a program that knows the job."""
+def test_launchd_jobs_are_installed_listed_and_removed(tmp_path: Path) -> None:
+    """With a fake launchctl that knows the job."""
     launchctl = tmp_path / "bin" / "launchctl"
     launchctl.parent.mkdir()
     launchctl.write_text(
@@ -170,8 +170,8 @@ def test_launchd_installs_lists_and_removes(tmp_path: Path) -> None:
     assert f"bootout gui/{os.getuid()}/relay.web" in (tmp_path / "calls").read_text()
 
 
-def test_two_fleets_of_one_name_have_two_services(tmp_path: Path) -> None:
-    """Nobody else's file is overwritten."""
+def test_two_fleets_of_one_name_get_two_services(tmp_path: Path) -> None:
+    """A file that relay did not write is never overwritten."""
     manager = SystemdUser({"XDG_CONFIG_HOME": str(tmp_path), "PATH": ""})
     folder = manager.path("web").parent
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""docs/FLEET.md documents every key as in the schema, and its examples are correct."""
+"""docs/FLEET.md documents every key as the schema does, and its examples are correct."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row(name: str, key: TableKey) -> str:
 
 
 def table_below(title: str) -> list[str]:
-    """Return the rows of the first table below `title`, without its head."""
+    """Return the rows of the first table below `title`, without its header."""
     section = PAGE[PAGE.index(title) :]
     found = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
     assert found
@@ -35,12 +35,12 @@ def table_below(title: str) -> list[str]:
 
 
 @pytest.mark.parametrize("title", TABLES)
-def test_each_table_has_every_key_in_the_schemas_words(title: str) -> None:
+def test_each_table_matches_the_schema(title: str) -> None:
     wanted = [row(name, key) for name, key in TABLES[title].items()]
     assert table_below(title) == wanted, "it should be:\n" + "\n".join(wanted)
 
 
-def test_each_event_has_its_actions_and_each_action_its_meaning() -> None:
+def test_every_event_and_action_is_documented() -> None:
     for event, actions in agent_tables.ACTIONS.items():
         assert f"| `{event}` | {', '.join(f'`{action}`' for action in actions)} |" in PAGE
     meanings = {
@@ -57,14 +57,14 @@ def example(folder: Path) -> str:
     return re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
-def test_the_example_is_a_fleet(tmp_path: Path) -> None:
+def test_the_example_is_a_valid_fleet_file(tmp_path: Path) -> None:
     fleet = fleet_file.parse(tmp_path / "relay.toml", example(tmp_path).encode())
     assert list(fleet.agents) == ["db", "Lead", "Ann"]
     assert fleet.agents["Lead"].task == "Lead them."
     assert fleet.agents["Ann"].supervision.max_cost == 20
 
 
-def test_the_mistakes_are_reported_as_the_page_has_them(tmp_path: Path) -> None:
+def test_the_documented_mistakes_are_the_reported_ones(tmp_path: Path) -> None:
     text = example(tmp_path).replace("max_cost", "max_costs").replace('["db"]', '["dbs"]')
     with pytest.raises(ConfigMistakes) as raised:
         fleet_file.parse(tmp_path / "relay.toml", text.encode())

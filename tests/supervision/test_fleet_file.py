@@ -1,11 +1,10 @@
-"""Fleet files: what they may contain."""
+"""What a fleet file may contain."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from relay.supervision.worktree_spec import WorktreeSpec
 from supervision.fleets import LEAD, lead, mistakes, read
 
 
-def test_an_agent_needs_a_command_and_has_defaults_for_the_rest(tmp_path: Path) -> None:
+def test_an_agent_needs_only_a_command(tmp_path: Path) -> None:
     folder = tmp_path / "my shop"
     folder.mkdir()
     fleet = read(folder, LEAD)
@@ -33,84 +32,88 @@ def test_an_agent_needs_a_command_and_has_defaults_for_the_rest(tmp_path: Path) 
     ("folder", "team"),
     [("web", "web"), ("a b.", "a-b"), ("_x_", "x_"), ("äö", "default"), ("1" * 80, "1" * 64)],
 )
-def test_the_team_is_named_like_the_folder(tmp_path: Path, folder: str, team: str) -> None:
+def test_the_team_is_named_after_the_folder(tmp_path: Path, folder: str, team: str) -> None:
     assert parse(tmp_path / folder / "relay.toml", b"").team == team
     assert parse(tmp_path / folder / "relay.toml", b"", "default").team == "default"
     assert parse(tmp_path / folder / "relay.toml", b'[fleet]\nteam = "api"').team == "api"
 
 
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        ("task = 'Go.'", {"task": "Go."}),
-        ("task_file = 'task.md'", {"task": "Do it.\n\nNow."}),
-        ("env = { A = '1', b_2 = '' }", {"env": {"A": "1", "b_2": ""}}),
-        ("env_file = 'a.env'", {"env": {"A": "1 # no comment", "B": " x ", "C": "a=b", "D": ""}}),
-        (
-            "env_file = ['a.env', 'b.env']\nenv.C = 'own'",
-            {"env": {"A": "2", "B": " x ", "C": "own", "D": ""}},
-        ),
-        ("channels = ['#ops', 'dev']", {"channels": ("ops", "dev")}),
-        ("autostart = false", {"autostart": False}),
-        ("schedule = { every = '1h30m' }", {"schedule": Schedule(every=5400)}),
-        ("schedule = { every = 90 }", {"schedule": Schedule(every=90)}),
-        (
-            "schedule = { cron = '0 9 * * 1', timezone = 'Asia/Tokyo', overlap = 'skip', catch_up = true }",
-            {"schedule": Schedule(cron="0 9 * * 1", timezone="Asia/Tokyo", catch_up=True)},
-        ),
-        ("worktree = {}", {"worktree": WorktreeSpec()}),
-        ("worktree = false", {"worktree": None}),
-        (
-            "[agents.Lead.worktree]\npath = '../w/{agent}'\nbranch = 'x'\nbase = 'main'\ncopy = ['.env']\n"
-            "link = ['a/b']\nsetup = ['npm ci']\nsetup_timeout = 9\ncleanup = 'merged'",
-            {
-                "worktree": WorktreeSpec(
-                    "../w/{agent}", "x", "main", (".env",), ("a/b",), ("npm ci",), 9.0, "merged"
-                )
-            },
-        ),
-    ],
-)
-def test_the_keys_of_an_agent(tmp_path: Path, keys: str, expected: dict[str, Any]) -> None:
-    (tmp_path / "task.md").write_text("Do it.\n\nNow.\n")
-    (tmp_path / "a.env").write_text("# one\nA=1 # no comment\n\nexport B=' x '\r\n C = a=b\nD=\n")
-    (tmp_path / "b.env").write_text('A="2"')
-    agent = lead(tmp_path, keys)
-    assert {name: getattr(agent, name) for name in expected} == expected
+AGENT_KEYS = [
+    ("task = 'Go.'", {"task": "Go."}),
+    ("task_file = 'task.md'", {"task": "Do it.\n\nNow."}),
+    ("env = { A = '1', b_2 = '' }", {"env": {"A": "1", "b_2": ""}}),
+    ("env_file = 'a.env'", {"env": {"A": "1 # no comment", "B": " x ", "C": "a=b", "D": ""}}),
+    (
+        "env_file = ['a.env', 'b.env']\nenv.C = 'own'",
+        {"env": {"A": "2", "B": " x ", "C": "own", "D": ""}},
+    ),
+    ("channels = ['#ops', 'dev']", {"channels": ("ops", "dev")}),
+    ("autostart = false", {"autostart": False}),
+    ("schedule = { every = '1h30m' }", {"schedule": Schedule(every=5400)}),
+    ("schedule = { every = 90 }", {"schedule": Schedule(every=90)}),
+    (
+        "schedule = { cron = '0 9 * * 1', timezone = 'Asia/Tokyo', overlap = 'skip', catch_up = true }",
+        {"schedule": Schedule(cron="0 9 * * 1", timezone="Asia/Tokyo", catch_up=True)},
+    ),
+    ("worktree = {}", {"worktree": WorktreeSpec()}),
+    ("worktree = false", {"worktree": None}),
+    (
+        "[agents.Lead.worktree]\npath = '../w/{agent}'\nbranch = 'x'\nbase = 'main'\ncopy = ['.env']\n"
+        "link = ['a/b']\nsetup = ['npm ci']\nsetup_timeout = 9\ncleanup = 'merged'",
+        {
+            "worktree": WorktreeSpec(
+                "../w/{agent}", "x", "main", (".env",), ("a/b",), ("npm ci",), 9.0, "merged"
+            )
+        },
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        ("restart = 'always'", {"restart": "always"}),
-        ("success_exit_codes = [0, 3]", {"success_exit_codes": (0, 3)}),
-        ("max_restarts = 0\nrestart_window = 60", {"max_restarts": 0, "restart_window": 60.0}),
-        ("backoff = 0.5\nbackoff_max = 1", {"backoff": 0.5, "backoff_max": 1.0}),
-        ("stable_after = 1\nstart_timeout = 2", {"stable_after": 1.0, "start_timeout": 2.0}),
-        ("resume = 'require'\naccount = 'work'", {"resume": "require", "account": "work"}),
-        ("idle_grace = 0\nmax_unattended_turns = 7", {"idle_grace": 0.0, "max_unattended_turns": 7}),
-        (
-            "max_cost = 1.5\nmax_tokens = 9\nmax_runtime = 60",
-            {"max_cost": 1.5, "max_tokens": 9, "max_runtime": 60},
-        ),
-        ("on_idle = 'auto'\non_prompt = 'auto'", {"on_idle": None, "on_prompt": None}),
-        ("on_idle = 'done'", {"on_idle": Action("done")}),
-        ("on_prompt = { action = 'run', run = 'ring' }", {"on_prompt": Action("run", run="ring")}),
-        (
-            "on_idle = { action = 'nudge', text = 'Go on.', attempts = 2, cooldown = 5, then = 'hold' }",
-            {"on_idle": Action("nudge", text="Go on.", attempts=2, cooldown=5.0, then="hold")},
-        ),
-        (
-            "on_error = [{ match = 'rate_limited', action = 'wait' }, { action = 'restart' }]",
-            {"on_error": (Action("wait", match="rate_limited"), Action("restart"))},
-        ),
-        ("[[agents.Lead.on_error]]\naction = 'none'", {"on_error": (Action("none"),)}),
-    ],
-)
-def test_the_supervision_of_an_agent(tmp_path: Path, keys: str, expected: dict[str, Any]) -> None:
-    supervision = replace(lead(tmp_path, keys).supervision, fleet="", digest="")
-    assert supervision == Supervision(**{"restart": "on-failure", **expected})
-    assert Supervision.from_json(json.loads(json.dumps(supervision.to_json()))) == supervision
+def test_each_key_of_an_agent_is_read(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (keys, expected) in enumerate(AGENT_KEYS):
+        with subtests.test(keys):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            (folder / "task.md").write_text("Do it.\n\nNow.\n")
+            (folder / "a.env").write_text("# one\nA=1 # no comment\n\nexport B=' x '\r\n C = a=b\nD=\n")
+            (folder / "b.env").write_text('A="2"')
+            agent = lead(folder, keys)
+            assert {name: getattr(agent, name) for name in expected} == expected
+
+
+SUPERVISION_KEYS = [
+    ("restart = 'always'", {"restart": "always"}),
+    ("success_exit_codes = [0, 3]", {"success_exit_codes": (0, 3)}),
+    ("max_restarts = 0\nrestart_window = 60", {"max_restarts": 0, "restart_window": 60.0}),
+    ("backoff = 0.5\nbackoff_max = 1", {"backoff": 0.5, "backoff_max": 1.0}),
+    ("stable_after = 1\nstart_timeout = 2", {"stable_after": 1.0, "start_timeout": 2.0}),
+    ("resume = 'require'\naccount = 'work'", {"resume": "require", "account": "work"}),
+    ("idle_grace = 0\nmax_unattended_turns = 7", {"idle_grace": 0.0, "max_unattended_turns": 7}),
+    (
+        "max_cost = 1.5\nmax_tokens = 9\nmax_runtime = 60",
+        {"max_cost": 1.5, "max_tokens": 9, "max_runtime": 60},
+    ),
+    ("on_idle = 'auto'\non_prompt = 'auto'", {"on_idle": None, "on_prompt": None}),
+    ("on_idle = 'done'", {"on_idle": Action("done")}),
+    ("on_prompt = { action = 'run', run = 'ring' }", {"on_prompt": Action("run", run="ring")}),
+    (
+        "on_idle = { action = 'nudge', text = 'Go on.', attempts = 2, cooldown = 5, then = 'hold' }",
+        {"on_idle": Action("nudge", text="Go on.", attempts=2, cooldown=5.0, then="hold")},
+    ),
+    (
+        "on_error = [{ match = 'rate_limited', action = 'wait' }, { action = 'restart' }]",
+        {"on_error": (Action("wait", match="rate_limited"), Action("restart"))},
+    ),
+    ("[[agents.Lead.on_error]]\naction = 'none'", {"on_error": (Action("none"),)}),
+]
+
+
+def test_each_key_of_supervision_is_read(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for keys, expected in SUPERVISION_KEYS:
+        with subtests.test(keys):
+            supervision = replace(lead(tmp_path, keys).supervision, fleet="", digest="")
+            assert supervision == Supervision(**{"restart": "on-failure", **expected})
+            assert Supervision.from_json(json.loads(json.dumps(supervision.to_json()))) == supervision
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert parse(Path("relay.toml"), b"agents.A.run = 'x'").path == tmp_path / "relay.toml"
 
 
-def test_dependencies_are_spelt_as_the_agents_are(tmp_path: Path) -> None:
+def test_dependencies_match_names_in_any_case(tmp_path: Path) -> None:
     agents = read(
         tmp_path,
         "agents.db.run = 'x'\nagents.A = { run = 'x', depends_on = ['DB'] }\n"
@@ -148,7 +151,7 @@ def test_dependencies_are_spelt_as_the_agents_are(tmp_path: Path) -> None:
     assert agents["B"].depends_on == {"db": "exited_ok", "A": "idle"}
 
 
-def test_an_agent_takes_from_defaults_what_it_does_not_have(tmp_path: Path) -> None:
+def test_an_agent_inherits_missing_keys_from_defaults(tmp_path: Path) -> None:
     (tmp_path / "a.env").write_text("B=file")
     (tmp_path / "task.md").write_text("From the file.")
     fleet = read(
@@ -187,18 +190,18 @@ def test_an_agent_takes_from_defaults_what_it_does_not_have(tmp_path: Path) -> N
     ]
 
 
-def test_agents_do_not_wait_for_themselves_by_a_default(tmp_path: Path) -> None:
+def test_a_default_dependency_never_makes_an_agent_wait_for_itself(tmp_path: Path) -> None:
     agents = read(
         tmp_path, "defaults = { run = 'x', depends_on = ['db'] }\nagents = { db = {}, A = {} }"
     ).agents
     assert (agents["db"].depends_on, agents["A"].depends_on) == ({}, {"db": "ready"})
 
 
-def test_settings_may_stand_in_the_same_file(tmp_path: Path) -> None:
+def test_a_fleet_file_may_contain_settings(tmp_path: Path) -> None:
     assert list(read(tmp_path, f"idle_seconds = 5\n{LEAD}").agents) == ["Lead"]
 
 
-def test_the_digest_of_an_agent_changes_with_any_of_it(tmp_path: Path) -> None:
+def test_any_change_to_an_agent_changes_its_digest(tmp_path: Path) -> None:
     def digest(keys: str, before: str = "") -> str:
         supervision = lead(tmp_path, keys, before).supervision
         assert supervision.fleet == str(tmp_path / "relay.toml")
@@ -214,7 +217,7 @@ def test_the_digest_of_an_agent_changes_with_any_of_it(tmp_path: Path) -> None:
     assert digest("task_file = 'task.md'") != before
 
 
-def test_the_environment_is_not_shown(tmp_path: Path) -> None:
+def test_values_of_the_environment_are_never_shown(tmp_path: Path) -> None:
     assert "sesame" not in repr(lead(tmp_path, "env = { KEY = 'sesame' }"))
     assert not [
         each for each in mistakes(tmp_path, f"{LEAD}env = {{ KEY = ['sesame'] }}") if "sesame" in each
@@ -236,7 +239,7 @@ def test_every_field_of_the_dataclasses_has_a_key() -> None:
     assert {each.name for each in fields(Action)} == agent_tables.ACTION_KEYS.keys()
 
 
-def test_each_default_is_what_the_file_gets_without_the_key(tmp_path: Path) -> None:
+def test_each_documented_default_is_the_real_one(tmp_path: Path) -> None:
     keys = {name: key for name, key in schema.AGENT_KEYS.items() if key.default}
     text = LEAD + "\n".join(f"{name} = {key.default}" for name, key in keys.items())
     assert len(keys) > 25

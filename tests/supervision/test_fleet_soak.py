@@ -1,4 +1,4 @@
-"""A day of a fleet, compressed."""
+"""A fleet recovers from crashes, kills, stops and restarts at random."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SOAK = Path(__file__).parent / "fleet_soak.py"
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_fleet_is_there_again_whatever_happens() -> None:
-    """The soak runs for a quarter of a minute; with RELAY_LONG for three."""
+def test_a_fleet_recovers_from_random_faults() -> None:
+    """The soak takes 15 seconds, with RELAY_LONG three minutes."""
     seconds = "180" if os.environ.get("RELAY_LONG") else "15"
     run = subprocess.run(
         [sys.executable, SOAK, "--seconds", seconds],

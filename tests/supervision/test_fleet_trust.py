@@ -1,4 +1,4 @@
-"""Fleet files: which one is read, and whether it is trusted."""
+"""Which fleet file is read, and whether it is trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from supervision.fleets import LEAD
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Home:
+def relay_home(tmp_path: Path) -> Home:
     home = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
     home.config.mkdir()
     return home
@@ -36,47 +36,49 @@ def refusal(call: Callable[[], object]) -> str:
     return str(raised.value)
 
 
-def test_a_projects_file_needs_trust_in_exactly_its_content(own: Home, project: Path) -> None:
+def test_a_projects_file_needs_trust_in_its_exact_content(relay_home: Home, project: Path) -> None:
     path = project / "relay.toml"
     path.write_text(LEAD)
     refused = (
         f"{path}: is not trusted, so none of its agents was started. Read it, then run `relay trust {path}`."
     )
-    assert refusal(lambda: load(own, project / "sub")) == refused
-    Trust(own).grant(path, path.read_bytes())
-    fleet = load(own, project / "sub")
+    assert refusal(lambda: load(relay_home, project / "sub")) == refused
+    Trust(relay_home).grant(path, path.read_bytes())
+    fleet = load(relay_home, project / "sub")
     assert (list(fleet.agents), fleet.path, fleet.team) == (["Lead"], path, "project")
     path.write_text(LEAD + "task = 'x'\n")
-    assert refusal(lambda: load(own, project)) == refused
+    assert refusal(lambda: load(relay_home, project)) == refused
 
 
-def test_naming_a_file_grants_no_trust(own: Home, project: Path) -> None:
+def test_naming_a_file_grants_no_trust(relay_home: Home, project: Path) -> None:
     path = project / "other.toml"
     path.write_text(LEAD)
-    assert "other.toml: is not trusted" in refusal(lambda: load(own, project, path))
-    Trust(own).grant(path, path.read_bytes())
-    assert load(own, project, path).path == path
+    assert "other.toml: is not trusted" in refusal(lambda: load(relay_home, project, path))
+    Trust(relay_home).grant(path, path.read_bytes())
+    assert load(relay_home, project, path).path == path
 
 
-def test_the_users_own_file_needs_no_trust(own: Home, project: Path) -> None:
-    path = own.config / "relay.toml"
+def test_the_users_own_file_needs_no_trust(relay_home: Home, project: Path) -> None:
+    path = relay_home.config / "relay.toml"
     assert "there is no relay.toml in this folder or the project around it" in refusal(
-        lambda: load(own, project)
+        lambda: load(relay_home, project)
     )
     path.write_text(LEAD)
-    fleet = load(own, project)
+    fleet = load(relay_home, project)
     assert (fleet.path, fleet.team) == (path, "default")
-    assert load(own, project, path) == fleet
+    assert load(relay_home, project, path) == fleet
     (project / "relay.toml").write_text(LEAD)  # the project's wins, and must be trusted
-    assert "is not trusted" in refusal(lambda: load(own, project))
+    assert "is not trusted" in refusal(lambda: load(relay_home, project))
 
 
-def test_a_file_without_agents_and_one_that_is_no_file_are_refused(own: Home, project: Path) -> None:
-    path = own.config / "relay.toml"
+def test_a_file_that_is_empty_unreadable_or_too_large_is_rejected(relay_home: Home, project: Path) -> None:
+    path = relay_home.config / "relay.toml"
     path.write_text("idle_seconds = 5\n[fleet]\n")
-    assert "has no agents. Add a table, such as [agents.Lead]" in refusal(lambda: load(own, project))
-    assert "cannot be read: No such file" in refusal(lambda: load(own, project, project / "missing.toml"))
+    assert "has no agents. Add a table, such as [agents.Lead]" in refusal(lambda: load(relay_home, project))
+    assert "cannot be read: No such file" in refusal(
+        lambda: load(relay_home, project, project / "missing.toml")
+    )
     os.mkfifo(project / "pipe.toml")
-    assert "cannot be read" in refusal(lambda: load(own, project, project / "pipe.toml"))
+    assert "cannot be read" in refusal(lambda: load(relay_home, project, project / "pipe.toml"))
     path.write_bytes(b"#" * ((1 << 20) + 1))
-    assert "has more than 1 MB" in refusal(lambda: load(own, project))
+    assert "has more than 1 MB" in refusal(lambda: load(relay_home, project))

@@ -58,7 +58,7 @@ def may_begin(world: World, kind: Kind) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["message", "hook", "notice", "task", "nudge", "closing"])
-def test_nothing_but_a_closing_prompt_is_given_to_a_held_agent(tmp_path: Path, kind: Kind) -> None:
+def test_a_held_agent_gets_only_its_closing_prompt(tmp_path: Path, kind: Kind) -> None:
     world = held(tmp_path)
     assert may_begin(world, kind)
     world.bus.publish(Hold("began 9 turns"))
@@ -87,7 +87,7 @@ def test_only_the_user_ends_a_hold(tmp_path: Path, event: Any, ends: bool) -> No
     assert phases == [Phase.HELD, Phase.UP] if ends else [Phase.HELD]
 
 
-def test_what_the_user_typed_before_does_not_end_it(tmp_path: Path) -> None:
+def test_a_replayed_prompt_does_not_end_a_hold(tmp_path: Path) -> None:
     world = held(tmp_path)
     world.bus.publish(Hold("began 9 turns"))
     world.replaying = True
@@ -95,7 +95,7 @@ def test_what_the_user_typed_before_does_not_end_it(tmp_path: Path) -> None:
     assert not may_begin(world, "message")
 
 
-def test_a_hold_is_escalated_once_and_kept(tmp_path: Path) -> None:
+def test_a_hold_is_escalated_once_and_survives_its_session(tmp_path: Path) -> None:
     world = held(tmp_path)
     world.bus.publish(Hold("began 9 turns"))
     world.bus.publish(Hold("made the same call"))
@@ -107,7 +107,7 @@ def test_a_hold_is_escalated_once_and_kept(tmp_path: Path) -> None:
     assert may_begin(held(tmp_path), "message")
 
 
-def test_release_starts_an_agent_that_has_ended(tmp_path: Path) -> None:
+def test_release_restarts_an_ended_agent(tmp_path: Path) -> None:
     world = held(tmp_path)
     (feature,) = (each.__self__ for each in world.bus._handlers[Hold])  # type: ignore[attr-defined]
     assert asyncio.run(feature.release(cast(Any, None))) == {"ok": True, "held": False}
@@ -136,7 +136,7 @@ def bounded(folder: Path, *, life: str = "s1", known: bool = True, **policy: Any
     return world, bounds
 
 
-def test_turns_without_the_user_are_counted(tmp_path: Path) -> None:
+def test_too_many_turns_without_the_user_hold_the_agent(tmp_path: Path) -> None:
     world, _ = bounded(tmp_path, max_unattended_turns=3)
     turn = (OTHER, TurnBegan())
     for event in (*turn, *turn, USER, TurnBegan(), *turn, *turn):
@@ -147,7 +147,7 @@ def test_turns_without_the_user_are_counted(tmp_path: Path) -> None:
     assert world.of(Hold) == [Hold("started 3 turns without your input")]
 
 
-def test_prompts_count_where_turns_are_not_known(tmp_path: Path) -> None:
+def test_prompts_are_counted_if_turns_are_unknown(tmp_path: Path) -> None:
     world, _ = bounded(tmp_path, known=False, max_unattended_turns=2)
     for event in (USER, OTHER, TurnBegan()):
         world.bus.publish(event)
@@ -156,7 +156,7 @@ def test_prompts_count_where_turns_are_not_known(tmp_path: Path) -> None:
     assert world.of(Hold) == [Hold("started 2 turns without your input")]
 
 
-def test_no_bound_is_no_bound(tmp_path: Path) -> None:
+def test_an_agent_without_bounds_is_never_held(tmp_path: Path) -> None:
     world, bounds = bounded(tmp_path, max_unattended_turns=0)
     for _ in range(500):
         world.bus.publish(TurnBegan())
@@ -166,7 +166,7 @@ def test_no_bound_is_no_bound(tmp_path: Path) -> None:
     assert not world.of(Hold) and not world.of(Escalate)
 
 
-def test_time_without_the_user_is_bounded(tmp_path: Path) -> None:
+def test_too_much_time_without_the_user_holds_the_agent(tmp_path: Path) -> None:
     world, _ = bounded(tmp_path, max_runtime=1000.0)
     world.clock.passes(900)
     world.bus.publish(USER)
@@ -201,8 +201,8 @@ def test_a_cap_warns_and_holds_at_the_end_of_the_turn(
     assert not world.of(Escalate)
     bounds.spent(*spends(0.8))
     bounds.spent(*spends(0.9))
-    (told,) = world.of(Escalate)
-    assert shown[0] in told.what
+    (escalation,) = world.of(Escalate)
+    assert shown[0] in escalation.what
     bounds.spent(*spends(1.0))
     assert not world.of(Hold)
     world.bus.publish(READY)
@@ -212,11 +212,11 @@ def test_a_cap_warns_and_holds_at_the_end_of_the_turn(
     bounds.spent(*spends(1.9))
     world.bus.publish(READY)
     assert not world.of(Hold) and len(world.of(Escalate)) == 2
-    bounds.spent(*spends(2.0))  # its record is read after the end of its turn
+    bounds.spent(*spends(2.0))  # its transcript is read after the end of its turn
     assert len(world.of(Hold)) == 1
 
 
-def test_a_cap_that_is_passed_at_once_is_not_announced(tmp_path: Path) -> None:
+def test_a_cap_exceeded_at_once_gives_no_warning(tmp_path: Path) -> None:
     world, bounds = bounded(tmp_path, max_tokens=1000)
     world.bus.publish(WORKS)
     bounds.spent(1001, 0.0)
@@ -224,8 +224,8 @@ def test_a_cap_that_is_passed_at_once_is_not_announced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["message", "hook", "nudge", "closing"])
-def test_nothing_is_given_to_an_agent_whose_cap_is_reached(tmp_path: Path, kind: Kind) -> None:
-    """Otherwise messages on its hooks could extend its turn for ever."""
+def test_an_agent_at_its_cap_gets_only_its_closing_prompt(tmp_path: Path, kind: Kind) -> None:
+    """Otherwise messages in replies to its hooks could extend its turn without end."""
     world, bounds = bounded(tmp_path, max_tokens=1000)
     world.bus.publish(WORKS)
 
@@ -244,7 +244,7 @@ def test_nothing_is_given_to_an_agent_whose_cap_is_reached(tmp_path: Path, kind:
     ask()
 
 
-def test_what_its_own_record_says_is_what_it_has_spent(tmp_path: Path) -> None:
+def test_usage_reported_by_the_agent_counts_towards_its_caps(tmp_path: Path) -> None:
     world, _ = bounded(tmp_path, max_tokens=1000, max_cost=2.0)
     world.bus.publish(WORKS)
     world.bus.publish(UsageChanged(Tokens(input=800, output=100), None, 1))
@@ -254,7 +254,7 @@ def test_what_its_own_record_says_is_what_it_has_spent(tmp_path: Path) -> None:
     assert world.of(Hold)[0] == Hold("has used 1,000 of 1,000 tokens")
 
 
-def test_what_earlier_sessions_and_lives_have_spent_counts(tmp_path: Path) -> None:
+def test_usage_of_earlier_sessions_and_lives_counts(tmp_path: Path) -> None:
     for life, tokens in (("s1", 300), ("s1", 500), ("s2", 200), ("s2", 400)):
         world, bounds = bounded(tmp_path, life=life, max_tokens=1000)
         assert not world.of(Escalate)
@@ -287,7 +287,7 @@ def call(command: str, agent_id: str = "") -> HookReported:
     return HookReported(event, True)
 
 
-def test_the_same_call_over_and_over_holds_the_agent(tmp_path: Path) -> None:
+def test_repeating_the_same_call_holds_the_agent(tmp_path: Path) -> None:
     world = watched(tmp_path)
     for _ in range(SAME_CALLS - 1):
         world.bus.publish(call("make"))
@@ -298,21 +298,21 @@ def test_the_same_call_over_and_over_holds_the_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("between", [call("ls"), TurnBegan(), HoldOver()])
-def test_another_call_or_turn_breaks_the_row(tmp_path: Path, between: Any) -> None:
+def test_another_call_or_turn_resets_the_loop_count(tmp_path: Path, between: Any) -> None:
     world = watched(tmp_path)
     for number in range(3 * SAME_CALLS):
         world.bus.publish(between if number % SAME_CALLS == SAME_CALLS - 1 else call("make"))
     assert not world.of(Hold)
 
 
-def test_subagents_are_counted_apart(tmp_path: Path) -> None:
+def test_calls_of_subagents_are_counted_separately(tmp_path: Path) -> None:
     world = watched(tmp_path)
     for number in range(SAME_CALLS):
         world.bus.publish(call("make", f"agent-{number % 2}"))
     assert not world.of(Hold)
 
 
-def test_silence_at_work_is_escalated_once_and_nothing_else(tmp_path: Path) -> None:
+def test_silence_during_work_is_only_escalated_and_only_once(tmp_path: Path) -> None:
     world = watched(tmp_path)
     world.bus.publish(StateChanged("ready", "working"))
     world.clock.passes(SILENCE / 2)
@@ -320,13 +320,13 @@ def test_silence_at_work_is_escalated_once_and_nothing_else(tmp_path: Path) -> N
     world.clock.passes(SILENCE - 1)
     assert not world.of(Escalate)
     world.clock.passes(1)
-    (told,) = world.of(Escalate)
-    assert told.what == "Alice has been working for 15 min without output."
+    (escalation,) = world.of(Escalate)
+    assert escalation.what == "Alice has been working for 15 min without output."
     world.clock.passes(1e6)
     assert [type(each) for each in world.seen] == [StateChanged, Escalate]
 
 
-def test_an_agent_at_its_prompt_and_a_program_that_prints_lines_may_be_silent(tmp_path: Path) -> None:
+def test_an_agent_at_its_prompt_and_a_line_program_may_be_silent(tmp_path: Path) -> None:
     world = watched(tmp_path)
     world.bus.publish(StateChanged("ready", "working"))
     world.bus.publish(StateChanged("working", "ready"))
@@ -371,7 +371,7 @@ def test_a_turn_ends_once_its_state_has_settled(tmp_path: Path, events: list[Any
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_program_that_shows_no_work_has_turns_too(tmp_path: Path, known: bool) -> None:
+def test_a_program_that_shows_no_work_still_has_turns(tmp_path: Path, known: bool) -> None:
     world = outcomes(tmp_path, known=known)
     judged = StateJudged(Verdict(Readiness.READY, "it is waiting to read its terminal"))
     for event in (judged, OTHER, judged, judged):
@@ -408,14 +408,14 @@ class Ready(World):
         return len(self.new(Incident))
 
 
-def test_an_agent_is_idle_after_its_grace(tmp_path: Path) -> None:
+def test_an_agent_is_idle_after_its_grace_period(tmp_path: Path) -> None:
     world = Ready(tmp_path)
     world.clock.passes(59)
     assert world.idles == 0
     world.clock.passes(1)
     assert world.idles == 1
     world.clock.passes(60)
-    assert world.idles == 1  # and again
+    assert world.idles == 1  # once more
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_an_agent_is_idle_after_its_grace(tmp_path: Path) -> None:
     [USER, OTHER, StateChanged("ready", "working"), KeysTyped(b"x", 0)],
     ids=lambda e: type(e).__name__,
 )
-def test_whatever_happens_begins_the_grace_anew(tmp_path: Path, event: Any) -> None:
+def test_any_activity_restarts_the_grace_period(tmp_path: Path, event: Any) -> None:
     world = Ready(tmp_path)
     world.clock.passes(59)
     world.bus.publish(event)
@@ -433,7 +433,7 @@ def test_whatever_happens_begins_the_grace_anew(tmp_path: Path, event: Any) -> N
     assert world.idles == 1
 
 
-def test_what_waits_or_is_being_typed_keeps_it_from_being_idle(tmp_path: Path) -> None:
+def test_an_agent_that_works_has_a_draft_or_has_exited_is_not_idle(tmp_path: Path) -> None:
     world = Ready(tmp_path)
     for change in (
         {"state": "working"},
@@ -452,7 +452,7 @@ def test_what_waits_or_is_being_typed_keeps_it_from_being_idle(tmp_path: Path) -
     assert world.idles == 0
 
 
-# Handlers of idle.
+# Idle handlers.
 
 
 def limited(folder: Path, most: int = 3) -> World:
@@ -471,7 +471,7 @@ def idles(world: World, times: int, **more: Any) -> int:
     return (len(world.new(Inject)) - len(world.new(Withdraw))) // 2
 
 
-def test_idle_handlers_may_inject_a_few_times_in_a_row(tmp_path: Path) -> None:
+def test_idle_handlers_may_inject_only_a_few_times_in_a_row(tmp_path: Path) -> None:
     world = limited(tmp_path)
     assert idles(world, 10) == 3
     assert len(world.of(Notify)) == 1
@@ -486,11 +486,11 @@ def test_idle_handlers_may_inject_a_few_times_in_a_row(tmp_path: Path) -> None:
     assert len(world.of(Notify)) == 2
 
 
-def test_a_handler_that_injects_later_is_one_of_idle(tmp_path: Path) -> None:
+def test_an_idle_handler_that_injects_late_is_limited_too(tmp_path: Path) -> None:
     assert idles(limited(tmp_path), 10, event="") == 3
 
 
-def test_what_others_inject_is_not_limited(tmp_path: Path) -> None:
+def test_injections_from_elsewhere_are_not_limited(tmp_path: Path) -> None:
     world = limited(tmp_path, most=0)
     for kind, source, event in (
         ("message", "Bob (on idle)", ""), ("hook", "ruff", "PostToolUse"), ("notice", "relay", ""),

@@ -21,7 +21,7 @@ from supervision.world import World
 
 
 class Life(World):
-    """A session of an agent that continues its conversation, unless `more` says otherwise."""
+    """A session of an agent that resumes its conversation, unless `more` says otherwise."""
 
     def __init__(self, folder: Path, id: str = "s1", *, resumed: bool = False, **more: Any) -> None:
         super().__init__(folder)
@@ -40,7 +40,7 @@ class Life(World):
     async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
         return self.typed
 
-    def lives(self, *events: Any) -> Life:
+    def publish(self, *events: Any) -> Life:
         for event in events:
             self.bus.publish(event)
         return self
@@ -60,67 +60,67 @@ class Life(World):
         ((), False),
     ],
 )
-def test_an_unfinished_turn_is_gone_on_with(tmp_path: Path, events: Any, nudged: bool) -> None:
-    Life(tmp_path, resumes=False).lives(*events)
+def test_an_unfinished_turn_is_continued(tmp_path: Path, events: Any, nudged: bool) -> None:
+    Life(tmp_path, resumes=False).publish(*events)
     found = Life(tmp_path, "s2").nudges()
     assert [(each.injection.kind, "Continue" in each.injection.text) for each in found] == [
         ("nudge", True)
     ] * nudged
 
 
-def test_a_new_conversation_has_nothing_to_go_on_with(tmp_path: Path) -> None:
-    Life(tmp_path).lives(TurnBegan())
+def test_a_new_conversation_has_nothing_to_continue(tmp_path: Path) -> None:
+    Life(tmp_path).publish(TurnBegan())
     assert not Life(tmp_path, "s2", resumes=False).nudges()
-    assert not Life(tmp_path, "s3").nudges(), "nor has the one that goes on with that"
+    assert not Life(tmp_path, "s3").nudges(), "nor has the session that continues the new conversation"
 
 
-def test_it_is_given_once_in_each_life(tmp_path: Path) -> None:
-    Life(tmp_path).lives(TurnBegan())
+def test_the_nudge_is_given_once_per_life(tmp_path: Path) -> None:
+    Life(tmp_path).publish(TurnBegan())
     life = Life(tmp_path, "s2")
     (first,) = life.nudges()
     again = Life(tmp_path, "s2", resumed=True)
     again.typed = frozenset({"s2-go-on"})  # by a session that was then killed
     assert not again.nudges()
-    again.lives(InjectionEnded(first.injection, Outcome(Result.INJECTED)), TurnBegan())
+    again.publish(InjectionEnded(first.injection, Outcome(Result.INJECTED)), TurnBegan())
     assert not Life(tmp_path, "s2", resumed=True).nudges()
-    assert Life(tmp_path, "s3").nudges(), "this one was interrupted as well"
+    assert Life(tmp_path, "s3").nudges(), "this life was interrupted, too"
 
 
-def test_one_that_was_not_typed_is_given_by_the_next_session(tmp_path: Path) -> None:
-    Life(tmp_path).lives(TurnBegan())
+def test_an_untyped_nudge_is_given_by_the_next_session(tmp_path: Path) -> None:
+    Life(tmp_path).publish(TurnBegan())
     life = Life(tmp_path, "s2")
     (first,) = life.nudges()
-    life.lives(InjectionEnded(first.injection, Outcome(Result.UNTYPED)))
+    life.publish(InjectionEnded(first.injection, Outcome(Result.UNTYPED)))
     assert Life(tmp_path, "s2", resumed=True).nudges()
 
 
-def test_the_users_prompt_withdraws_it(tmp_path: Path) -> None:
-    Life(tmp_path).lives(TurnBegan())
+def test_the_users_prompt_withdraws_the_nudge(tmp_path: Path) -> None:
+    Life(tmp_path).publish(TurnBegan())
     life = Life(tmp_path, "s2")
-    life.lives(PromptSubmitted(by_user=False))
+    life.publish(PromptSubmitted(by_user=False))
     assert not life.of(Withdraw)
-    life.lives(PromptSubmitted(by_user=True))
+    life.publish(PromptSubmitted(by_user=True))
     assert life.of(Withdraw) == [Withdraw("s2-go-on")]
     assert not life.nudges()
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_a_task_that_never_arrived_is_given_instead(tmp_path: Path, given: bool) -> None:
-    Life(tmp_path).lives(TurnBegan())
+def test_a_task_that_never_arrived_replaces_the_nudge(tmp_path: Path, given: bool) -> None:
+    Life(tmp_path).publish(TurnBegan())
     life = Life(tmp_path, "s2", task=True)
     Records(life.home).change("default", "Alice", lambda record: replace(record, task_given=given))
     assert bool(life.nudges()) == given
 
 
-def test_an_old_conversation_that_is_drawn_again_is_no_turn(tmp_path: Path) -> None:
+def test_a_replayed_turn_is_ignored(tmp_path: Path) -> None:
     life = Life(tmp_path)
     life.replaying = True
-    life.lives(TurnBegan())
+    life.publish(TurnBegan())
     assert not Life(tmp_path, "s2").nudges()
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_nothing_is_left_of_an_agent_that_has_ended_for_good(tmp_path: Path, ended: bool) -> None:
-    life = Life(tmp_path).lives(TurnBegan())
+def test_an_agent_that_has_ended_for_good_leaves_no_nudge(tmp_path: Path, ended: bool) -> None:
+    life = Life(tmp_path).publish(TurnBegan())
     asyncio.run(life.bus.ask_all(SessionClosed(ended=ended)))  # type: ignore[arg-type]
     assert bool(Life(tmp_path, "s2").nudges()) != ended

@@ -16,7 +16,7 @@ from relay.supervision.states import Phase
 from relay.terminal.events import KeysTyped
 from supervision.world import World
 
-WAITS, GOES_ON = PhaseEntered(Phase.WAITING), PhaseEntered(Phase.UP)
+WAITING, CONTINUES = PhaseEntered(Phase.WAITING), PhaseEntered(Phase.UP)
 RULES = (
     StateRule("limit reached", "prompting", PromptKind.OTHER, dismiss="esc"),
     StateRule("permission", "prompting", PromptKind.PERMISSION),
@@ -47,15 +47,15 @@ class Limited(World):
         self.bus.publish(StateChanged("working", str(state), self.verdict))
 
     def pressed(self) -> bytes:
-        """Return what was typed by the time any dialog has stood for long."""
+        """Return the keys typed once any dialog has been on the screen for long."""
         self.clock.passes(10 * STANDS)
         keys, self.keys = self.keys, b""
         return keys
 
 
-def test_it_is_dismissed_once_for_each_time_it_is_drawn(tmp_path: Path) -> None:
+def test_the_dialog_is_dismissed_once_each_time_it_is_drawn(tmp_path: Path) -> None:
     alice = Limited(tmp_path)
-    alice.bus.publish(WAITS)
+    alice.bus.publish(WAITING)
     for _ in range(2):
         alice.draws("limit reached")
         assert alice.pressed() == b"\x1b"
@@ -64,38 +64,38 @@ def test_it_is_dismissed_once_for_each_time_it_is_drawn(tmp_path: Path) -> None:
         alice.draws("")
 
 
-def test_only_while_its_supervision_waits(tmp_path: Path) -> None:
+def test_the_dialog_is_dismissed_only_while_supervision_waits(tmp_path: Path) -> None:
     alice = Limited(tmp_path)
     alice.draws("limit reached")
     assert alice.pressed() == b""
-    alice.bus.publish(WAITS)  # the failure may be noticed after the dialog
+    alice.bus.publish(WAITING)  # the failure may be noticed after the dialog
     assert alice.pressed() == b"\x1b"
-    alice.bus.publish(GOES_ON)
+    alice.bus.publish(CONTINUES)
     alice.draws("limit reached")
     assert alice.pressed() == b""
 
 
 def test_no_other_dialog_is_dismissed(tmp_path: Path) -> None:
     alice = Limited(tmp_path)
-    alice.bus.publish(WAITS)
+    alice.bus.publish(WAITING)
     alice.draws("permission")
     assert alice.pressed() == b""
     alice.draws("limit reached")
-    alice.verdict = Verdict(Readiness.PROMPTING, "", rule="permission")  # has replaced it
+    alice.verdict = Verdict(Readiness.PROMPTING, "", rule="permission")  # it has replaced the other
     assert alice.pressed() == b""
 
 
-def test_it_is_left_to_the_user_who_answers_it(tmp_path: Path) -> None:
+def test_a_dialog_that_the_user_answers_is_left_alone(tmp_path: Path) -> None:
     alice = Limited(tmp_path)
-    alice.bus.publish(WAITS)
+    alice.bus.publish(WAITING)
     alice.draws("limit reached")
     alice.bus.publish(KeysTyped(b"\x1b[B", 0))
     assert alice.pressed() == b""
 
 
-def test_a_screen_of_an_earlier_session_is_no_dialog(tmp_path: Path) -> None:
+def test_a_replayed_dialog_is_ignored(tmp_path: Path) -> None:
     alice = Limited(tmp_path)
     alice.replaying = True
-    alice.bus.publish(WAITS)
+    alice.bus.publish(WAITING)
     alice.draws("limit reached")
     assert alice.pressed() == b""

@@ -27,22 +27,22 @@ def test_notes_are_kept_and_removed(tmp_path: Path) -> None:
     assert notebook(tmp_path).read() == {}
 
 
-def test_another_run_begins_without_them_unless_it_is_a_fleets(tmp_path: Path) -> None:
+def test_another_run_starts_without_notes_unless_it_is_a_fleets(tmp_path: Path) -> None:
     notebook(tmp_path, "r1").write({"turns": 3})
     assert notebook(tmp_path, "r2").read() == {}
     assert notebook(tmp_path, "").read() == {"turns": 3}
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "\0", "[" * 10_000])
-def test_damaged_notes_are_none(tmp_path: Path, text: str) -> None:
+def test_damaged_notes_are_ignored(tmp_path: Path, text: str) -> None:
     notebook(tmp_path).write({"turns": 3})
     (path,) = tmp_path.rglob("alice.hold.json")
     path.write_text(text)
     assert notebook(tmp_path).read() == {}
 
 
-def test_a_disk_that_is_full_costs_the_notes_only(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file where the folder is to be")
+def test_notes_that_cannot_be_written_raise_no_error(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where the folder belongs")
     notes = notebook(tmp_path)
     notes.write({"turns": 3})
     notes.remove()

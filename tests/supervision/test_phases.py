@@ -9,16 +9,17 @@ import pytest
 from relay.supervision.states import ENDED, PAUSED, TRANSITIONS, Phase, check
 
 
-@pytest.mark.parametrize(("before", "after"), [*itertools.product(Phase, Phase)])
-def test_every_pair(before: Phase, after: Phase) -> None:
-    if before is after or after in TRANSITIONS[before]:
-        assert check(before, after) is after
-    else:
-        with pytest.raises(ValueError, match=f"{before} cannot become {after}"):
-            check(before, after)
+def test_only_the_transitions_in_the_table_are_allowed(subtests: pytest.Subtests) -> None:
+    for before, after in itertools.product(Phase, Phase):
+        with subtests.test(f"{before} to {after}"):
+            if before is after or after in TRANSITIONS[before]:
+                assert check(before, after) is after
+            else:
+                with pytest.raises(ValueError, match=f"{before} cannot become {after}"):
+                    check(before, after)
 
 
-def test_whatever_has_ended_can_start_and_whatever_runs_can_be_switched_off() -> None:
+def test_an_ended_agent_can_start_and_any_other_can_be_switched_off() -> None:
     for phase in PAUSED | ENDED:
         assert Phase.STARTING in TRANSITIONS[phase]
     for phase in set(Phase) - {Phase.OFF, Phase.DONE, Phase.FAILED}:
@@ -29,8 +30,8 @@ def test_whatever_has_ended_can_start_and_whatever_runs_can_be_switched_off() ->
         assert Phase.OFF in reachable
 
 
-def test_nothing_starts_up_without_starting() -> None:
-    """Only an agent that was running before, and waited for a limit or was held, becomes *up* otherwise."""
+def test_no_agent_comes_up_without_starting() -> None:
+    """Except one that was running before, and waited for a limit or was held."""
     assert {before for before in Phase if Phase.UP in TRANSITIONS[before]} == {
         Phase.STARTING,
         Phase.WAITING,

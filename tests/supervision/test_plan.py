@@ -59,55 +59,56 @@ CHAIN: dict[str, dict[str, Condition]] = {"Lead": {"db": "ready"}, "db": {}, "An
 TWO: dict[str, dict[str, Condition]] = {"Lead": {}, "Ann": {}}
 
 
-@pytest.mark.parametrize(
-    ("given", "standings", "wanted", "steps"),
-    [
-        (fleet(TWO), {}, (), "Lead:start Ann:start"),
-        (fleet(TWO), {"Lead": UP, "Ann": CHANGED}, (), "Lead:running Ann:changed"),
-        (fleet(TWO), {}, ("ann",), "Ann:start"),
-        (fleet(TWO, manual=("Lead",)), {}, (), "Ann:start"),
-        (fleet(TWO, manual=("Lead",)), {}, ("Lead",), "Lead:start"),
-        # what the user has stopped stays stopped, until it is named
-        (fleet(TWO), {"Lead": STOPPED}, (), "Lead:stopped Ann:start"),
-        (fleet(TWO), {"Lead": STOPPED}, ("Lead",), "Lead:start"),
-        (fleet(CHAIN), {"db": STOPPED}, ("Lead",), "db:stopped Lead:wait(db=ready)"),
-        # an agent waits for those it depends on, and starts them, too
-        (fleet(CHAIN), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        (fleet(CHAIN), {"db": UP}, (), "db:running Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        (fleet(CHAIN), {"db": READY}, (), "db:running Lead:start Ann:wait(Lead=started)"),
-        (fleet(CHAIN, manual=("db",)), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        (fleet(CHAIN, manual=("db",)), {}, ("Ann",), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        # but not those that have met the condition, nor for an agent that is already running
-        (fleet({"Lead": {"init": "done"}, "init": {}}, manual=("init",)), {"init": DONE}, (), "Lead:start"),
-        (fleet(CHAIN, manual=("db",)), {"Lead": UP}, ("Ann",), "Ann:start"),
-        # for an agent that starts again, this life counts
-        (
-            fleet({"Lead": {"init": "done"}, "init": {}}),
-            {"init": DONE},
-            (),
-            "init:start Lead:wait(init=done)",
-        ),
-        (fleet({"Lead": {"init": "done"}, "init": {}}), {"init": TRIED}, (), "init:start Lead:start"),
-        # no more than max_running
-        (fleet(TWO, max_running=1), {}, (), "Lead:start Ann:full"),
-        (fleet(TWO, max_running=1), {"Ann": UP}, (), "Lead:full Ann:running"),
-        (fleet(TWO, max_running=2), {}, (), "Lead:start Ann:start"),
-        (fleet(CHAIN, max_running=1), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
-        # the schedule decides, unless the agent is named
-        (fleet(TWO, scheduled=("Ann",)), {}, (), "Lead:start Ann:scheduled"),
-        (fleet(TWO, scheduled=("Ann",)), {}, ("Ann",), "Ann:start"),
-        (fleet({}), {}, (), ""),
-    ],
-)
-def test_the_steps(given: Fleet, standings: dict[str, Standing], wanted: tuple[str, ...], steps: str) -> None:
-    assert shown(plan(given, standings, wanted)) == steps
+SITUATIONS = [
+    (fleet(TWO), {}, (), "Lead:start Ann:start"),
+    (fleet(TWO), {"Lead": UP, "Ann": CHANGED}, (), "Lead:running Ann:changed"),
+    (fleet(TWO), {}, ("ann",), "Ann:start"),
+    (fleet(TWO, manual=("Lead",)), {}, (), "Ann:start"),
+    (fleet(TWO, manual=("Lead",)), {}, ("Lead",), "Lead:start"),
+    # what the user has stopped stays stopped, until it is named
+    (fleet(TWO), {"Lead": STOPPED}, (), "Lead:stopped Ann:start"),
+    (fleet(TWO), {"Lead": STOPPED}, ("Lead",), "Lead:start"),
+    (fleet(CHAIN), {"db": STOPPED}, ("Lead",), "db:stopped Lead:wait(db=ready)"),
+    # an agent's dependencies are started, and it waits for them
+    (fleet(CHAIN), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
+    (fleet(CHAIN), {"db": UP}, (), "db:running Lead:wait(db=ready) Ann:wait(Lead=started)"),
+    (fleet(CHAIN), {"db": READY}, (), "db:running Lead:start Ann:wait(Lead=started)"),
+    (fleet(CHAIN, manual=("db",)), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
+    (fleet(CHAIN, manual=("db",)), {}, ("Ann",), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
+    # but not those that have met the condition, nor for an agent that is already running
+    (fleet({"Lead": {"init": "done"}, "init": {}}, manual=("init",)), {"init": DONE}, (), "Lead:start"),
+    (fleet(CHAIN, manual=("db",)), {"Lead": UP}, ("Ann",), "Ann:start"),
+    # for an agent that starts again, only its new life counts
+    (
+        fleet({"Lead": {"init": "done"}, "init": {}}),
+        {"init": DONE},
+        (),
+        "init:start Lead:wait(init=done)",
+    ),
+    (fleet({"Lead": {"init": "done"}, "init": {}}), {"init": TRIED}, (), "init:start Lead:start"),
+    # no more than max_running
+    (fleet(TWO, max_running=1), {}, (), "Lead:start Ann:full"),
+    (fleet(TWO, max_running=1), {"Ann": UP}, (), "Lead:full Ann:running"),
+    (fleet(TWO, max_running=2), {}, (), "Lead:start Ann:start"),
+    (fleet(CHAIN, max_running=1), {}, (), "db:start Lead:wait(db=ready) Ann:wait(Lead=started)"),
+    # the schedule decides, unless the agent is named
+    (fleet(TWO, scheduled=("Ann",)), {}, (), "Lead:start Ann:scheduled"),
+    (fleet(TWO, scheduled=("Ann",)), {}, ("Ann",), "Ann:start"),
+    (fleet({}), {}, (), ""),
+]
 
 
-def test_agents_that_are_not_in_the_file_any_more_count_as_running() -> None:
+def test_a_plan_has_the_steps_for_each_situation(subtests: pytest.Subtests) -> None:
+    for given_, standings, wanted, steps in SITUATIONS:
+        with subtests.test(f"{standings}, {wanted}: {steps}"):
+            assert shown(plan(given_, standings, wanted)) == steps
+
+
+def test_agents_removed_from_the_file_still_count_as_running() -> None:
     assert shown(plan(fleet(TWO, max_running=2), {}, others=1)) == "Lead:start Ann:full"
 
 
-def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_name_is_rejected_with_a_suggestion() -> None:
     for call in (plan(fleet(TWO), {}, ()), stop_order(fleet(TWO))):
         assert call
     with pytest.raises(UsageError, match=r"there is no agent 'Laed' in /p/relay.toml. Did you mean Lead?"):
@@ -116,7 +117,7 @@ def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
         stop_order(fleet(TWO), ("Laed",))
 
 
-def test_agents_stop_before_those_that_they_depend_on() -> None:
+def test_agents_stop_before_their_dependencies() -> None:
     assert stop_order(fleet(CHAIN)) == ["Ann", "Lead", "db"]
     assert stop_order(fleet(CHAIN), ("DB", "Ann")) == ["Ann", "db"]
 
@@ -127,7 +128,7 @@ CONDITIONS: list[Condition] = ["started", "ready", "idle", "done", "exited_ok"]
 
 @st.composite
 def fleets(draw: st.DrawFn, *, scheduled: bool = True) -> Fleet:
-    """Draw any fleet without a cycle, its agents in any order. scheduled: the clock starts some of them."""
+    """Draw any fleet without a cycle, its agents in any order. scheduled: some have a schedule."""
     size = draw(st.integers(0, len(NAMES)))
     depends_on: dict[str, dict[str, Condition]] = {}
     for number, name in enumerate(NAMES[:size]):
@@ -157,7 +158,7 @@ STANDINGS = st.dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(fleets(), STANDINGS, st.integers(0, 3), st.data())
-def test_any_plan_keeps_the_order_and_the_limit(
+def test_every_plan_respects_dependencies_and_max_running(
     given_: Fleet, standings: dict[str, Standing], others: int, data: st.DataObject
 ) -> None:
     names = list(given_.agents)
@@ -168,7 +169,7 @@ def test_any_plan_keeps_the_order_and_the_limit(
     started = {step.agent for step in steps if step.kind == "start"}
     running = {name for name in names if standings.get(name, Standing()).running}
     selected = set(wanted) or {name for name in names if given_.agents[name].autostart}
-    anew = {
+    starting = {
         step.agent
         for step in steps
         if step.kind in {"start", "wait", "full"} and not standings.get(step.agent, Standing()).tried
@@ -178,12 +179,12 @@ def test_any_plan_keeps_the_order_and_the_limit(
         unmet = {
             other: condition
             for other, condition in agent.depends_on.items()
-            if other in anew or condition not in standings.get(other, Standing()).reached
+            if other in starting or condition not in standings.get(other, Standing()).reached
         }
         assert all(place[other] < place[step.agent] for other in agent.depends_on if other in place)
         assert not (step.agent in started and (unmet or step.agent in running))
         assert (step.waits_for or {}) == (unmet if step.kind == "wait" else {})
-        assert step.kind != "wait" or set(unmet) <= place.keys()  # nobody waits for an agent that none starts
+        assert step.kind != "wait" or set(unmet) <= place.keys()  # no agent waits for one outside the plan
         assert step.kind != "stopped" or step.agent not in wanted
         assert not (
             given_.max_running
@@ -197,8 +198,8 @@ def test_any_plan_keeps_the_order_and_the_limit(
 
 @settings(max_examples=60, deadline=None)
 @given(fleets(scheduled=False))
-def test_planning_again_brings_all_of_a_fleet_up(given_: Fleet) -> None:
-    """Each agent meets the conditions that others wait for, and ends to make room."""
+def test_repeated_planning_starts_the_whole_fleet(given_: Fleet) -> None:
+    """Each agent meets the conditions that others wait for, and then ends."""
     standings: dict[str, Standing] = {}
     started: list[str] = []
     for _ in given_.agents:

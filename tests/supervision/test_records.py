@@ -1,4 +1,4 @@
-"""The records of agents: one file each, changed by several processes; damage causes no traceback."""
+"""The records of agents: one file each, changed by several processes, possibly damaged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def records(tmp_path: Path) -> Records:
     return Records(Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure())
 
 
-def test_a_record_comes_back_as_it_was(records: Records) -> None:
+def test_a_record_is_read_as_it_was_written(records: Records) -> None:
     record = AgentRecord(
         "Bob",
         "web",
@@ -53,7 +53,7 @@ def test_a_record_is_private(records: Records) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_a_damaged_record_is_none(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_a_damaged_record_raises_no_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     records = Records(Home.from_env({"RELAY_HOME": str(tmp_path_factory.mktemp("home"))}).ensure())
     path = records.path("web", "Bob")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,14 +67,14 @@ def test_a_damaged_record_is_none(tmp_path_factory: pytest.TempPathFactory, data
     "text",
     ["[]", "{}", '{"name": "Bob", "team": "web", "phase": "dancing"}', '{"name": 1, "history": 2}', "{"],
 )
-def test_nothing_but_a_record_is_one(records: Records, text: str) -> None:
+def test_a_file_that_is_not_a_record_is_ignored(records: Records, text: str) -> None:
     path = records.path("web", "Bob")
     path.parent.mkdir(parents=True)
     path.write_text(text)
     assert records.get("web", "Bob") is None
 
 
-def test_fields_of_another_version_are_left_out(records: Records) -> None:
+def test_unknown_fields_are_ignored(records: Records) -> None:
     path = records.path("web", "Bob")
     path.parent.mkdir(parents=True)
     path.write_text('{"name": "Bob", "team": "web", "of_tomorrow": 1}')

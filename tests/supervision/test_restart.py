@@ -1,4 +1,4 @@
-"""What follows when an agent has ended: every kind of end, under every policy."""
+"""What happens after an agent has exited: every kind of exit, under every policy."""
 
 from __future__ import annotations
 
@@ -32,40 +32,41 @@ def after(
     return decide(policy, exit, history or RestartHistory(), now, lambda: 0.0)
 
 
-@pytest.mark.parametrize(
-    ("policy", "exit", "phase"),
-    [
-        ("no", AgentExit(0), Phase.DONE),
-        ("no", AgentExit(1), Phase.FAILED),
-        ("on-failure", AgentExit(0), Phase.DONE),
-        ("on-failure", AgentExit(1), Phase.BACKOFF),
-        ("on-failure", AgentExit(137), Phase.BACKOFF),
-        ("always", AgentExit(0), Phase.BACKOFF),
-        ("always", AgentExit(1), Phase.BACKOFF),
-        # The user has stopped it, or quit it.
-        ("always", AgentExit(143, by_user=True), Phase.OFF),
-        ("always", AgentExit(130, expected=True), Phase.DONE),
-        ("always", AgentExit(0, expected=True), Phase.DONE),
-        # A failure that time fixes, and failures that only the user can fix.
-        ("on-failure", AgentExit(0, failure="rate_limited"), Phase.WAITING),
-        ("on-failure", AgentExit(1, failure="overloaded"), Phase.WAITING),
-        ("on-failure", AgentExit(1, failure="network"), Phase.WAITING),
-        ("always", AgentExit(1, failure="unauthorized"), Phase.HELD),
-        ("always", AgentExit(1, failure="billing"), Phase.HELD),
-        ("always", AgentExit(1, failure="context_full"), Phase.HELD),
-        ("always", AgentExit(1, failure="other"), Phase.BACKOFF),
-        ("no", AgentExit(1, failure="rate_limited"), Phase.FAILED),
-    ],
-)
-def test_policies(policy: str, exit: AgentExit, phase: Phase) -> None:
-    decision = after(exit, policy=Supervision(restart=policy))  # type: ignore[arg-type]
-    assert decision.phase is phase
-    assert decision.pauses == (phase in PAUSED)
-    assert phase in TRANSITIONS[Phase.UP]
-    assert phase in TRANSITIONS[Phase.STARTING]
+EXITS = [
+    ("no", AgentExit(0), Phase.DONE),
+    ("no", AgentExit(1), Phase.FAILED),
+    ("on-failure", AgentExit(0), Phase.DONE),
+    ("on-failure", AgentExit(1), Phase.BACKOFF),
+    ("on-failure", AgentExit(137), Phase.BACKOFF),
+    ("always", AgentExit(0), Phase.BACKOFF),
+    ("always", AgentExit(1), Phase.BACKOFF),
+    # The user has stopped it, or quit it.
+    ("always", AgentExit(143, by_user=True), Phase.OFF),
+    ("always", AgentExit(130, expected=True), Phase.DONE),
+    ("always", AgentExit(0, expected=True), Phase.DONE),
+    # A failure that time fixes, and failures that only the user can fix.
+    ("on-failure", AgentExit(0, failure="rate_limited"), Phase.WAITING),
+    ("on-failure", AgentExit(1, failure="overloaded"), Phase.WAITING),
+    ("on-failure", AgentExit(1, failure="network"), Phase.WAITING),
+    ("always", AgentExit(1, failure="unauthorized"), Phase.HELD),
+    ("always", AgentExit(1, failure="billing"), Phase.HELD),
+    ("always", AgentExit(1, failure="context_full"), Phase.HELD),
+    ("always", AgentExit(1, failure="other"), Phase.BACKOFF),
+    ("no", AgentExit(1, failure="rate_limited"), Phase.FAILED),
+]
 
 
-def test_exit_codes_that_are_no_failure() -> None:
+def test_each_exit_leads_to_the_phase_of_its_policy(subtests: pytest.Subtests) -> None:
+    for policy, exit, phase in EXITS:
+        with subtests.test(f"{policy}: {exit}"):
+            decision = after(exit, policy=Supervision(restart=policy))  # type: ignore[arg-type]
+            assert decision.phase is phase
+            assert decision.pauses == (phase in PAUSED)
+            assert phase in TRANSITIONS[Phase.UP]
+            assert phase in TRANSITIONS[Phase.STARTING]
+
+
+def test_success_exit_codes_are_not_failures() -> None:
     policy = replace(POLICY, success_exit_codes=(0, 3))
     assert after(AgentExit(3), policy=policy).phase is Phase.DONE
     assert after(AgentExit(4), policy=policy).phase is Phase.BACKOFF
@@ -91,7 +92,7 @@ def test_backoff_has_a_limit() -> None:
     assert decision.at == NOW + 60
 
 
-def test_restarts_that_are_long_ago_do_not_count() -> None:
+def test_old_restarts_do_not_count() -> None:
     history = RestartHistory((NOW - 901, NOW - 901, NOW - 899))
     decision = after(AgentExit(1), history)
     assert decision.note.endswith("(2 of 3)")
@@ -106,12 +107,12 @@ def test_restarts_that_are_long_ago_do_not_count() -> None:
         (AgentExit(1, ran=599, worked=True), 4),
     ],
 )
-def test_an_agent_that_was_stable_starts_the_count_anew(exit: AgentExit, number: int) -> None:
+def test_a_stable_agent_resets_the_restart_count(exit: AgentExit, number: int) -> None:
     decision = after(exit, RestartHistory((NOW - 3, NOW - 2, NOW - 1)))
     assert decision.phase is (Phase.BACKOFF if number == 1 else Phase.FAILED)
 
 
-def test_a_limit_with_a_known_reset() -> None:
+def test_a_usage_limit_is_waited_for_until_its_reset() -> None:
     exit = AgentExit(1, failure="rate_limited", reset_at=NOW + 7200)
     for chance in (0.0, 0.5, 1.0):
         decision = decide(POLICY, exit, RestartHistory(), NOW, lambda chance=chance: chance)  # type: ignore[misc]
@@ -120,8 +121,8 @@ def test_a_limit_with_a_known_reset() -> None:
     assert "2 h" in decision.note
 
 
-def test_a_limit_whose_reset_is_not_known() -> None:
-    """The pauses between retries grow, and it does not retry for ever."""
+def test_a_usage_limit_with_an_unknown_reset_backs_off() -> None:
+    """The pauses between retries grow, and their number is limited."""
     history, pauses = RestartHistory(), []
     for _ in range(LIMIT_TRIES):
         decision = after(AgentExit(1, failure="rate_limited"), history)
@@ -132,7 +133,7 @@ def test_a_limit_whose_reset_is_not_known() -> None:
     assert after(AgentExit(1, failure="rate_limited"), history).phase is Phase.FAILED
 
 
-def test_a_reset_in_the_past_is_none() -> None:
+def test_a_reset_in_the_past_counts_as_unknown() -> None:
     decision = after(AgentExit(1, failure="rate_limited", reset_at=NOW - 1))
     assert decision.at == NOW + 30
 
@@ -143,7 +144,7 @@ def test_a_reset_in_the_past_is_none() -> None:
     st.integers(0, 5),
     st.floats(0, 1),
 )
-def test_no_window_ever_holds_more_restarts_than_allowed(
+def test_no_window_contains_more_restarts_than_allowed(
     times: list[float], code: int, most: int, chance: float
 ) -> None:
     policy = replace(POLICY, max_restarts=most)
@@ -154,7 +155,7 @@ def test_no_window_ever_holds_more_restarts_than_allowed(
         assert decision.at >= NOW + policy.backoff
 
 
-def test_words() -> None:
+def test_exit_codes_and_durations_are_described_in_words() -> None:
     assert describe(1) == "exited with 1"
     assert describe(137) == "was ended by SIGKILL"
     assert describe(255) == "exited with 255"

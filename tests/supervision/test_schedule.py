@@ -38,21 +38,21 @@ def starts(schedule: Schedule, since: datetime, number: int) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("15m", 900), ("1h30m", 5400), ("7d", 604_800), ("0s", 0)]
 )
-def test_a_duration_in_seconds(text: str, seconds: float) -> None:
+def test_a_duration_is_read_in_seconds(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "1 h", "-1h", "1.5h", "1w", "1h ", "\u0661h"])
-def test_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration; write one like '90s'"):
         duration(text)
 
 
-def test_every_so_often_counts_from_the_last_start() -> None:
+def test_an_interval_counts_from_the_last_start() -> None:
     assert Schedule(every=3600).next_after(1000.5) == 4600.5
 
 
-def test_cron_in_its_time_zone() -> None:
+def test_cron_uses_its_own_time_zone() -> None:
     weekdays = Schedule(cron="0 9 * * 1-5", timezone="Europe/Berlin")
     friday = datetime(2026, 3, 27, 9, 0, tzinfo=BERLIN)  # the clocks change on Sunday
     assert starts(weekdays, friday, 2) == ["30 09:00 +0200", "31 09:00 +0200"]
@@ -75,7 +75,7 @@ def test_cron_in_its_time_zone() -> None:
         ),
     ],
 )
-def test_the_clocks_change(
+def test_cron_handles_clock_changes(
     berlin: None, zone: str, cron: str, since: tuple[int, ...], expected: list[str]
 ) -> None:
     schedule = Schedule(cron=cron, timezone=zone)
@@ -83,7 +83,7 @@ def test_the_clocks_change(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("", "does not have five fields"),
         ("0 0 9 * * *", "does not have five fields"),
@@ -93,10 +93,10 @@ def test_the_clocks_change(
         ("0 0 */20 * 1L", "is never due within 50 years"),
     ],
 )
-def test_no_cron_expression(text: str, said: str) -> None:
+def test_an_invalid_cron_expression_is_rejected(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match="minute, hour, day of the month") as raised:
         check_cron(text)
-    assert said in str(raised.value)
+    assert reason in str(raised.value)
 
 
 @settings(max_examples=200, deadline=None)
@@ -109,7 +109,7 @@ def test_no_cron_expression(text: str, said: str) -> None:
 )
 @example("* * * * 1#2/3", 0, "UTC")
 @example("*/7 1-3 * * *", 1_774_742_400, "Europe/Berlin")
-def test_what_is_accepted_is_due_later_on_a_full_minute(text: str, moment: int, zone: str) -> None:
+def test_a_valid_cron_expression_is_due_later_on_a_full_minute(text: str, moment: int, zone: str) -> None:
     try:
         check_cron(text)
     except ValueError:
@@ -118,12 +118,12 @@ def test_what_is_accepted_is_due_later_on_a_full_minute(text: str, moment: int, 
     assert due > moment and due % 60 == 0
 
 
-def test_no_time_zone() -> None:
+def test_an_unknown_time_zone_is_rejected() -> None:
     for name in ("Mars/Phobos", "../etc/passwd", "/etc/localtime", "\0"):
         with pytest.raises(ValueError, match="not a known time zone"):
             zone_of(name)
 
 
-def test_the_systems_zone(berlin: None) -> None:
+def test_the_default_time_zone_is_the_systems(berlin: None) -> None:
     moment = datetime(2026, 7, 1, 12, tzinfo=UTC).astimezone(zone_of(""))
     assert (moment.hour, moment.tzname()) == (14, "CEST")

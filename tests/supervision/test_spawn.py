@@ -1,4 +1,4 @@
-"""Whether an agent may start another, and as what: each rule of the fleet file, as a table."""
+"""Whether an agent may start another, and as which agent: each rule of the fleet file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FACTS = SpawnFacts(LEAD)
 CHILD = AgentRecord("Tester", "web", fleet=str(PATH), parent="Lead")
 
 
-def test_it_is_as_the_agent_of_the_file_but_for_its_place_and_its_task() -> None:
+def test_a_spawned_agent_copies_its_model_except_for_place_and_task() -> None:
     found = permit(FLEET, SpawnRequest("Tester", "Bob", "Write tests."), FACTS)
     bob = FLEET.agents["Bob"]
     assert found == FleetAgent(
@@ -80,75 +80,76 @@ def test_it_is_as_the_agent_of_the_file_but_for_its_place_and_its_task() -> None
         ("two", "two"),
     ],
 )
-def test_the_command(command: str, model: str) -> None:
-    """If several agents run a program in one way, it does not matter which of them is meant."""
+def test_a_command_selects_the_agent_to_copy(command: str, model: str) -> None:
+    """If several agents run a program in the same way, any of them is copied."""
     found = permit(FLEET, SpawnRequest("Tester", command), FACTS)
     assert found.supervision.model == model
     assert found.command == FLEET.agents[model].command
 
 
-@pytest.mark.parametrize(
-    ("fleet", "request_", "facts", "why"),
-    [
-        (
-            replace(FLEET, spawn=False),
-            {},
-            {},
-            "/src/relay.toml does not allow agents to start others. Ask the user",
-        ),
-        (
-            FLEET,
-            {},
-            {"spawner": replace(LEAD, parent="Ann")},
-            "Ann started Lead, and such an agent may not start",
-        ),
-        (FLEET, {}, {"spawner": replace(LEAD, fleet="")}, "Lead is not an agent of /src/relay.toml"),
-        (FLEET, {}, {"spawner": replace(LEAD, fleet="/other")}, "Lead is not an agent of /src/relay.toml"),
-        (FLEET, {}, {"spawner": replace(LEAD, name="Old")}, "Old is not an agent of /src/relay.toml"),
-        (FLEET, {}, {"spawner": replace(LEAD, wanted="down")}, "Lead is being stopped"),
-        (FLEET, {"name": "ann"}, {}, "Ann is an agent in the fleet file, which the user starts"),
-        (FLEET, {}, {"taken": True}, "the name Tester belongs to another agent"),
-        (FLEET, {}, {"record": replace(CHILD, parent="")}, "the name Tester belongs to another agent"),
-        (FLEET, {}, {"record": replace(CHILD, parent="Ann")}, "the name Tester belongs to another agent"),
-        (FLEET, {}, {"record": CHILD, "taken": True}, "Tester, which you started, is still running"),
-        (
-            FLEET,
-            {},
-            {"record": replace(CHILD, by="stop")},
-            "the user stopped Tester, and only the user may start it",
-        ),
-        (FLEET, {"command": "tool"}, {}, "several agents of the fleet file run tool, each in its own way"),
-        (FLEET, {"command": "tool"}, {}, "name the agent to copy: one, two."),
-        (
-            FLEET,
-            {"command": "sh"},
-            {},
-            "without options (claude, codex, tool), or the agent to copy",
-        ),
-        (FLEET, {"command": ""}, {}, "the fleet file has no agent that runs"),
-        (
-            FLEET,
-            {"command": "claude --model opus"},
-            {},
-            "the fleet file has no agent that runs claude --model opus",
-        ),
-        (FLEET, {"command": "./codex"}, {}, "the fleet file has no agent that runs ./codex"),
-        (FLEET, {}, {"running": 4}, "4 agents of the fleet are running, and max_running is 4"),
-        (
-            FLEET,
-            {},
-            {"recent": MOST},
-            "Lead has started 20 agents within the last hour, and may not start more",
-        ),
-        (FLEET, {"task": "x" * (LONGEST_TASK + 1)}, {}, "the task has more than 32 KB"),
-        (FLEET, {"task": "a\0b"}, {}, "the task has a NUL character"),
-    ],
-)
-def test_what_is_refused(fleet: Fleet, request_: dict[str, str], facts: dict[str, object], why: str) -> None:
-    request = SpawnRequest(**{"name": "Tester", "command": "claude", **request_})
-    with pytest.raises(NotAllowed) as refusal:
-        permit(fleet, request, replace(FACTS, **facts))
-    assert why in str(refusal.value)
+FORBIDDEN = [
+    (
+        replace(FLEET, spawn=False),
+        {},
+        {},
+        "/src/relay.toml does not allow agents to start others. Ask the user",
+    ),
+    (
+        FLEET,
+        {},
+        {"spawner": replace(LEAD, parent="Ann")},
+        "Ann started Lead, and such an agent may not start",
+    ),
+    (FLEET, {}, {"spawner": replace(LEAD, fleet="")}, "Lead is not an agent of /src/relay.toml"),
+    (FLEET, {}, {"spawner": replace(LEAD, fleet="/other")}, "Lead is not an agent of /src/relay.toml"),
+    (FLEET, {}, {"spawner": replace(LEAD, name="Old")}, "Old is not an agent of /src/relay.toml"),
+    (FLEET, {}, {"spawner": replace(LEAD, wanted="down")}, "Lead is being stopped"),
+    (FLEET, {"name": "ann"}, {}, "Ann is an agent in the fleet file, which the user starts"),
+    (FLEET, {}, {"taken": True}, "the name Tester belongs to another agent"),
+    (FLEET, {}, {"record": replace(CHILD, parent="")}, "the name Tester belongs to another agent"),
+    (FLEET, {}, {"record": replace(CHILD, parent="Ann")}, "the name Tester belongs to another agent"),
+    (FLEET, {}, {"record": CHILD, "taken": True}, "Tester, which you started, is still running"),
+    (
+        FLEET,
+        {},
+        {"record": replace(CHILD, by="stop")},
+        "the user stopped Tester, and only the user may start it",
+    ),
+    (FLEET, {"command": "tool"}, {}, "several agents of the fleet file run tool, each in its own way"),
+    (FLEET, {"command": "tool"}, {}, "name the agent to copy: one, two."),
+    (
+        FLEET,
+        {"command": "sh"},
+        {},
+        "without options (claude, codex, tool), or the agent to copy",
+    ),
+    (FLEET, {"command": ""}, {}, "the fleet file has no agent that runs"),
+    (
+        FLEET,
+        {"command": "claude --model opus"},
+        {},
+        "the fleet file has no agent that runs claude --model opus",
+    ),
+    (FLEET, {"command": "./codex"}, {}, "the fleet file has no agent that runs ./codex"),
+    (FLEET, {}, {"running": 4}, "4 agents of the fleet are running, and max_running is 4"),
+    (
+        FLEET,
+        {},
+        {"recent": MOST},
+        "Lead has started 20 agents within the last hour, and may not start more",
+    ),
+    (FLEET, {"task": "x" * (LONGEST_TASK + 1)}, {}, "the task has more than 32 KB"),
+    (FLEET, {"task": "a\0b"}, {}, "the task has a NUL character"),
+]
+
+
+def test_a_forbidden_spawn_is_rejected_with_a_reason(subtests: pytest.Subtests) -> None:
+    for fleet, request_, facts, reason in FORBIDDEN:
+        with subtests.test(reason):
+            request = SpawnRequest(**{"name": "Tester", "command": "claude", **request_})
+            with pytest.raises(NotAllowed) as refusal:
+                permit(fleet, request, replace(FACTS, **facts))
+            assert reason in str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -161,18 +162,18 @@ def test_what_is_refused(fleet: Fleet, request_: dict[str, str], facts: dict[str
         (FLEET, {"record": replace(CHILD, by="down", wanted="down")}),
     ],
 )
-def test_what_is_within_bounds(fleet: Fleet, facts: dict[str, object]) -> None:
+def test_a_spawn_within_the_limits_is_allowed(fleet: Fleet, facts: dict[str, object]) -> None:
     assert permit(fleet, SpawnRequest("Tester", "claude"), replace(FACTS, **facts)).name == "Tester"
 
 
 @pytest.mark.parametrize("name", ["spawn", "Release", "you", "", "a/b", "-n", "x" * 65])
-def test_names_that_no_agent_can_have(name: str) -> None:
+def test_an_invalid_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidName):
         permit(FLEET, SpawnRequest(name, "claude"), FACTS)
 
 
 @given(st.text(), st.text(), st.text())
-def test_whatever_it_asks_for_only_a_command_of_the_file_is_run(name: str, command: str, task: str) -> None:
+def test_only_a_command_of_the_fleet_file_is_ever_run(name: str, command: str, task: str) -> None:
     try:
         agent = permit(FLEET, SpawnRequest(name, command, task), FACTS)
     except (NotAllowed, InvalidName):

@@ -17,5 +17,5 @@ def test_supervision_survives_json() -> None:
     assert Supervision.from_json(json.loads(json.dumps(supervision.to_json()))) == supervision
 
 
-def test_keys_of_another_version_are_left_out() -> None:
+def test_unknown_keys_are_ignored() -> None:
     assert Supervision.from_json({"restart": "always", "of_tomorrow": 1}) == Supervision(restart="always")

@@ -17,103 +17,103 @@ from supervision.worktrees import Rig
 pytestmark = needs_git
 
 
-def test_an_agent_gets_a_worktree_on_a_branch_of_its_own(rig: Rig) -> None:
-    made = rig.prepare()
-    assert made == Worktree(rig.root / "app-worktrees" / "Alice", "relay/Alice", True)
-    assert (made.path / "file").read_text() == "one\n"
+def test_an_agent_gets_a_worktree_on_its_own_branch(rig: Rig) -> None:
+    worktree = rig.prepare()
+    assert worktree == Worktree(rig.root / "app-worktrees" / "Alice", "relay/Alice", True)
+    assert (worktree.path / "file").read_text() == "one\n"
     assert rig.repo("rev-parse", "relay/Alice") == rig.repo("rev-parse", "main")
 
 
 def test_an_existing_branch_is_checked_out_as_it_is(rig: Rig) -> None:
     rig.repo("branch", "fix")
     rig.repo.write("file", "two\n")
-    made = rig.prepare(spec=WorktreeSpec(branch="fix", path="../w/{repo}/{branch}"))
-    assert made.path == rig.root / "w" / "app" / "fix"
-    assert (made.path / "file").read_text() == "one\n"
+    worktree = rig.prepare(spec=WorktreeSpec(branch="fix", path="../w/{repo}/{branch}"))
+    assert worktree.path == rig.root / "w" / "app" / "fix"
+    assert (worktree.path / "file").read_text() == "one\n"
 
 
-def test_a_base_of_another_place_is_no_upstream(rig: Rig) -> None:
+def test_the_base_does_not_become_the_upstream(rig: Rig) -> None:
     rig.repo("branch", "old")
     rig.repo.write("file", "two\n")
-    made = rig.prepare(spec=WorktreeSpec(base="old"))
-    assert (made.path / "file").read_text() == "one\n"
+    worktree = rig.prepare(spec=WorktreeSpec(base="old"))
+    assert (worktree.path / "file").read_text() == "one\n"
     assert rig.repo("for-each-ref", "--format=%(upstream)", "refs/heads/relay/Alice") == ""
 
 
-def test_the_next_start_finds_what_the_agent_has_left(rig: Rig) -> None:
+def test_the_next_start_keeps_the_agents_work(rig: Rig) -> None:
     spec = WorktreeSpec(setup=("echo x >> ran",))
-    made = rig.prepare(spec=spec)
-    (made.path / "file").write_text("mine\n")
-    assert rig.prepare(spec=spec) == replace(made, created=False)
-    assert (made.path / "file").read_text() == "mine\n"
-    assert (made.path / "ran").read_text() == "x\n"  # once
+    worktree = rig.prepare(spec=spec)
+    (worktree.path / "file").write_text("mine\n")
+    assert rig.prepare(spec=spec) == replace(worktree, created=False)
+    assert (worktree.path / "file").read_text() == "mine\n"
+    assert (worktree.path / "ran").read_text() == "x\n"  # once
     rig.prepare(spec=replace(spec, setup=("echo y >> ran",)))
-    assert (made.path / "ran").read_text() == "x\ny\n"  # the setup has changed
+    assert (worktree.path / "ran").read_text() == "x\ny\n"  # the setup has changed
 
 
-def test_an_agent_that_has_changed_its_branch_keeps_it(rig: Rig) -> None:
-    made = rig.prepare()
-    rig.repo("switch", "-q", "-c", "another", at=made.path)
-    assert rig.prepare() == Worktree(made.path, "another", False)
+def test_an_agent_that_has_switched_branches_stays_on_the_new_one(rig: Rig) -> None:
+    worktree = rig.prepare()
+    rig.repo("switch", "-q", "-c", "another", at=worktree.path)
+    assert rig.prepare() == Worktree(worktree.path, "another", False)
 
 
-def test_a_branch_that_differs_in_case_only_is_refused(rig: Rig) -> None:
+def test_a_branch_that_differs_only_in_case_is_rejected(rig: Rig) -> None:
     rig.repo("branch", "Fix")
     with pytest.raises(WorktreeError, match="a branch Fix"):
         rig.prepare(spec=WorktreeSpec(branch="fix"))
 
 
 @pytest.mark.parametrize("name", ["with blank", "ünï-コード", "quote'\"$x", "-dash"])
-def test_any_name_of_a_folder_will_do(tmp_path: Path, name: str) -> None:
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     rig = Rig(tmp_path / name)
-    made = rig.prepare(spec=WorktreeSpec(path="../w {repo}/{agent}", setup=("pwd > here",)))
-    assert (made.path / "here").read_text().strip() == str(made.path)
+    worktree = rig.prepare(spec=WorktreeSpec(path="../w {repo}/{agent}", setup=("pwd > here",)))
+    assert (worktree.path / "here").read_text().strip() == str(worktree.path)
     assert not rig.prepare(spec=WorktreeSpec(path="../w {repo}/{agent}", setup=("pwd > here",))).created
 
 
-def test_the_repositorys_variables_of_a_git_hook_do_not_count(rig: Rig) -> None:
+def test_the_repository_variables_of_a_git_hook_are_ignored(rig: Rig) -> None:
     other = Repo(rig.root / "other")
     variables = {"GIT_DIR": str(other.path / ".git"), "GIT_WORK_TREE": str(other.path)}
-    made = rig.prepare(spec=WorktreeSpec(setup=("git rev-parse --show-toplevel > top",)), **variables)
-    assert (made.path / "top").read_text().strip() == str(made.path)
+    worktree = rig.prepare(spec=WorktreeSpec(setup=("git rev-parse --show-toplevel > top",)), **variables)
+    assert (worktree.path / "top").read_text().strip() == str(worktree.path)
     assert rig.repo("branch", "--list", "relay/Alice")
 
 
-def test_a_bare_repository_will_do(rig: Rig) -> None:
+def test_a_bare_repository_works(rig: Rig) -> None:
     bare = rig.root / "shop.git"
     rig.repo("clone", "-q", "--bare", ".", str(bare))
-    made = rig.prepare(at=bare)
-    assert made.path == rig.root / "shop-worktrees" / "Alice"
-    assert (made.path / "file").exists()
+    worktree = rig.prepare(at=bare)
+    assert worktree.path == rig.root / "shop-worktrees" / "Alice"
+    assert (worktree.path / "file").exists()
     with pytest.raises(WorktreeError, match="bare repository"):
         rig.prepare(at=bare, spec=WorktreeSpec(copy=("file",)))
 
 
-def test_a_detached_head_will_do(rig: Rig) -> None:
+def test_a_detached_head_works(rig: Rig) -> None:
     rig.repo("checkout", "-q", "--detach")
     assert rig.prepare().branch == "relay/Alice"
 
 
-def test_a_linked_worktree_and_a_folder_below_will_do(rig: Rig) -> None:
+def test_a_linked_worktree_and_a_subfolder_work(rig: Rig) -> None:
     rig.repo("worktree", "add", "-q", "../linked")
     rig.repo.write("deep/down/x", "x", at=rig.root / "linked")
-    made = rig.prepare(at=rig.root / "linked" / "deep")
-    assert made.path == rig.root / "app-worktrees" / "Alice"  # always next to the main worktree
-    assert (made.path / "deep").exists()  # from the HEAD where relay was started
+    worktree = rig.prepare(at=rig.root / "linked" / "deep")
+    assert worktree.path == rig.root / "app-worktrees" / "Alice"  # always next to the main worktree
+    assert (worktree.path / "deep").exists()  # from the HEAD where relay was started
 
 
-def test_submodules_are_named_and_left_to_the_setup(rig: Rig) -> None:
+def test_submodules_are_reported_and_left_to_the_setup(rig: Rig) -> None:
     part = Repo(rig.root / "part")
     rig.repo("submodule", "add", "-q", str(part.path), "part")
     rig.repo("commit", "-q", "-m", "a submodule")
-    made = rig.prepare()
+    worktree = rig.prepare()
     assert any("git submodule update --init" in line for line in rig.lines)
-    assert not (made.path / "part" / "file").exists()
+    assert not (worktree.path / "part" / "file").exists()
     spec = WorktreeSpec(setup=("git submodule update --init -q",), cleanup="merged")
     rig.prepare(spec=spec)
-    assert (made.path / "part" / "file").exists()
+    assert (worktree.path / "part" / "file").exists()
     assert rig.clean_up(spec).kept  # git removes none with submodules unless forced
-    assert made.path.exists()
+    assert worktree.path.exists()
     inside = prepare(  # a submodule is also a repository
         WorktreeSpec(),
         "Bob",
@@ -154,7 +154,7 @@ def checked_out_by_another(rig: Rig) -> WorktreeSpec:
     return WorktreeSpec(branch="fix")
 
 
-def full_folder(rig: Rig) -> WorktreeSpec:
+def non_empty_folder(rig: Rig) -> WorktreeSpec:
     (rig.root / "there").mkdir()
     (rig.root / "there" / "x").touch()
     return WorktreeSpec(path="../there")
@@ -175,24 +175,24 @@ def the_users_worktree(rig: Rig) -> WorktreeSpec:
     return WorktreeSpec(path="../there")
 
 
-def files_gone(rig: Rig) -> WorktreeSpec:
+def files_deleted(rig: Rig) -> WorktreeSpec:
     the_users_worktree(rig)
     (rig.root / "there").rename(rig.root / "gone")
     return WorktreeSpec(path="../there")
 
 
-def git_file_gone(rig: Rig) -> WorktreeSpec:
+def git_file_deleted(rig: Rig) -> WorktreeSpec:
     (rig.prepare().path / ".git").unlink()
     return WorktreeSpec()
 
 
-def other_branch_now(rig: Rig) -> WorktreeSpec:
+def on_another_branch(rig: Rig) -> WorktreeSpec:
     rig.prepare()
     return WorktreeSpec(branch="else")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("arrange", "message"),
     [
         (no_commit, r"no commits yet.*git commit"),
         (no_repository, r"not in a git repository.*git init"),
@@ -200,13 +200,13 @@ def other_branch_now(rig: Rig) -> WorktreeSpec:
         (no_git, "not on PATH"),
         (checked_out, r"main is checked out in .*app.*another branch"),
         (checked_out_by_another, r"fix is checked out in .*Bob, the worktree of Bob.*git worktree remove"),
-        (full_folder, "exists, but is not a worktree"),
+        (non_empty_folder, "exists, but is not a worktree"),
         (a_file, "exists, but is not a worktree"),
         (another_repository, "exists, but is not a worktree"),
         (the_users_worktree, r"has the branch theirs checked out, not relay/Alice"),
-        (files_gone, r"files of the worktree .* are gone.*git worktree remove"),
-        (git_file_gone, r"lost its \.git file.*worktree repair"),
-        (other_branch_now, r"has the branch relay/Alice checked out, not else"),
+        (files_deleted, r"files of the worktree .* are gone.*git worktree remove"),
+        (git_file_deleted, r"lost its \.git file.*worktree repair"),
+        (on_another_branch, r"has the branch relay/Alice checked out, not else"),
         (lambda _: WorktreeSpec(base="nowhere"), r"no commit 'nowhere'.*`base`"),
         (lambda _: WorktreeSpec(base="--all"), r"no commit '--all'"),
         (lambda _: WorktreeSpec(branch="a..b"), r"no branch can be called 'a\.\.b'"),
@@ -216,15 +216,15 @@ def other_branch_now(rig: Rig) -> WorktreeSpec:
         (lambda _: WorktreeSpec(path=""), "not a path"),
     ],
 )
-def test_what_cannot_be_says_why_and_what_to_do(
-    rig: Rig, wrong: Callable[[Rig], WorktreeSpec], said: str
+def test_an_impossible_worktree_is_rejected_with_advice(
+    rig: Rig, arrange: Callable[[Rig], WorktreeSpec], message: str
 ) -> None:
-    spec = wrong(rig)
-    with pytest.raises(WorktreeError, match=f"(?s){said}"):
+    spec = arrange(rig)
+    with pytest.raises(WorktreeError, match=f"(?s){message}"):
         rig.prepare(spec=spec)
 
 
-def test_a_failure_leaves_nothing_in_the_way(rig: Rig) -> None:
+def test_a_failed_attempt_leaves_nothing_behind(rig: Rig) -> None:
     (rig.root / "app-worktrees").touch()
     with pytest.raises(WorktreeError):
         rig.prepare()
@@ -232,12 +232,12 @@ def test_a_failure_leaves_nothing_in_the_way(rig: Rig) -> None:
     assert rig.prepare("Bob", WorktreeSpec(path="../app-worktrees/Alice")).created
 
 
-def test_a_worktree_that_was_simply_deleted_is_made_anew(rig: Rig) -> None:
+def test_a_deleted_worktree_is_created_again(rig: Rig) -> None:
     spec = WorktreeSpec(setup=("touch ran",))
-    made = rig.prepare(spec=spec)
-    subprocess.run(["rm", "-rf", made.path], check=True)
-    assert rig.prepare(spec=spec) == made
-    assert (made.path / "ran").exists()
+    worktree = rig.prepare(spec=spec)
+    subprocess.run(["rm", "-rf", worktree.path], check=True)
+    assert rig.prepare(spec=spec) == worktree
+    assert (worktree.path / "ran").exists()
 
 
 # Copies and links
@@ -251,19 +251,19 @@ def test_files_are_copied_and_linked(rig: Rig) -> None:
     (rig.repo.path / "conf/local/b").symlink_to("a")
     (rig.repo.path / "node_modules").mkdir()
     spec = WorktreeSpec(copy=(".env", "conf/local"), link=("node_modules",))
-    made = rig.prepare(spec=spec)
-    assert (made.path / ".env").read_text() == "KEY=1"
-    assert (made.path / ".env").stat().st_mode & 0o777 == 0o600
-    assert (made.path / "conf/local/b").readlink() == Path("a")
-    assert (made.path / "node_modules").readlink() == rig.repo.path / "node_modules"
-    (made.path / ".env").write_text("KEY=2")
+    worktree = rig.prepare(spec=spec)
+    assert (worktree.path / ".env").read_text() == "KEY=1"
+    assert (worktree.path / ".env").stat().st_mode & 0o777 == 0o600
+    assert (worktree.path / "conf/local/b").readlink() == Path("a")
+    assert (worktree.path / "node_modules").readlink() == rig.repo.path / "node_modules"
+    (worktree.path / ".env").write_text("KEY=2")
     rig.prepare(spec=replace(spec, setup=("true",)))
-    assert (made.path / ".env").read_text() == "KEY=2"  # existing files are kept
+    assert (worktree.path / ".env").read_text() == "KEY=2"  # existing files are kept
 
 
 @pytest.mark.parametrize("key", ["copy", "link"])
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("../secret", r"'\.\.'"),
         ("a/../../secret", r"'\.\.'"),
@@ -280,7 +280,7 @@ def test_files_are_copied_and_linked(rig: Rig) -> None:
         ("wt", "contains the worktree itself"),
     ],
 )
-def test_nothing_leads_out_of_the_repository(rig: Rig, key: str, name: str, said: str) -> None:
+def test_copies_and_links_never_leave_the_repository(rig: Rig, key: str, name: str, message: str) -> None:
     (rig.root / "secret").write_text("s")
     (rig.root / "elsewhere").mkdir()
     (rig.repo.path / "out").symlink_to("../secret")
@@ -293,6 +293,6 @@ def test_nothing_leads_out_of_the_repository(rig: Rig, key: str, name: str, said
     (rig.repo.path / "tracked-link").mkdir()
     (rig.repo.path / "tracked-link" / "x").touch()
     spec = WorktreeSpec(path="wt/alice", **{key: (name,)})  # type: ignore[arg-type]
-    with pytest.raises(WorktreeError, match=said):
+    with pytest.raises(WorktreeError, match=message):
         rig.prepare(spec=spec)
     assert not any((rig.root / "elsewhere").iterdir())

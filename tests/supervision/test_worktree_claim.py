@@ -18,7 +18,7 @@ from supervision.worktrees import Rig
 pytestmark = needs_git
 
 
-def test_a_worktree_of_a_running_agent_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worktree_of_a_running_agent_is_in_use(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worktree_making, "ENDING", 0.0)
     spec = WorktreeSpec(path="../shared", branch="shared")
     rig.prepare("Alice", spec, lasting=False)
@@ -30,7 +30,7 @@ def test_a_worktree_of_a_running_agent_is_refused(rig: Rig, monkeypatch: pytest.
         rig.prepare("Alice", spec)
 
 
-def test_a_worktree_remains_that_of_an_agent_of_a_fleet(rig: Rig) -> None:
+def test_the_worktree_of_a_fleets_agent_remains_its_own(rig: Rig) -> None:
     spec = WorktreeSpec(path="../shared", branch="shared")
     rig.prepare("Alice", spec)
     with pytest.raises(WorktreeError, match=r"belongs to Alice.*git worktree remove"):
@@ -42,27 +42,27 @@ def test_a_worktree_remains_that_of_an_agent_of_a_fleet(rig: Rig) -> None:
     assert rig.prepare("Bob", spec).created  # the user has released it
 
 
-def test_names_that_differ_in_case_are_one_agent(rig: Rig) -> None:
-    made = rig.prepare("Alice")
-    assert rig.prepare("alice") == replace(made, created=False)
+def test_names_that_differ_only_in_case_are_one_agent(rig: Rig) -> None:
+    worktree = rig.prepare("Alice")
+    assert rig.prepare("alice") == replace(worktree, created=False)
 
 
-def test_one_worktree_is_prepared_by_one_process_at_a_time(rig: Rig) -> None:
+def test_only_one_process_at_a_time_prepares_a_worktree(rig: Rig) -> None:
     os.mkfifo(rig.root / "gate")
-    first = rig.script(f"setup=('echo begun; cat {rig.root}/gate',)")
+    first = rig.script(f"setup=('echo started; cat {rig.root}/gate',)")
     assert first.stdout is not None
-    while "begun\n" not in first.stdout.readline().replace("$ echo ", ""):
+    while "started\n" not in first.stdout.readline().replace("$ echo ", ""):
         pass
     with pytest.raises(WorktreeError, match="being prepared, or removed by another process"):
         rig.prepare()
     (rig.root / "gate").write_text("go\n")
     assert "READY" in first.communicate(timeout=60)[0]
-    assert not rig.prepare(spec=WorktreeSpec(setup=(f"echo begun; cat {rig.root}/gate",))).created
+    assert not rig.prepare(spec=WorktreeSpec(setup=(f"echo started; cat {rig.root}/gate",))).created
 
 
-def test_a_claim_that_is_no_claim_any_more_counts_as_none(rig: Rig) -> None:
-    made = rig.prepare()
+def test_a_damaged_claim_is_ignored(rig: Rig) -> None:
+    worktree = rig.prepare()
     for text in ("", "{", "[]", "{}", json.dumps({"path": 1, "owner": 2})):
         for path in (rig.repo.path / ".git" / "relay").glob("*.json"):
             path.write_text(text)
-        assert rig.prepare() == replace(made, created=False)
+        assert rig.prepare() == replace(worktree, created=False)

@@ -1,4 +1,4 @@
-"""Worktrees that several processes create at once, and creators that are killed."""
+"""Worktrees that several processes create at once, and processes killed while they create one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support import wait_until
 pytestmark = needs_git
 
 
-def test_eight_agents_of_one_repository_at_once(rig: Rig) -> None:
+def test_eight_agents_can_create_worktrees_at_once(rig: Rig) -> None:
     for number in range(200):
         (rig.repo.path / f"f{number}").write_text("x" * 1000)
     rig.repo("add", ".")
@@ -27,28 +27,28 @@ def test_eight_agents_of_one_repository_at_once(rig: Rig) -> None:
     names = [f"agent-{number}" for number in range(8)]
     running = [rig.script("setup=('touch ran',)", name) for name in names]
     for name, each in zip(names, running, strict=True):
-        said, _ = each.communicate(timeout=100)
+        output, _ = each.communicate(timeout=100)
         path = rig.root / "app-worktrees" / name
-        assert each.returncode == 0, said
-        assert f"READY {path}" in said
+        assert each.returncode == 0, output
+        assert f"READY {path}" in output
         assert (path / "ran").exists()
         assert rig.repo("status", "--porcelain", at=path) == "?? ran"
 
 
-def test_a_kill_in_the_setup_ends_that_and_the_next_one_does_it_again(rig: Rig) -> None:
-    first = rig.script("setup=('echo $$ > pid; echo begun; sleep 1000; true',)")
+def test_the_setup_of_a_killed_process_is_ended_and_repeated(rig: Rig) -> None:
+    first = rig.script("setup=('echo $$ > pid; echo started; sleep 1000; true',)")
     assert first.stdout is not None
-    while first.stdout.readline() != "begun\n":
+    while first.stdout.readline() != "started\n":
         pass
     first.kill()
     first.communicate(timeout=60)
-    made = rig.prepare(spec=WorktreeSpec(setup=("touch ran",)))
-    assert (made.path / "ran").exists()
+    worktree = rig.prepare(spec=WorktreeSpec(setup=("touch ran",)))
+    assert (worktree.path / "ran").exists()
     assert "ended a command of an interrupted setup" in rig.lines
-    wait_until(lambda: group_is_gone(int((made.path / "pid").read_text())))
+    wait_until(lambda: group_is_gone(int((worktree.path / "pid").read_text())))
 
 
-def test_a_killed_relays_git_is_waited_for(rig: Rig) -> None:
+def test_the_git_of_a_killed_process_is_waited_for(rig: Rig) -> None:
     hook = rig.repo.path / ".git" / "hooks" / "post-checkout"
     os.mkfifo(rig.root / "gate")
     hook.write_text(f"#!/bin/sh\ntouch {rig.root}/hooked\ncat {rig.root}/gate > {rig.root}/passed\n")
@@ -67,7 +67,7 @@ def test_a_killed_relays_git_is_waited_for(rig: Rig) -> None:
     assert rig.repo("status", "--porcelain", at=rig.root / "app-worktrees" / "Alice") == ""
 
 
-def test_metadata_that_git_cannot_read_after_a_kill_stop_nobody(rig: Rig) -> None:
+def test_metadata_damaged_by_a_kill_blocks_no_agent(rig: Rig) -> None:
     path = rig.prepare().path
     metadata = rig.repo.path / ".git" / "worktrees" / "Alice"
     for name in ("index", "ORIG_HEAD", "logs/HEAD"):
@@ -86,7 +86,7 @@ def test_metadata_that_git_cannot_read_after_a_kill_stop_nobody(rig: Rig) -> Non
     assert rig.prepare("Alice").created
 
 
-def test_a_kill_in_the_middle_of_a_checkout_is_made_good(rig: Rig) -> None:
+def test_a_checkout_interrupted_by_a_kill_is_completed(rig: Rig) -> None:
     # A filter that blocks at one file stops git in the middle, with its index locked.
     os.mkfifo(rig.root / "gate")
     block = rig.root / "block"
@@ -104,16 +104,16 @@ def test_a_kill_in_the_middle_of_a_checkout_is_made_good(rig: Rig) -> None:
     rig.repo("config", "--unset", "filter.block.smudge")
     path = rig.root / "app-worktrees" / "Alice"
     assert not (path / "z").exists()
-    made = rig.prepare()
+    worktree = rig.prepare()
     assert any("interrupted" in line for line in rig.lines)
-    assert made.path == path
+    assert worktree.path == path
     assert [(path / name).read_text() for name in "amz"] == ["a\n", "m\n", "z\n"]
     assert rig.repo("status", "--porcelain", at=path) == ""
     assert "locked" not in rig.repo("worktree", "list", "--porcelain")
 
 
 @pytest.mark.parametrize("update", ["refs/heads/relay/Alice", "HEAD"])
-def test_a_kill_while_git_has_the_branch_locked_does_not_lock_it_for_good(rig: Rig, update: str) -> None:
+def test_a_kill_while_git_has_the_branch_locked_leaves_no_lock(rig: Rig, update: str) -> None:
     # A hook that blocks stops git with the references locked: when it creates the branch, and when it resets
     # to it.
     os.mkfifo(rig.root / "gate")
@@ -129,14 +129,14 @@ def test_a_kill_while_git_has_the_branch_locked_does_not_lock_it_for_good(rig: R
     first.communicate(timeout=60)
     hook.unlink()
     assert (rig.repo.path / ".git/refs/heads/relay/Alice.lock").exists()
-    made = rig.prepare()
-    rig.repo("commit", "-q", "--allow-empty", "-m", "work", at=made.path)
-    rig.repo("reset", "-q", "--hard", "main", at=made.path)
-    assert rig.clean_up() == CleanedUp(made.path)
+    worktree = rig.prepare()
+    rig.repo("commit", "-q", "--allow-empty", "-m", "work", at=worktree.path)
+    rig.repo("reset", "-q", "--hard", "main", at=worktree.path)
+    assert rig.clean_up() == CleanedUp(worktree.path)
 
 
 @pytest.mark.slow
-def test_after_a_kill_at_any_moment_it_is_prepared(rig: Rig) -> None:
+def test_a_worktree_can_be_prepared_after_a_kill_at_any_moment(rig: Rig) -> None:
     for number in range(300):
         (rig.repo.path / f"f{number}").write_text("x" * 100)
     rig.repo("add", ".")
@@ -157,9 +157,9 @@ def test_after_a_kill_at_any_moment_it_is_prepared(rig: Rig) -> None:
         with suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGKILL)
         first.communicate(timeout=60)
-        made = rig.prepare(spec=WorktreeSpec(setup=("touch ran",)))
-        assert rig.repo("status", "--porcelain", at=made.path) == "?? ran"
-        assert made.branch == "relay/Alice"
+        worktree = rig.prepare(spec=WorktreeSpec(setup=("touch ran",)))
+        assert rig.repo("status", "--porcelain", at=worktree.path) == "?? ran"
+        assert worktree.branch == "relay/Alice"
         (path / "ran").unlink()
         assert rig.clean_up() == CleanedUp(path)
         assert "Alice" not in rig.repo("worktree", "list", "--porcelain")

@@ -21,24 +21,24 @@ def test_a_clean_and_merged_worktree_is_removed_with_its_branch(rig: Rig) -> Non
     (rig.repo.path / "node_modules").mkdir()
     spec = WorktreeSpec(cleanup="merged", copy=(".env",), link=("node_modules",))
     rig.repo.write(".gitignore", ".env\nbuild/\nnode_modules/\n")  # the last pattern does not cover a link
-    made = rig.prepare(spec=spec)
-    (made.path / "build").mkdir()
-    (made.path / "build" / "x").touch()
-    rig.repo.write("file", "two\n", at=made.path)
+    worktree = rig.prepare(spec=spec)
+    (worktree.path / "build").mkdir()
+    (worktree.path / "build" / "x").touch()
+    rig.repo.write("file", "two\n", at=worktree.path)
     rig.repo("merge", "-q", "relay/Alice")
-    assert rig.clean_up(spec) == CleanedUp(made.path)
-    assert not made.path.exists()
+    assert rig.clean_up(spec) == CleanedUp(worktree.path)
+    assert not worktree.path.exists()
     assert (rig.repo.path / "node_modules").is_dir()
     assert not rig.repo("branch", "--list", "relay/Alice")
-    assert rig.clean_up(spec) == CleanedUp(made.path)  # nothing left to do
+    assert rig.clean_up(spec) == CleanedUp(worktree.path)  # nothing left to do
     assert rig.prepare(spec=spec).created
 
 
-def test_a_branch_that_relay_has_not_made_is_kept(rig: Rig) -> None:
+def test_a_branch_that_relay_did_not_create_is_kept(rig: Rig) -> None:
     rig.repo("branch", "fix")
     spec = WorktreeSpec(branch="fix", cleanup="merged")
-    made = rig.prepare(spec=spec)
-    assert rig.clean_up(spec) == CleanedUp(made.path, branch="fix")
+    worktree = rig.prepare(spec=spec)
+    assert rig.clean_up(spec) == CleanedUp(worktree.path, branch="fix")
     assert rig.repo("branch", "--list", "fix")
 
 
@@ -83,7 +83,7 @@ def bisecting(rig: Rig, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "said"),
+    ("work", "reason"),
     [
         (changed, "1 file not committed: file"),
         (staged, "1 file not committed: new"),
@@ -96,47 +96,49 @@ def bisecting(rig: Rig, path: Path) -> None:
         (bisecting, "unfinished"),
     ],
 )
-def test_work_is_kept_and_named(rig: Rig, work: Callable[[Rig, Path], None], said: str) -> None:
+def test_a_worktree_with_work_is_kept_for_a_stated_reason(
+    rig: Rig, work: Callable[[Rig, Path], None], reason: str
+) -> None:
     rig.repo.write(".gitignore", ".env\n")
     (rig.repo.path / ".env").write_text("KEY=1")
     (rig.repo.path / "shared").touch()
     spec = WorktreeSpec(cleanup="merged", copy=(".env",), link=("shared",))
-    made = rig.prepare(spec=spec)
-    work(rig, made.path)
-    before = {path: path.read_bytes() for path in made.path.rglob("*") if path.is_file()}
+    worktree = rig.prepare(spec=spec)
+    work(rig, worktree.path)
+    before = {path: path.read_bytes() for path in worktree.path.rglob("*") if path.is_file()}
     result = rig.clean_up(spec)
-    assert said in result.kept
-    assert result.path == made.path
-    assert {path: path.read_bytes() for path in made.path.rglob("*") if path.is_file()} == before
+    assert reason in result.kept
+    assert result.path == worktree.path
+    assert {path: path.read_bytes() for path in worktree.path.rglob("*") if path.is_file()} == before
 
 
 def test_a_worktree_in_use_is_kept(rig: Rig) -> None:
-    """With its ignored files, which are not work once the agent has ended."""
+    """So are its ignored files, which are not work once the agent has ended."""
     rig.repo.write(".gitignore", "build/\n")
-    made = rig.prepare()
-    (made.path / "build").mkdir()
+    worktree = rig.prepare()
+    (worktree.path / "build").mkdir()
     with rig.running("Alice", os.getpid()):
-        assert rig.clean_up() == CleanedUp(made.path, "Alice is running")
-    assert (made.path / "build").exists()
-    assert rig.clean_up() == CleanedUp(made.path)
-    assert not made.path.exists()
+        assert rig.clean_up() == CleanedUp(worktree.path, "Alice is running")
+    assert (worktree.path / "build").exists()
+    assert rig.clean_up() == CleanedUp(worktree.path)
+    assert not worktree.path.exists()
 
 
 def test_merged_does_not_mean_merged_into_itself(rig: Rig) -> None:
-    made = rig.prepare()
-    committed(rig, made.path)
+    worktree = rig.prepare()
+    committed(rig, worktree.path)
     result = clean_up(
         WorktreeSpec(cleanup="merged"),
         "Alice",
         team="web",
         home=rig.home,
-        directory=made.path,  # the directory of an agent's session
+        directory=worktree.path,  # the directory of an agent's session
         env=rig.repo.env,
     )
     assert "not all in HEAD" in result.kept
 
 
-def test_another_agents_worktree_is_not_removed_nor_any_without_being_asked(rig: Rig) -> None:
+def test_only_the_agents_own_worktree_is_removed_and_only_if_cleanup_is_on(rig: Rig) -> None:
     spec = WorktreeSpec(path="../shared", branch="shared", cleanup="merged")
     rig.prepare("Bob", spec)
     assert rig.clean_up(spec).kept == "it is not this agent's"

@@ -1,4 +1,4 @@
-"""The setup of a worktree: its output, its failures, and its end."""
+"""The setup of a worktree: its output, failures, time limit and cancellation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support import wait_until
 pytestmark = needs_git
 
 
-def test_the_output_of_the_setup_is_kept_and_told(rig: Rig) -> None:
+def test_the_output_of_the_setup_is_kept_and_reported(rig: Rig) -> None:
     rig.prepare(spec=WorktreeSpec(setup=("echo one; echo two >&2", "printf three")))
     log = rig.home.state / "worktrees" / "alice@web.log"
     assert log.read_text() == "$ echo one; echo two >&2\none\ntwo\n$ printf three\nthree"
@@ -29,7 +29,7 @@ def test_the_output_of_the_setup_is_kept_and_told(rig: Rig) -> None:
     assert rig.lines[-5:] == ["$ echo one; echo two >&2", "one", "two", "$ printf three", "three"]
 
 
-def test_a_failing_command_is_named_with_its_last_lines(rig: Rig) -> None:
+def test_a_failing_command_is_reported_with_its_last_lines(rig: Rig) -> None:
     spec = WorktreeSpec(setup=("echo early", "seq 100; printf '\\033[31mno\\n'; exit 3", "touch never"))
     with pytest.raises(SetupFailed, match=r"exited with 3.*alice@web\.log") as caught:
         rig.prepare(spec=spec)
@@ -37,21 +37,21 @@ def test_a_failing_command_is_named_with_its_last_lines(rig: Rig) -> None:
     assert (error.command, error.code) == (spec.setup[1], 3)
     assert error.lines == (*map(str, range(82, 101)), "␛[31mno")
     assert error.log.read_text().startswith("$ echo early\nearly\n$ seq 100")
-    made = rig.root / "app-worktrees" / "Alice"
-    assert not (made / "never").exists()
-    assert rig.prepare(spec=replace(spec, setup=("touch again",))).path == made
-    assert (made / "again").exists()
+    worktree = rig.root / "app-worktrees" / "Alice"
+    assert not (worktree / "never").exists()
+    assert rig.prepare(spec=replace(spec, setup=("touch again",))).path == worktree
+    assert (worktree / "again").exists()
     assert "exit 3" in (error.log.with_name("alice@web.log.1")).read_text()
 
 
-def test_a_command_ended_by_a_signal_says_so(rig: Rig) -> None:
+def test_a_command_ended_by_a_signal_has_the_shells_exit_code(rig: Rig) -> None:
     with pytest.raises(SetupFailed) as caught:
         rig.prepare(spec=WorktreeSpec(setup=("kill -9 $$",)))
     assert caught.value.code == 128 + 9
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
-def test_what_takes_too_long_is_killed_with_all_its_processes(rig: Rig, trap: str) -> None:
+def test_a_setup_that_takes_too_long_is_killed_with_all_its_processes(rig: Rig, trap: str) -> None:
     command = f"{trap}echo $$ > pid; (sleep 1000; true) & sleep 1000; true"
     with pytest.raises(SetupFailed, match=r"longer than 0\.3 s \(setup_timeout\)") as caught:
         rig.prepare(spec=WorktreeSpec(setup=(command,), setup_timeout=0.3))
@@ -61,17 +61,17 @@ def test_what_takes_too_long_is_killed_with_all_its_processes(rig: Rig, trap: st
 
 
 def test_a_setup_can_be_cancelled(rig: Rig) -> None:
-    asked = threading.Event()
+    cancel = threading.Event()
     with pytest.raises(WorktreeError, match="cancelled"):
         prepare(
-            WorktreeSpec(setup=("echo $$ > pid; echo begun; sleep 1000; true",)),
+            WorktreeSpec(setup=("echo $$ > pid; echo started; sleep 1000; true",)),
             "Alice",
             team="web",
             home=rig.home,
             directory=rig.repo.path,
             env=rig.repo.env,
-            progress=lambda line: asked.set() if line == "begun" else None,
-            cancelled=asked.is_set,
+            progress=lambda line: cancel.set() if line == "started" else None,
+            cancelled=cancel.is_set,
         )
     pid = int((rig.root / "app-worktrees" / "Alice" / "pid").read_text())
     wait_until(lambda: group_is_gone(pid))
@@ -83,34 +83,34 @@ FLOOD = "yes | head -c 20000000; sleep 1000; true"
 
 
 class Flood:
-    """A setup that floods its output. told: the lines of its output."""
+    """A setup with a flood of output. lines: the reported ones."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "logs" / "log"
         self.folder = folder
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def run(self, command: str, **options: Any) -> None:
         worktree_setup.run(
-            [command], self.folder, os.environ, self.log, progress=self.tell, **{"limit": 1000.0, **options}
+            [command], self.folder, os.environ, self.log, progress=self.report, **{"limit": 1000.0, **options}
         )
 
-    def tell(self, line: str) -> None:
+    def report(self, line: str) -> None:
         if not line.startswith("$ "):
-            self.told.append(line)
+            self.lines.append(line)
 
 
 def test_a_flood_does_not_delay_a_cancellation(tmp_path: Path) -> None:
     flood = Flood(tmp_path)
     with pytest.raises(WorktreeError, match="cancelled"):
-        flood.run(FLOOD, cancelled=lambda: bool(flood.told))
-    assert len(flood.told) <= 65536
+        flood.run(FLOOD, cancelled=lambda: bool(flood.lines))
+    assert len(flood.lines) <= 65536
 
 
 def test_a_flood_does_not_delay_the_time_limit(tmp_path: Path) -> None:
     flood = Flood(tmp_path)
     with pytest.raises(SetupFailed, match="setup_timeout") as caught:
-        flood.run("yes", clock=lambda: 2000.0 * bool(flood.told))
+        flood.run("yes", clock=lambda: 2000.0 * bool(flood.lines))
     assert caught.value.lines == ("y",) * TAIL
     assert flood.log.stat().st_size <= LIMIT + 200
 
@@ -125,6 +125,6 @@ def test_the_middle_of_a_long_output_is_left_out(tmp_path: Path, monkeypatch: py
     head, tail = kept.split(LEFT_OUT)
     assert head.splitlines()[1:4] == [b"1", b"2", b"3"] and len(head) > 20_000
     assert tail.splitlines()[-10:] == [b"%d" % number for number in range(40_001, 40_011)]
-    numbers = [int(line) for line in flood.told if line.isdigit()]
+    numbers = [int(line) for line in flood.lines if line.isdigit()]
     assert (numbers[:3], numbers[-1]) == ([1, 2, 3], 40_010)
-    assert len(set(numbers)) == len(numbers), "nothing is told twice"
+    assert len(set(numbers)) == len(numbers), "no line is reported twice"

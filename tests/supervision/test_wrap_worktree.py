@@ -33,7 +33,7 @@ def test_the_agent_runs_in_its_worktree(relay: Relay, repo: Repo) -> None:
     assert again.stdout.strip() == str(worktree)
 
 
-def test_a_program_of_the_folder_and_a_config_are_still_found(relay: Relay, repo: Repo) -> None:
+def test_a_relative_program_and_config_are_still_found(relay: Relay, repo: Repo) -> None:
     repo.write("agent", "#!/bin/sh\nwhile [ ! -e started ]; do sleep 0.1; done; echo here\n")
     (repo.path / "agent").chmod(0o755)
     repo("commit", "-q", "-a", "-m", "executable")
@@ -52,7 +52,7 @@ def test_a_program_of_the_folder_and_a_config_are_still_found(relay: Relay, repo
     assert run.stdout.strip() == "here"
 
 
-def test_two_agents_do_not_share_one(relay: Relay, repo: Repo) -> None:
+def test_two_agents_do_not_share_a_worktree(relay: Relay, repo: Repo) -> None:
     relay(*("wrap", "-d", "-n", "Alice", "--worktree", "fix", "cat"), env=repo.env, cwd=repo.path)
     (session,) = json.loads(relay("ps", "--json").stdout)
     assert session["cwd"] == str(repo.path.parent / "app-worktrees" / "fix")
@@ -68,7 +68,7 @@ def test_two_agents_do_not_share_one(relay: Relay, repo: Repo) -> None:
     assert "taking over" in taken.stderr
 
 
-def test_where_there_is_no_repository_nothing_starts(relay: Relay, tmp_path: Path) -> None:
+def test_nothing_starts_outside_a_repository(relay: Relay, tmp_path: Path) -> None:
     run = relay("wrap", "-n", "Alice", "--worktree", "fix", "pwd", cwd=tmp_path, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert "not in a git repository" in run.stderr
@@ -77,7 +77,7 @@ def test_where_there_is_no_repository_nothing_starts(relay: Relay, tmp_path: Pat
     )  # the name is free
 
 
-def test_an_agent_restarted_is_in_its_worktree_again(relay: Relay, repo: Repo) -> None:
+def test_a_restarted_agent_runs_in_its_worktree_again(relay: Relay, repo: Repo) -> None:
     relay(*("wrap", "-d", "-n", "Alice", "--worktree", "fix", "cat"), env=repo.env, cwd=repo.path)
     relay("restart", "Alice")
     worktree = str(repo.path.parent / "app-worktrees" / "fix")

@@ -1,4 +1,4 @@
-"""A session's bus with a clock that the test moves, for features that wait."""
+"""A session's bus and a clock that the test moves, for features that wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay.tasks import Tasks
 T = TypeVar("T")
 
 
-class Alarm:
+class Timer:
     """A timer of a Timers clock."""
 
     def __init__(self, at: float, call: Callable[[], object]) -> None:
@@ -32,20 +32,20 @@ class Timers(WallClock):
 
     def __init__(self) -> None:
         self.time = 1_000_000.0
-        self.alarms: list[Alarm] = []
+        self.timers: list[Timer] = []
 
     def now(self) -> float:
         return self.time
 
     def later(self, seconds: float, call: Callable[[], object]) -> Any:
-        self.alarms.append(Alarm(self.time + seconds, call))
-        return self.alarms[-1]
+        self.timers.append(Timer(self.time + seconds, call))
+        return self.timers[-1]
 
     def passes(self, seconds: float) -> None:
         """Let time pass, and run each timer when it is due."""
         end = self.time + seconds
-        while due := sorted((a for a in self.alarms if a.at <= end and not a.cancelled), key=lambda a: a.at):
-            self.alarms.remove(due[0])
+        while due := sorted((a for a in self.timers if a.at <= end and not a.cancelled), key=lambda a: a.at):
+            self.timers.remove(due[0])
             self.time = max(self.time, due[0].at)
             due[0].call()
         self.time = end

@@ -371,6 +371,20 @@ def test_keys_typed_during_an_injection_follow_it(rig: Rig) -> None:
     assert got == b"[one text]\rhalf a thought"
 
 
+def test_only_the_length_of_unechoed_input_reaches_the_ring(rig: Rig) -> None:
+    rig.lent.interactive = True
+    attributes = termios.tcgetattr(rig.agent)
+    attributes[3] = attributes[3] & ~termios.ECHO | termios.ICANON
+    termios.tcsetattr(rig.agent, termios.TCSANOW, attributes)
+
+    def typed() -> bytes:
+        return b"".join(record.data for record in rig.records if record.kind == TYPED)
+
+    os.write(rig.keyboard, b"hunter2\r")
+    wait_until(lambda: len(typed()) == len("hunter2\r"))
+    assert typed() == b"*******\r"
+
+
 def test_an_aside_is_undone_when_its_terminal_is_detached(rig: Rig) -> None:
     user = UserTerminal(rig)
     rig.do(lambda: rig.forwarder.user.aside(b"title", b"undo"))
