@@ -17,7 +17,7 @@ from session.fake_agent import FakeAgent, ps, settings
 from support import Relay, session_patch
 
 
-def unknown(home: Home) -> SessionInfo:
+def starting_or_ending(home: Home) -> SessionInfo:
     """Return a session that is just starting or ending: its processes are not known."""
     socket = home.run / "sessions" / "default" / "bob.sock"
     return SessionInfo("bob", "default", "", None, None, UNRESPONSIVE, None, None, "", "", socket)
@@ -31,7 +31,7 @@ def test_an_agent_with_unknown_processes_is_not_killed(
     monkeypatch.setattr(stop, "_LAST_STEPS", 0.0)
     monkeypatch.setattr("os.kill", lambda pid, number: killed.append(pid))
     home = Home(tmp_path / "config", tmp_path / "state", tmp_path / "run").ensure()
-    bob = unknown(home)
+    bob = starting_or_ending(home)
     report = Outcomes(argparse.Namespace(json=False))
     stop.end(home, [bob], report, now=True)
     assert killed == []
@@ -43,7 +43,7 @@ def test_an_agent_that_could_not_be_stopped_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RELAY_HOME", str(tmp_path))
-    monkeypatch.setattr(stop, "live", lambda home, *_: [unknown(home)])
+    monkeypatch.setattr(stop, "live", lambda home, *_: [starting_or_ending(home)])
     assert stop.run(argparse.Namespace(names=[], all=True, now=True, team=None, json=False)) == 1
 
 

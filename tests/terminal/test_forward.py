@@ -371,7 +371,7 @@ def test_keys_typed_during_an_injection_follow_it(rig: Rig) -> None:
     assert got == b"[one text]\rhalf a thought"
 
 
-def test_the_ring_has_only_the_number_of_keys_typed_without_echo(rig: Rig) -> None:
+def test_only_the_length_of_unechoed_input_reaches_the_ring(rig: Rig) -> None:
     rig.lent.interactive = True
     attributes = termios.tcgetattr(rig.agent)
     attributes[3] = attributes[3] & ~termios.ECHO | termios.ICANON
