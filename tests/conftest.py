@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import forkserver
@@ -38,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     forkserver.install()
+    # The same examples in each run; `make test-long` looks for new ones. A busy machine is not a defect.
+    hypothesis.settings.register_profile("relay", deadline=None, derandomize="RELAY_LONG" not in os.environ)
+    hypothesis.settings.load_profile("relay")
 
 
 @pytest.fixture(autouse=True)

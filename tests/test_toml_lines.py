@@ -125,7 +125,7 @@ def paths(value: Any, path: KeyPath = ()) -> dict[KeyPath, Any]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(NAMES, st.dictionaries(NAMES, VALUES, max_size=2), max_size=3), st.data())
 def test_every_key_that_the_parser_finds_has_a_line_with_it(tables: dict[str, Any], data: Any) -> None:
     lines = []
@@ -155,7 +155,7 @@ def test_every_key_that_the_parser_finds_has_a_line_with_it(tables: dict[str, An
             )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from("[]{}=.,\"'#\\ab1 \n"), max_size=30))
 def test_what_is_toml_is_read_to_its_end(text: str) -> None:
     try:

@@ -318,7 +318,7 @@ LINES = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_garbled_lines_are_ignored(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(LINES)))
@@ -350,7 +350,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(sorted(KINDS)), usage=JSON, type=st.sampled_from(("assistant", "gemini", "usage", 3))
 )
@@ -368,7 +368,7 @@ def test_any_json_is_a_charge_or_none(kind: str, usage: object, type: object) ->
     assert all(charge.tokens.total >= 0 for charge in charges)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_the_sum_is_the_same_however_the_lines_arrive(
     tmp_path_factory: pytest.TempPathFactory, seed: int

@@ -105,7 +105,6 @@ def test_a_report_cannot_include_a_broker_check(relay: Relay) -> None:
 # Examples are slow, and shrinking them would add nothing.
 @settings(
     max_examples=8,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.agents import catalog
@@ -287,7 +287,6 @@ TEXT = st.text(st.characters(exclude_characters="\n"), max_size=5)
 PIECE = st.sampled_from(["@relay:Bob", "@a:b,", " hi", " ", "• ", "```", "~~~", " <<<", ">>>", "\\", "@"])
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.one_of(TEXT, PIECE), max_size=5).map("".join), max_size=20))
 def test_a_directive_has_only_the_words_of_its_lines(texts: list[str]) -> None:
     """Whatever the text, a line starts with its namespace and target, and its body ends with a line."""
@@ -312,7 +311,6 @@ def lowered(text: str) -> str:
     return re.sub(r"@[A-Za-z][\w-]*:", lambda match: match[0].lower(), text)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["```", "~~~", "@relay:A <<<", ">>>", "@relay:B hi", "text", "", "  ```py"])))
 def test_after_the_end_of_a_turn_nothing_is_open(texts: list[str]) -> None:
     grammar = Grammar(known)

@@ -280,7 +280,7 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
 
 
 @pytest.mark.parametrize("kind", ["lines"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(replacements(WORDS))
 @example(([*FENCED, Wait()], 3, 4, 4))
 @example(([*EMPTY, Wait(False), Output(b"@relay:Bob 0\r\n")], 2, 3, 3))
@@ -358,7 +358,7 @@ LATER = [
 
 
 @pytest.mark.parametrize("kind", ["auto", "screen"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(replacements(DRAWN))
 @example((COVERED, 1, 2, 2))
 @example((GROWN, 1, 2, 2))

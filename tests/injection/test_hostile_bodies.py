@@ -59,7 +59,6 @@ BODIES = st.one_of(
 )
 BOUNDED = settings(
     max_examples=15,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
 )

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.errors import MessageRefused
@@ -102,7 +102,6 @@ def test_invisible_characters_cannot_disguise_a_forged_mark(subtests: pytest.Sub
 
 
 @given(_HOSTILE | _ANY, _HOSTILE | _ANY)
-@settings(deadline=None)
 def test_every_heading_is_relays_own(one: str, two: str) -> None:
     """R84, R78: one for each hook, in order, whatever the texts contain, and one closing mark."""
     try:

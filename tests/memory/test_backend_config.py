@@ -20,7 +20,7 @@ from relay.memory.options import camel, options, snake
 from relay.memory.qdrant_backend import qdrant_settings
 from relay.memory.record import decode, encode, storable
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=40)
 FOLDER = Path("/store")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -255,4 +255,4 @@ class Agents(RuleBasedStateMachine):
 
 
 TestAgents = Agents.TestCase
-TestAgents.settings = settings(deadline=None, max_examples=25, stateful_step_count=30)
+TestAgents.settings = settings(max_examples=25, stateful_step_count=30)

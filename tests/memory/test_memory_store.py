@@ -161,7 +161,7 @@ _ANY = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=_ANY, query=_ANY)
 def test_any_text_can_be_saved_and_searched_and_finds_itself(open_store: Open, text: str, query: str) -> None:
     store = open_store()

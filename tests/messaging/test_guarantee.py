@@ -399,7 +399,6 @@ def _profile() -> settings:
         max_examples=3000 if LONG else 100,
         stateful_step_count=60,
         derandomize=not LONG,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from clients import Agent, known, running
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay import names
@@ -552,21 +552,18 @@ def test_what_was_retained_in_an_inbox_is_never_taken(home: Home) -> None:
 valid_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9_])?", fullmatch=True)
 
 
-@settings(deadline=None)
 @given(valid_names, valid_names)
 def test_two_names_share_a_level_only_if_they_are_the_same(one: str, other: str) -> None:
     assert (topics.level(one) == topics.level(other)) == names.same(one, other)
     assert not set(topics.level(one)) & set("/+#.*> \0$")
 
 
-@settings(deadline=None)
 @given(st.text(max_size=12))
 def test_no_valid_name_holds_what_stands_for_a_dot(text: str) -> None:
     with contextlib.suppress(InvalidName):
         assert "~" not in names.validate(text)
 
 
-@settings(deadline=None)
 @given(*[valid_names] * 3)
 def test_a_topic_says_who_publishes(team: str, to: str, sender: str) -> None:
     parsed = topics.parse(topics.inbox(team, to, sender))

@@ -146,7 +146,7 @@ def test_a_new_ledger_of_the_sender_begins_anew(ledger: Ledger, far: Ledger, tmp
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_order_of_arrival_gives_the_order_of_sending(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], again: list[int]
 ) -> None:

@@ -27,7 +27,6 @@ def at(offset: int, ordinal: int = 0) -> Place:
     return Place("terminal", offset, ordinal)
 
 
-@settings(deadline=None)
 @given(st.lists(LINE, max_size=12), COLOUR, CUTS)
 def test_a_printed_line_has_the_place_of_its_end_in_any_chunks(
     texts: list[str], colour: str, cuts: list[int]
@@ -40,7 +39,6 @@ def test_a_printed_line_has_the_place_of_its_end_in_any_chunks(
     assert [line.place for line in rig.lines] == [at(end) for end in ends]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([b"a", C1, b"\r\n"]), max_size=40), CUTS)
 @example([C1, b"a", b"\r\n", C1, C1, b"\r\n"], [])
 def test_with_eight_bit_controls_a_place_is_at_most_one_chunk_late(
@@ -60,7 +58,7 @@ def test_with_eight_bit_controls_a_place_is_at_most_one_chunk_late(
     assert places == sorted(set(places))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 30), CUTS, st.sampled_from([0.0, 0.02, 2.0]), st.booleans())
 def test_a_drawn_line_has_a_place_after_the_output_that_drew_it(
     count: int, cuts: list[int], pause: float, full: bool

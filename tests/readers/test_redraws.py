@@ -162,7 +162,7 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 
 
 @pytest.mark.parametrize("drawing", ["inline", "alternate", "barred"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(STEP, max_size=24))
 @example(CLEARED)
 @example([RULE, RULE, Resize(44, 14), "@relay:Bob a", RULE, "@relay:Bob a"])

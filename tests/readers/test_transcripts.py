@@ -45,7 +45,6 @@ def read(data: bytes, cuts: list[int], columns: int, *, pause: float = 0.0) -> l
     return rig.wait(0.2).close().found
 
 
-@settings(deadline=None)
 @given(TRANSCRIPT, CUTS, st.integers(1, 200), COLOURED)
 @example("@relay:Bob a", [0, 5], 1, "")
 def test_printed_lines_give_the_same_directives_in_any_chunks_at_any_width(
@@ -55,7 +54,7 @@ def test_printed_lines_give_the_same_directives_in_any_chunks_at_any_width(
     assert read(data, cuts, columns) == directives(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example("@relay:Bob " + "x日" * 60, [], 118, 0.0)
 @example("@relay:Bob <<<\n" + ": 日" * 60 + "\n>>>", [], 79, 0.0)
 @example("\n".join(["@relay:Bob " + "x" * 70] * 20), [], 55, 0.0)
@@ -70,7 +69,7 @@ def test_drawn_lines_give_the_same_directives_in_any_chunks_at_any_width(
     assert squeezed(read(data, cuts, columns, pause=pause)) == squeezed(directives(lines))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(DIRECTIVE, SENTENCE), max_size=8), st.integers(60, 160), st.integers(1, 3))
 def test_a_wrapped_page_that_is_redrawn_gives_each_directive_once(
     paragraphs: list[str], columns: int, times: int
@@ -93,7 +92,6 @@ def test_a_wrapped_page_that_is_redrawn_gives_each_directive_once(
     assert rig.close().found == once.wait(2).close().found
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=10), st.integers(1, 90), st.integers(1, 30))
 def test_lines_are_text_in_order_whatever_the_bytes(pieces: list[bytes], columns: int, rows: int) -> None:
     rig = Rig(columns, rows)
@@ -140,7 +138,7 @@ SEQUENCES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @example(["\u2003".encode(), b"\x1b[1;1H"] * 3, 1, 5)
 @given(SEQUENCES, st.integers(1, 90), st.integers(1, 30))
 def test_no_sequences_make_a_reader_fail(pieces: list[bytes], columns: int, rows: int) -> None:

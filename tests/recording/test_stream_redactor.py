@@ -201,7 +201,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @example(["\x1b\x1b", f"\x1bP{TOKEN}"], 0.1)
 @example([f"{TOKEN}\x1b[5;7H{'x' * 90}/\x1b[5;7H-----BEGIN PRIVATE KEY-----"], 0.1)
 @given(st.lists(st.lists(PARTS, max_size=12).map("".join), max_size=8), st.sampled_from([0.1, 9.0]))

@@ -45,7 +45,7 @@ SIGNS = [
 PROSE = st.text(st.sampled_from("abc de,. "), max_size=50).map("  ".__add__)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     form=st.sampled_from([(profile, form) for profile, forms in FORMS.items() for form in forms]),
     width=st.integers(60, 200),

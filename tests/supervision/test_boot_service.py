@@ -86,7 +86,7 @@ def test_systemd_reads_the_unit_as_intended(tmp_path: Path) -> None:
     check_unit(service(), tmp_path)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folder=names, entry=names)
 def test_systemd_reads_any_path(tmp_path: Path, folder: str, entry: str) -> None:
     check_unit(service(Path("/src", folder), {"PATH": f"/usr/bin:/{entry}"}), tmp_path)

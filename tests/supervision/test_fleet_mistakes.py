@@ -227,7 +227,7 @@ VALUES = st.recursive(
 )
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150)
 @given(
     st.dictionaries(st.sampled_from(["A", "B", "a", "you", ""]), st.dictionaries(KEYS, VALUES, max_size=4))
 )

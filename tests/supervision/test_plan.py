@@ -156,7 +156,7 @@ STANDINGS = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(fleets(), STANDINGS, st.integers(0, 3), st.data())
 def test_every_plan_respects_dependencies_and_max_running(
     given_: Fleet, standings: dict[str, Standing], others: int, data: st.DataObject
@@ -196,7 +196,7 @@ def test_every_plan_respects_dependencies_and_max_running(
     assert selected <= place.keys()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(fleets(scheduled=False))
 def test_repeated_planning_starts_the_whole_fleet(given_: Fleet) -> None:
     """Each agent meets the conditions that others wait for, and then ends."""

@@ -99,7 +99,7 @@ def test_an_invalid_cron_expression_is_rejected(text: str, reason: str) -> None:
     assert reason in str(raised.value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.text(st.sampled_from("0123456789*/-,#LWMON "), max_size=5), min_size=5, max_size=5).map(
         " ".join
