@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     forkserver.install()
+    re._MAXCACHE = 10_000  # profiles have 300 patterns, and are loaded again and again
     # The same examples in each run; `make test-long` looks for new ones. A busy machine is not a defect.
     hypothesis.settings.register_profile("relay", deadline=None, derandomize="RELAY_LONG" not in os.environ)
     hypothesis.settings.load_profile("relay")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import pty
 import select
@@ -54,6 +55,7 @@ def fake(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-S", str(FAKES / f"agent_{name}.py"), *arguments]
 
 
+@functools.cache
 def shipped(name: str = "generic") -> Profile:
     nowhere = Path("/nonexistent")
     return load(name, Home(nowhere, nowhere, nowhere))

@@ -10,6 +10,7 @@ terminal showed, with its title in a first line `# title: ...`.  The moments of 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import sys
@@ -18,7 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.agents.catalog import load
+from relay.agents import catalog
+from relay.agents.profile import Profile
 from relay.cli.inspect import inspect, inspect_screen
 from relay.home import Home
 from relay.recording.asciicast import Cast
@@ -30,6 +32,11 @@ BEGIN, END = "<!-- states:begin -->", "<!-- states:end -->"
 STATES = ("ready", "working", "prompting", "failed")
 _NOWHERE = Home(Path("/nonexistent"), Path("/nonexistent"), Path("/nonexistent"))
 _SCREEN = re.compile(r"(?P<state>[a-z]+)-(?:(?P<kind>permission|plan_approval|question|other)-)?(?P<what>.+)")
+
+
+@functools.cache
+def _profile(name: str) -> Profile:
+    return catalog.load(name, _NOWHERE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ def screens(folder: Path = TESTS.parent / "patterns" / "screens") -> Iterator[Ca
         match = _SCREEN.fullmatch(path.stem)
         assert match is not None, f"{path} is not named like a screen"
         agent = path.parent.name
-        verdict = inspect_screen(path.read_text("utf-8"), load(agent, _NOWHERE))
+        verdict = inspect_screen(path.read_text("utf-8"), _profile(agent))
         kind = match["kind"] if match["state"] == "prompting" else ""
         yield Case(agent, path.stem, match["state"], kind or "", verdict)
 
@@ -67,7 +74,7 @@ def instants() -> Iterator[Case]:
         agent = name.removesuffix("-inline")
         expected = json.loads(path.read_text("utf-8")).get("states", [])
         cast = Cast(path.with_name(f"{name}.cast"), strict=True)
-        states = inspect(cast, load(agent, _NOWHERE)).states
+        states = inspect(cast, _profile(agent)).states
         for time, state in expected:
             found = [change.verdict for change in states if change.time <= time]
             kind = "permission" if state == "prompting" else ""

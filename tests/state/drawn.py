@@ -8,6 +8,7 @@ were only checked once the rules were done.
 
 from __future__ import annotations
 
+import functools
 import sys
 import textwrap
 import zlib
@@ -17,12 +18,18 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from relay.agents.catalog import load
+from relay.agents import catalog
+from relay.agents.profile import Profile
 from relay.cli.inspect import inspect_screen
 from relay.home import Home
 
 _NOWHERE = Home(Path("/nonexistent"), Path("/nonexistent"), Path("/nonexistent"))
 WIDTHS = (60, 80, 120, 200)
+
+
+@functools.cache
+def _profile(name: str) -> Profile:
+    return catalog.load(name, _NOWHERE)
 
 
 @dataclass(frozen=True)
@@ -223,7 +230,7 @@ def drawn() -> Iterator[Drawn]:
 
 
 def judged(one: Drawn) -> str:
-    return str(inspect_screen(one.text, load(one.profile, _NOWHERE)).state)
+    return str(inspect_screen(one.text, _profile(one.profile)).state)
 
 
 def main() -> None:
