@@ -286,7 +286,7 @@ def test_clock_jumps_expire_and_delay_nothing(home: Home, monkeypatch: pytest.Mo
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "many",
+    "count",
     [
         1_000,
         pytest.param(

@@ -1,4 +1,4 @@
-"""When many agents join at once, none is turned away, and the ledger stays quiet."""
+"""When many agents join at once, none is turned away, and their presence is written once."""
 
 from __future__ import annotations
 

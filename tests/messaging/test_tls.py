@@ -61,7 +61,7 @@ def write_expired_certificate(directory: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's, after a refusal
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "reason"),
     [
         ("self-signed", "self-signed certificate"),
         ("another host's", "not valid for '127.0.0.1'"),
