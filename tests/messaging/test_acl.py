@@ -294,7 +294,7 @@ def test_the_example_files_match_what_relay_writes() -> None:
     assert users == [each.user for each in team]
 
 
-def test_a_broker_that_does_not_answer_a_login_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_login_is_not_reported_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw_login, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         endpoint = Endpoint.of(f"mqtt://127.0.0.1:{mute.getsockname()[1]}")

@@ -180,7 +180,7 @@ def test_a_kill_at_any_step_loses_and_duplicates_nothing(stage: Stage, point: Po
     if stage.settles(point) and when is When.BEFORE:
         expected = Outcome(State.UNCERTAIN, 1)
     assert first == expected or expected is None
-    other_outcomes = [end for end in others if end != INJECTED]
+    other_outcomes = [outcome for outcome in others if outcome != INJECTED]
     if (
         point in RECEIVING or stage.settles(point)
     ) and expected == INJECTED:  # it may have been typing the next one
@@ -200,7 +200,7 @@ def check_pair(stage: Stage, point: Point, when: When, pair: str) -> None:
     stage.kill_at(point, when, tuple(also))
     stage.restart()
     # The other process may have been at any step.
-    assert all(end == INJECTED or end in UNCERTAIN_OUTCOMES for end in stage.outcomes())
+    assert all(outcome == INJECTED or outcome in UNCERTAIN_OUTCOMES for outcome in stage.outcomes())
 
 
 PAIRS = ["it and the broker", "both agents", "all three"]

@@ -185,7 +185,7 @@ def test_a_message_half_typed_into_a_running_agent_is_left_to_its_next_session(
     asyncio.run(scenario())
 
 
-def test_a_message_in_hand_is_not_mistaken_for_a_dead_sessions(
+def test_a_message_in_hand_is_not_mistaken_for_one_left_by_a_dead_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays in hand across clients, too, as after an error of the ledger."""

@@ -66,7 +66,7 @@ def test_a_client_cut_off_at_login_silently_retries(home: Home, monkeypatch: pyt
     asyncio.run(scenario())
 
 
-def test_what_all_sessions_of_a_home_receive_is_written_once(home: Home) -> None:
+def test_presence_seen_by_all_sessions_of_a_home_is_written_once(home: Home) -> None:
     """Otherwise a hundred joining agents would mean ten thousand transactions on one file."""
     with Ledger(home.ledger) as first, Ledger(home.ledger) as second:
         first.registry.register("default", "Bob")
