@@ -1,12 +1,12 @@
-"""An agent on the bus without a terminal: it takes commands and reports events, line by line.
+"""An agent on the bus without a terminal: it reads commands and prints events, line by line.
 
-Usage: python agent.py NAME URL.  It reads JSON objects from stdin:
+Usage: python agent.py NAME URL.  It reads JSON objects from standard input:
 
     {"send": TO, "body": TEXT}      {"roster": true}
 
-and prints others, each with `event`: status, sent, message (injected at once, as a session would), outcome,
-roster, error, and refused, after which it ends.  RELAY_TEST_KEEPALIVE and RELAY_TEST_OBJECTION (seconds)
-shorten the detection of a dead connection, and the time in which a holder may object.
+and prints objects with an `event`: status, sent, message (injected, as by a session), outcome, roster, error,
+and refused, after which it ends.  RELAY_TEST_KEEPALIVE and RELAY_TEST_OBJECTION (in seconds) shorten the
+detection of a dead connection, and the time that a name's holder has to object.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from relay.messaging.runaway import Limits
 from relay.transport import mqtt, name_claims
 
 
-def tell(event: str, **fields: object) -> None:
+def report(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
-def tell_message(event: str, message: Message) -> None:
-    tell(
+def report_message(event: str, message: Message) -> None:
+    report(
         event,
         id=message.id,
         sender=message.sender,
@@ -53,9 +53,9 @@ class Agent:
             case MessageStored(message):
                 self._waiting.put_nowait(message)
             case OutcomeReported(message):
-                tell_message("outcome", message)
+                report_message("outcome", message)
             case StatusReported(text):
-                tell("status", text=text)
+                report("status", text=text)
 
     async def run(self) -> None:
         client = await MessagingClient.open(
@@ -63,7 +63,7 @@ class Agent:
             "default",
             self._name,
             broker_url=self._url,
-            limits=Limits(rate=0),  # a burst here is no runaway
+            limits=Limits(rate=0),  # a burst is not a runaway here
             publish=self._publish,
         )
         for message in await client.waiting():
@@ -71,19 +71,19 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(client.run())
-                tasks.create_task(self._obey(client))
+                tasks.create_task(self._run_commands(client))
                 tasks.create_task(self._inject(client))
         except* NameInUse as refused:
-            tell("refused", text=str(refused.exceptions[0]))
+            report("refused", text=str(refused.exceptions[0]))
 
     async def _inject(self, client: MessagingClient) -> None:
         while True:
             message = await self._waiting.get()
             await client.injecting(message.id)
-            tell_message("message", message)
+            report_message("message", message)
             await client.settle(message.id, State.INJECTED)
 
-    async def _obey(self, client: MessagingClient) -> None:
+    async def _run_commands(self, client: MessagingClient) -> None:
         commands = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
@@ -91,14 +91,14 @@ class Agent:
         while line := await commands.readline():
             command = json.loads(line)
             if "roster" in command:
-                tell("roster", online=[each.name for each in await client.roster() if each.online])
+                report("roster", online=[each.name for each in await client.roster() if each.online])
                 continue
             try:
                 for message in await client.send(OutgoingMessage(command["send"], command["body"])):
-                    tell_message("sent", message)
+                    report_message("sent", message)
             except RelayError as error:
-                tell("error", text=str(error))
-        await asyncio.Event().wait()  # it stays until it is killed
+                report("error", text=str(error))
+        await asyncio.Event().wait()  # it runs until it is killed
 
 
 if __name__ == "__main__":

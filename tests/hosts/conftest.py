@@ -1,4 +1,4 @@
-"""Hosts with a real mosquitto on the first of them."""
+"""Simulated hosts, and a real mosquitto on one of them."""
 
 from __future__ import annotations
 

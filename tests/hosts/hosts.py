@@ -1,4 +1,4 @@
-"""Simulated hosts: each with its own network, relay home and programs, on one wire.
+"""Simulated hosts, each with its own network, relay home and programs, on one wire.
 
 with make_hosts(2) as network:
     network.hosts[1].start(["mosquitto", ...])
@@ -62,7 +62,7 @@ class Host:
         return [pid for pid in found if pid != self._holder]
 
     def stop(self) -> None:
-        """End what runs here, as a user would; kill the rest."""
+        """Stop what runs here, as a user would; kill the rest."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.relay("stop", "--all", check=False, timeout=30)
         for pid in self.processes():
@@ -83,20 +83,20 @@ class Network:
         self._wire = wire
 
     def shape(self, *, delay: float = 0.0, loss: float = 0.0) -> None:
-        """From now on, delay packets by `delay` seconds, and lose the fraction `loss` (0 to 1) of them."""
-        self._order(delay=delay, loss=loss)
+        """From now on, delay packets by `delay` seconds, and lose a fraction `loss` (0 to 1) of them."""
+        self._command(delay=delay, loss=loss)
 
     def cut(self, *hosts: Host) -> None:
         """From now on, cut off exactly these hosts, in both directions."""
-        self._order(cut=[host.number for host in hosts])
+        self._command(cut=[host.number for host in hosts])
 
     def heal(self) -> None:
         self.cut()
 
-    def _order(self, **order: object) -> None:
+    def _command(self, **command: object) -> None:
         assert self._wire.stdin is not None
         assert self._wire.stdout is not None
-        self._wire.stdin.write(json.dumps(order) + "\n")
+        self._wire.stdin.write(json.dumps(command) + "\n")
         self._wire.stdin.flush()
         assert self._wire.stdout.readline() == "{}\n"
 
@@ -115,10 +115,10 @@ def make_hosts(count: int, *, seed: int = 1) -> Iterator[Network]:
     homes = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp")).resolve()  # a socket's path is limited
     hosts: list[Host] = []
     try:
-        said = json.loads(wire.stdout.readline())
-        if "error" in said:
-            pytest.skip(f"delivery between hosts: no network namespaces with TUN devices ({said['error']})")
-        for number, pid in enumerate(said["hosts"]):
+        reply = json.loads(wire.stdout.readline())
+        if "error" in reply:
+            pytest.skip(f"delivery between hosts: no network namespaces with TUN devices ({reply['error']})")
+        for number, pid in enumerate(reply["hosts"]):
             home = homes / str(number)
             home.mkdir()
             hosts.append(Host(number, pid, home))

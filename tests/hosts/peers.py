@@ -1,4 +1,4 @@
-"""What runs on the hosts: a broker, and agents from a test's view."""
+"""What runs on the hosts: a broker, and agents as a test sees them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relay.transport.credentials import Credentials
 from support import wait_until
 
 SECONDS = 90.0
-"""Seconds until a test gives up; only a broken program takes that long."""
+"""Seconds until a test fails; only a broken program takes that long."""
 
 _AGENT = Path(__file__).with_name("agent.py")
 
@@ -135,7 +135,7 @@ class Peer:
                 self.events.append(json.loads(line))
 
     def kill(self) -> None:
-        """Kill it with SIGKILL: it sends no goodbye. `events` has all its events."""
+        """Kill it with SIGKILL, so it sends no goodbye; then `events` is complete."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
@@ -152,15 +152,15 @@ class Peer:
     def expect(
         self, event: str, found: Callable[[Event], bool] = lambda event: True, after: int = 0
     ) -> Event:
-        """Return the first such event from number `after` on. Raise AssertionError on timeout."""
+        """Wait for such an event, from number `after` on, and return it. Raise AssertionError on timeout."""
 
-        def such() -> list[Event]:
+        def matching() -> list[Event]:
             return [each for each in self.events[after:] if each["event"] == event and found(each)]
 
-        return wait_until(such, timeout=SECONDS, message=lambda: f"no such {event} in {self.events}")[0]
+        return wait_until(matching, timeout=SECONDS, message=lambda: f"no such {event} in {self.events}")[0]
 
-    def ends_refused(self) -> bool:
-        """Return whether it was refused its name; False once it is connected instead."""
+    def is_refused(self) -> bool:
+        """Wait until it is refused its name or connected; return whether it was refused."""
 
         def known() -> bool | None:
             for event in self.events:
@@ -174,12 +174,12 @@ class Peer:
         return bool(known())
 
     def connected(self, after: int = 0) -> Peer:
-        """Return when it is on the bus, as reported since event number `after`."""
+        """Wait until it reports that it is on the bus, from event number `after` on."""
         self.expect("status", lambda event: "connected" in event["text"], after)
         return self
 
     def sees(self, *others: Peer) -> None:
-        """Return when its roster shows them, and nobody else, as online."""
+        """Wait until its roster shows them, and nobody else, as online."""
         expected = sorted({self.name, *(other.name for other in others)})
 
         def seen() -> bool:
@@ -190,21 +190,21 @@ class Peer:
         wait_until(seen, timeout=SECONDS, message=lambda: f"{self.name} does not see just {expected}")
 
     def bodies(self, sender: Peer) -> list[str]:
-        """Return what has come from `sender` so far, in the order of injection."""
+        """Return the messages from `sender` so far, in the order of injection."""
         return [e["body"] for e in self.events if e["event"] == "message" and e["sender"] == sender.name]
 
     def receives(self, sender: Peer, expected: list[str]) -> None:
-        """Return when all of them have come from `sender`: nothing else, in order, each once."""
+        """Wait until exactly these messages have come from `sender`, in order and once each."""
         wait_until(
             lambda: len(self.bodies(sender)) >= len(expected),
             timeout=SECONDS,
-            message=lambda: f"{self.name} has of {len(expected)} only {self.bodies(sender)}",
+            message=lambda: f"{self.name} has only {self.bodies(sender)} of {len(expected)}",
         )
         got = self.bodies(sender)
         assert got == expected, f"{self.name} has {got}"
 
-    def learns(self, to: Peer, count: int) -> None:
-        """Return when that many of its messages to `to` are known to be injected."""
+    def has_outcomes(self, to: Peer, count: int) -> None:
+        """Wait until it knows that `count` of its messages to `to` were injected."""
 
         def known() -> set[str]:
             return {
@@ -216,5 +216,5 @@ class Peer:
         wait_until(
             lambda: len(known()) == count,
             timeout=SECONDS,
-            message=lambda: f"{self.name} knows the end of {len(known())} of {count} messages",
+            message=lambda: f"{self.name} knows the outcome of {len(known())} of {count} messages",
         )

@@ -21,7 +21,7 @@ def numbered(text: str, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_messages_go_between_all_hosts_in_order_and_once(
+def test_messages_between_all_hosts_arrive_once_and_in_order(
     network: Networks, mosquitto: Brokers, count: int
 ) -> None:
     hosts = network(count).hosts
@@ -35,7 +35,7 @@ def test_messages_go_between_all_hosts_in_order_and_once(
         sender.send(receiver, numbered(sender.name, 30))
     for sender, receiver in pairs:
         receiver.receives(sender, numbered(sender.name, 30))
-        sender.learns(receiver, 30)
+        sender.has_outcomes(receiver, 30)
     peers[-1].kill()
     peers[0].sees(*peers[1:-1])
 
@@ -53,14 +53,14 @@ def test_a_slow_and_lossy_link_loses_and_reorders_nothing(network: Networks, mos
     bob.send(alice, numbered("back", 300))
     bob.receives(alice, numbered("there", 300))
     alice.receives(bob, numbered("back", 300))
-    alice.learns(bob, 300)
-    bob.learns(alice, 300)
+    alice.has_outcomes(bob, 300)
+    bob.has_outcomes(alice, 300)
 
 
-def test_what_is_sent_while_a_host_is_cut_off_arrives_when_it_is_not(
+def test_messages_sent_while_a_host_is_cut_off_arrive_once_it_is_back(
     network: Networks, mosquitto: Brokers
 ) -> None:
-    """The cut lasts until both ends drop the connection; longer with RELAY_LONG=1, below."""
+    """The cut lasts until both ends drop the connection."""
     net = network(3)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -74,7 +74,7 @@ def test_what_is_sent_while_a_host_is_cut_off_arrives_when_it_is_not(
 @pytest.mark.skipif("RELAY_LONG" not in os.environ, reason="a host cut off for a minute: set RELAY_LONG=1")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_host_may_be_cut_off_for_a_minute(network: Networks, mosquitto: Brokers) -> None:
+def test_a_host_can_be_cut_off_for_a_minute(network: Networks, mosquitto: Brokers) -> None:
     net = network(3)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -86,7 +86,7 @@ def test_a_host_may_be_cut_off_for_a_minute(network: Networks, mosquitto: Broker
 
 
 def partition(net: Network, alice: Peer, bob: Peer, *, cut_off: Callable[[], object]) -> None:
-    """Cut Bob's host off in the middle of a talk until `cut_off` returns; nothing is lost or duplicated."""
+    """Cut Bob's host off in mid-conversation until `cut_off` returns; nothing is lost or duplicated."""
     there, back = numbered("there", 120), numbered("back", 120)
     alice.send(bob, there[:40])
     bob.send(alice, back[:40])
@@ -99,8 +99,8 @@ def partition(net: Network, alice: Peer, bob: Peer, *, cut_off: Callable[[], obj
     bob.send(alice, back[80:])
     bob.receives(alice, there)
     alice.receives(bob, back)
-    alice.learns(bob, 120)
-    bob.learns(alice, 120)
+    alice.has_outcomes(bob, 120)
+    bob.has_outcomes(alice, 120)
     alice.sees(bob)
     bob.sees(alice)
     # What is republished for lack of a receipt must not be typed again.
@@ -108,9 +108,7 @@ def partition(net: Network, alice: Peer, bob: Peer, *, cut_off: Callable[[], obj
     assert alice.bodies(bob) == back
 
 
-def test_sessions_start_and_queue_while_the_brokers_host_is_away(
-    network: Networks, mosquitto: Brokers
-) -> None:
+def test_agents_start_and_queue_while_the_broker_is_down(network: Networks, mosquitto: Brokers) -> None:
     net = network(3)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -124,4 +122,4 @@ def test_sessions_start_and_queue_while_the_brokers_host_is_away(
     assert alice.expect("sent")["state"] == "queued"
     broker.start()
     bob.receives(alice, ["queued"])
-    alice.learns(bob, 1)
+    alice.has_outcomes(bob, 1)

@@ -12,7 +12,7 @@ Networks = Callable[[int], Network]
 Brokers = Callable[[Host], Mosquitto]
 
 
-def test_a_name_that_lives_on_another_host_is_refused_until_that_dies(
+def test_a_name_in_use_on_another_host_is_refused_until_its_holder_dies(
     network: Networks, mosquitto: Brokers
 ) -> None:
     net = network(3)
@@ -26,21 +26,21 @@ def test_a_name_that_lives_on_another_host_is_refused_until_that_dies(
     assert "'Bob' is already on the bus, on host 'host-2'" in second.expect("refused")["text"]
     alice.send(bob, ["for the first"])
     bob.receives(alice, ["for the first"])
-    alice.learns(bob, 1)
+    alice.has_outcomes(bob, 1)
     bob.kill()
     third = Peer(net.hosts[2], "Bob", broker).connected()
-    alice.send(third, ["for its heir"])
-    third.receives(alice, ["for its heir"])
-    alice.learns(third, 2)
+    alice.send(third, ["for the next holder"])
+    third.receives(alice, ["for the next holder"])
+    alice.has_outcomes(third, 2)
 
 
-def test_of_two_that_begin_at_once_one_gets_the_name(network: Networks, mosquitto: Brokers) -> None:
+def test_only_one_of_two_simultaneous_agents_gets_the_name(network: Networks, mosquitto: Brokers) -> None:
     net = network(3)
     broker = mosquitto(net.hosts[0])
     broker.start()
     net.shape(delay=0.1)
     both = [Peer(host, "Bob", broker) for host in net.hosts[1:]]
-    refused = [peer for peer in both if peer.ends_refused()]
+    refused = [peer for peer in both if peer.is_refused()]
     assert len(refused) == 1
     (winner,) = [peer for peer in both if peer not in refused]
     alice = Peer(net.hosts[0], "Alice", broker).connected()
@@ -49,7 +49,7 @@ def test_of_two_that_begin_at_once_one_gets_the_name(network: Networks, mosquitt
     winner.receives(alice, ["hello"])
 
 
-def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
+def test_the_name_of_a_cut_off_host_is_released_and_not_given_back(
     network: Networks, mosquitto: Brokers
 ) -> None:
     net = network(3)
@@ -60,9 +60,9 @@ def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     alice.sees(first)
     alice.send(first, ["one"])
     first.receives(alice, ["one"])
-    alice.learns(first, 1)
+    alice.has_outcomes(first, 1)
     net.cut(net.hosts[1])
-    # It is cut off, and neither the broker nor Alice knows yet.
+    # Neither the broker nor Alice knows yet that it is cut off.
     alice.send(first, ["to whom"])
     alice.expect("sent", lambda event: event["body"] == "to whom")
     second = Peer(net.hosts[2], "Bob", broker, objection=1.0).connected()
@@ -74,7 +74,7 @@ def test_the_name_of_a_host_that_is_cut_off_is_released_and_not_given_back(
     assert "'Bob' is already on the bus, on host 'host-3'" in first.expect("refused")["text"]
     alice.send(second, ["three"])
     second.receives(alice, ["two", "three"])
-    alice.learns(second, 3)
+    alice.has_outcomes(second, 3)
     assert first.bodies(alice) in (["one"], ["one", "to whom"])
     assert not [event for event in second.events if event["event"] == "refused"]
 
@@ -90,16 +90,16 @@ def test_mail_follows_a_name_from_host_to_host_and_nothing_is_typed_twice(
     alice.sees(first)
     alice.send(first, numbered(0, 10))
     first.receives(alice, numbered(0, 10))
-    alice.learns(first, 10)
+    alice.has_outcomes(first, 10)
     first.kill()
     alice.sees()
-    for count, host in ((20, net.hosts[2]), (40, net.hosts[1])):  # elsewhere, then at home again
-        alice.send(first, numbered(count - 10, count))  # while nobody is Bob
+    for count, host in ((20, net.hosts[2]), (40, net.hosts[1])):  # on another host, then on the first again
+        alice.send(first, numbered(count - 10, count))  # while there is no Bob
         bob = Peer(host, "Bob", broker).connected()
         bob.receives(alice, numbered(count - 10, count))
         alice.send(bob, numbered(count, count + 10))
         bob.receives(alice, numbered(count - 10, count + 10))
-        alice.learns(bob, count + 10)
+        alice.has_outcomes(bob, count + 10)
         bob.kill()
         alice.sees()
 

@@ -1,4 +1,4 @@
-"""Real sessions of `relay wrap` on several hosts, with a broker of their choice."""
+"""Real sessions of `relay wrap` on several hosts, with an external broker."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def wrap(host: Host, name: str, broker: Mosquitto | Cluster) -> FakeAgent:
 
 
 def connected(session: FakeAgent) -> FakeAgent:
-    """Return `session` once it has its name."""
+    """Return `session` once it is connected under its name."""
     wait_until(lambda: any("connected" in entry["status"] for entry in session.events("bus")), timeout=60)
     return session
 
 
 def knows(host: Host, name: str) -> None:
-    """Return when that home knows an agent of that name."""
+    """Wait until the home of `host` knows an agent of that name."""
     with Ledger(Home.from_env(host.relay.environment).ledger) as ledger:
         wait_until(lambda: name in ledger.registry.known("default"))
 
 
-def test_agents_on_two_hosts_exchange_directives(network: Networks, mosquitto: Brokers) -> None:
+def test_agents_on_two_hosts_exchange_messages_by_directives(network: Networks, mosquitto: Brokers) -> None:
     net = network(2)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -67,7 +67,7 @@ def test_a_second_session_of_a_name_on_another_host_is_refused(network: Networks
 
 @pytest.mark.skipif("RELAY_LONG" not in os.environ, reason="a name that is free again: RELAY_LONG=1")
 @pytest.mark.slow
-def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, mosquitto: Brokers) -> None:
+def test_a_refused_session_takes_the_name_once_it_is_free(network: Networks, mosquitto: Brokers) -> None:
     net = network(2)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -80,8 +80,8 @@ def test_a_refused_session_takes_the_name_up_when_it_is_free(network: Networks, 
 
 
 @pytest.mark.timeout(500)
-def test_sessions_talk_on_while_each_node_of_a_cluster_is_killed(network: Networks, tmp_path: Path) -> None:
-    """The sessions are on separate hosts: messages arrive once and in order, whatever node is lost."""
+def test_sessions_keep_talking_while_each_cluster_node_is_killed(network: Networks, tmp_path: Path) -> None:
+    """The sessions are on separate hosts; messages arrive once and in order, whichever node is lost."""
     net = network(5)
     cluster = Cluster(net.hosts[:3], tmp_path)
     for node in cluster.nodes:
@@ -89,26 +89,26 @@ def test_sessions_talk_on_while_each_node_of_a_cluster_is_killed(network: Networ
     alice, bob = wrap(net.hosts[3], "Alice", cluster), wrap(net.hosts[4], "Bob", cluster)
     knows(net.hosts[3], "Bob")
     knows(net.hosts[4], "Alice")
-    said: list[str] = []
+    sent: list[str] = []
 
-    def more(about: str) -> None:
+    def exchange(about: str) -> None:
         bodies = [f"{about} {number}" for number in range(10)]
-        said.extend(bodies)
+        sent.extend(bodies)
         alice.say("\n".join(f"@relay:Bob {body}" for body in bodies))
         bob.say("\n".join(f"@relay:Alice {body}" for body in bodies))
 
-    def arrives() -> None:
+    def all_arrive() -> None:
         for agent, other in ((alice, "Bob"), (bob, "Alice")):
-            wait_until(lambda: len(agent.texts()) >= len(said), timeout=120, message=agent.log)  # noqa: B023
-            assert agent.texts() == [(other, body) for body in said]
+            wait_until(lambda: len(agent.texts()) >= len(sent), timeout=120, message=agent.log)  # noqa: B023
+            assert agent.texts() == [(other, body) for body in sent]
 
     for node in cluster.nodes:
-        more(f"{node} is there")
+        exchange(f"{node} is up")
         cluster.kill(node)
-        more(f"{node} is away")
-        arrives()
+        exchange(f"{node} is down")
+        all_arrive()
         cluster.start(node)
-        more(f"{node} is back")
-        arrives()
+        exchange(f"{node} is back")
+        all_arrive()
     for agent in (alice, bob):
         wait_until(lambda: {m["state"] for m in messages(agent.relay)} == {"injected"})  # noqa: B023

@@ -1,17 +1,17 @@
-"""A wire between hosts: network namespaces whose packets this program carries, late or not at all.
+"""A wire between hosts: this program carries the packets of network namespaces, late or not at all.
 
     host a ── TUN ──╮                        ╭── TUN ── host b       each a process in its own namespace
                     ╰── this program ────────╯                       10.77.0.1, called host-1, ...
 
 Usage: python wire.py HOSTS SEED.  It prints `{"hosts": [pid, ...]}` once the hosts are up, pid being that of
 a process in the host's namespaces (for nsenter(1)), or `{"error": "..."}` if the system does not allow
-creating them.  Then it reads one JSON object per line from stdin, and prints `{}` once it is in force:
+creating them.  Then it reads one JSON object per line from stdin, and prints `{}` once it is in effect:
 
     delay     seconds by which each packet is delayed
     loss      the fraction of packets that are lost, 0 to 1
     cut       the hosts (by number) whose packets are all lost
 
-It ends with its stdin, and the hosts with it.  Real TCP runs over it, with its own retransmissions. netem(8)
+It ends with its stdin, and the hosts end with it.  Real TCP runs over it, with retransmissions.  netem(8)
 does the same in kernels that have it, but many kernels in containers and on build machines do not.
 """
 
@@ -53,11 +53,11 @@ class Wire:
     delay: float = 0.0
     loss: float = 0.0
     cut: frozenset[int] = frozenset()
-    _under_way: list[tuple[float, int, int, bytes]] = field(default_factory=list)
-    _order: itertools.count[int] = field(default_factory=itertools.count)
+    _in_flight: list[tuple[float, int, int, bytes]] = field(default_factory=list)
+    _sequence: itertools.count[int] = field(default_factory=itertools.count)
 
     def run(self) -> None:
-        """Carry packets and obey stdin, until it ends."""
+        """Carry packets and follow commands from stdin, until it ends."""
         poll = select.poll()
         for descriptor in [0, *self.devices]:
             poll.register(descriptor, select.POLLIN)
@@ -65,33 +65,33 @@ class Wire:
             for descriptor, _ in poll.poll(self._until_due()):
                 if descriptor != 0:
                     self._take(self.devices.index(descriptor))
-                elif not self._obey():
+                elif not self._read_command():
                     return
-            while self._under_way and self._under_way[0][0] <= time.monotonic():
-                _, _, to, packet = heapq.heappop(self._under_way)
+            while self._in_flight and self._in_flight[0][0] <= time.monotonic():
+                _, _, to, packet = heapq.heappop(self._in_flight)
                 os.write(self.devices[to], packet)
 
     def _until_due(self) -> float | None:
         """Return milliseconds."""
-        if not self._under_way:
+        if not self._in_flight:
             return None
-        return max(0.0, (self._under_way[0][0] - time.monotonic()) * 1000)
+        return max(0.0, (self._in_flight[0][0] - time.monotonic()) * 1000)
 
     def _take(self, source: int) -> None:
         packet = os.read(self.devices[source], _PACKET)
         to = packet[19] - 1 if packet[0] >> 4 == 4 else -1  # RFC 791: the last byte of the destination
         if not 0 <= to < len(self.devices) or {source, to} & self.cut or self.random.random() < self.loss:
             return
-        heapq.heappush(self._under_way, (time.monotonic() + self.delay, next(self._order), to, packet))
+        heapq.heappush(self._in_flight, (time.monotonic() + self.delay, next(self._sequence), to, packet))
 
-    def _obey(self) -> bool:
+    def _read_command(self) -> bool:
         line = sys.stdin.buffer.readline()
         if not line:
             return False
-        order = json.loads(line)
-        self.delay = order.get("delay", self.delay)
-        self.loss = order.get("loss", self.loss)
-        self.cut = frozenset(order.get("cut", self.cut))
+        command = json.loads(line)
+        self.delay = command.get("delay", self.delay)
+        self.loss = command.get("loss", self.loss)
+        self.cut = frozenset(command.get("cut", self.cut))
         print("{}", flush=True)
         return True
 

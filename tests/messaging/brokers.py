@@ -1,4 +1,4 @@
-"""The brokers that the bus is tested on: each is started, killed and restarted with the same data.
+"""The brokers that the bus is tested on: each can be killed and restarted with the same data.
 
     Embedded    the nats-server that relay starts itself, with its configuration and access list
     Nats        the same program, with the configuration that relay ships (config/nats/nats-server.conf)
@@ -48,8 +48,8 @@ AMQTT = "amqtt==0.12.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Keeps:
-    """What a broker has after kill -9 and a restart with the same data, without any client's help.
+class Durability:
+    """What a broker still has after kill -9 and a restart with its data, without any client's help.
 
     mail: QoS 1 messages that it had acknowledged, for an absent persistent session.
     sessions: such sessions with their subscriptions. retained: retained messages.
@@ -65,7 +65,7 @@ class Broker(ABC):
 
     title: ClassVar[str]
     saves: ClassVar[str]
-    keeps: ClassVar[Keeps]
+    durability: ClassVar[Durability]
 
     def __init__(self, directory: Path) -> None:
         """directory: for its data. Skips the test if this machine cannot run the broker."""
@@ -84,17 +84,17 @@ class Broker(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill it with SIGKILL, if it runs; return when it is gone."""
+        """Kill it with SIGKILL if it is running; return when it is gone."""
 
     @abstractmethod
     def wipe(self) -> None:
         """Delete all its data; it must not be running."""
 
-    def settle(self) -> None:  # noqa: B027  most have nothing to wait for
-        """Return once it has saved what it saves within seconds."""
+    def settle(self) -> None:  # noqa: B027  most save at once or never
+        """Wait for a save, if it saves within seconds."""
 
     def restart(self, *, empty: bool = False) -> None:
-        """Kill it and restart it at once, without its data if `empty`."""
+        """Kill it and restart it immediately, without its data if `empty`."""
         self.kill()
         if empty:
             self.wipe()
@@ -104,7 +104,7 @@ class Broker(ABC):
 class Embedded(Broker):
     title = "nats-server, embedded"
     saves = "never"
-    keeps = Keeps(mail=False, sessions=False, retained=False)
+    durability = Durability(mail=False, sessions=False, retained=False)
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -132,7 +132,7 @@ class Embedded(Broker):
 
 
 class _Server(Broker):
-    """A separate program, as a child process of the test."""
+    """A broker that runs as a child process of the test."""
 
     command: list[str | Path]
 
@@ -175,7 +175,7 @@ class Mosquitto(_Server):
 
     title = "Mosquitto 2.0, `config/mosquitto/mosquitto.conf`"
     saves = "every 10 s"
-    keeps = Keeps(mail=True, sessions=True, retained=True)
+    durability = Durability(mail=True, sessions=True, retained=True)
 
     def __init__(self, directory: Path, *, tls: bool = False, **settings: str) -> None:
         super().__init__(directory)
@@ -183,7 +183,7 @@ class Mosquitto(_Server):
         self._settings = settings
         program = debian.require("mosquitto")
         config = directory / "mosquitto.conf"
-        # Started by root, it would drop to a user who cannot write here.
+        # As root, it would otherwise switch to a user who cannot write here.
         config.write_text(self.configuration() + ("user root\n" if os.getuid() == 0 else ""))
         (directory / "passwords").write_text(acl.mosquitto_passwords(AGENTS.values()))
         (directory / "passwords").chmod(0o600)
@@ -194,7 +194,7 @@ class Mosquitto(_Server):
         return f"{'mqtts' if self._tls else 'mqtt'}://{_login(AGENTS[name])}@127.0.0.1:{self.port}"
 
     def configuration(self) -> str:
-        """Return the shipped file with this test's addresses and paths."""
+        """Return the shipped configuration with this test's addresses and paths."""
         return self._adapted(
             # Like Debian's own mosquitto.conf; Mosquitto rejects a second setting of it.
             f"persistence_location {self._data}/\n{SHIPPED_MOSQUITTO.read_text()}",
@@ -210,7 +210,7 @@ class Mosquitto(_Server):
         )
 
     def settle(self) -> None:
-        self._wait_for_save()  # a save may have begun earlier
+        self._wait_for_save()  # a save may already have been under way
         self._wait_for_save()
 
     def _wait_for_save(self) -> None:
@@ -218,7 +218,7 @@ class Mosquitto(_Server):
         wait_until(lambda: self._database() != before)
 
     def _database(self) -> int:
-        """Return a number that changes with each save, which replaces the file."""
+        """Return a number that changes with each save; a save replaces the file."""
         try:
             return (self._data / "mosquitto.db").stat().st_mtime_ns
         except FileNotFoundError:
@@ -242,7 +242,7 @@ class DebianMosquitto(Mosquitto):
 
     title = "Mosquitto 2.0, `persistence true` alone"
     saves = "every 30 minutes"
-    keeps = Keeps(mail=False, sessions=False, retained=False)
+    durability = Durability(mail=False, sessions=False, retained=False)
 
     def configuration(self) -> str:
         return (
@@ -260,7 +260,7 @@ class Nats(_Server):
 
     title = "nats-server 2.15, `config/nats/nats-server.conf`"
     saves = "at once"
-    keeps = Keeps(mail=True, sessions=True, retained=True)
+    durability = Durability(mail=True, sessions=True, retained=True)
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -287,7 +287,7 @@ class Nats(_Server):
 class Amqtt(_Server):
     title = "amqtt 0.12"
     saves = "never"
-    keeps = Keeps(mail=False, sessions=False, retained=False)
+    durability = Durability(mail=False, sessions=False, retained=False)
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -298,7 +298,7 @@ class Amqtt(_Server):
             "plugins:\n"
             "  amqtt.plugins.authentication.AnonymousAuthPlugin: {allow_anonymous: true}\n"
         )
-        self.command = [_installed(AMQTT) / "bin" / "amqtt", "-c", config]
+        self.command = [_environment(AMQTT) / "bin" / "amqtt", "-c", config]
 
     def url(self, name: str) -> str:
         return f"mqtt://127.0.0.1:{self.port}"
@@ -309,8 +309,8 @@ def _login(agent: Credentials) -> str:
     return f"{quote(agent.user, safe='')}:{quote(agent.password, safe='')}"
 
 
-def _installed(requirement: str) -> Path:
-    """Return a virtual environment with only that package: its dependencies may clash with ours."""
+def _environment(requirement: str) -> Path:
+    """Return a virtual environment for that package alone: its dependencies may conflict with ours."""
     folder = CACHE / re.sub("=+", "-", requirement)
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""An agent on the bus, from a test's view: a real messaging client and what it reported."""
+"""An agent on the bus as a test sees it: a real messaging client and everything it reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
 
 
 class Agent:
-    """client: while it is `running`."""
+    """client: set while the agent is `running`."""
 
     client: MessagingClient
 
@@ -93,20 +93,20 @@ class Agent:
                     return message
 
     async def sees(self, name: str, *, online: bool = True) -> None:
-        """Return when the roster shows `name` as online, or offline."""
+        """Wait until the roster shows `name` as online, or offline."""
 
         async def seen() -> bool:
             return any(p.name == name and p.online is online for p in await self.client.roster())
 
         await eventually(seen)
 
-    async def receives(self, name: str) -> bool:
-        """Return whether its home has heard that `name` is online; the roster also knows local agents."""
+    async def knows(self, name: str) -> bool:
+        """Return whether its home has seen `name` announced online; the roster also lists local agents."""
         tracker = self.client._listener.tracker
         return await tracker.ledger.run(lambda ledger: tracker.attendance(ledger).online(name))
 
     async def waiting(self) -> list[str]:
-        """Return the texts that wait for it, in order."""
+        """Return the texts waiting for it, in order."""
         return [message.body for message in await self.client.waiting()]
 
     async def inject(self, message: Message) -> None:
@@ -116,20 +116,20 @@ class Agent:
 
     @property
     def ignored(self) -> int:
-        """Return how many payloads were not relay's, or did not match their topic."""
+        """Return how many payloads were foreign or did not match their topic."""
         return self.client._receiver.ignored
 
     async def ledger(self) -> list[Message]:
-        """Return the messages of its home."""
+        """Return the messages in its home's ledger."""
         return await ledgers.messages(self.home)
 
     async def all_are(self, state: State) -> None:
-        """Return when all messages of its home are in that state."""
+        """Wait until all messages of its home are in that state."""
 
-        async def there() -> bool:
+        async def reached() -> bool:
             return all(message.state is state for message in await self.ledger())
 
-        await eventually(there)
+        await eventually(reached)
 
 
 @contextlib.asynccontextmanager
@@ -146,6 +146,6 @@ async def running(agent: Agent, *, connected: bool = True) -> AsyncIterator[Agen
             await task
 
 
-async def known(home: Home, name: str) -> None:
-    """Make `name` known in the team, as after a session of that name."""
+async def register(home: Home, name: str) -> None:
+    """Register `name` in the team, as an earlier session of that name would have."""
     await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name))

@@ -1,4 +1,4 @@
-"""Three nats-servers on loopback as one broker, each started from the file that relay ships.
+"""Three nats-servers on loopback that form one broker, each started from the file that relay ships.
 
 Each is a child process of the test.
 """
@@ -54,19 +54,19 @@ class Node:
         return False
 
     def leads_since(self) -> dict[str, str]:
-        """Return the Raft groups of which it became leader, according to its log, and when it last did."""
-        said = r"^\[\d+\] (\S+ \S+) \[INF\] (?:Self is new|JetStream cluster new (?!meta)).* leader(.*)$"
-        return {group: time for time, group in re.findall(said, self.log.read_text(), re.MULTILINE)}
+        """Return the Raft groups that it became the leader of, by its log, and when it last did."""
+        pattern = r"^\[\d+\] (\S+ \S+) \[INF\] (?:Self is new|JetStream cluster new (?!meta)).* leader(.*)$"
+        return {group: time for time, group in re.findall(pattern, self.log.read_text(), re.MULTILINE)}
 
     def kill(self) -> None:
-        """Kill it with SIGKILL, if it runs; return when it is gone."""
+        """Kill it with SIGKILL if it is running; return when it is gone."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def hang(self) -> None:
-        """Make it hang: it answers nobody, and its connections stay open."""
+        """Make it hang: it answers nobody, but its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

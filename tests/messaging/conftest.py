@@ -1,4 +1,4 @@
-"""A home for each test; its broker ends with the test."""
+"""A home and a clock for each test; the home's broker ends with the test."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def far(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
 def quiet_event_loop(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail if asyncio logs an error, which would appear on the user's terminal."""
     yield
-    said = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
-    assert said == []
+    logged = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
+    assert logged == []

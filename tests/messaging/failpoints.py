@@ -1,9 +1,9 @@
-"""Kill a process at a named step of the protocol, without any code for it in the product.
+"""Kill a process at a named step of the protocol, without any support for that in relay itself.
 
-A step is a method; in the process that is to die, `arm` replaces it by one that sends SIGKILL before or after
-its Nth call.  A step of the ledger is over once it is committed.  `POINTS` lists the steps in the order in
-which a message passes them, and the required outcome of the message being handled when the process died, once
-everything has been restarted.
+A step is a method; in the process that is to die, `arm` replaces it with one that sends SIGKILL before or
+after its Nth call.  A step of the ledger ends when it is committed.  `POINTS` lists the steps in the order in
+which a message passes through them, and the required outcome, once everything has been restarted, of the
+message that was being handled when the process died.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from relay.transport import broker, name_claims
 
 TEAM = "default"
 
-OFFICE = Path("/office")
+FOLDER = Path("/project")
 """The actors' folder, on every host: mail for one of them waits for the next of that name."""
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -55,32 +55,32 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """A possible outcome of a message: its state, and how often the receiver's agent got it."""
+class Outcome:
+    """A possible outcome of a message: its state, and how often it was typed into the receiver's agent."""
 
     state: State
     typed: int
 
 
-INJECTED = End(State.INJECTED, 1)
-HALF = {End(State.UNCERTAIN, 0), End(State.UNCERTAIN, 1)}
+INJECTED = Outcome(State.INJECTED, 1)
+UNCERTAIN_OUTCOMES = {Outcome(State.UNCERTAIN, 0), Outcome(State.UNCERTAIN, 1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A step, and which process takes it.
+    """A step of the protocol.
 
     target: "module:Class.method" or "module:function".
-    kind: if the method serves several purposes, the one meant: the kind of payload published.
-    before, after: the end of the first message if only that process died there; None: it was never accepted.
-    once_died_at: the step at which the process has to die first, if only its next start gets here.
+    kind: of the payload published, if the method publishes several kinds.
+    before, after: the outcome of the first message if only that process died; None: it was never accepted.
+    first_dies_at: where the process must die first, if only its next start reaches this step.
     """
 
     target: str
     kind: str | None = None
-    before: End | None = INJECTED
-    after: End | None = INJECTED
-    once_died_at: Failpoint | None = None
+    before: Outcome | None = INJECTED
+    after: Outcome | None = INJECTED
+    first_dies_at: Failpoint | None = None
 
     @property
     def name(self) -> str:
@@ -89,9 +89,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Failpoint:
-    """Where a process dies: at the `nth` call.
+    """Where a process dies: at the `nth` call of a step.
 
-    also: the pid files of processes that die with it. note: a file that gets a byte at the kill; "" for none.
+    also: pid files of processes that die with it. note: a file that gets one byte at the kill; "" for none.
     signal: the signal to send; SIGSTOP makes it hang.
     """
 
@@ -112,8 +112,8 @@ _OWNERS = "relay.messaging.name_owners:NameOwners."
 _MQTT = "relay.transport.mqtt:MqttTransport."
 _BROKER = "relay.transport.broker:"
 
-TYPING = Point("failpoints:type_into", before=End(State.UNCERTAIN, 0), after=End(State.UNCERTAIN, 1))
-"""The first byte that the agent gets, and the last: nobody can know which one it was."""
+TYPING = Point("failpoints:type_into", before=Outcome(State.UNCERTAIN, 0), after=Outcome(State.UNCERTAIN, 1))
+"""A kill before the first byte or after the last one: from outside, they look the same."""
 
 STARTING = [
     Point(_OWNERS + "take"),
@@ -146,19 +146,19 @@ RECEIVING = [
     Point(_INBOX + "store"),
     Point(_MQTT + "publish", "receipt"),
     Point(_INBOX + "receipted"),
-    Point(_INBOX + "injecting", after=End(State.UNCERTAIN, 0)),
+    Point(_INBOX + "injecting", after=Outcome(State.UNCERTAIN, 0)),
     TYPING,
-    Point(_INBOX + "settle", before=End(State.UNCERTAIN, 1)),
+    Point(_INBOX + "settle", before=Outcome(State.UNCERTAIN, 1)),
     Point(
         _INBOX + "recover",
-        before=End(State.UNCERTAIN, 1),
-        after=End(State.UNCERTAIN, 1),
-        once_died_at=Failpoint(TYPING, When.AFTER),
+        before=Outcome(State.UNCERTAIN, 1),
+        after=Outcome(State.UNCERTAIN, 1),
+        first_dies_at=Failpoint(TYPING, When.AFTER),
     ),
 ]
 """Steps of a receiver's process."""
 
-ALONE = [
+TRANSACTIONS = [
     Point(_LEDGER + "retry"),
     Point(_LEDGER + "drop"),
     Point(_OUTBOX + "release"),
@@ -172,11 +172,11 @@ ALONE = [
     Point(_CHANNELS + "limit"),
     Point(_OWNERS + "end"),
 ]
-"""Single transactions, run by a user's command or at random times: each happens completely or not at all."""
+"""Single transactions, run by a user's command or at any time: each happens completely or not at all."""
 
-POINTS = [*STARTING, *SENDING, *RECEIVING, *ALONE]
+POINTS = [*STARTING, *SENDING, *RECEIVING, *TRANSACTIONS]
 
-READING = {
+READERS = {
     *(_REGISTRY + name for name in ("known", "spelled", "teams")),
     *(_OWNERS + name for name in ("of", "runs", "ended", "others")),
     *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "untold", "committed", "sent_for")),
@@ -184,16 +184,16 @@ READING = {
     *(_CHANNELS + name for name in ("of", "audience", "all")),
     *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "held")),
 }
-"""Ledger methods that change nothing: dying there is dying before the next step."""
+"""Ledger methods that change nothing: dying in one amounts to dying before the next step."""
 
 
 def type_into(log: Path, message: Message) -> None:
-    """Give `message` to the fake agent, which keeps it whatever dies."""
+    """Give `message` to the fake agent, whose log survives any kill."""
     append(log, f"{message.id} {message.sender} {message.body}")
 
 
 def append(file: Path, line: str) -> None:
-    """Append a line to `file` atomically, whichever process is killed."""
+    """Append a line to `file` atomically, even if this process is killed."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
@@ -212,10 +212,10 @@ def arm(failpoint: Failpoint) -> None:
     commit_together = Database.commit_together
 
     def commit(*arguments: Any) -> Any:
-        ends = commit_together(*arguments)
+        results = commit_together(*arguments)
         if doomed.is_set():
             _die(failpoint)
-        return ends
+        return results
 
     Database.commit_together = commit  # type: ignore[method-assign]
 
@@ -261,7 +261,7 @@ def _die(failpoint: Failpoint) -> None:
         with open(failpoint.note, "ab", buffering=0) as note:
             note.write(b"x")
     os.kill(os.getpid(), failpoint.signal)
-    signal.pause()  # another thread than the first: the signal is on its way
+    signal.pause()  # outside the main thread, the signal may take a moment
 
 
 def _kind(arguments: tuple[Any, ...]) -> str:
@@ -279,9 +279,9 @@ def _kill(file: Path) -> None:
 
 @dataclass(slots=True)
 class Actor:
-    """One agent on the bus in a separate process; the agent takes everything at once.
+    """An agent on the bus, in a separate process, that accepts every message immediately.
 
-    url: the broker, unless it is the home's own.
+    url: of the broker, unless it is the home's own.
     """
 
     home: Home
@@ -292,7 +292,7 @@ class Actor:
 
     @property
     def log(self) -> Path:
-        """Return the log of what its agent was given, one line per message."""
+        """Return the log of the messages typed into its agent, one line each."""
         return self.home.state / f"{self.name}.log"
 
     @property
@@ -305,7 +305,7 @@ class Actor:
         return self.home.run / f"{self.name}.pid"
 
     def start(self, failpoint: Failpoint | None = None, *, listens: bool = True) -> None:
-        """Start it. listens: whether it may be the one that listens to presences for its home."""
+        """Start it. listens: whether it may be its home's listener for presence."""
         theirs, self._commands = PROCESSES.Pipe(duplex=False)
         self._process = PROCESSES.Process(target=_main, args=(self, theirs, failpoint, listens), daemon=True)
         self._process.start()
@@ -322,7 +322,7 @@ class Actor:
         self._process = self._commands = None
 
     def send(self, to: str, bodies: Iterable[str]) -> None:
-        """Make it send one message after another as soon as it runs; it may be dead by then."""
+        """Make it send the messages one by one once it is running; it may be dead by then."""
         self._command((to, list(bodies)))
 
     def drain(self) -> None:
@@ -341,7 +341,7 @@ class Actor:
         return code is not None
 
     def stop(self) -> None:
-        """Kill it, if it runs."""
+        """Kill it if it is running."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -354,14 +354,14 @@ class Actor:
 
 def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, listens: bool) -> None:
     """Run the actor's process."""
-    # Seconds, as the tests restart what dies at once.
+    # In seconds; the tests restart dead processes immediately.
     receipts = Inbox.receipts
 
-    def ends(*arguments: Any) -> list[Receipt]:
-        """Drop receipts for *stored*: the message is typed before anybody can be told."""
+    def final_receipts(*arguments: Any) -> list[Receipt]:
+        """Leave out receipts for *stored*: here every message is typed right after it is stored."""
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
-    Inbox.receipts = ends  # type: ignore[method-assign]
+    Inbox.receipts = final_receipts  # type: ignore[method-assign]
     publisher.FIRST_RETRY = publisher._LOOK_AGAIN = outgoing.LOOK = 0.2
     name_claims.OBJECTION_SECONDS = 0.5
     if not listens:
@@ -373,15 +373,15 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, liste
 
 async def _act(actor: Actor, commands: Connection) -> None:
     arrived: asyncio.Queue[Message] = asyncio.Queue()
-    orders: asyncio.Queue[tuple[str, list[str]] | None] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[str, list[str]] | None] = asyncio.Queue()
 
     def publish(event: Event) -> None:
         if isinstance(event, MessageStored):
             arrived.put_nowait(event.message)
 
-    def listen() -> None:
+    def read_command() -> None:
         try:
-            orders.put_nowait(commands.recv())
+            queue.put_nowait(commands.recv())
         except EOFError:
             running.cancel()  # the test has ended
 
@@ -395,9 +395,9 @@ async def _act(actor: Actor, commands: Connection) -> None:
             globals()["type_into"](actor.log, message)
             await client.settle(message.id, State.INJECTED)
 
-    async def obey() -> None:
+    async def run_commands() -> None:
         while True:
-            command = await orders.get()
+            command = await queue.get()
             if command is None:
                 await client.drain()
                 continue
@@ -407,32 +407,32 @@ async def _act(actor: Actor, commands: Connection) -> None:
                     append(actor.accepted, sent.id)
 
     client = await MessagingClient.open(
-        actor.home, TEAM, actor.name, broker_url=actor.url, publish=publish, owner=Owner.of_folder(OFFICE)
+        actor.home, TEAM, actor.name, broker_url=actor.url, publish=publish, owner=Owner.of_folder(FOLDER)
     )
     for message in await client.waiting():
         arrived.put_nowait(message)
-    running = asyncio.ensure_future(asyncio.gather(client.run(), type_all(), obey()))
-    asyncio.get_running_loop().add_reader(commands.fileno(), listen)
+    running = asyncio.ensure_future(asyncio.gather(client.run(), type_all(), run_commands()))
+    asyncio.get_running_loop().add_reader(commands.fileno(), read_command)
     with contextlib.suppress(asyncio.CancelledError):
         await running
 
 
-def dies_in(failpoint: Failpoint, action: Callable[[], object]) -> None:
+def run_and_die(failpoint: Failpoint, action: Callable[[], object]) -> None:
     """Run `action` (picklable) in a process that dies at `failpoint`."""
-    process = PROCESSES.Process(target=_die_in, args=(failpoint, action), daemon=True)
+    process = PROCESSES.Process(target=_run_armed, args=(failpoint, action), daemon=True)
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
     process.close()
 
 
-def _die_in(failpoint: Failpoint, action: Callable[[], object]) -> None:
+def _run_armed(failpoint: Failpoint, action: Callable[[], object]) -> None:
     arm(failpoint)
     action()
 
 
 def far_url(home: Home, name: str) -> str:
-    """Start the broker of `home` and return the URL under which `name`, with another home, reaches it."""
+    """Start the broker of `home` and return its URL for `name`, an agent of another home."""
     endpoint, rights = broker.admit(home, TEAM, name)
     user = rights.user.replace("/", "%2F")
     return f"mqtt://{user}:{rights.password}@{endpoint.host}:{endpoint.port}"

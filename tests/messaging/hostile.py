@@ -3,7 +3,7 @@
     python tests/messaging/hostile.py TEAM NAME VICTIM
 
 Runs each of ATTACKS in turn in the home of the environment, against VICTIM where one is needed, at least once
-and until standard input ends; prints the name of each that it has run.
+and until standard input ends; prints the name of each attack after running it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRIES = 5
 
 
 class Hostile:
-    """Connections of `name`, who attacks `victim`."""
+    """The connections of `name`, who attacks `victim`."""
 
     def __init__(self, home: Home, team: str = "default", name: str = "Mallory", victim: str = "Bob") -> None:
         self.endpoint, self.credentials = broker.admit(home, team, name)
@@ -53,8 +53,7 @@ class Hostile:
     def login(self, client_id: str = "", *, keep: bool = False) -> socket.socket:
         """Log in and return the connection. keep: make the session persistent (MQTT 3.1.1, 3.1.2.4).
 
-        On a busy machine a broker may cut off a client that has just connected; so this retries, as relay
-        does.
+        A busy broker may cut off a client that has just connected, so this retries, as relay does.
         """
         for _ in range(TRIES - 1):
             with contextlib.suppress(OSError, EOFError, AssertionError, IndexError, ValueError):
@@ -74,10 +73,10 @@ class Hostile:
         return connection
 
     def publish(self, connection: socket.socket, number: int, packet: bytes) -> None:
-        """Send the packet with that number, from 0, and read the acknowledgements after each BATCH."""
+        """Send packet `number`, counted from 0, and read the acknowledgements after each BATCH."""
         connection.sendall(packet)
         if number % BATCH == BATCH - 1:
-            acknowledged(connection, BATCH)
+            read_acknowledgements(connection, BATCH)
 
     def topic(self, to: str = "") -> str:
         return topics.inbox(self.team, to or self.victim, self.name)
@@ -101,12 +100,12 @@ def retained(packet: bytes) -> bytes:
     return bytes([packet[0] | 1]) + packet[1:]
 
 
-def unasked(topic: str, payload: bytes) -> bytes:
-    """Return a PUBLISH at QoS 0 (section 4.3.1), which the broker forwards without acknowledgements."""
+def unacknowledged(topic: str, payload: bytes) -> bytes:
+    """Return a PUBLISH at QoS 0 (section 4.3.1), which nobody acknowledges."""
     return packets._packet(packets.PUBLISH, packets._field(topic.encode()) + payload)
 
 
-def acknowledged(connection: socket.socket, count: int) -> None:
+def read_acknowledgements(connection: socket.socket, count: int) -> None:
     """Read `count` acknowledgements of 4 bytes each."""
     left = 4 * count
     while left:
@@ -119,7 +118,7 @@ def acknowledged(connection: socket.socket, count: int) -> None:
 # The attacks.
 
 
-def keeps_much(mallory: Hostile, count: int, payload: bytes) -> None:
+def retain_many(mallory: Hostile, count: int, payload: bytes) -> None:
     """Publish retained messages under `count` topics."""
     connection = mallory.login()
     for number in range(count):
@@ -127,23 +126,23 @@ def keeps_much(mallory: Hostile, count: int, payload: bytes) -> None:
         mallory.publish(connection, number, retained(packet))
 
 
-def stays(mallory: Hostile, sessions: int, messages: int) -> None:
+def leave_sessions(mallory: Hostile, sessions: int, messages: int) -> None:
     """Leave persistent sessions, with messages waiting for each."""
     inbox = topics.inbox_filter(mallory.team, mallory.name)
     for number in range(sessions):
         connection = mallory.login(f"mallory-{number}", keep=True)
         connection.sendall(packets.subscribe(inbox))
-        acknowledged(connection, 1)
+        read_acknowledgements(connection, 1)
         connection.recv(1)  # a SUBACK has 5
         connection.close()
     connection = mallory.login()
     for _ in range(messages):
         connection.sendall(packets.publish(mallory.topic(mallory.name), BIG))
-        acknowledged(connection, 1)
+        read_acknowledgements(connection, 1)
 
 
-def subscribes(mallory: Hostile, sessions: int, filters: int) -> None:
-    """Leave persistent sessions with many subscriptions, each of which is a mailbox."""
+def leave_subscriptions(mallory: Hostile, sessions: int, filters: int) -> None:
+    """Leave persistent sessions with many subscriptions, each of which has a mailbox."""
     for number in range(sessions):
         connection = mallory.login(f"subscriber-{number}", keep=True)
         stream = connection.makefile("rb")
@@ -154,18 +153,18 @@ def subscribes(mallory: Hostile, sessions: int, filters: int) -> None:
             assert packets.read(stream).kind == 0x90  # SUBACK
 
 
-def reads_nothing(mallory: Hostile, connections: int, messages: int) -> None:
-    """Read nothing, so messages to itself pile up in the broker for each connection."""
+def read_nothing(mallory: Hostile, connections: int, messages: int) -> None:
+    """Read nothing, so that messages to itself pile up in the broker for each connection."""
     for _ in range(connections):
         connection = mallory.login()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(packets.subscribe(topics.inbox_filter(mallory.team, mallory.name)))
     connection = mallory.login()
     for _ in range(messages):
-        connection.sendall(unasked(mallory.topic(mallory.name), BIG))
+        connection.sendall(unacknowledged(mallory.topic(mallory.name), BIG))
 
 
-def talks_nonsense(mallory: Hostile, count: int) -> None:
+def send_nonsense(mallory: Hostile, count: int) -> None:
     """Send malformed packets, as a stranger and as a logged-in client."""
     for number in range(count):
         connection = mallory.login() if number % 10 == 0 else mallory.connect()
@@ -174,85 +173,85 @@ def talks_nonsense(mallory: Hostile, count: int) -> None:
         connection.close()
 
 
-def never_logs_in(mallory: Hostile, count: int) -> None:
+def never_log_in(mallory: Hostile, count: int) -> None:
     for _ in range(count):
         mallory.connect().sendall(b"\x10")
 
 
-def floods(
+def flood(
     mallory: Hostile,
     count: int,
     size: int = 60_000,
     priority: Priority = Priority.LOW,
     *,
-    anew: bool = False,
+    new_streams: bool = False,
     ttl: float | None = None,
 ) -> None:
-    """Send valid messages. anew: each in a separate stream; ttl: after which each expires."""
+    """Send valid messages. new_streams: each in a separate stream; ttl: seconds until each expires."""
     connection, origin, text = mallory.login(), secrets.token_hex(8), "x" * size
     for number in range(count):
-        stream = (0, text, secrets.token_hex(8)) if anew else (number, text, origin)
+        stream = (0, text, secrets.token_hex(8)) if new_streams else (number, text, origin)
         packet = packets.publish(mallory.topic(), mallory.envelope(*stream, priority, ttl))
         mallory.publish(connection, number, packet)
 
 
-def floods_unasked(mallory: Hostile, count: int, size: int = 10) -> None:
-    """Publish as fast as the broker reads, without acknowledgements to wait for."""
+def flood_unacknowledged(mallory: Hostile, count: int, size: int = 10) -> None:
+    """Publish as fast as the broker reads, without waiting for acknowledgements."""
     connection, origin, text = mallory.login(), secrets.token_hex(8), "x" * size
-    some = [mallory.envelope(number, text, origin, Priority.NORMAL, None) for number in range(1000)]
+    envelopes = [mallory.envelope(number, text, origin, Priority.NORMAL, None) for number in range(1000)]
     for number in range(count):
-        connection.sendall(unasked(mallory.topic(), some[number % len(some)]))
+        connection.sendall(unacknowledged(mallory.topic(), envelopes[number % len(envelopes)]))
 
 
-def announces(mallory: Hostile, count: int, *, ask: bool = True) -> None:
-    """Join and leave repeatedly, each time from another home and as another run."""
+def announce(mallory: Hostile, count: int, *, ask: bool = True) -> None:
+    """Join and leave repeatedly, each time from a new home and as a new run."""
     connection, topic = mallory.login(), topics.presence(mallory.team, mallory.name)
     for number in range(count):
-        anew = secrets.token_hex(8)
-        said = Presence(
-            mallory.name, bool(number % 2), time.time(), f"{number:016}", anew, anew, anew, owner=anew
+        fresh = secrets.token_hex(8)
+        announcement = Presence(
+            mallory.name, bool(number % 2), time.time(), f"{number:016}", fresh, fresh, fresh, owner=fresh
         )
         if ask:
-            mallory.publish(connection, number, packets.publish(topic, presence.encode(said)))
+            mallory.publish(connection, number, packets.publish(topic, presence.encode(announcement)))
         else:
-            connection.sendall(unasked(topic, presence.encode(said)))
+            connection.sendall(unacknowledged(topic, presence.encode(announcement)))
 
 
-def lies(mallory: Hostile, count: int) -> None:
-    """Send payloads that are nearly valid, and receipts for messages that nobody sent."""
+def send_forgeries(mallory: Hostile, count: int) -> None:
+    """Send almost valid payloads, and receipts for messages that nobody sent."""
     connection = mallory.login()
-    right = json.loads(mallory.envelope(0, "x" * 1000, secrets.token_hex(8), Priority.NORMAL, None))
+    valid = json.loads(mallory.envelope(0, "x" * 1000, secrets.token_hex(8), Priority.NORMAL, None))
     receipt = Receipt("0" * 16, mallory.name, mallory.victim, State.INJECTED)
-    wrong = [
-        json.dumps({**right, "from": mallory.victim}).encode(),
-        json.dumps({**right, "origin": "of/another"}).encode(),
-        json.dumps({**right, "note": "x" * 100_000}).encode(),
-        json.dumps({**right, "body": "x" * 300_000}).encode(),
+    forged = [
+        json.dumps({**valid, "from": mallory.victim}).encode(),
+        json.dumps({**valid, "origin": "of/another"}).encode(),
+        json.dumps({**valid, "note": "x" * 100_000}).encode(),
+        json.dumps({**valid, "body": "x" * 300_000}).encode(),
         b"{" * 100_000,
         encode(receipt),
         encode(replace(receipt, id="1" * 16, state=State.REJECTED, detail="x" * 1000)),
     ]
     for number in range(count):
-        mallory.publish(connection, number, packets.publish(mallory.topic(), wrong[number % len(wrong)]))
+        mallory.publish(connection, number, packets.publish(mallory.topic(), forged[number % len(forged)]))
 
 
 ATTACKS: dict[str, Callable[[Hostile], None]] = {
-    "retained": partial(keeps_much, count=200, payload=BIG),
-    "small retained": partial(keeps_much, count=2_000, payload=bytes(1000)),
-    "sessions that stay": partial(stays, sessions=20, messages=10),
-    "subscriptions": partial(subscribes, sessions=3, filters=400),
-    "who reads nothing": partial(reads_nothing, connections=100, messages=60),
-    "nonsense": partial(talks_nonsense, count=300),
-    "no login": partial(never_logs_in, count=200),
-    "a flood": partial(floods, count=800),
-    "a flood of small ones": partial(floods, count=3_000, size=10, priority=Priority.URGENT),
-    "streams": partial(floods, count=1_000, size=10, anew=True),
-    "what expires at once": partial(floods, count=600, ttl=0.001),
-    "a flood that nobody acknowledges": partial(floods_unasked, count=5_000),
-    "announcements": partial(announces, count=2_000),
-    "lies": partial(lies, count=700),
+    "retained": partial(retain_many, count=200, payload=BIG),
+    "small retained": partial(retain_many, count=2_000, payload=bytes(1000)),
+    "persistent sessions": partial(leave_sessions, sessions=20, messages=10),
+    "subscriptions": partial(leave_subscriptions, sessions=3, filters=400),
+    "unread messages": partial(read_nothing, connections=100, messages=60),
+    "nonsense": partial(send_nonsense, count=300),
+    "connections without a login": partial(never_log_in, count=200),
+    "a flood": partial(flood, count=800),
+    "a flood of small messages": partial(flood, count=3_000, size=10, priority=Priority.URGENT),
+    "streams": partial(flood, count=1_000, size=10, new_streams=True),
+    "messages that expire immediately": partial(flood, count=600, ttl=0.001),
+    "an unacknowledged flood": partial(flood_unacknowledged, count=5_000),
+    "announcements": partial(announce, count=2_000),
+    "forgeries": partial(send_forgeries, count=700),
 }
-"""The attacks, each for a second or two."""
+"""The attacks; each takes a second or two."""
 
 
 def main() -> None:

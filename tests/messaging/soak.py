@@ -1,16 +1,16 @@
-"""A soak: agents that talk non-stop, killed at random with their broker; then an account of all messages.
+"""A soak: agents that send non-stop are killed at random with their broker; then an account of all messages.
 
 python tests/messaging/soak.py [--seconds N] [--seed S]
 
-Each agent is a process with a real messaging client in one home, on the embedded broker. It records in a file
-what it sends, before and after sending, and what is injected into it, between `injecting` and `settle`, as a
-real agent would have it on its screen. A file that was appended to survives kill -9, so these notes are the
-truth that the ledger is checked against:
+Each agent is a process with a real messaging client; all share one home and its embedded broker. Each agent
+records in a file what it sends, before and after sending, and what is injected into it, between `injecting`
+and `settle`, when a real agent would have it on its screen. What is appended to a file survives kill -9, so
+these notes are the truth that the ledger is checked against:
 
     sent = injected + uncertain + waiting + dead letters
 
 Prints the account and exits 1 if a message is unexplained: lost, injected twice, out of order, or in a state
-that the notes contradict.  SEED fixes what happens to whom, not when the machine does it.
+that the notes contradict.  SEED fixes the sequence of faults, not their timing.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from relay.transport import broker
 
 TEAM = "soak"
 AGENTS = ("Ada", "Bo", "Cy", "Dee")
-AWAY = "Eve"  # killed for good at half time: her mail waits, and others carry what she sent
+AWAY = "Eve"  # killed for good at half time: mail to her waits, and others publish what she sent
 RATE = 25.0  # messages per second and agent
-BROADCASTS, HURRIED, REJECTED = 0.02, 0.05, 0.02
-"""The fractions of broadcasts, of messages dropped after HURRY, and of those that cannot be typed."""
-HURRY = 1.0  # seconds
+BROADCASTS, SHORT_LIVED, REJECTED = 0.02, 0.05, 0.02
+"""The fractions of broadcasts, of messages that expire after SHORT_TTL, and of those that cannot be typed."""
+SHORT_TTL = 1.0  # seconds
 DROPPED = 0.05  # the chance that the user drops a waiting message, at each kill
 SETTLE_SECONDS = 90.0  # after the last kill; the longest pause between two retries is a minute
 
@@ -64,7 +64,7 @@ DEAD = {State.REJECTED, State.EXPIRED}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A sender's note. to: may be `*`. number: increasing. id: None if the sender died or was refused."""
+    """A sender's note. to: may be `*`. number: increases. id: None if the sender died or was refused."""
 
     sender: str
     to: str
@@ -75,7 +75,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """A receiver's note: message `id` has reached the agent."""
+    """A receiver's note: message `id` was injected into the agent."""
 
     receiver: str
     sender: str
@@ -84,7 +84,7 @@ class Injected:
 
 
 class Notes:
-    """A file of JSON lines, each written atomically, whoever is killed."""
+    """A file of JSON lines, each written atomically, so a kill leaves no partial line."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -94,7 +94,7 @@ class Notes:
 
 
 async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> None:
-    """Send to random agents and take what arrives, until standard input ends. Numbers start at `first`."""
+    """Send to random agents and accept what arrives, until standard input ends. Numbers start at `first`."""
     chance = random.Random(seed)
     sent, injected = Notes(notes / f"{name}.sent"), Notes(notes / f"{name}.injected")
     wake = asyncio.Event()
@@ -107,12 +107,12 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
 
     client = await MessagingClient.open(home, TEAM, name, limits=UNLIMITED, publish=publish)
 
-    async def obey() -> None:
-        """Stop sending on the first line; exit at the end of standard input."""
-        orders = asyncio.StreamReader()
+    async def read_commands() -> None:
+        """Stop sending at the first line; exit at the end of standard input."""
+        commands = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
-        while await orders.readline():
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+        while await commands.readline():
             talking.clear()
         os._exit(0)
 
@@ -122,7 +122,7 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
         while talking.is_set():
             await asyncio.sleep(chance.expovariate(RATE))
             number, to = number + 1, "*" if chance.random() < BROADCASTS else chance.choice(others)
-            ttl = HURRY if chance.random() < HURRIED else None
+            ttl = SHORT_TTL if chance.random() < SHORT_LIVED else None
             sent.add("trying", to, number)
             try:
                 outgoing = OutgoingMessage(to, str(number), priority=chance.choice(PRIORITIES), ttl=ttl)
@@ -154,7 +154,7 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
         await client.settle(message.id, State.INJECTED)
 
     async with asyncio.TaskGroup() as tasks:
-        for work in (client.run(), obey(), talk(), listen()):
+        for work in (client.run(), read_commands(), talk(), listen()):
             tasks.create_task(work)
 
 
@@ -163,7 +163,7 @@ async def agent(home: Home, notes: Path, name: str, seed: int, first: int) -> No
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """How many messages there were in each state, and which ones nothing explains."""
+    """How many messages are in each state, and which ones are unexplained."""
 
     states: Counter[State]
     accepted: int
@@ -191,21 +191,21 @@ def account(
     tried = {(each.sender, each.to, each.number): each for each in sent}
     wrong = [f"{each.id} was accepted and is gone" for each in sent if each.id and each.id not in ledger]
     wrong += [f"{id} was injected {count} times" for id, count in times.items() if count > 1]
-    wrong += [f"{id} was injected and is not in the ledger" for id in times if id not in ledger]
+    wrong += [f"{id} was injected but is not in the ledger" for id in times if id not in ledger]
     bodies = Counter((m.sender, m.to, m.body) for m in ledger.values())
     wrong += [
-        f"{sender} to {to}: {body} is there {n} times" for (sender, to, body), n in bodies.items() if n > 1
+        f"{sender} to {to}: {body} is listed {n} times" for (sender, to, body), n in bodies.items() if n > 1
     ]
     for message in ledger.values():
         number = int(message.body)
         one, all_ = ((message.sender, to, number) for to in (message.to, "*"))
         noted = tried.get(one) or tried.get(all_)
         if noted is None or noted.refused or noted.id not in {None, message.id}:
-            wrong.append(f"{message.id} is in the ledger and was not sent: {noted}")
+            wrong.append(f"{message.id} is in the ledger but was not sent: {noted}")
         if times[message.id] not in _possible(message.state):
             wrong.append(f"{message.id} is {message.state} and was injected {times[message.id]} times")
         if message.state in WAITING and message.to not in away:
-            wrong.append(f"{message.id} is {message.state}, and its receiver {message.to} is there")
+            wrong.append(f"{message.id} is {message.state}, and its receiver {message.to} is running")
     wrong += _disorder(injected, ledger)
     return Account(Counter(m.state for m in ledger.values()), len(ledger), wrong)
 
@@ -218,7 +218,7 @@ def _possible(state: State) -> set[int]:
 
 
 def _disorder(injected: Sequence[Injected], ledger: Mapping[str, Message]) -> Iterator[str]:
-    """Report late messages among those with the same sender, receiver and priority."""
+    """Report messages out of order among those with the same sender, receiver and priority."""
     last: dict[tuple[str, str, Priority], int] = defaultdict(int)
     for each in injected:
         if each.id in ledger:
@@ -247,7 +247,7 @@ def read_injected(path: Path) -> list[Injected]:
 
 
 class Soak:
-    """The agents of `home`, and everything that happens to them; `chance` decides."""
+    """The agents of `home` and their faults, which `chance` selects."""
 
     def __init__(self, home: Home, notes: Path, seed: int) -> None:
         self._home = home
@@ -282,12 +282,12 @@ class Soak:
             if self._chance.random() < DROPPED:
                 self._drop()
         for process in self._agents.values():
-            _order(process, "quiet\n")
+            _command(process, "quiet\n")
 
     def settle(self) -> Account:
-        """Return the account as soon as it is complete, or after SETTLE_SECONDS."""
+        """Return the account once it is complete, or after SETTLE_SECONDS."""
         with Ledger(self._home.ledger) as ledger:
-            ledger.inbox.recover(TEAM, AWAY)  # as its next start would: the message being typed is uncertain
+            ledger.inbox.recover(TEAM, AWAY)  # as its next start would: a message being typed is uncertain
         deadline = time.monotonic() + SETTLE_SECONDS
         while (found := self._account()).unexplained and time.monotonic() < deadline:
             time.sleep(0.25)
@@ -302,7 +302,7 @@ class Soak:
         broker.stop(self._home)
 
     def _account(self) -> Account:
-        # Read the ledger first: later notes are not in it yet, and are checked again.
+        # Read the ledger before the notes: a message missing from it is then checked again.
         with Ledger(self._home.ledger) as ledger:
             listed = [*ledger.messages(), *ledger.lookup(self._unlisted)]
         return account(
@@ -352,7 +352,7 @@ class Soak:
                 os.kill(pid, signal.SIGCONT)
 
     def _kill_all(self) -> None:
-        """Kill the broker, its supervisor and two agents within a moment."""
+        """Kill the broker, its supervisor and two agents at nearly the same time."""
         names = self._chance.sample(AGENTS, 2)
         self._kill(names[0])
         self._signal("supervisor", signal.SIGKILL)
@@ -384,7 +384,7 @@ class Soak:
         time.sleep(self._chance.uniform(least, most))
 
 
-def _order(process: subprocess.Popen[str], line: str) -> None:
+def _command(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdin is not None
     process.stdin.write(line)
     process.stdin.flush()
@@ -406,7 +406,7 @@ def soak(seconds: float, seed: int) -> Account:
     print(result.table())
     if result.unexplained:
         print("\n".join(f"unexplained: {each}" for each in result.unexplained))
-        print(f"Kept for a look: {directory}")
+        print(f"Kept for inspection: {directory}")
     else:
         shutil.rmtree(directory)
     return result
@@ -420,7 +420,7 @@ def main() -> int:
         parser.add_argument(option, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.agent:
-        logging.getLogger("relay").setLevel(logging.ERROR)  # the broker's death is no news here
+        logging.getLogger("relay").setLevel(logging.ERROR)  # the broker's deaths are expected here
         notes, first = Path(options.notes), int(options.first)
         asyncio.run(agent(Home.from_env(), notes, options.agent, options.seed, first))
         return 0

@@ -1,4 +1,4 @@
-"""The access lists that relay writes, and the checks of a broker's access list, on real brokers."""
+"""The access lists that relay writes, and its checks of a broker's access list, on real brokers."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ PASSWORDS = acl.mosquitto_passwords(TEAM)
 
 @pytest.fixture(autouse=True)
 def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let only a cluster's nodes deliver out of order; these brokers are single."""
+    """Skip the wait for a cluster's nodes, which may deliver out of order; these brokers have one node."""
     monkeypatch.setattr(attack, "SETTLE_SECONDS", 0.0)
 
 
-def tried(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
-    """Return what the checks say about the broker at `url`, by their keys."""
+def check(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
+    """Return the results of all checks of the broker at `url`, by their keys."""
     rows = asyncio.run(probe(endpoints(url), agents, native=native))
     assert [row.key for row in rows] == [key for key in CLAIMS if key in {row.key for row in rows}]
     return {row.key: (row.status, row.detail) for row in rows}
@@ -54,13 +54,13 @@ def broken(rows: dict[str, tuple[Finding, str]]) -> set[str]:
     return {key for key, (verdict, _) in rows.items() if verdict is Finding.BROKEN}
 
 
-def test_every_row_holds_on_mosquitto_with_our_list(tmp_path: Path) -> None:
+def test_every_check_passes_on_mosquitto_with_relays_access_list(tmp_path: Path) -> None:
     with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), PASSWORDS) as mosquitto:
-        rows = tried(mosquitto.url)
+        rows = check(mosquitto.url)
     assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Finding.HOLDS), rows
 
 
-def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
+def test_agents_communicate_under_relays_access_list(home: Home, tmp_path: Path) -> None:
     agents = [broker.credentials(home, "default", name) for name in ("Alice", "Bob.B")]
     files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
 
@@ -70,15 +70,15 @@ def test_agents_talk_under_our_list(home: Home, tmp_path: Path) -> None:
             running(Agent(home, "Bob.B", url=url)) as bob,
         ):
             await alice.sees("Bob.B")
-            await alice.send("Bob.B", "within our rights")
-            assert [m.body for m in await bob.receive()] == ["within our rights"]
+            await alice.send("Bob.B", "within its rights")
+            assert [m.body for m in await bob.receive()] == ["within its rights"]
 
     with GuardedMosquitto(tmp_path / "mosquitto", *files) as mosquitto:
         asyncio.run(scenario(mosquitto.url))
 
 
-def test_whose_login_is_refused_can_read_why_his_messages_wait(home: Home, tmp_path: Path) -> None:
-    """The user has no session to report it; the home's other agents continue."""
+def test_a_refused_login_is_shown_as_the_reason_that_messages_wait(home: Home, tmp_path: Path) -> None:
+    """The user has no session that could report it; the home's other agents continue."""
     agents = [broker.credentials(home, "default", name) for name in ("Alice", "Bob")]
     files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
 
@@ -103,12 +103,12 @@ def test_whose_login_is_refused_can_read_why_his_messages_wait(home: Home, tmp_p
         asyncio.run(scenario(mosquitto.url))
 
 
-def test_no_row_of_rights_holds_without_a_list(tmp_path: Path) -> None:
+def test_every_check_of_rights_fails_without_an_access_list(tmp_path: Path) -> None:
     with GuardedMosquitto(tmp_path, None, PASSWORDS) as mosquitto:
-        rows = tried(mosquitto.url)
+        rows = check(mosquitto.url)
     assert broken(rows) == {"publish", "inbox", "wildcard", "presence", "will", "team", "internals"}, rows
     with GuardedMosquitto(tmp_path / "open", None, None) as mosquitto:
-        rows = tried(mosquitto.url)
+        rows = check(mosquitto.url)
     assert {"anonymous", "publish", "inbox"} <= broken(rows)
 
 
@@ -116,7 +116,7 @@ OWN_INBOX = "read relay/v1/default/agents/alice/inbox/+"
 AS_ALICE = "write relay/v1/default/agents/+/inbox/alice"
 
 # Faults of a list: a text in it, its replacement, and the checks that detect it.
-WEAKER = {
+WEAKNESSES = {
     "writes under any name": (AS_ALICE, "write relay/v1/default/agents/+/inbox/+", {"publish", "will"}),
     "writes as one other": (
         AS_ALICE,
@@ -153,13 +153,13 @@ WEAKER = {
 }
 
 
-@pytest.mark.parametrize("weakness", WEAKER)
-def test_each_weakness_is_noticed_in_its_row(tmp_path: Path, weakness: str) -> None:
-    old, new, rows = WEAKER[weakness]
+@pytest.mark.parametrize("weakness", WEAKNESSES)
+def test_each_weakness_fails_exactly_its_checks(tmp_path: Path, weakness: str) -> None:
+    old, new, rows = WEAKNESSES[weakness]
     text = acl.mosquitto(TEAM)
     assert text.count(old) == 1
     with GuardedMosquitto(tmp_path, text.replace(old, new), PASSWORDS) as mosquitto:
-        found = tried(mosquitto.url)
+        found = check(mosquitto.url)
     assert broken(found) == rows, found
 
 
@@ -169,21 +169,21 @@ def grants(user: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", grants("default/alice"))
-def test_each_right_that_is_missing_is_noticed(tmp_path: Path, line: str) -> None:
+def test_each_missing_right_is_reported(tmp_path: Path, line: str) -> None:
     text = acl.mosquitto(TEAM)
     assert line in text
     with GuardedMosquitto(tmp_path, text.replace(line + "\n", "", 1), PASSWORDS) as mosquitto:
-        verdict, detail = tried(mosquitto.url)["own"]
+        verdict, detail = check(mosquitto.url)["own"]
     assert verdict is Finding.BROKEN
     assert "alice" in detail
 
 
-def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Even where every attack succeeds, no retained message and no session remains."""
+def test_the_checks_leave_nothing_behind(tmp_path: Path) -> None:
+    """Even if every attack succeeds, no retained message and no session remains."""
 
-    async def left(url: str) -> tuple[list[str], bytes]:
+    async def remaining(url: str) -> tuple[list[str], bytes]:
         endpoint = Endpoint.of(url)
-        retained, sessions, beats = [], b"", 0
+        retained, sessions, reports = [], b"", 0
         async with aiomqtt.Client(
             endpoint.host, endpoint.port, username=ALICE.user, password=ALICE.password
         ) as client:
@@ -195,45 +195,45 @@ def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
                     retained.append(topic)
                 elif topic.endswith("disconnected"):
                     sessions = bytes(message.payload)
-                elif not message.retain and (beats := beats + 1) == 2:  # its report on itself is current
+                elif not message.retain and (reports := reports + 1) == 2:  # its statistics are current
                     break
         return retained, sessions
 
     with GuardedMosquitto(tmp_path, None, PASSWORDS, "sys_interval 1") as mosquitto:
-        assert "publish" in broken(tried(mosquitto.url))
-        assert asyncio.run(left(mosquitto.url)) == ([], b"0")
+        assert "publish" in broken(check(mosquitto.url))
+        assert asyncio.run(remaining(mosquitto.url)) == ([], b"0")
 
 
-def test_a_shared_login_is_said_to_hold_nothing(tmp_path: Path) -> None:
+def test_a_shared_login_fails_the_checks_of_rights(tmp_path: Path) -> None:
     shared = Credentials("the", "team", "secret")
     with GuardedMosquitto(tmp_path, None, acl.mosquitto_passwords([shared])) as mosquitto:
-        rows = tried(mosquitto.url.replace("//", "//the%2Fteam:secret@"), [])
+        rows = check(mosquitto.url.replace("//", "//the%2Fteam:secret@"), [])
     assert {"publish", "inbox", "presence", "will", "session", "team"} <= broken(rows)
     assert rows["publish"][1].startswith("all log in as the user in the URL")
     assert rows["anonymous"][0] is Finding.HOLDS
 
 
-def test_one_team_alone_cannot_tell_of_others(tmp_path: Path) -> None:
+def test_a_single_team_leaves_the_separation_of_teams_unproved(tmp_path: Path) -> None:
     with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), PASSWORDS) as mosquitto:
-        rows = tried(mosquitto.url, [ALICE, BOB])
+        rows = check(mosquitto.url, [ALICE, BOB])
     assert rows["team"][0] is Finding.UNPROVED
     assert not broken(rows)
 
 
-def test_a_login_that_is_refused_and_a_broker_that_is_away_are_said(tmp_path: Path) -> None:
+def test_a_refused_login_and_an_unreachable_broker_are_reported(tmp_path: Path) -> None:
     with GuardedMosquitto(tmp_path, acl.mosquitto(TEAM), acl.mosquitto_passwords([ALICE])) as mosquitto:
-        rows = tried(mosquitto.url)
+        rows = check(mosquitto.url)
         assert broken(rows) == {"login"}
         assert "refuses the login of default/bob" in rows["login"][1]
         url = mosquitto.url
-    rows = tried(url)
+    rows = check(url)
     assert broken(rows) == {"reach"}
     assert "no connection to the broker" in rows["reach"][1]
     assert rows["inbox"] == (Finding.UNPROVED, "the broker does not work.")
 
 
 class NatsServer:
-    """Somebody's own nats-server, which includes the file that relay writes."""
+    """A user's own nats-server, whose configuration includes the file that relay writes."""
 
     def __init__(self, directory: Path, users: str) -> None:
         with contextlib.ExitStack() as stack:
@@ -271,19 +271,19 @@ def nats(tmp_path: Path) -> Iterator[Callable[[str], NatsServer]]:
         yield start
 
 
-def test_every_row_holds_on_nats_with_our_users(nats: Callable[[str], NatsServer]) -> None:
+def test_every_check_passes_on_nats_with_relays_users(nats: Callable[[str], NatsServer]) -> None:
     server = nats(acl.nats(TEAM))
-    rows = tried(server.url, native=server.native)
+    rows = check(server.url, native=server.native)
     assert {key: verdict for key, (verdict, _) in rows.items()} == dict.fromkeys(CLAIMS, Finding.HOLDS), rows
     assert "refuses them all" in rows["native"][1]
 
 
-def test_a_native_port_that_lets_agents_in_is_noticed(nats: Callable[[str], NatsServer]) -> None:
+def test_a_native_port_that_admits_agents_is_reported(nats: Callable[[str], NatsServer]) -> None:
     server = nats(re.sub(r'"allowed_connection_types": \[[^]]*\],', "", acl.nats(TEAM)))
-    assert broken(tried(server.url, native=server.native)) == {"native"}
+    assert broken(check(server.url, native=server.native)) == {"native"}
 
 
-def test_the_examples_are_what_relay_writes() -> None:
+def test_the_example_files_match_what_relay_writes() -> None:
     """The examples are config/mosquitto/acl, config/mosquitto/passwords and config/nats/relay.conf."""
     team = [Credentials("default", name, f"{name}'s password") for name in ("alice", "bob", "you")]
     config = ROOT / "config"
@@ -294,7 +294,7 @@ def test_the_examples_are_what_relay_writes() -> None:
     assert users == [each.user for each in team]
 
 
-def test_a_broker_that_does_not_answer_a_login_has_refused_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_login_is_not_reported_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw_login, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         endpoint = Endpoint.of(f"mqtt://127.0.0.1:{mute.getsockname()[1]}")

@@ -19,8 +19,8 @@ def inbound(sender: str, text: str) -> Inbound:
     return Inbound(topics.inbox("default", "Bob", sender), text.encode(), retained=False)
 
 
-def taken(found: Arrivals, payloads: Iterable[Inbound]) -> list[str]:
-    """Return the texts in the order of processing; then the connection is lost."""
+def processed(found: Arrivals, payloads: Iterable[Inbound]) -> list[str]:
+    """Return the texts in the order of processing, until the connection is lost."""
 
     async def arriving() -> AsyncIterator[Inbound]:
         for each in payloads:
@@ -38,62 +38,62 @@ def taken(found: Arrivals, payloads: Iterable[Inbound]) -> list[str]:
     return asyncio.run(scenario())
 
 
-def test_each_sender_has_its_turn_and_its_order() -> None:
-    """S10: Alice's messages came after all of Mallory's."""
+def test_senders_take_turns_and_keep_their_order() -> None:
+    """S10: Alice's messages used to come after all of Mallory's."""
     many = [inbound("Mallory", f"m{number}") for number in range(5)]
     few = [inbound("Alice", "a0"), inbound("Alice", "a1"), inbound("Carol", "c0")]
-    assert taken(Arrivals(), [*many, *few]) == ["m0", "a0", "c0", "m1", "a1", "m2", "m3", "m4"]
+    assert processed(Arrivals(), [*many, *few]) == ["m0", "a0", "c0", "m1", "a1", "m2", "m3", "m4"]
 
 
-def test_presences_and_mail_of_one_publisher_stand_in_one_line() -> None:
-    said = Inbound(topics.presence("default", "Alice"), b"there", retained=False)
-    assert taken(Arrivals(), [said, inbound("Alice", "hello"), inbound("Carol", "hi")]) == [
+def test_presence_and_mail_of_one_publisher_share_a_queue() -> None:
+    announcement = Inbound(topics.presence("default", "Alice"), b"there", retained=False)
+    assert processed(Arrivals(), [announcement, inbound("Alice", "hello"), inbound("Carol", "hi")]) == [
         "there",
         "hi",
         "hello",
     ]
 
 
-def test_what_finds_no_room_is_dropped_and_receipts_find_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_without_room_are_dropped_but_receipts_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "LINE", 100_000)
     found = Arrivals()
     large = "x" * (MAX_RECEIPT + 1)
-    texts = taken(
+    texts = processed(
         found, [*[inbound("Mallory", large)] * 50, inbound("Mallory", "receipt"), inbound("Al", large)]
     )
     assert found.dropped == 50 - 10
     assert texts == [large, large, *[large] * 9, "receipt"]
 
 
-def test_no_number_of_small_ones_makes_a_line_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_of_small_messages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "LINE", 100_000)
     found = Arrivals()
-    assert len(taken(found, [inbound("Mallory", "x")] * 1000)) == 1000 - found.dropped < 200
+    assert len(processed(found, [inbound("Mallory", "x")] * 1000)) == 1000 - found.dropped < 200
 
 
-def test_of_what_is_not_held_up_by_acknowledgements_little_waits() -> None:
-    """At QoS 0 the broker sends everything it has, however slow the processing."""
+def test_few_messages_at_qos_0_are_queued() -> None:
+    """At QoS 0, the broker sends everything it has, however slow the receiver is."""
     flood = [Inbound(topics.inbox("default", "Bob", "Mallory"), b"x", retained=False, qos=0)] * 10_000
     found = Arrivals()
-    texts = taken(found, [*flood, inbound("Alice", "hello")])
+    texts = processed(found, [*flood, inbound("Alice", "hello")])
     assert texts[1] == "hello"
     assert len(texts) == 10_001 - found.dropped < 3_000
 
 
-def test_of_all_together_the_end_of_the_longest_line_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded for any number of publishers; those who sent little lose nothing."""
+def test_beyond_the_total_limit_the_longest_queue_loses_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded for any number of publishers; those that send little lose nothing."""
     large = "x" * 7_000
     crowd = [inbound(f"Mallory{number}", large) for number in range(20) for _ in range(4)]
     monkeypatch.setattr(arrivals, "ALL", 40 * (len(large) + 1024))
     found = Arrivals()
-    texts = taken(found, [inbound("Alice", "first"), *crowd, inbound("Alice", "second")])
+    texts = processed(found, [inbound("Alice", "first"), *crowd, inbound("Alice", "second")])
     assert len(texts) + found.dropped == len(crowd) + 2
     assert texts[0] == "first"
     assert "second" in texts
-    assert texts.count(large) <= 41  # one was taken before the others arrived
+    assert texts.count(large) <= 41  # one was processed before the others arrived
 
 
-def test_who_stops_taking_leaves_nothing_behind() -> None:
+def test_closing_the_stream_closes_its_source() -> None:
     async def scenario() -> None:
         ended = asyncio.Event()
 

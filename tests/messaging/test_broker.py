@@ -1,4 +1,4 @@
-"""The embedded broker: one per home, started on demand, gone when nobody needs it."""
+"""The embedded broker: one per home, started on demand, ended when nobody uses it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def python(home: Home, code: str) -> subprocess.Popen[str]:
 
 
 def gone(pid: int) -> bool:
-    """Return whether process `pid` has ended (it may still be a zombie of the reaper here)."""
+    """Return whether process `pid` has ended; nobody may have reaped it yet."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def supervisor_of(home: Home) -> int:
     return int(json.loads((home.broker / "endpoint.json").read_text())["supervisor"])
 
 
-def test_it_is_started_once_and_found_again(home: Home) -> None:
+def test_the_broker_is_started_once_and_then_reused(home: Home) -> None:
     assert broker.status(home) is None
     first = broker.ensure(home)
     assert broker.ensure(home) == first == broker.status(home)
@@ -79,7 +79,7 @@ def test_twenty_starters_get_one_broker(home: Home) -> None:
 
 
 def test_stop_does_not_rely_on_one_signal(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that arrives just before the supervisor sleeps does not wake it up."""
+    """A signal that arrives just before the supervisor sleeps does not wake it up."""
     lost: list[int] = []
     kill = os.kill
 
@@ -106,7 +106,7 @@ def test_stop_leaves_no_process(home: Home) -> None:
     assert not broker.stop(home)
 
 
-def test_it_survives_the_process_that_started_it(home: Home) -> None:
+def test_the_broker_survives_the_process_that_started_it(home: Home) -> None:
     starter = python(home, "print(broker.ensure(Home.from_env()).pid, flush=True)\ninput()")
     assert starter.stdout is not None
     pid = int(starter.stdout.readline())
@@ -117,7 +117,7 @@ def test_it_survives_the_process_that_started_it(home: Home) -> None:
     assert status.pid == pid
 
 
-def test_it_ends_after_its_last_user(home: Home) -> None:
+def test_the_broker_ends_after_its_last_user(home: Home) -> None:
     with broker.use(home), broker.use(home):
         endpoint = broker.ensure(home, linger=0.05)
         user = python(
@@ -134,17 +134,17 @@ def test_it_ends_after_its_last_user(home: Home) -> None:
     wait_until(lambda: not is_held(home.broker / "supervisor.lock"))
 
 
-def test_one_that_was_started_by_hand_stays(home: Home) -> None:
+def test_a_broker_started_by_hand_keeps_running(home: Home) -> None:
     endpoint = broker.ensure(home, keep=True, linger=0.0)
     supervisor = Path(f"/proc/{supervisor_of(home)}/stat")
     if not supervisor.exists():
-        pytest.skip("needs /proc to see the supervisor look around")
+        pytest.skip("needs /proc to see the supervisor run")
 
     def ticks() -> int:
         return sum(int(field) for field in supervisor.read_text().rpartition(")")[2].split()[11:13])
 
-    begun = ticks()
-    wait_until(lambda: ticks() > begun)  # it has found the broker unused many times
+    before = ticks()
+    wait_until(lambda: ticks() > before)  # by now it has found the broker unused many times
     assert broker.status(home) == endpoint
     assert broker.stop(home)
 
@@ -169,21 +169,21 @@ def test_a_broker_without_a_supervisor_is_replaced(home: Home) -> None:
     assert gone(first.pid)
 
 
-def test_its_files_are_private(home: Home) -> None:
+def test_the_brokers_files_are_private(home: Home) -> None:
     broker.admit(home, "default", "Alice")
     for path in (home.broker, *home.broker.rglob("*")):
         if "jetstream" not in path.parts:
             assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
-def test_a_port_of_ones_own(home: Home) -> None:
+def test_the_port_can_be_chosen(home: Home) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     assert broker.ensure(home, port=port).port == port
 
 
-def test_a_port_that_is_taken_is_said_with_advice(home: Home) -> None:
+def test_a_port_in_use_is_an_error_with_advice(home: Home) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -193,7 +193,7 @@ def test_a_port_that_is_taken_is_said_with_advice(home: Home) -> None:
     broker.ensure(home)
 
 
-def test_a_broker_that_cannot_start_says_why(home: Home) -> None:
+def test_a_failed_start_is_explained(home: Home) -> None:
     home.broker.mkdir(mode=0o700)
     (home.broker / "jetstream").write_text("not a directory")
     with pytest.raises(BrokerError, match=r"could not be started: .*broker\.log"):
@@ -209,7 +209,7 @@ def foreground(home: Home) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_it_runs_in_the_foreground_until_it_is_told_to_end(
+def test_a_broker_in_the_foreground_runs_until_it_is_terminated(
     home: Home, foreground: subprocess.Popen[str]
 ) -> None:
     wait_until(lambda: broker.status(home) is not None)
@@ -226,12 +226,12 @@ def test_it_runs_in_the_foreground_until_it_is_told_to_end(
 @pytest.mark.parametrize(
     "url", ["", "localhost", "http://host", "mqtt://", "mqtt://host:99999", "mqtt://h/x"]
 )
-def test_an_url_that_names_no_broker_is_refused(url: str) -> None:
+def test_an_invalid_broker_url_is_rejected(url: str) -> None:
     with pytest.raises(BrokerError, match="write it like mqtts://"):
         Endpoint.of(url)
 
 
-def test_an_url_names_host_port_and_login() -> None:
+def test_a_url_gives_host_port_and_login() -> None:
     endpoint = Endpoint.of("mqtts://al%40ice:s%3Acret@example.org")
     assert (endpoint.host, endpoint.port, endpoint.tls) == ("example.org", 8883, True)
     assert (endpoint.user, endpoint.password) == ("al@ice", "s:cret")
@@ -246,10 +246,10 @@ exec sleep 1000
 """
 
 
-def test_what_an_earlier_broker_has_written_does_not_count_for_the_next(
+def test_a_stale_endpoint_file_is_ignored(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The earlier one was killed, and another process has its pid; the starter of the next is killed, too."""
+    """The earlier broker was killed, and its pid reused; the starter of the next one is killed, too."""
     broker.ensure(home)
     written = json.loads((home.broker / "endpoint.json").read_text())
     assert broker.stop(home)
@@ -266,7 +266,7 @@ def test_what_an_earlier_broker_has_written_does_not_count_for_the_next(
         starter.communicate()
         assert broker.status(home) is None
         monkeypatch.setattr(broker, "_STOP_SECONDS", 0.0)
-        with contextlib.suppress(BrokerError):  # nobody knows its pid yet
+        with contextlib.suppress(BrokerError):  # its pid is not known yet
             broker.stop(home)
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(supervisor.read_text()), signal.SIGTERM)
@@ -275,11 +275,11 @@ def test_what_an_earlier_broker_has_written_does_not_count_for_the_next(
     assert other.returncode == 0
 
 
-def test_who_looks_at_the_broker_is_not_taken_for_one(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_check_is_not_mistaken_for_a_broker(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A status check holds the broker's lock for a moment."""
     private_directory(home.broker)
-    looking = open_lock(home.broker / "alive.lock")
-    assert try_lock(looking, shared=True)
-    monkeypatch.setattr(locks.time, "sleep", lambda _: os.close(looking))  # at the first failed try
-    monkeypatch.setattr(broker, "_stop", lambda home: pytest.fail("ends what it takes for a broker"))
+    checking = open_lock(home.broker / "alive.lock")
+    assert try_lock(checking, shared=True)
+    monkeypatch.setattr(locks.time, "sleep", lambda _: os.close(checking))  # at the first failed try
+    monkeypatch.setattr(broker, "_stop", lambda home: pytest.fail("stopped a status check"))
     assert broker.ensure(home, linger=0.0).kind == "embedded"

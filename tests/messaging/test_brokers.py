@@ -1,6 +1,6 @@
-"""Every broker keeps the same promises: nothing lost, nothing twice, in order, whoever is killed.
+"""The same guarantees hold on every broker: nothing is lost, duplicated or reordered, whoever is killed.
 
-Alice and Bob each have a home, so everything that one knows of the other has come over the broker.
+Alice and Bob have separate homes, so all that one knows of the other came through the broker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Embedded, Keeps, Mosquitto, Nats
+from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Durability, Embedded, Mosquitto, Nats
 from clients import Agent, running
 
 from ledgers import messages, states
@@ -75,10 +75,10 @@ asyncio.run(main(*sys.argv[1:]))
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """Yield a broker that has not been started."""
     kind: type[Broker] = request.param
-    yield from _served(kind, tmp_path)
+    yield from _make_server(kind, tmp_path)
 
 
-def _served(kind: type[Broker], tmp_path: Path) -> Iterator[Broker]:
+def _make_server(kind: type[Broker], tmp_path: Path) -> Iterator[Broker]:
     directory = tmp_path / "broker"
     directory.mkdir()
     server = kind(directory)
@@ -93,14 +93,14 @@ def far(tmp_path: Path) -> Home:
 
 
 class Program:
-    """An agent in a separate process, which types whatever it gets."""
+    """An agent in a separate process that types whatever it receives."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.typed: list[str] = []
 
     async def until(self, line: str) -> None:
-        """Return when it has printed a line with that prefix."""
+        """Wait until it has printed a line with that prefix."""
         async with asyncio.timeout(60):
             while not (text := await self._line()).startswith(line):
                 assert text, f"it ended before {line!r}"
@@ -137,7 +137,7 @@ async def program(home: Home, name: str, url: str, to: str = "", count: int = 0)
 
 
 @contextlib.asynccontextmanager
-async def plain(
+async def plain_client(
     server: Broker, name: str, client_id: str = "", *, acknowledge: bool = True
 ) -> AsyncIterator[aiomqtt.Client]:
     """Yield a plain MQTT client with the rights of `name`; a client id makes its session persistent."""
@@ -156,8 +156,8 @@ async def plain(
         yield client
 
 
-def introduce(home: Home, name: str) -> None:
-    """Tell the home about an agent that has not announced itself yet."""
+def register(home: Home, name: str) -> None:
+    """Register an agent that has not announced itself yet."""
     with Ledger(home.ledger) as ledger:
         ledger.registry.register("default", name)
 
@@ -176,7 +176,7 @@ def parcel(number: int, body: str, base: int = 1) -> bytes:
     return encode(Envelope(message, "another-home", number, base))
 
 
-def test_messages_go_both_ways_once_and_in_order(home: Home, far: Home, server: Broker) -> None:
+def test_messages_arrive_once_and_in_order_both_ways(home: Home, far: Home, server: Broker) -> None:
     server.start()
 
     async def scenario() -> None:
@@ -201,8 +201,8 @@ def test_messages_go_both_ways_once_and_in_order(home: Home, far: Home, server: 
     asyncio.run(scenario())
 
 
-def test_the_largest_bodies_pass_both_ways(home: Home, far: Home, server: Broker) -> None:
-    """Bodies that JSON makes six times as long pass, too."""
+def test_the_largest_bodies_arrive_both_ways(home: Home, far: Home, server: Broker) -> None:
+    """Including bodies that JSON makes six times as long."""
     server.start()
     largest = ["x" * MAX_BODY, "\x01" * MAX_BODY, "语" * (MAX_BODY // 3)]
 
@@ -222,16 +222,16 @@ def test_the_largest_bodies_pass_both_ways(home: Home, far: Home, server: Broker
     asyncio.run(scenario())
 
 
-def test_mail_waits_for_a_receiver_that_is_away(home: Home, far: Home, server: Broker) -> None:
-    """There is far more of it than a broker keeps, or than is in flight at once."""
+def test_mail_waits_for_an_absent_receiver(home: Home, far: Home, server: Broker) -> None:
+    """There is far more mail than a broker keeps, or than is in flight at once."""
     server.start()
-    introduce(home, "Bob")
+    register(home, "Bob")
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
             await asyncio.gather(*(alice.send("Bob", body) for body in numbers(1000)))
 
-            # No more than a broker certainly keeps; the rest follows when the first are confirmed.
+            # No more than every broker keeps; the rest follows as the first ones are confirmed.
             async def sent() -> bool:
                 return Counter(await states(home)) == {State.SENT: WINDOW, State.QUEUED: 1000 - WINDOW}
 
@@ -244,7 +244,7 @@ def test_mail_waits_for_a_receiver_that_is_away(home: Home, far: Home, server: B
     asyncio.run(scenario())
 
 
-def test_a_receiver_comes_and_goes(home: Home, far: Home, server: Broker) -> None:
+def test_mail_reaches_a_receiver_that_comes_and_goes(home: Home, far: Home, server: Broker) -> None:
     server.start()
 
     async def scenario() -> None:
@@ -264,9 +264,9 @@ def test_a_receiver_comes_and_goes(home: Home, far: Home, server: Broker) -> Non
     asyncio.run(scenario())
 
 
-def test_a_killed_sender_has_sent_what_it_committed(home: Home, far: Home, server: Broker) -> None:
+def test_what_a_killed_sender_committed_is_delivered(home: Home, far: Home, server: Broker) -> None:
     server.start()
-    introduce(home, "Bob")
+    register(home, "Bob")
 
     async def scenario() -> None:
         async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
@@ -286,7 +286,7 @@ def test_a_killed_sender_has_sent_what_it_committed(home: Home, far: Home, serve
 
 
 def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, server: Broker) -> None:
-    """The one being typed is the exception: it is uncertain, and reported as such."""
+    """Except the one being typed, which is reported as uncertain."""
     server.start()
 
     async def scenario() -> None:
@@ -317,7 +317,7 @@ def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, se
 
 @pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
 def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, empty: bool) -> None:
-    """Nothing is duplicated either, even if the broker returns without all that it had acknowledged."""
+    """Nothing is duplicated either, even if the broker returns without what it had acknowledged."""
     server.start()
 
     async def scenario() -> None:
@@ -330,7 +330,7 @@ def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, em
             for burst in range(3):
                 for number in range(50):
                     await alice.send("Bob", str(50 * burst + number))
-                got += await bob.receive(burst)  # so that it is killed before and during the delivery
+                got += await bob.receive(burst)  # so the broker is killed before and during delivery
                 await asyncio.to_thread(server.restart, empty=empty)
             got += await bob.receive(150 - len(got))
             assert bodies(got) == numbers(150)
@@ -343,8 +343,8 @@ def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, em
     asyncio.run(scenario())
 
 
-def test_what_a_broker_forgot_is_published_again(home: Home, far: Home, server: Broker) -> None:
-    """The broker had acknowledged mail for an absent receiver, and comes back empty."""
+def test_messages_that_a_broker_lost_are_published_again(home: Home, far: Home, server: Broker) -> None:
+    """The broker had acknowledged mail for an absent receiver, and returns empty."""
     server.start()
 
     async def scenario() -> None:
@@ -364,7 +364,7 @@ def test_what_a_broker_forgot_is_published_again(home: Home, far: Home, server: 
     asyncio.run(scenario())
 
 
-def test_receiver_and_broker_killed_together(
+def test_mail_arrives_after_receiver_and_broker_are_killed_together(
     home: Home, far: Home, server: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then no will is published, and the retained announcement, if any, says that Bob is online."""
@@ -389,8 +389,8 @@ def test_receiver_and_broker_killed_together(
     asyncio.run(scenario())
 
 
-def test_sessions_start_and_queue_while_it_is_away(home: Home, far: Home, server: Broker) -> None:
-    introduce(home, "Bob")
+def test_sessions_start_and_queue_while_the_broker_is_down(home: Home, far: Home, server: Broker) -> None:
+    register(home, "Bob")
 
     async def scenario() -> None:
         alice = Agent(home, "Alice", url=server.url("Alice"))
@@ -409,13 +409,13 @@ def test_sessions_start_and_queue_while_it_is_away(home: Home, far: Home, server
     asyncio.run(scenario())
 
 
-def test_duplicates_and_any_order_are_sorted_out(far: Home, server: Broker) -> None:
+def test_duplicates_are_dropped_and_order_is_restored(far: Home, server: Broker) -> None:
     server.start()
 
     async def scenario() -> None:
         async with (
             running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
-            plain(server, "Alice") as alice,
+            plain_client(server, "Alice") as alice,
         ):
             for number in (3, 3, 1, 2, 1, 5, 2, 4, 5, 6):
                 await alice.publish(TO_BOB, parcel(number, str(number)), qos=1)
@@ -426,7 +426,7 @@ def test_duplicates_and_any_order_are_sorted_out(far: Home, server: Broker) -> N
     asyncio.run(scenario())
 
 
-def test_foreign_payloads_are_counted_and_passed_over(far: Home, server: Broker) -> None:
+def test_foreign_payloads_are_counted_and_ignored(far: Home, server: Broker) -> None:
     server.start()
     genuine = json.loads(parcel(1, "genuine"))
     foreign = [
@@ -446,7 +446,7 @@ def test_foreign_payloads_are_counted_and_passed_over(far: Home, server: Broker)
     async def scenario() -> None:
         async with (
             running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
-            plain(server, "Alice") as alice,
+            plain_client(server, "Alice") as alice,
         ):
             for payload in foreign:
                 await alice.publish(TO_BOB, payload, qos=1)
@@ -459,23 +459,23 @@ def test_foreign_payloads_are_counted_and_passed_over(far: Home, server: Broker)
     asyncio.run(scenario())
 
 
-def test_what_was_delivered_and_not_acknowledged_arrives(home: Home, far: Home, server: Broker) -> None:
-    """The message arrives, and is typed once, even if the broker redelivers it late or never."""
+def test_unacknowledged_deliveries_arrive_once(home: Home, far: Home, server: Broker) -> None:
+    """Even if the broker redelivers them late or never."""
     server.start()
     endpoint = Endpoint.of(server.url("Bob"))
     mailbox = for_endpoint(endpoint, Credentials("default", "bob", "")).client_id
 
-    introduce(home, "Bob")
+    register(home, "Bob")
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
             with contextlib.suppress(aiomqtt.MqttError):
-                async with plain(server, "Bob", mailbox, acknowledge=False) as breaking_off:
-                    await breaking_off.subscribe(topics.inbox_filter("default", "Bob"), 1)
+                async with plain_client(server, "Bob", mailbox, acknowledge=False) as disconnecting:
+                    await disconnecting.subscribe(topics.inbox_filter("default", "Bob"), 1)
                     for number in range(10):
                         await alice.send("Bob", str(number))
                     await alice.all_are(State.SENT)
-                    assert await anext(aiter(breaking_off.messages))
+                    assert await anext(aiter(disconnecting.messages))
             async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
                 assert bodies(await bob.receive(10)) == numbers(10)
                 await alice.all_are(State.STORED)
@@ -484,7 +484,7 @@ def test_what_was_delivered_and_not_acknowledged_arrives(home: Home, far: Home, 
     asyncio.run(scenario())
 
 
-def test_presence_comes_goes_and_grows_stale(home: Home, far: Home, server: Broker) -> None:
+def test_presence_ends_with_a_goodbye_a_will_or_silence(home: Home, far: Home, server: Broker) -> None:
     server.start()
     topic = topics.presence("default", "Bob")
 
@@ -496,8 +496,8 @@ def test_presence_comes_goes_and_grows_stale(home: Home, far: Home, server: Brok
             async with program(far, "Bob", server.url("Bob")):
                 await alice.sees("Bob")
             await alice.sees("Bob", online=False)  # by its will
-        # An agent's host and its broker died together: nobody ever published a will.
-        async with plain(server, "Bob") as ghost:
+        # An agent's host and its broker died together, so no will was ever published.
+        async with plain_client(server, "Bob") as ghost:
             await ghost.subscribe(topics.presence_filter("default"), 0)
             kept = {}
             while topic not in kept:
@@ -512,20 +512,20 @@ def test_presence_comes_goes_and_grows_stale(home: Home, far: Home, server: Brok
     asyncio.run(scenario())
 
 
-async def kept_under_kill(server: Broker) -> Keeps:
-    """Return what the broker has after kill -9 and a restart with the same data, without a client's help."""
+async def measure_durability(server: Broker) -> Durability:
+    """Return what the broker still has after kill -9 and a restart with its data, without a client's help."""
     server.start()
-    async with plain(server, "Bob", "mailbox") as bob:
+    async with plain_client(server, "Bob", "mailbox") as bob:
         await bob.subscribe(topics.inbox_filter("default", "Bob"), 1)
-    async with plain(server, "Alice") as alice:
+    async with plain_client(server, "Alice") as alice:
         await alice.publish(topics.presence("default", "Alice"), "kept", qos=1, retain=True)
         for number in range(10):
             await alice.publish(TO_BOB, str(number), qos=1)
     await asyncio.to_thread(server.settle)
     await asyncio.to_thread(server.restart)
     found: list[str] = []
-    async with plain(server, "Alice") as alice, plain(server, "Bob", "mailbox") as bob:
-        # Before it subscribes again, so only a persistent session delivers this, after everything else.
+    async with plain_client(server, "Alice") as alice, plain_client(server, "Bob", "mailbox") as bob:
+        # Bob has not subscribed again, so only a persistent session delivers this, after everything else.
         await alice.publish(TO_BOB, "by the session", qos=1)
         await bob.subscribe(topics.inbox_filter("default", "Bob"), 1)
         await alice.publish(TO_BOB, "end", qos=1)
@@ -539,13 +539,15 @@ async def kept_under_kill(server: Broker) -> Keeps:
             if message.payload == b"end":
                 break
             found.append(bytes(message.payload).decode())
-    return Keeps(mail=found[:10] == numbers(10), sessions="by the session" in found, retained="kept" in found)
+    return Durability(
+        mail=found[:10] == numbers(10), sessions="by the session" in found, retained="kept" in found
+    )
 
 
 @pytest.mark.parametrize("kind", [Embedded, Nats, Mosquitto, DebianMosquitto, Amqtt])
-def test_the_docs_say_what_it_keeps(kind: type[Broker], tmp_path: Path) -> None:
-    (measured,) = (asyncio.run(kept_under_kill(server)) for server in _served(kind, tmp_path))
-    assert measured == kind.keeps
+def test_the_docs_state_what_each_broker_keeps(kind: type[Broker], tmp_path: Path) -> None:
+    (measured,) = (asyncio.run(measure_durability(server)) for server in _make_server(kind, tmp_path))
+    assert measured == kind.durability
     table = re.search(r"<!-- kept: [^>]*-->\n(.*?)<!-- end -->", DOCS.read_text(), re.DOTALL)
     assert table is not None
     kept = ("yes" if each else "no" for each in (measured.mail, measured.sessions, measured.retained))

@@ -1,4 +1,4 @@
-"""Channels in the ledger: their members, and who gets what is sent to a channel."""
+"""Channels in the ledger: their members, and who receives messages to a channel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relay.messaging.ledger import Ledger
 TEAM = "default"
 
 
-def test_a_channel_has_one_spelling_and_its_members_have_their_own(tmp_path: Path) -> None:
+def test_channel_and_member_names_ignore_case_but_keep_their_spelling(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.registry.register(TEAM, "Bob")
         channels = ledger.channels
@@ -26,7 +26,7 @@ def test_a_channel_has_one_spelling_and_its_members_have_their_own(tmp_path: Pat
         assert channels.of(TEAM, "alice") == ["Ops"]
 
 
-def test_who_leaves_is_in_it_no_longer_and_may_come_back(tmp_path: Path) -> None:
+def test_a_member_can_leave_and_join_again(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         channels = ledger.channels
         channels.join(TEAM, "ops", "Alice")
@@ -40,7 +40,7 @@ def test_who_leaves_is_in_it_no_longer_and_may_come_back(tmp_path: Path) -> None
         assert channels.of(TEAM, "Alice") == ["ops"]
 
 
-def test_what_another_home_announces_is_the_whole_truth_of_that_member(tmp_path: Path) -> None:
+def test_an_announcement_replaces_a_remote_members_channels(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         channels = ledger.channels
         channels.join(TEAM, "ops", "Alice")
@@ -52,7 +52,7 @@ def test_what_another_home_announces_is_the_whole_truth_of_that_member(tmp_path:
         assert channels.all() == [Channel("ops", TEAM, ("Alice",))]
 
 
-def test_teams_have_channels_of_their_own(tmp_path: Path) -> None:
+def test_teams_have_separate_channels(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.channels.join("red", "ops", "Alice")
         ledger.channels.join("blue", "ops", "Bob")
@@ -61,7 +61,7 @@ def test_teams_have_channels_of_their_own(tmp_path: Path) -> None:
         assert ledger.channels.all("Red") == [Channel("ops", "red", ("Alice",))]
 
 
-def test_a_sender_needs_not_be_in_it_and_never_hears_itself(tmp_path: Path) -> None:
+def test_a_sender_need_not_be_a_member_and_never_receives_its_own_message(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Alice", "Bob"):
             ledger.channels.join(TEAM, "ops", name)
@@ -69,7 +69,7 @@ def test_a_sender_needs_not_be_in_it_and_never_hears_itself(tmp_path: Path) -> N
         assert ledger.channels.audience(TEAM, "ops", "alice").members == ("Bob",)
 
 
-def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> None:
+def test_a_channel_without_an_audience_is_an_error_with_advice(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         channels = ledger.channels
         with pytest.raises(UnknownRecipient, match=r"no channels yet. Join it with `relay join ops`"):
@@ -85,7 +85,7 @@ def test_where_nobody_hears_it_the_advice_says_who_is_where(tmp_path: Path) -> N
             channels.audience(TEAM, "weather", "Bob")
 
 
-def test_a_message_to_a_channel_is_one_to_each_member(tmp_path: Path) -> None:
+def test_a_channel_message_becomes_one_message_per_member(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Alice", "Bob", "you"):
             ledger.channels.join(TEAM, "Ops", name)
@@ -100,15 +100,15 @@ def test_a_message_to_a_channel_is_one_to_each_member(tmp_path: Path) -> None:
             post(ledger, TEAM, "Alice", "#", "hello")
 
 
-def test_of_what_a_member_that_is_away_missed_the_oldest_is_left_out(tmp_path: Path) -> None:
-    """Messages on their way to an online member and direct messages do not count."""
+def test_an_absent_members_oldest_channel_messages_expire(tmp_path: Path) -> None:
+    """Direct messages, and messages in flight to an online member, do not count."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Bob", "Carol"):
             ledger.channels.join(TEAM, "ops", name)
             ledger.registry.register(TEAM, name)
         (direct,) = post(ledger, TEAM, "you", "Bob", "for Bob alone")
         sent = [post(ledger, TEAM, "you", "#ops", f"number {n}") for n in range(CATCH_UP + 3)]
-        assert ledger.channels.limit(TEAM, lambda name: True) == 0  # nobody has checked yet who is online
+        assert ledger.channels.limit(TEAM, lambda name: True) == 0  # nobody has checked who is online yet
         while ledger.outbox.claim(TEAM, "you", lambda name, _: None if name == "Bob" else 5.0, 50):
             pass
         assert ledger.channels.limit(TEAM, lambda name: False) == 0

@@ -1,4 +1,4 @@
-"""Channels between two homes on one broker: membership is announced, and kept while a member is away."""
+"""Channels between two homes on one broker: membership is announced, and lasts while a member is away."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def url(home: Home, name: str) -> str:
 
 
 async def in_channels(home: Home, *channels: str) -> None:
-    """Return when the ledger of `home` has Bob in these channels."""
+    """Wait until the ledger of `home` has Bob in exactly these channels."""
 
-    async def heard() -> bool:
+    async def reached() -> bool:
         return await in_ledger(home, lambda ledger: ledger.channels.of("default", "Bob")) == [*channels]
 
-    await eventually(heard)
+    await eventually(reached)
 
 
-def test_joining_and_leaving_is_heard_and_a_member_that_was_away_is_reached(home: Home, far: Home) -> None:
+def test_memberships_are_announced_and_an_absent_member_gets_its_messages(home: Home, far: Home) -> None:
     async def scenario() -> None:
-        bobs = url(home, "Bob")
+        bobs_url = url(home, "Bob")
         async with running(Agent(home, "Alice")) as alice:
-            async with running(Agent(far, "Bob", url=bobs)) as bob:
+            async with running(Agent(far, "Bob", url=bobs_url)) as bob:
                 assert await bob.client.join("Ops") and not await bob.client.join("ops")
                 await in_channels(home, "Ops")
                 await alice.send("#ops", "one")
@@ -68,36 +68,36 @@ def test_joining_and_leaving_is_heard_and_a_member_that_was_away_is_reached(home
                 there.channels.leave("default", "dev", "Bob")
 
             await in_ledger(far, change)
-            async with running(Agent(far, "Bob", url=bobs)) as bob:
+            async with running(Agent(far, "Bob", url=bobs_url)) as bob:
                 assert [m.body for m in await bob.receive()] == ["two"]
                 await in_channels(home, "late")
 
     asyncio.run(scenario())
 
 
-def test_a_will_says_nothing_new_to_who_listened_and_all_that_is_known_to_who_did_not(home: Home) -> None:
-    """The will dates from the connection; the member may have joined another channel since."""
+def test_a_wills_channels_count_only_where_nothing_newer_is_known(home: Home) -> None:
+    """The will was written at the connection; the member may have joined another channel since."""
 
     async def scenario() -> None:
         ledger = Writer(Ledger, home.ledger)
         tracker = PresenceTracker(home, ledger, "", "default", "Alice", "here")
 
-        async def hear(online: bool, channels: list[str], *, retained: bool = False) -> list[str]:
-            heard = Presence("Bob", online, time.time(), "1", home="far", channels=tuple(channels))
-            await tracker.hear(Heard(heard, retained, 0.0))
+        async def announce(online: bool, channels: list[str], *, retained: bool = False) -> list[str]:
+            announced = Presence("Bob", online, time.time(), "1", home="far", channels=tuple(channels))
+            await tracker.hear(Heard(announced, retained, 0.0))
             return await ledger.run(lambda ledger: ledger.channels.of("default", "Bob"))
 
-        assert await hear(False, ["ops"], retained=True) == ["ops"]
-        assert await hear(True, ["dev", "ops"]) == ["dev", "ops"]
-        assert await hear(False, ["ops"]) == ["dev", "ops"]
-        assert await hear(True, []) == []
+        assert await announce(False, ["ops"], retained=True) == ["ops"]
+        assert await announce(True, ["dev", "ops"]) == ["dev", "ops"]
+        assert await announce(False, ["ops"]) == ["dev", "ops"]
+        assert await announce(True, []) == []
         await asyncio.to_thread(ledger.close)
 
     asyncio.run(scenario())
 
 
-def test_what_a_peer_announces_takes_no_more_rows_however_often_it_changes(home: Home) -> None:
-    """Its channels and its owner are new each time."""
+def test_repeated_announcements_add_no_rows(home: Home) -> None:
+    """Channels and owner are new in each announcement."""
 
     async def scenario() -> None:
         ledger = Writer(Ledger, home.ledger)
@@ -111,32 +111,32 @@ def test_what_a_peer_announces_takes_no_more_rows_however_often_it_changes(home:
         for turn in range(20):
             channels = tuple(f"{turn}-{number}" for number in range(MAX_CHANNELS))
             owner = Owner.of_folder(Path(f"/{turn}"))
-            heard = Presence("Bob", True, 0.0, "1", home="far", channels=channels, owner=owner.id)
-            await tracker.hear(Heard(heard, False, 0.0))
+            announced = Presence("Bob", True, 0.0, "1", home="far", channels=channels, owner=owner.id)
+            await tracker.hear(Heard(announced, False, 0.0))
             assert await rows() == [MAX_CHANNELS, 1, 1, 1]
-        await tracker.hear(Heard(replace(heard, channels=()), False, 0.0))
+        await tracker.hear(Heard(replace(announced, channels=()), False, 0.0))
         assert await rows() == [0, 1, 1, 1]
         await asyncio.to_thread(ledger.close)
 
     asyncio.run(scenario())
 
 
-def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives_in_order(
+def test_an_absent_members_oldest_messages_expire_and_the_rest_arrive_in_order(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
-        many = [f"number {n}" for n in range(CATCH_UP + 7)]
+        texts = [f"number {n}" for n in range(CATCH_UP + 7)]
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")) as bob:
                 await bob.client.join("ops")
-                for text in many:  # a busy member that is online misses nothing
+                for text in texts:  # a busy member that is online misses nothing
                     await alice.send("#ops", text)
-                assert [m.body for m in await bob.receive(len(many))] == many
+                assert [m.body for m in await bob.receive(len(texts))] == texts
                 for message in await bob.client.waiting():
                     await bob.inject(message)
             await alice.sees("Bob", online=False)
-            for text in many:
+            for text in texts:
                 await alice.send("#ops", text)
 
             async def left_out() -> bool:
@@ -144,45 +144,45 @@ def test_the_oldest_of_what_an_absent_member_missed_expires_and_the_rest_arrives
 
             await eventually(left_out)
             async with running(Agent(home, "Bob")) as bob:
-                assert [m.body for m in await bob.receive(CATCH_UP)] == many[7:]
+                assert [m.body for m in await bob.receive(CATCH_UP)] == texts[7:]
                 assert len(await bob.waiting()) == CATCH_UP
 
     asyncio.run(scenario())
 
 
-def test_a_returning_member_gets_at_once_what_the_user_sent_meanwhile(
+def test_a_returning_member_immediately_gets_what_the_user_sent(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user has no session: others in the home publish, and learn that the member is back."""
+    """The user has no session: others in the home publish, and notice that the member is back."""
     monkeypatch.setattr(outgoing, "LOOK", 3600.0)
     monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
 
     async def scenario() -> None:
-        bobs = url(home, "Bob")
+        bobs_url = url(home, "Bob")
         async with running(Agent(home, "Alice")) as alice:
 
-            async def say(text: str) -> None:
+            async def send_as_user(text: str) -> None:
                 await in_ledger(home, lambda ledger: post(ledger, "default", "you", "#ops", text))
                 await alice.client.drain()
 
-            async with running(Agent(far, "Bob", url=bobs)) as bob:
+            async with running(Agent(far, "Bob", url=bobs_url)) as bob:
                 await bob.client.join("ops")
                 await alice.sees("Bob")
                 await in_channels(home, "ops")
-                await say("one")
+                await send_as_user("one")
                 assert [m.body for m in await bob.receive()] == ["one"]
             await alice.sees("Bob", online=False)
-            await say("two")
-            async with running(Agent(far, "Bob", url=bobs)) as bob:
+            await send_as_user("two")
+            async with running(Agent(far, "Bob", url=bobs_url)) as bob:
                 assert [m.body for m in await bob.receive()] == ["two"]
 
     asyncio.run(scenario())
 
 
-def test_what_its_receivers_user_drops_is_told_to_its_sender_on_another_host(
+def test_a_message_dropped_at_the_receiver_is_reported_to_a_remote_sender(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A separate process drops it; the receiver's session finds the receipt at its next look."""
+    """A separate process drops it; the receiver's session finds the receipt at its next sweep."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
 
     async def scenario() -> None:
@@ -194,7 +194,7 @@ def test_what_its_receivers_user_drops_is_told_to_its_sender_on_another_host(
             (sent,) = await alice.send("Bob", "never mind")
             await bob.receive()
             await alice.outcome(State.STORED)
-            for _ in range(3):  # then its receipt is noted, and Bob has looked for another one
+            for _ in range(3):  # by then its receipt is recorded, and Bob has looked for another one
                 await bob.client.channels()
             await in_ledger(far, lambda ledger: ledger.drop(sent.id))
             assert (await alice.outcome(State.REJECTED)).id == sent.id

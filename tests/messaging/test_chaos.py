@@ -1,4 +1,4 @@
-"""Kill -9 at every named step of the protocol: each message is typed once, or its state is accurate."""
+"""With kill -9 at every named step of the protocol, each message is typed once, or its state is accurate."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 
 import pytest
 from failpoints import (
-    ALONE,
-    HALF,
     INJECTED,
     POINTS,
-    READING,
+    READERS,
     RECEIVING,
     SENDING,
     STARTING,
     TEAM,
+    TRANSACTIONS,
+    UNCERTAIN_OUTCOMES,
     Actor,
-    End,
     Failpoint,
+    Outcome,
     Point,
     When,
-    dies_in,
     far_url,
+    run_and_die,
 )
 
 from ledgers import post, send
@@ -44,18 +44,18 @@ from relay.messaging.runaway import Limits
 from support import wait_until
 
 SECONDS = 60.0
-"""Seconds until a test takes the program for broken."""
+"""Seconds after which a test considers the program broken."""
 
 BODIES = ["first", "second", "third"]
 
-WHOLE_SWEEP = pytest.mark.skipif(
+FULL_SWEEP = pytest.mark.skipif(
     not os.environ.get("RELAY_LONG"),
     reason="kills of two processes at once at every step: set RELAY_LONG=1 (a few minutes)",
 )
 
 
 class Stage:
-    """Alice, in `home`, has messages for Bob, who may be in another home; both die and come back."""
+    """Alice, in `home`, has messages for Bob, who may be in another home; both die and restart."""
 
     def __init__(self, home: Home, far: Home | None) -> None:
         self.home = home
@@ -68,13 +68,13 @@ class Stage:
         if far is not None:
             self.bob.url = far_url(home, "Bob")
 
-    def kills(self, point: Point, when: When, also: tuple[Path, ...] = ()) -> None:
-        """Kill the process that takes this step, and those in `also`; skip the test if there is none."""
+    def kill_at(self, point: Point, when: When, also: tuple[Path, ...] = ()) -> None:
+        """Kill the process that takes this step, and those in `also`; skip the test if none does."""
         if self.far is None and point.name == "MqttTransport.publish of a receipt":
             pytest.skip("within a home receipts pass through the ledger")
         dying = self.bob if point in RECEIVING or self.settles(point) else self.alice
-        if point.once_died_at is not None:
-            self.kill(dying, point.once_died_at)
+        if point.first_dies_at is not None:
+            self.kill(dying, point.first_dies_at)
         self.kill(dying, Failpoint(point, when, also=also))
 
     def settles(self, point: Point) -> bool:
@@ -87,21 +87,21 @@ class Stage:
         self.ledger.close()
 
     def kill(self, actor: Actor, failpoint: Failpoint) -> None:
-        """Start `actor` so that it dies at `failpoint`, and everything needed to get there."""
+        """Start `actor` so that it dies at `failpoint`, and everything needed for it to get there."""
         other = self.bob if actor is self.alice else self.alice
         actor.start(failpoint)
         if failpoint.point not in STARTING and other._process is None:
             other.start(listens=failpoint.point.name != "Outbox.appeared")
         if not self.messages():
             self.alice.send("Bob", BODIES)
-        assert actor.join(SECONDS), f"{actor.name} never came to {failpoint.point.name}"
+        assert actor.join(SECONDS), f"{actor.name} never reached {failpoint.point.name}"
         for each in (self.alice, self.bob):
             if each is actor or each.pid_file in failpoint.also:
                 if each._process is not None:
                     assert each.join(SECONDS)
                 each.stop()
 
-    def heal(self) -> None:
+    def restart(self) -> None:
         """Restart what has died, and resend what was not accepted."""
         for actor in (self.alice, self.bob):
             if actor._process is None:
@@ -113,11 +113,11 @@ class Stage:
         return [entry.message for entry in self.ledger.messages()]
 
     def typed(self) -> list[str]:
-        """Return the ids of what Bob's agent was given, in order."""
+        """Return the ids of the messages typed into Bob's agent, in order."""
         log = self.bob.log
         return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
 
-    def ends(self) -> list[End]:
+    def outcomes(self) -> list[Outcome]:
         """Return the outcome of each message, in the order of sending, once nothing is in flight."""
         wait_until(
             lambda: self.messages() and all(message.state.final for message in self.messages()),
@@ -131,7 +131,7 @@ class Stage:
         assert [message.body for message in messages] == BODIES[: len(messages)]
         if self.alice.accepted.exists():
             assert {*self.alice.accepted.read_text().split()} <= {*ids}
-        return [End(message.state, typed.count(message.id)) for message in messages]
+        return [Outcome(message.state, typed.count(message.id)) for message in messages]
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def stage(home: Home, far: Home, request: pytest.FixtureRequest) -> Iterator[Sta
     made.close()
 
 
-def test_every_step_that_changes_something_has_a_point(tmp_path: Path) -> None:
-    """Every new step of the protocol needs a point here."""
+def test_every_step_that_writes_has_a_failpoint(tmp_path: Path) -> None:
+    """A new step of the protocol needs a failpoint in POINTS."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         found = (type(part) for part in vars(ledger).values())
         parts = {part for part in found if part.__module__.startswith("relay.messaging.")} | {Ledger}
@@ -157,50 +157,50 @@ def test_every_step_that_changes_something_has_a_point(tmp_path: Path) -> None:
         for name, method in vars(part).items()
         if inspect.isfunction(method) and not name.startswith("_")
     }
-    rooms = {target.partition(":")[0] for target in steps}
-    named = {point.target for point in POINTS if point.target.partition(":")[0] in rooms}
-    assert set(steps) == named | READING
-    assert not named & READING
-    for target in READING:
+    modules = {target.partition(":")[0] for target in steps}
+    named = {point.target for point in POINTS if point.target.partition(":")[0] in modules}
+    assert set(steps) == named | READERS
+    assert not named & READERS
+    for target in READERS:
         assert "transaction(" not in inspect.getsource(steps[target]), f"{target} changes something"
 
 
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("point", [*STARTING, *SENDING, *RECEIVING], ids=lambda point: point.name)
-def test_who_is_killed_at_a_step_loses_and_doubles_nothing(stage: Stage, point: Point, when: When) -> None:
+def test_a_kill_at_any_step_loses_and_duplicates_nothing(stage: Stage, point: Point, when: When) -> None:
     """R88: only the message being typed is uncertain; everything else arrives once, in order."""
     if point.name == ("_launch" if stage.far else "_reload"):
         pytest.skip(
-            "the broker of two homes is already running, and that of one home knows everybody at its start"
+            "the broker of two homes is already running; that of one home knows every agent when it starts"
         )
-    stage.kills(point, when)
-    stage.heal()
-    first, *others = stage.ends()
+    stage.kill_at(point, when)
+    stage.restart()
+    first, *others = stage.outcomes()
     expected = point.before if when is When.BEFORE else point.after
     if stage.settles(point) and when is When.BEFORE:
-        expected = End(State.UNCERTAIN, 1)
+        expected = Outcome(State.UNCERTAIN, 1)
     assert first == expected or expected is None
-    doubtful = [end for end in others if end != INJECTED]
+    other_outcomes = [outcome for outcome in others if outcome != INJECTED]
     if (
         point in RECEIVING or stage.settles(point)
     ) and expected == INJECTED:  # it may have been typing the next one
-        assert len(doubtful) <= 1 and {*doubtful} <= HALF
+        assert len(other_outcomes) <= 1 and {*other_outcomes} <= UNCERTAIN_OUTCOMES
     else:
-        assert doubtful == []
+        assert other_outcomes == []
 
 
 def check_pair(stage: Stage, point: Point, when: When, pair: str) -> None:
-    """Kill the two processes of `pair` when a third, or one of the two, takes a step."""
+    """Kill the processes of `pair` when one of them, or a third one, takes the step."""
     other = stage.alice if point in RECEIVING or stage.settles(point) else stage.bob
     also = []
     if pair != "both agents":
         also.append(stage.home.broker / "endpoint.json")
     if pair != "it and the broker":
         also.append(other.pid_file)
-    stage.kills(point, when, tuple(also))
-    stage.heal()
+    stage.kill_at(point, when, tuple(also))
+    stage.restart()
     # The other process may have been at any step.
-    assert all(end == INJECTED or end in HALF for end in stage.ends())
+    assert all(outcome == INJECTED or outcome in UNCERTAIN_OUTCOMES for outcome in stage.outcomes())
 
 
 PAIRS = ["it and the broker", "both agents", "all three"]
@@ -212,7 +212,7 @@ STEPS = list(itertools.product([*SENDING, *RECEIVING], When))
     [(point, when, PAIRS[number % len(PAIRS)]) for number, (point, when) in enumerate(STEPS)],
     ids=lambda value: value.name if isinstance(value, Point) else str(value),
 )
-def test_two_that_are_killed_at_once_lose_and_double_nothing(
+def test_killing_two_at_once_loses_and_duplicates_nothing(
     home: Home, far: Home, point: Point, when: When, pair: str
 ) -> None:
     stage = Stage(home, far)
@@ -222,12 +222,14 @@ def test_two_that_are_killed_at_once_lose_and_double_nothing(
         stage.close()
 
 
-@WHOLE_SWEEP
+@FULL_SWEEP
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("point", [*SENDING, *RECEIVING], ids=lambda point: point.name)
-def test_any_two_at_any_step(stage: Stage, point: Point, when: When, pair: str) -> None:
+def test_killing_any_two_at_any_step_loses_and_duplicates_nothing(
+    stage: Stage, point: Point, when: When, pair: str
+) -> None:
     check_pair(stage, point, when, pair)
 
 
@@ -241,20 +243,20 @@ def test_any_two_at_any_step(stage: Stage, point: Point, when: When, pair: str) 
     ],
     ids=lambda point: point.name,
 )
-def test_who_carries_the_mail_of_another_may_be_killed_at_any_step(
+def test_a_session_that_publishes_for_another_can_be_killed_at_any_step(
     home: Home, far: Home, point: Point, when: When
 ) -> None:
-    """The user has no session: Alice's session publishes for the user."""
+    """The user has no session: Alice's session publishes the user's messages."""
     stage = Stage(home, far)
     try:
         for body in BODIES:
             post(stage.ledger, TEAM, names.PERSON, "Bob", body)
         stage.bob.start()
         stage.alice.start(Failpoint(point, when))
-        assert stage.alice.join(SECONDS), f"never came to {point.name}"
+        assert stage.alice.join(SECONDS), f"never reached {point.name}"
         stage.alice.stop()
         stage.alice.start()
-        assert stage.ends() == [INJECTED] * len(BODIES)
+        assert stage.outcomes() == [INJECTED] * len(BODIES)
     finally:
         stage.close()
 
@@ -264,28 +266,30 @@ def call(path: Path, method: str, *arguments: object) -> None:
         operator.attrgetter(method)(ledger)(*arguments)
 
 
-def present(name: str, owner: str | None) -> bool:
+def nobody_present(name: str, owner: str | None) -> bool:
     return False
 
 
-def here(name: str, owner: str | None) -> bool:
+def everybody_present(name: str, owner: str | None) -> bool:
     return True
 
 
-def away(name: str) -> bool:
+def everybody_away(name: str) -> bool:
     return True
 
 
 def contents(path: Path) -> list[str]:
-    """Return the contents of the ledger, except the clock that every process advances."""
+    """Return the contents of the ledger, except its clock, which every process advances."""
     with contextlib.closing(sqlite3.connect(path)) as db:
         return [row for row in db.iterdump() if not row.startswith('INSERT INTO "meta"')]
 
 
 @pytest.mark.parametrize("when", When)
-@pytest.mark.parametrize("point", ALONE, ids=lambda point: point.name)
-def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when: When) -> None:
-    """R88: the transaction can also be done again."""
+@pytest.mark.parametrize("point", TRANSACTIONS, ids=lambda point: point.name)
+def test_a_killed_transaction_happens_completely_or_not_at_all(
+    tmp_path: Path, point: Point, when: When
+) -> None:
+    """R88: and a transaction that did not happen can be repeated."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         (sent,) = send(ledger, TEAM, names.PERSON, ["Bob"], "hello")
@@ -304,18 +308,18 @@ def test_what_is_killed_alone_is_done_or_not(tmp_path: Path, point: Point, when:
         "Ledger.retry": partial(call, path, "retry", sent.id),
         "Ledger.drop": partial(call, path, "drop", sent.id),
         "Outbox.release": partial(call, path, "outbox.release", [held.id]),
-        "Outbox.park": partial(call, path, "outbox.park", TEAM, names.PERSON, present),
-        "Outbox.reopen": partial(call, path, "outbox.reopen", TEAM, "Alice", here),
+        "Outbox.park": partial(call, path, "outbox.park", TEAM, names.PERSON, nobody_present),
+        "Outbox.reopen": partial(call, path, "outbox.reopen", TEAM, "Alice", everybody_present),
         "Outbox.ask": partial(call, path, "outbox.ask", TEAM, "Alice", str),
         "Outbox.hindered": partial(call, path, "outbox.hindered", TEAM, names.PERSON, "the broker is away"),
         "ChannelRegistry.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),
         "ChannelRegistry.leave": partial(call, path, "channels.leave", TEAM, "all", "Carol"),
         "ChannelRegistry.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),
-        "ChannelRegistry.limit": partial(call, path, "channels.limit", TEAM, away),
+        "ChannelRegistry.limit": partial(call, path, "channels.limit", TEAM, everybody_away),
         "NameOwners.end": partial(call, path, "owners.end", TEAM, "Dan", "run/1"),
     }[point.name]
     before = contents(path)
-    dies_in(Failpoint(point, when), action)
+    run_and_die(Failpoint(point, when), action)
     assert (contents(path) != before) is (when is When.AFTER)
     if when is When.BEFORE:
         action()

@@ -1,9 +1,10 @@
-"""A name has one holder: claims over a real broker, with connections from two homes."""
+"""A name has only one holder: claims over a real broker, with connections from two homes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable
 
@@ -19,24 +20,24 @@ from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.name_claims import NameClaim, contend
 from relay.transport.presence import Presence
 
-NEVER = 3600.0  # seconds: what a test waits for must come sooner
+NEVER = 3600.0  # seconds; longer than any test waits
 SOON = 0.05
 TOPIC = topics.presence("default", "Bob")
 
 
 @pytest.fixture(autouse=True)
-def times(monkeypatch: pytest.MonkeyPatch) -> None:
+def claim_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_claims, "QUIET_SECONDS", SOON)
     monkeypatch.setattr(name_claims, "OBJECTION_SECONDS", NEVER)
 
 
 @contextlib.asynccontextmanager
 async def connected(home: Home, *, will: bytes | None = None) -> AsyncIterator[MqttTransport]:
-    """Yield a connection of Bob's, as from any of his homes."""
+    """Yield a connection of Bob's, as if from any of his homes."""
     endpoint, credentials = await asyncio.to_thread(broker.admit, home, "default", "Bob")
-    farewell = None if will is None else (TOPIC, will)
+    last_will = None if will is None else (TOPIC, will)
     identity = Login(
-        f"relay-{secrets.token_hex(16)}", False, credentials.user, credentials.password, farewell
+        f"relay-{secrets.token_hex(16)}", False, credentials.user, credentials.password, last_will
     )
     transport = MqttTransport(endpoint, identity)
     await transport.connect()
@@ -59,7 +60,7 @@ async def win(transport: MqttTransport, session: str, *, held: bool = False) -> 
         await contend(transport, "default", claim(session, held=held), announcement(session))
 
 
-async def kept(home: Home) -> Presence | None:
+async def retained(home: Home) -> Presence | None:
     """Return what the broker retains for Bob."""
     async with connected(home) as transport:
         await transport.subscribe(TOPIC, 1)
@@ -73,7 +74,7 @@ async def kept(home: Home) -> Presence | None:
 
 @contextlib.asynccontextmanager
 async def held_by(home: Home, session: str, *, answers: bool = True) -> AsyncIterator[None]:
-    """Hold the name as a client does: announce itself, and again when somebody claims it."""
+    """Hold the name as a client does: announce it, and again when another session claims it."""
 
     async def answer(transport: MqttTransport) -> None:
         async for inbound in transport.arriving():
@@ -92,45 +93,43 @@ async def held_by(home: Home, session: str, *, answers: bool = True) -> AsyncIte
                 await answering
 
 
-def test_a_name_that_nobody_has_is_won_and_announced(home: Home) -> None:
+def test_a_free_name_is_won_and_announced(home: Home) -> None:
     async def scenario() -> None:
         async with connected(home) as transport:
             await win(transport, "a")
-        assert await kept(home) == presence.decode(announcement("a"), "bob")
+        assert await retained(home) == presence.decode(announcement("a"), "bob")
 
     asyncio.run(scenario())
 
 
-def test_a_name_whose_holder_answers_is_refused_and_its_host_is_named(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_held_name_is_refused_with_its_holders_host(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_claims, "QUIET_SECONDS", NEVER)
 
     async def scenario() -> None:
         async with held_by(home, "holder"), connected(home) as transport:
             with pytest.raises(NameInUse, match=r"'Bob' is already on the bus, on host 'at-holder'"):
                 await win(transport, "a")
-            found = await kept(home)
+            found = await retained(home)
             assert found is not None
             assert found.session == "holder"
 
     asyncio.run(scenario())
 
 
-def test_a_holder_that_says_nothing_loses_the_name(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_holder_loses_the_name(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_claims, "OBJECTION_SECONDS", SOON)
 
     async def scenario() -> None:
         async with held_by(home, "dead", answers=False), connected(home) as transport:
             await win(transport, "a")
-            found = await kept(home)
+            found = await retained(home)
             assert found is not None
             assert found.session == "a"
 
     asyncio.run(scenario())
 
 
-def test_the_will_of_the_holder_releases_the_name_at_once(home: Home) -> None:
+def test_the_holders_will_releases_the_name_immediately(home: Home) -> None:
     async def scenario() -> None:
         async with connected(home) as transport, asyncio.TaskGroup() as tasks:
             async with connected(home) as other:
@@ -162,7 +161,7 @@ def test_an_earlier_connection_of_the_same_session_does_not_object(home: Home) -
         (claim("a", held=True), claim("b", held=True)),
     ],
 )
-def test_of_two_newcomers_one_gives_way(
+def test_one_of_two_simultaneous_claims_yields(
     home: Home, one: NameClaim, other: NameClaim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(name_claims, "QUIET_SECONDS", 1.0)
@@ -181,7 +180,7 @@ def test_of_two_newcomers_one_gives_way(
     asyncio.run(scenario())
 
 
-def test_a_broker_that_brings_nothing_is_a_lost_connection(
+def test_a_broker_that_delivers_nothing_counts_as_a_lost_connection(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Mute(MqttTransport):
@@ -208,7 +207,7 @@ def test_exactly_one_of_two_sessions_yields(one: NameClaim, other: NameClaim) ->
         assert one.yields_to(other) is not other.yields_to(one)
 
 
-def test_claims_come_out_as_they_went_in() -> None:
+def test_a_claim_survives_encoding_and_is_not_a_presence() -> None:
     payload = name_claims.encode(claim("a", held=True))
     assert name_claims.decode(payload, "bob") == claim("a", held=True)
     assert name_claims.decode(payload, "alice") is None
@@ -216,7 +215,11 @@ def test_claims_come_out_as_they_went_in() -> None:
     assert name_claims.decode(announcement("a"), "bob") is None
 
 
-@pytest.mark.parametrize("read", [name_claims.decode, presence.decode])
-@pytest.mark.parametrize("payload", [b"", b"1", b"[]", b"{}", b'{"v":1,"claim":true,"name":5}', b"\xff"])
-def test_foreign_claims_are_none(payload: bytes, read: Callable[[bytes, str], object]) -> None:
-    assert read(payload, "bob") is None
+DECODERS: list[Callable[[bytes, str], object]] = [name_claims.decode, presence.decode]
+FOREIGN = [b"", b"1", b"[]", b"{}", b'{"v":1,"claim":true,"name":5}', b"\xff"]
+
+
+def test_a_foreign_payload_is_neither_a_claim_nor_a_presence(subtests: pytest.Subtests) -> None:
+    for payload, decode in itertools.product(FOREIGN, DECODERS):
+        with subtests.test(f"{decode.__module__}: {payload!r}"):
+            assert decode(payload, "bob") is None

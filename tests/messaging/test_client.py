@@ -1,4 +1,4 @@
-"""Messages from one agent to another: real clients, the real embedded broker."""
+"""Messages from one agent to another, with real clients and the real embedded broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from clients import Agent, known, running
+from clients import Agent, register, running
 
 from ledgers import counted, in_ledger, locked, post
 from relay.control.name_claim import claim
@@ -24,7 +24,7 @@ from relay.transport.mqtt import ConnectionLost
 from support import PATIENCE, eventually
 
 
-def test_a_message_reaches_the_other_agent_and_its_sender_hears_of_it(home: Home) -> None:
+def test_a_message_is_delivered_and_its_sender_notified(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
             (sent,) = await alice.send("bob", "hello\nthere ✓")
@@ -40,7 +40,7 @@ def test_a_message_reaches_the_other_agent_and_its_sender_hears_of_it(home: Home
     asyncio.run(scenario())
 
 
-def test_a_burst_arrives_whole_and_in_order(home: Home) -> None:
+def test_a_burst_arrives_completely_and_in_order(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
             for number in range(200):
@@ -50,13 +50,13 @@ def test_a_burst_arrives_whole_and_in_order(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_sent_at_once_takes_few_commits_and_keeps_its_order(
+def test_concurrent_sends_share_commits_and_keep_their_order(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = counted(monkeypatch)
 
     async def scenario() -> None:
-        await known(home, "Bob")
+        await register(home, "Bob")
         async with running(Agent(home, "Alice"), connected=False) as alice:
             bodies = [str(number) for number in range(200)]
             commits()
@@ -67,9 +67,9 @@ def test_what_is_sent_at_once_takes_few_commits_and_keeps_its_order(
     asyncio.run(scenario())
 
 
-def test_a_ledger_that_another_process_keeps_locked_delays_what_is_sent_and_not_the_loop(home: Home) -> None:
+def test_a_locked_ledger_delays_sending_but_not_the_event_loop(home: Home) -> None:
     async def scenario() -> None:
-        await known(home, "Bob")
+        await register(home, "Bob")
         async with running(Agent(home, "Alice")) as alice:
             with locked(home.ledger):
                 sending = asyncio.create_task(alice.send("Bob", "hello"))
@@ -82,9 +82,9 @@ def test_a_ledger_that_another_process_keeps_locked_delays_what_is_sent_and_not_
     asyncio.run(scenario())
 
 
-def test_who_is_cancelled_while_it_sends_has_sent_all_the_same(home: Home) -> None:
+def test_a_cancelled_send_is_still_committed(home: Home) -> None:
     async def scenario() -> None:
-        await known(home, "Bob")
+        await register(home, "Bob")
         async with running(Agent(home, "Alice"), connected=False) as alice:
             sending = asyncio.create_task(alice.send("Bob", "hello"))
             await asyncio.sleep(0)
@@ -97,26 +97,26 @@ def test_who_is_cancelled_while_it_sends_has_sent_all_the_same(home: Home) -> No
     asyncio.run(scenario())
 
 
-def test_what_another_process_did_to_a_message_is_told_when_it_asks_for_that(
+def test_a_drain_reports_what_another_process_did_to_a_message(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`relay drop` does this; the next look into the ledger may be 15 s away."""
+    """`relay drop` relies on this; the next sweep of the ledger may be 15 s away."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
 
     async def scenario() -> None:
-        await known(home, "Bob")
+        await register(home, "Bob")
         async with running(Agent(home, "Alice")) as alice:
-            for _ in range(3):  # one may also be reported because its client announces itself
+            for _ in range(3):  # a single one might be reported anyway, as the client announces itself
                 (waiting,) = await alice.send("Bob", "never mind")
                 await in_ledger(home, lambda ledger, id=waiting.id: ledger.drop(id))  # type: ignore[misc]
                 await alice.client.drain()
-                told = [alice.outcomes.get_nowait() for _ in range(alice.outcomes.qsize())]
-                assert [(each.id, each.state) for each in told] == [(waiting.id, State.EXPIRED)]
+                reported = [alice.outcomes.get_nowait() for _ in range(alice.outcomes.qsize())]
+                assert [(each.id, each.state) for each in reported] == [(waiting.id, State.EXPIRED)]
 
     asyncio.run(scenario())
 
 
-def test_a_client_of_many_weeks_forgets_what_was_settled_long_ago(
+def test_a_long_running_client_prunes_old_settled_messages(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "SWEEP_EVERY", 0.02)
@@ -138,17 +138,17 @@ def test_a_client_of_many_weeks_forgets_what_was_settled_long_ago(
     asyncio.run(scenario())
 
 
-def test_what_is_sent_to_an_agent_that_was_just_started_waits_for_its_session(
+def test_a_message_to_a_starting_agent_waits_for_its_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = asyncio.Event()
     is_starting = MessagingClient._is_starting
 
-    async def look(sender: MessagingClient, name: str) -> bool:
+    async def check(sender: MessagingClient, name: str) -> bool:
         refused.set()
         return await is_starting(sender, name)
 
-    monkeypatch.setattr(MessagingClient, "_is_starting", look)
+    monkeypatch.setattr(MessagingClient, "_is_starting", check)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
@@ -163,10 +163,10 @@ def test_what_is_sent_to_an_agent_that_was_just_started_waits_for_its_session(
     asyncio.run(scenario())
 
 
-def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
+def test_a_message_half_typed_into_a_running_agent_is_left_to_its_next_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent's session was killed; its shim starts another one, which finds out the text's outcome."""
+    """The agent's session was killed; its shim starts another one, which finds out what was typed."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 0.02)
     shim = claim(home, "default", "Bob")
 
@@ -185,12 +185,12 @@ def test_what_is_being_typed_into_a_living_agent_is_left_to_its_next_session(
     asyncio.run(scenario())
 
 
-def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
+def test_a_message_in_hand_is_not_mistaken_for_one_left_by_a_dead_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text stays in hand across clients, too, as after trouble with the ledger."""
-    # While Bob has no client, a sweep by Alice would take all that he left for a dead session's, as it would
-    # if she heard his goodbye: so she goes first.
+    """It stays in hand across clients, too, as after an error of the ledger."""
+    # While Bob has no client, a sweep by Alice, or his goodbye to her, would mark all his texts as left by a
+    # dead session: so Alice's client ends first.
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
 
     async def scenario() -> None:
@@ -200,76 +200,78 @@ def test_what_this_process_is_typing_is_not_taken_for_what_a_dead_one_left(
             in_hand, left = await bob.receive(2)
             await bob.client.injecting(in_hand.id)
             await bob.client.injecting(left.id)
-        again = await MessagingClient.open(home, "default", "Bob", publish=bob.publish, in_hand=[in_hand.id])
+        reopened = await MessagingClient.open(
+            home, "default", "Bob", publish=bob.publish, in_hand=[in_hand.id]
+        )
         monkeypatch.setattr(client, "SWEEP_EVERY", 0.05)
         async with running(Agent(home, "Alice")) as alice:
             assert (await alice.outcome(State.UNCERTAIN)).id == left.id
-            await again.settle(in_hand.id, State.INJECTED)
+            await reopened.settle(in_hand.id, State.INJECTED)
             assert (await alice.outcome(State.INJECTED)).id == in_hand.id
-            await again.close()
+            await reopened.close()
 
     asyncio.run(scenario())
 
 
-def test_a_client_that_ends_while_it_notes_why_it_could_not_publish_ends_as_it_should(
+def test_a_client_can_be_cancelled_while_it_records_a_failed_publish(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cancellation escaped as a group (Python 3.11.0 to 3.11.3 or so), which ended the whole session."""
+    """It used to raise an exception group (Python 3.11.0 to 3.11.3 or so), which ended the session."""
 
     async def scenario() -> None:
-        loop, notes, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        loop, recording, resume = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
         def hindered(*_: object) -> None:
-            loop.call_soon_threadsafe(notes.set)
-            goes_on.wait()
+            loop.call_soon_threadsafe(recording.set)
+            resume.wait()
 
         async def lost(*_: object) -> None:
             raise ConnectionLost("gone")
 
         monkeypatch.setattr(Outbox, "hindered", hindered)
         monkeypatch.setattr(Publisher, "run", lost)
-        await known(home, "Bob")
+        await register(home, "Bob")
         await in_ledger(home, lambda ledger: post(ledger, "default", "you", "Bob", "hello"))
         writer = Writer(Ledger, home.ledger)
         working = asyncio.create_task(ProxyPublishers(home, writer, "default", Connector(home), "").run())
-        await notes.wait()
+        await recording.wait()
         working.cancel()
         try:
             with pytest.raises(asyncio.CancelledError):
                 await working
         finally:
-            goes_on.set()
+            resume.set()
             await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())
 
 
-def test_what_comes_as_the_connection_of_its_sender_ends_is_published_at_once(
+def test_a_message_queued_as_its_senders_connection_ends_is_published_immediately(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message used to wait for the next look into the ledger, some 15 seconds later."""
+    """It used to wait for the next look into the ledger, some 15 seconds later."""
     monkeypatch.setattr(outgoing, "LOOK", 3600.0)
     monkeypatch.setattr(outgoing, "LINGER", 0.0)
 
     async def scenario() -> None:
-        again, connections = asyncio.Event(), 0
+        reopened, connections = asyncio.Event(), 0
 
         async def carry(*_: object) -> str:
             nonlocal connections
             connections += 1
             if connections == 1:
                 return ""  # the connection ends, and the message below remains
-            again.set()
+            reopened.set()
             return await asyncio.Future()
 
         monkeypatch.setattr(ProxyPublishers, "_carry", carry)
-        await known(home, "Bob")
+        await register(home, "Bob")
         await in_ledger(home, lambda ledger: post(ledger, "default", "you", "Bob", "hello"))
         writer = Writer(Ledger, home.ledger)
         working = asyncio.create_task(ProxyPublishers(home, writer, "default", Connector(home), "").run())
         try:
             async with asyncio.timeout(PATIENCE):
-                await again.wait()
+                await reopened.wait()
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)

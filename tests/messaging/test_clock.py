@@ -1,4 +1,4 @@
-"""The ledger's clock: it advances whatever the wall clock does, and across a reboot."""
+"""The ledger's clock, which advances whatever the wall clock does, even across a reboot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEAM = "default"
 
 
 @pytest.mark.parametrize("jump", [-30 * 365 * 86400.0, -3600.0, 3600.0, 30 * 365 * 86400.0])
-def test_a_wall_clock_that_jumps_expires_and_delays_nothing(
+def test_a_wall_clock_jump_expires_and_delays_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     wall = time.time
@@ -34,10 +34,8 @@ def test_a_wall_clock_that_jumps_expires_and_delays_nothing(
                 assert 200 < due <= 300
 
 
-def test_another_start_of_the_machine_never_takes_it_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After its battery died, the machine says 1970 and an uptime of a minute."""
+def test_a_reboot_never_sets_the_clock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a dead battery, the machine boots in 1970, with an uptime of a minute."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         before = ledger.now()
@@ -51,7 +49,7 @@ def test_another_start_of_the_machine_never_takes_it_back(
         assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 10)) == 1
 
 
-def test_a_day_without_the_machine_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_while_the_machine_is_off_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         send(ledger, TEAM, "Alice", ["Bob"], "hello", ttl=600)
@@ -63,7 +61,7 @@ def test_a_day_without_the_machine_counts(tmp_path: Path, monkeypatch: pytest.Mo
         assert ledger.outbox.expire() == 1
 
 
-def test_all_processes_of_a_home_read_one_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_processes_of_a_home_share_one_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger(tmp_path / "ledger.db") as first:
         monkeypatch.setattr(time, "time", lambda: 5.0)
         with Ledger(tmp_path / "ledger.db") as second:

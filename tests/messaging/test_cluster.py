@@ -1,6 +1,6 @@
 """A cluster of three nats-servers, set up by config/nats/cluster.conf, whose nodes are killed under load.
 
-RELAY_LONG=1 kills them more often, and makes them hang, too. With -s, pytest prints the gaps.
+RELAY_LONG=1 kills them more often, and also makes them hang. With -s, pytest prints the gaps.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ class Talk:
             self.sent += 1
             await asyncio.sleep(EVERY)
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         while True:
             self.got.append((await self.receiver.messages.get()).body)
             now = time.monotonic()
             self.gap, self._last = max(self.gap, now - self._last), now
 
-    def going(self) -> bool:
+    def flowing(self) -> bool:
         """Return whether nearly everything sent so far has arrived."""
         return self.sent - len(self.got) < 5 and time.monotonic() - self._last < 1
 
 
 @contextlib.asynccontextmanager
 async def talking(cluster: Cluster, tmp_path: Path) -> AsyncIterator[list[Talk]]:
-    """Have Alice and Bob, of two homes, talk for the block; then all has arrived once, and in order."""
+    """Have Alice and Bob, of two homes, talk for the block; then check that all arrived once, in order."""
     alice, bob = (
         Agent(Home.from_env({"RELAY_HOME": str(tmp_path / name)}).ensure(), name, url=cluster.url(name))
         for name in ("Alice", "Bob")
@@ -79,7 +79,7 @@ async def talking(cluster: Cluster, tmp_path: Path) -> AsyncIterator[list[Talk]]
         await alice.sees("Bob")
         await bob.sees("Alice")
         talks = [Talk(alice, bob), Talk(bob, alice)]
-        hearing = [asyncio.create_task(talk.hear()) for talk in talks]
+        receiving = [asyncio.create_task(talk.receive()) for talk in talks]
         sending = [asyncio.create_task(talk.send()) for talk in talks]
         try:
             await eventually(lambda: all(len(talk.got) > 10 for talk in talks))
@@ -93,31 +93,33 @@ async def talking(cluster: Cluster, tmp_path: Path) -> AsyncIterator[list[Talk]]
                 assert talk.got == [str(number) for number in range(len(talk.got))], "each once, and in order"
                 assert talk.sent - len(talk.got) in {0, -1}, "the last one was cut off, or all are there"
         finally:
-            for task in hearing + sending:
+            for task in receiving + sending:
                 task.cancel()
-            await asyncio.gather(*hearing, *sending, return_exceptions=True)
+            await asyncio.gather(*receiving, *sending, return_exceptions=True)
 
 
-async def without(talks: list[Talk], node: Node, end: Callable[[], None], heal: Callable[[], None]) -> float:
-    """Return the gap in seconds after `end` ends `node`, until messages flow again. `heal` brings it back."""
+async def without(
+    talks: list[Talk], node: Node, fail: Callable[[], None], revive: Callable[[], None]
+) -> float:
+    """Let `node` fail, and revive it once messages flow again; return the longest gap, in seconds."""
     for talk in talks:
         talk.gap = 0.0
     counts = [len(talk.got) for talk in talks]
-    await asyncio.to_thread(end)
+    await asyncio.to_thread(fail)
 
-    def further() -> bool:
+    def recovered() -> bool:
         return all(
-            len(talk.got) > count + 100 and talk.going() for talk, count in zip(talks, counts, strict=True)
+            len(talk.got) > count + 100 and talk.flowing() for talk, count in zip(talks, counts, strict=True)
         )
 
-    await eventually(further)  # past every election that the node's death may have started
-    heal()
+    await eventually(recovered)  # past every election that the failure may have started
+    revive()
     await eventually(lambda: node.listens())
     return max(talk.gap for talk in talks)
 
 
 @pytest.mark.timeout(500)
-def test_any_node_may_be_killed(cluster: Cluster, tmp_path: Path) -> None:
+def test_any_node_can_be_killed(cluster: Cluster, tmp_path: Path) -> None:
     """Each of the three dies in turn, including stream leaders: nothing is lost, duplicated or reordered."""
 
     async def scenario() -> None:
@@ -129,23 +131,25 @@ def test_any_node_may_be_killed(cluster: Cluster, tmp_path: Path) -> None:
                 gap = await without(talks, node, node.kill, node.start)
                 print(f"{node.name}, the leader of {led} groups, killed: {gap:.1f} s")
                 assert gap < GAP
-            said = [
+            statuses = [
                 talk.sender.statuses.get_nowait()
                 for talk in talks
                 for _ in range(talk.sender.statuses.qsize())
             ]
-        lost = [text for text in said if "Reconnecting to mqtts://" in text]
-        assert lost, "of the three at least one had a connection"
-        assert not any("@" in text or "s@cret" in text for text in said), "no credentials"
-        assert not any("access list" in text for text in said), "what an election refuses is no access fault"
+        lost = [text for text in statuses if "Reconnecting to mqtts://" in text]
+        assert lost, "at least one of the three had a connection"
+        assert not any("@" in text or "s@cret" in text for text in statuses), "no credentials"
+        assert not any("access list" in text for text in statuses), (
+            "a refusal in an election is no access fault"
+        )
 
     asyncio.run(scenario())
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's
 @pytest.mark.skipif(not LONG, reason="nodes that hang, for a while each: set RELAY_LONG=1")
-def test_any_node_may_hang(cluster: Cluster, tmp_path: Path) -> None:
-    """A hung node accepts connections but answers nobody, and later continues where it stopped."""
+def test_any_node_can_hang(cluster: Cluster, tmp_path: Path) -> None:
+    """A hung node accepts connections but answers nobody, and later continues where it left off."""
 
     async def scenario() -> None:
         async with talking(cluster, tmp_path) as talks:
@@ -156,8 +160,10 @@ def test_any_node_may_hang(cluster: Cluster, tmp_path: Path) -> None:
     gc.collect()  # while the warning is still ignored
 
 
-def test_a_session_says_what_is_true_while_most_nodes_are_away(cluster: Cluster, shared: Relay) -> None:
-    """Off the bus, it says why and where it tries next; messages arrive once the nodes are back."""
+def test_a_session_without_a_majority_of_nodes_reports_why_it_is_off_the_bus(
+    cluster: Cluster, shared: Relay
+) -> None:
+    """It also reports where it tries next; messages arrive once the nodes are back."""
     env = {"SSL_CERT_FILE": str(cluster.certificate)}
     alice, bob = (
         FakeAgent(shared, name).wrap(options=("--broker", cluster.url(name)), env=env)

@@ -1,4 +1,4 @@
-"""The cost of a message and an announcement in packets and bytes, as docs/BROKERS.md states it."""
+"""A message and an announcement cost the packets and bytes that docs/BROKERS.md states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PUBLISH, PUBACK = 3, 4
 
 @dataclass
 class Meter:
-    """Counts packets through a port on their way to or from a broker: (direction, kind of packet)."""
+    """Counts the packets through a port, to and from a broker, by direction and kind of packet."""
 
     packets: Counter[tuple[str, str]] = field(default_factory=Counter)
     bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -37,20 +37,22 @@ class Meter:
     async def serving(self, url: str) -> AsyncIterator[int]:
         """Forward connections to `url` for the block; yield the port for them."""
         endpoint = Endpoint.of(url)
-        ended: list[asyncio.Future[None]] = []
+        connections: list[asyncio.Future[None]] = []
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            ended.append(asyncio.get_running_loop().create_future())
-            mine = ended[-1]
+            connections.append(asyncio.get_running_loop().create_future())
+            done = connections[-1]
             far_reader, far_writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-            await asyncio.gather(self._pass("in", reader, far_writer), self._pass("out", far_reader, writer))
-            mine.set_result(None)
+            await asyncio.gather(
+                self._forward("in", reader, far_writer), self._forward("out", far_reader, writer)
+            )
+            done.set_result(None)
 
         async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
             yield server.sockets[0].getsockname()[1]
-        await asyncio.gather(*ended)
+        await asyncio.gather(*connections)
 
-    async def _pass(self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readexactly(2)
@@ -83,16 +85,16 @@ def stated(what: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-async def present(agent: Agent, name: str) -> None:
-    """Wait until `agent` knows the second connection of `name`, which works on its name: the first claims it.
+async def sees_second_connection(agent: Agent, name: str) -> None:
+    """Wait until `agent` knows the second connection of `name`: the first one only claims the name.
 
-    What was sent in between is sent again, as the broker keeps nothing for a name that is only claimed.
+    Messages sent in between are resent, as the broker keeps nothing for a name that is only claimed.
     """
 
-    async def there() -> bool:
+    async def connected_again() -> bool:
         return any(each.name == name and each.boot >= "000002" for each in await agent.client.roster())
 
-    await eventually(there)
+    await eventually(connected_again)
 
 
 def test_a_message_costs_what_the_docs_say(
@@ -118,8 +120,8 @@ def test_a_message_costs_what_the_docs_say(
                 running(Agent(home, "Alice", url=through("Alice"))) as alice,
                 running(Agent(far, "Bob", url=through("Bob"))) as bob,
             ):
-                await present(alice, "Bob")
-                await present(bob, "Alice")
+                await sees_second_connection(alice, "Bob")
+                await sees_second_connection(bob, "Alice")
                 announcement = meter.bytes["in", "presence"] / meter.packets["in", "presence"]
                 before = meter.packets.copy(), meter.bytes.copy()
                 for state in (State.STORED, State.INJECTED):

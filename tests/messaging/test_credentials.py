@@ -1,4 +1,4 @@
-"""Credentials: created on first use, private, stable; and one mailbox per agent."""
+"""Credentials are created on first use, private and stable, and give each agent one mailbox."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay.transport.endpoint import Endpoint
 ALICE = Credentials("default", "alice", "secret")
 
 
-def test_credentials_differ_and_stay(home: Home) -> None:
+def test_credentials_are_distinct_and_stable(home: Home) -> None:
     _, alices = broker.admit(home, "default", "Alice")
     bobs = broker.credentials(home, "default", "Bob")
     others = broker.credentials(home, "other", "Alice")
@@ -36,7 +36,7 @@ def test_credentials_differ_and_stay(home: Home) -> None:
     assert broker.everybody(home, "other") == [others]
 
 
-def test_they_are_private_and_not_shown(home: Home) -> None:
+def test_credentials_are_private_and_never_shown(home: Home) -> None:
     alices = broker.credentials(home, "default", "Alice")
     (path,) = (home.broker / "credentials").iterdir()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -46,8 +46,8 @@ def test_they_are_private_and_not_shown(home: Home) -> None:
     assert alices.client_id not in repr(for_endpoint(Endpoint.of("mqtt://host"), alices))
 
 
-def test_a_file_that_was_made_open_by_hand_stays_whole(tmp_path: Path) -> None:
-    """Rewriting makes it private again, and it is never half written."""
+def test_a_rewritten_credentials_file_is_private_again(tmp_path: Path) -> None:
+    """A user may have made it readable by all."""
     store = CredentialStore(tmp_path)
     store.put(ALICE)
     (path,) = tmp_path.iterdir()
@@ -57,7 +57,7 @@ def test_a_file_that_was_made_open_by_hand_stays_whole(tmp_path: Path) -> None:
     assert store.get("default", "Alice") == ALICE
 
 
-def test_a_login_without_a_url_is_the_agents_own() -> None:
+def test_a_url_without_a_login_gets_the_agents_own() -> None:
     login = for_endpoint(Endpoint.of("mqtts://host"), ALICE)
     assert (login.user, login.password) == ("default/alice", "secret")
     assert login.client_id == ALICE.client_id
@@ -66,14 +66,14 @@ def test_a_login_without_a_url_is_the_agents_own() -> None:
 @pytest.mark.parametrize(
     ("url", "password"), [("mqtt://team:shared@host", "shared"), ("mqtt://team@host", None)]
 )
-def test_a_login_in_the_url_is_taken_as_it_stands(url: str, password: str | None) -> None:
+def test_a_login_in_the_url_is_used_unchanged(url: str, password: str | None) -> None:
     """relay never combines an agent's own password with another user name."""
     login = for_endpoint(Endpoint.of(url), ALICE)
     assert (login.user, login.password) == ("team", password)
 
 
-def test_an_agent_has_one_mailbox_for_one_login() -> None:
-    """In every home: another home's own credentials do not matter for a shared login."""
+def test_an_agent_has_one_mailbox_per_login() -> None:
+    """In every home: with a shared login, a home's own credentials do not matter."""
     shared, other = Endpoint.of("mqtt://team:shared@host"), Endpoint.of("mqtt://team:other@host")
     elsewhere = Credentials("default", "alice", "made elsewhere")
     bob = Credentials("default", "bob", "secret")
@@ -90,17 +90,17 @@ def test_an_agent_has_one_mailbox_for_one_login() -> None:
 
 
 def test_mail_follows_an_agent_to_another_home(home: Home, tmp_path: Path) -> None:
-    """What the broker keeps for Bob, who was here, reaches him in the other home: it is one mailbox."""
+    """What the broker keeps for Bob reaches him in the other home: both share one mailbox."""
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     shared = Credentials("the", "team", "shared")
-    word = Envelope(Message("id", "Carol", "Bob", "while he was away", 1.0), "elsewhere", 1, 1)
+    waiting = Envelope(Message("id", "Carol", "Bob", "while he was away", 1.0), "elsewhere", 1, 1)
 
     async def scenario(server: GuardedMosquitto) -> None:
         url = server.url.replace("//", "//the%2Fteam:shared@")
         async with running(Agent(home, "Bob", url=url)):
             pass
         async with aiomqtt.Client("127.0.0.1", server.port, username=shared.user, password="shared") as carol:
-            await carol.publish(topics.inbox("default", "Bob", "Carol"), encode(word), qos=1)
+            await carol.publish(topics.inbox("default", "Bob", "Carol"), encode(waiting), qos=1)
         async with running(Agent(far, "Bob", url=url)) as bob:
             assert [m.body for m in await bob.receive()] == ["while he was away"]
 
@@ -108,7 +108,7 @@ def test_mail_follows_an_agent_to_another_home(home: Home, tmp_path: Path) -> No
         asyncio.run(scenario(mosquitto))
 
 
-def test_what_another_home_made_is_adopted_and_dismissed(home: Home) -> None:
+def test_another_homes_credentials_can_be_adopted_and_dismissed(home: Home) -> None:
     broker.admit(home, "default", "Alice")
     broker.adopt(home, ALICE)
     assert broker.admit(home, "default", "Alice")[1] == ALICE
@@ -133,7 +133,7 @@ def test_what_another_home_made_is_adopted_and_dismissed(home: Home) -> None:
         {"password": None},
     ],
 )
-def test_what_is_no_credentials_is_refused(change: dict[str, object]) -> None:
+def test_invalid_credentials_are_rejected(change: dict[str, object]) -> None:
     """Credentials name a file and appear in access lists."""
     value = asdict(ALICE)
     assert parse(value) == ALICE
@@ -144,7 +144,7 @@ def test_what_is_no_credentials_is_refused(change: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", pytest.param("[" * 100_000, id="nested too deeply")])
-def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_credentials_file_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "default.alice.json").write_text(text)
     with pytest.raises(BrokerError, match=r"cannot be read .* Delete that file"):
         CredentialStore(tmp_path).get("default", "Alice")

@@ -1,4 +1,4 @@
-"""Delivery when somebody is away or dies: receiver, sender, broker."""
+"""Delivery while the receiver, the sender or the broker is away, hangs or dies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from clients import Agent, known, running
+from clients import Agent, register, running
 
 from ledgers import in_ledger, post
 from relay import names
@@ -26,7 +26,7 @@ from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from support import eventually
 
 
-def test_mail_waits_for_an_agent_that_is_away(home: Home) -> None:
+def test_mail_waits_for_an_absent_agent(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")):
@@ -43,24 +43,24 @@ def test_mail_waits_for_an_agent_that_is_away(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_mail_that_was_stored_and_not_typed_is_there_at_the_next_start(home: Home) -> None:
+def test_stored_mail_is_waiting_after_a_restart(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")) as bob:
                 await alice.send("Bob", "later")
                 await bob.receive()
-            async with running(Agent(home, "Bob")) as again:
-                assert await again.waiting() == ["later"]
-                await again.inject((await again.client.waiting())[0])
+            async with running(Agent(home, "Bob")) as restarted:
+                assert await restarted.waiting() == ["later"]
+                await restarted.inject((await restarted.client.waiting())[0])
                 await alice.outcome(State.INJECTED)
 
     asyncio.run(scenario())
 
 
-def test_within_a_home_the_broker_carries_messages_alone_and_their_senders_learn_their_ends(
+def test_within_a_home_only_messages_pass_through_the_broker(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Receipts go through the ledger, which both ends share: this saves three quarters of the packets."""
+    """Receipts pass through the shared ledger, which saves three quarters of the packets."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 3600.0)
     monkeypatch.setattr(publisher, "FIRST_RETRY", 3600.0)
     monkeypatch.setattr(publisher, "LAST_RETRY", 3600.0)
@@ -75,7 +75,7 @@ def test_within_a_home_the_broker_carries_messages_alone_and_their_senders_learn
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
-            await eventually(lambda: alice.receives("Bob"))
+            await eventually(lambda: alice.knows("Bob"))
             for number in range(WINDOW + 20):
                 await alice.send("Bob", str(number))
             for message in await bob.receive(WINDOW + 20):
@@ -88,7 +88,7 @@ def test_within_a_home_the_broker_carries_messages_alone_and_their_senders_learn
     asyncio.run(scenario())
 
 
-def test_mail_of_an_agent_that_has_ended_is_carried_by_another(home: Home) -> None:
+def test_an_ended_agents_mail_is_published_by_another(home: Home) -> None:
     async def scenario() -> None:
         gone = Agent(home, "Gone")
         async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Carol")) as carol:
@@ -102,26 +102,26 @@ def test_mail_of_an_agent_that_has_ended_is_carried_by_another(home: Home) -> No
     asyncio.run(scenario())
 
 
-def test_the_users_message_is_carried_by_a_session_and_its_end_is_known(home: Home) -> None:
+def test_a_users_message_is_published_by_a_session_and_its_outcome_recorded(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob:
 
-            async def say(text: str) -> None:
+            async def send_as_user(text: str) -> None:
                 await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "bob", text))
                 await bob.client.drain()
 
-            await say("from the keyboard")
+            await send_as_user("from the keyboard")
             (message,) = await bob.receive()
             assert message.sender == names.PERSON
             await bob.inject(message)
             assert [each.state for each in await bob.ledger()] == [State.INJECTED]
-            await say("again")  # on the same connection
+            await send_as_user("again")  # on the same connection
             assert (await bob.receive())[0].body == "again"
 
     asyncio.run(scenario())
 
 
-def test_what_an_agent_says_to_the_user_is_in_the_ledger(home: Home) -> None:
+def test_a_message_to_the_user_is_stored_in_the_ledger(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             await alice.send(names.PERSON, "done")
@@ -131,11 +131,11 @@ def test_what_an_agent_says_to_the_user_is_in_the_ledger(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_everybody_is_everybody_else(home: Home) -> None:
+def test_a_broadcast_reaches_every_other_online_agent(home: Home) -> None:
     """R47, U2: a broadcast reaches every online agent except its sender, each as a separate message."""
 
     async def scenario() -> None:
-        await known(home, "Away")
+        await register(home, "Away")
         async with (
             running(Agent(home, "Alice")) as alice,
             running(Agent(home, "Bob")) as bob,
@@ -166,7 +166,7 @@ def test_everybody_is_everybody_else(home: Home) -> None:
         ("#general", "hi", UnknownRecipient, "is in #general"),
     ],
 )
-def test_what_cannot_be_sent_is_said(
+def test_an_invalid_message_is_rejected_with_the_reason(
     home: Home, to: str, body: str, error: type[Exception], words: str
 ) -> None:
     with Ledger(home.ledger) as ledger:
@@ -180,7 +180,7 @@ def test_what_cannot_be_sent_is_said(
             assert caught.value.suggestion == "Bob"
 
 
-def test_nobody_to_send_to_is_said(home: Home) -> None:
+def test_a_message_without_a_receiver_is_rejected(home: Home) -> None:
     with Ledger(home.ledger) as ledger:
         ledger.registry.register("default", "Alice")
         with pytest.raises(UnknownRecipient, match="has no other agents"):
@@ -189,7 +189,7 @@ def test_nobody_to_send_to_is_said(home: Home) -> None:
             post(ledger, "default", "Alice", "Bob", "hello")
 
 
-def test_a_name_is_on_the_bus_once(home: Home) -> None:
+def test_a_name_can_be_on_the_bus_only_once(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")):
             with pytest.raises(NameInUse, match="already on the bus"):
@@ -222,7 +222,7 @@ def test_a_killed_broker_loses_no_message(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_a_stopped_broker_is_started_again_by_whoever_needs_it(home: Home) -> None:
+def test_a_stopped_broker_is_restarted_on_demand(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
             assert await asyncio.to_thread(broker.stop, home)
@@ -232,7 +232,7 @@ def test_a_stopped_broker_is_started_again_by_whoever_needs_it(home: Home) -> No
     asyncio.run(scenario())
 
 
-def test_a_broker_that_hangs_delays_messages_and_nothing_else(home: Home) -> None:
+def test_a_hung_broker_only_delays_messages(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
             status = await asyncio.to_thread(broker.status, home)
@@ -251,39 +251,39 @@ def test_a_broker_that_hangs_delays_messages_and_nothing_else(home: Home) -> Non
     asyncio.run(scenario())
 
 
-def test_thousands_of_messages_wait_and_arrive_in_order(home: Home) -> None:
+def test_a_thousand_messages_wait_and_arrive_in_order(home: Home) -> None:
     async def scenario() -> None:
-        await known(home, "Bob")
+        await register(home, "Bob")
         async with running(Agent(home, "Alice"), connected=False) as alice:
             sent = [str(number) for number in range(1000)]
             await asyncio.gather(*(alice.send("Bob", body) for body in sent))
             async with running(Agent(home, "Bob")) as bob:
                 got = await bob.receive(400)
-            async with running(Agent(home, "Bob")) as again:
+            async with running(Agent(home, "Bob")) as restarted:
 
                 async def all_there() -> bool:
-                    return len(await again.waiting()) == 1000
+                    return len(await restarted.waiting()) == 1000
 
                 await eventually(all_there)
-                assert await again.waiting() == sent
+                assert await restarted.waiting() == sent
         assert [m.body for m in got] == sent[:400]
 
     asyncio.run(scenario())
 
 
-def test_what_the_broker_took_is_noted_however_long_there_is_more(
+def test_acknowledgements_are_recorded_during_an_endless_burst(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """relay used to record it only in a pause: after some 30,000 without one, SQLite rejects that."""
+    """relay used to record them only in a pause: after some 30,000 messages without one, SQLite refused."""
     monkeypatch.setattr(publisher, "GATHER", 60.0)
     monkeypatch.setattr(publisher, "UNNOTED", 20)
-    noted: list[int] = []
+    recorded: list[int] = []
 
     def sent(self: Outbox, ids: Collection[str]) -> None:
-        noted.append(len(ids))
-        note(self, ids)
+        recorded.append(len(ids))
+        record(self, ids)
 
-    note = Outbox.sent
+    record = Outbox.sent
     monkeypatch.setattr(Outbox, "sent", sent)
 
     async def scenario() -> None:
@@ -294,14 +294,12 @@ def test_what_the_broker_took_is_noted_however_long_there_is_more(
             await bob.receive(100)
 
     asyncio.run(scenario())
-    assert sum(noted) >= 80
-    assert max(noted) < 20 + IN_FLIGHT
+    assert sum(recorded) >= 80
+    assert max(recorded) < 20 + IN_FLIGHT
 
 
-def test_what_waits_for_somebody_away_never_fills_the_broker(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broker whose store is full accepts nothing from anybody, not even a login."""
+def test_mail_for_an_absent_agent_never_fills_the_broker(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker whose store is full accepts nothing, not even a login."""
     monkeypatch.setattr(nats, "_MAX_STORE", 1 << 20)
 
     async def scenario() -> None:
@@ -358,7 +356,7 @@ def test_a_receiver_that_dies_while_typing_leaves_an_uncertain_message(home: Hom
             finally:
                 receiver.kill()
                 await receiver.wait()
-            # His will, which the broker publishes, makes a session of his home check what he left.
+            # The broker publishes his will; then a session of his home checks what he left.
             assert (await alice.outcome(State.UNCERTAIN)).id == sent.id
             async with running(Agent(home, "Bob")) as bob:
                 assert (await bob.client.waiting()) == []
@@ -367,7 +365,7 @@ def test_a_receiver_that_dies_while_typing_leaves_an_uncertain_message(home: Hom
     asyncio.run(scenario())
 
 
-def test_goodbyes_and_killed_agents_are_seen(home: Home) -> None:
+def test_a_goodbye_shows_an_agent_as_offline(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(Agent(home, "Bob")):
@@ -378,8 +376,8 @@ def test_goodbyes_and_killed_agents_are_seen(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_two_homes_on_one_broker_reach_each_other(home: Home, tmp_path: Path) -> None:
-    """The sender's ledger learns of the end only by receipts; the broker is external, given by its URL."""
+def test_two_homes_on_one_broker_exchange_messages_and_receipts(home: Home, tmp_path: Path) -> None:
+    """The sender's ledger learns outcomes only from receipts. For Bob, the broker is an external one."""
 
     async def scenario() -> None:
         far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()

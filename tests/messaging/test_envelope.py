@@ -27,7 +27,7 @@ MESSAGE = Message("id-1", "Alice", "Bob", "hello", 12.5, State.STORED, "thread")
 PARCEL = Envelope(MESSAGE, "origin", 3, 2)
 
 
-def test_no_receipt_is_longer_than_is_kept_room_for() -> None:
+def test_the_longest_receipt_fits_into_the_room_reserved_for_it() -> None:
     long = Receipt("x" * 64, "b" * 64, "a" * 64, State.UNCERTAIN, "\x01" * MAX_SHORT, "native", "system")
     assert len(encode(long)) <= MAX_RECEIPT
 
@@ -38,13 +38,13 @@ def changed(**fields: Any) -> bytes:
 
 
 @given(st.text(min_size=1, max_size=200).filter(lambda text: text.isprintable() or "\x00" in text))
-def test_messages_come_out_as_they_went_in(body: str) -> None:
+def test_a_message_survives_encoding(body: str) -> None:
     parcel = Envelope(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
     assert decode(encode(parcel), TO_BOB) == parcel
 
 
 @pytest.mark.parametrize("state", [State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED])
-def test_receipts_come_out_as_they_went_in(state: State) -> None:
+def test_a_receipt_survives_encoding(state: State) -> None:
     receipt = Receipt("id", "Bob", "Alice", state, "why", "typed", "user")
     assert decode(encode(receipt), TO_ALICE) == receipt
 
@@ -55,68 +55,68 @@ def test_the_largest_body_fits() -> None:
         assert decode(encode(parcel), TO_BOB) == parcel
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        b"\xff\xfe",
-        b"null",
-        b"[]",
-        b"{",
-        b"[" * 100_000,
-        changed(v=2),
-        changed(kind="command"),
-        changed(**{"from": "Mallory"}),
-        changed(**{"from": "you"}),
-        changed(to="Carol"),
-        changed(id=""),
-        changed(id=7),
-        changed(id="x" * 2000),
-        changed(id="\x1b[2J"),
-        changed(reply_to="a b"),
-        changed(**{"from": "ali\x1bce"}),
-        changed(time=10**400),
-        changed(time=1e18),
-        changed(time=-1.0),
-        changed(ttl=10**400),
-        changed(ttl="inf"),
-        changed(body=None),
-        changed(body="x" * (MAX_BODY + 1)),
-        changed(body="\ud800"),
-        changed(time=True),
-        changed(time="now"),
-        changed(time=float("nan")),
-        changed(seq=0),
-        changed(seq=1.5),
-        changed(seq=1, base=2),
-        changed(thread=["x"]),
-        changed(thread="a\nb\x1b[2J"),
-        changed(home="a\nb"),
-        changed(owner="run/\x1b[2J", origin="origin/run/\x1b[2J"),
-        changed(channel="ops] obey"),
-        changed(channel="#ops"),
-        changed(origin="a b"),
-        changed(origin="origin/low"),
-        changed(priority="low"),
-        changed(priority="low", origin="origin/urgent"),
-        changed(note="of a later relay"),
-        changed(kind="receipt", state="queued"),
-        changed(kind="receipt", state="read"),
-    ],
-)
-def test_foreign_payloads_are_told_apart(payload: bytes) -> None:
-    with pytest.raises(ForeignPayload):
-        decode(payload, TO_BOB)
+FOREIGN = [
+    b"",
+    b"\xff\xfe",
+    b"null",
+    b"[]",
+    b"{",
+    b"[" * 100_000,
+    changed(v=2),
+    changed(kind="command"),
+    changed(**{"from": "Mallory"}),
+    changed(**{"from": "you"}),
+    changed(to="Carol"),
+    changed(id=""),
+    changed(id=7),
+    changed(id="x" * 2000),
+    changed(id="\x1b[2J"),
+    changed(reply_to="a b"),
+    changed(**{"from": "ali\x1bce"}),
+    changed(time=10**400),
+    changed(time=1e18),
+    changed(time=-1.0),
+    changed(ttl=10**400),
+    changed(ttl="inf"),
+    changed(body=None),
+    changed(body="x" * (MAX_BODY + 1)),
+    changed(body="\ud800"),
+    changed(time=True),
+    changed(time="now"),
+    changed(time=float("nan")),
+    changed(seq=0),
+    changed(seq=1.5),
+    changed(seq=1, base=2),
+    changed(thread=["x"]),
+    changed(thread="a\nb\x1b[2J"),
+    changed(home="a\nb"),
+    changed(owner="run/\x1b[2J", origin="origin/run/\x1b[2J"),
+    changed(channel="ops] obey"),
+    changed(channel="#ops"),
+    changed(origin="a b"),
+    changed(origin="origin/low"),
+    changed(priority="low"),
+    changed(priority="low", origin="origin/urgent"),
+    changed(note="of a later relay"),
+    changed(kind="receipt", state="queued"),
+    changed(kind="receipt", state="read"),
+]
+
+
+def test_a_foreign_payload_is_rejected(subtests: pytest.Subtests) -> None:
+    for payload in FOREIGN:
+        with subtests.test(repr(payload[:200])), pytest.raises(ForeignPayload):
+            decode(payload, TO_BOB)
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_foreign_or_ours(payload: bytes) -> None:
+def test_arbitrary_bytes_are_rejected(payload: bytes) -> None:
     with pytest.raises(ForeignPayload):
         decode(payload, TO_BOB)
 
 
 @pytest.mark.parametrize("name", ["Alice", "api.v1", "a-b_c", "X"])
-def test_topics_say_who_and_to_whom(name: str) -> None:
+def test_a_topic_names_its_receiver_and_sender(name: str) -> None:
     topic = topics.parse(topics.inbox("Team.1", "Bob", name))
     assert topic == topics.InboxTopic("team~1", "bob", topics.level(name))
     assert topics.parse(topics.presence("t", name)) == topics.PresenceTopic("t", topics.level(name))
@@ -126,5 +126,5 @@ def test_topics_say_who_and_to_whom(name: str) -> None:
     "topic",
     ["", "relay/v1", "relay/v2/t/agents/a/inbox/b", "relay/v1/t/agents/a/inbox/b/c", "relay/v1//presence/"],
 )
-def test_other_topics_are_none_of_ours(topic: str) -> None:
+def test_a_foreign_topic_is_not_parsed(topic: str) -> None:
     assert topics.parse(topic) is None

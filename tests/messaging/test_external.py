@@ -1,6 +1,6 @@
-"""An external broker given by its URL: login and TLS, with a real mosquitto.
+"""An external broker, given by its URL: login and TLS, with a real mosquitto.
 
-test_brokers.py tests what it guarantees.
+test_brokers.py tests its guarantees.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
     server.kill()
 
 
-def test_messages_and_receipts_go_over_it(home: Home, tmp_path: Path, mosquitto: Mosquitto) -> None:
+def test_messages_and_receipts_pass_through_an_external_broker(
+    home: Home, tmp_path: Path, mosquitto: Mosquitto
+) -> None:
     mosquitto.start()
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
 
@@ -55,7 +57,7 @@ def test_messages_and_receipts_go_over_it(home: Home, tmp_path: Path, mosquitto:
     assert not (home.broker / "endpoint.json").exists(), "the embedded broker is not needed"
 
 
-def test_a_wrong_password_is_said(home: Home, mosquitto: Mosquitto) -> None:
+def test_a_wrong_password_is_reported(home: Home, mosquitto: Mosquitto) -> None:
     mosquitto.start()
 
     async def scenario() -> None:
@@ -67,7 +69,7 @@ def test_a_wrong_password_is_said(home: Home, mosquitto: Mosquitto) -> None:
 
 
 def certify(directory: Path, address: str) -> None:
-    """Write a private authority (ca.pem) and a certificate signed by it for a broker at `address`."""
+    """Write a private authority (ca.pem) and its certificate for a broker at `address`."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not on PATH, and the connection to a broker with TLS was not tested")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
@@ -91,7 +93,7 @@ def certify(directory: Path, address: str) -> None:
     ],
     ids=["private authority", "unknown authority", "of another host"],
 )
-def test_tls_is_verified(
+def test_the_brokers_certificate_is_verified(
     home: Home,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -102,7 +104,7 @@ def test_tls_is_verified(
     directory = tmp_path / "mosquitto"
     directory.mkdir()
     certify(directory, address)
-    if trusted:  # the way any program with OpenSSL learns of it
+    if trusted:  # as for any program that uses OpenSSL
         monkeypatch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
     server = Mosquitto(directory, tls=True)
 
@@ -123,21 +125,21 @@ def test_tls_is_verified(
         server.kill()
 
 
-def test_receipts_that_had_arrived_when_the_connection_is_lost_are_taken(
+def test_receipts_that_arrived_before_a_lost_connection_are_processed(
     home: Home, tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker knows that they arrived and does not redeliver them; nor does anybody else."""
+    """The broker knows that they arrived, so neither the broker nor anybody else sends them again."""
     mosquitto.start()
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     gate, take = asyncio.Event(), Receiver._take
 
-    def slow(taker: Receiver, item: Envelope | Receipt) -> asyncio.Future[Any]:
-        end = take(taker, item)
-        return asyncio.ensure_future(gated(end)) if isinstance(item, Receipt) else end
+    def slow(self: Receiver, item: Envelope | Receipt) -> asyncio.Future[Any]:
+        processed = take(self, item)
+        return asyncio.ensure_future(gated(processed)) if isinstance(item, Receipt) else processed
 
-    async def gated(end: asyncio.Future[Any]) -> Any:
+    async def gated(processed: asyncio.Future[Any]) -> Any:
         await gate.wait()
-        return await end
+        return await processed
 
     async def scenario() -> None:
         async with (
@@ -155,7 +157,7 @@ def test_receipts_that_had_arrived_when_the_connection_is_lost_are_taken(
                 await bob.inject(message)
             arrivals = alice.client._receiver._arrivals
             await eventually(lambda: sum(map(len, arrivals._lines.values())) == 19)
-            await asyncio.to_thread(mosquitto.settle)  # it has forgotten them for good
+            await asyncio.to_thread(mosquitto.settle)  # it has forgotten them by now
             await asyncio.to_thread(mosquitto.kill)
             alice.client._receiver.announcer.again()  # the next publish ends that connection
             await eventually(lambda: not alice.client.connected)

@@ -1,4 +1,4 @@
-"""Faults below and around the protocol: disks, locks, damaged files; old, foreign or excessive data."""
+"""Faults around the protocol: full disks, locks, damaged files; late or excessive data; clock jumps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clients import Agent, known, running
+from clients import Agent, register, running
 from failpoints import far_url
 
 from ledgers import in_ledger, send, states
@@ -31,8 +31,8 @@ from support import eventually
 TEAM = "default"
 
 
-class Ends:
-    """The ledgers of two homes: Alice's here, Bob's there. Both use one clock, which tests turn."""
+class TwoHomes:
+    """The ledgers of two homes, Alice's here and Bob's there, with one clock, which tests set."""
 
     def __init__(self, folder: Path) -> None:
         self.now = time.time()
@@ -55,8 +55,8 @@ class Ends:
 
 
 @pytest.fixture
-def ends(tmp_path: Path) -> Iterator[Ends]:
-    made = Ends(tmp_path)
+def homes(tmp_path: Path) -> Iterator[TwoHomes]:
+    made = TwoHomes(tmp_path)
     yield made
     made.here.close()
     made.there.close()
@@ -65,56 +65,56 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
 # Late or excessive data.
 
 
-def test_a_copy_that_comes_when_the_first_is_forgotten_is_uncertain(ends: Ends) -> None:
-    """R88: a broker may deliver a second copy after a month, or after the clock has jumped by one."""
-    (parcel,) = ends.parcels(1)
-    ends.there.inbox.store(TEAM, parcel)
-    ends.type(parcel)
-    ends.there.prune()
-    ends.now += (KEEP_DAYS + 1) * 86400
-    ends.there.prune()  # its sender must be told first
-    ends.there.inbox.receipted(TEAM, ends.there.inbox.receipts(TEAM, "Bob", 9))
-    ends.now += (KEEP_DAYS + 1) * 86400
-    ends.there.prune()
-    assert ends.there.messages() == []
-    assert ends.there.inbox.store(TEAM, parcel) == []
-    assert ends.waiting() == []
-    (receipt,) = ends.there.inbox.receipts(TEAM, "Bob", 9)
-    ends.here.outbox.receipt(TEAM, receipt)
-    (entry,) = ends.here.messages()
+def test_a_duplicate_that_arrives_after_pruning_is_uncertain(homes: TwoHomes) -> None:
+    """R88: a broker may deliver a second copy a month later, or after the clock has jumped by a month."""
+    (parcel,) = homes.parcels(1)
+    homes.there.inbox.store(TEAM, parcel)
+    homes.type(parcel)
+    homes.there.prune()
+    homes.now += (KEEP_DAYS + 1) * 86400
+    homes.there.prune()  # its sender must be notified first
+    homes.there.inbox.receipted(TEAM, homes.there.inbox.receipts(TEAM, "Bob", 9))
+    homes.now += (KEEP_DAYS + 1) * 86400
+    homes.there.prune()
+    assert homes.there.messages() == []
+    assert homes.there.inbox.store(TEAM, parcel) == []
+    assert homes.waiting() == []
+    (receipt,) = homes.there.inbox.receipts(TEAM, "Bob", 9)
+    homes.here.outbox.receipt(TEAM, receipt)
+    (entry,) = homes.here.messages()
     assert entry.message.state is State.UNCERTAIN
     assert "may have received it" in (entry.message.detail or "")
 
 
-def test_a_message_that_was_long_away_is_no_copy(ends: Ends) -> None:
-    parcels = ends.parcels(2)
-    ends.now += (KEEP_DAYS + 1) * 86400
+def test_a_long_delayed_message_is_not_a_duplicate(homes: TwoHomes) -> None:
+    parcels = homes.parcels(2)
+    homes.now += (KEEP_DAYS + 1) * 86400
     for parcel in parcels:
-        ends.there.inbox.store(TEAM, parcel)
-    assert ends.waiting() == ["0", "1"]
+        homes.there.inbox.store(TEAM, parcel)
+    assert homes.waiting() == ["0", "1"]
 
 
-def test_a_full_inbox_takes_what_the_others_in_it_wait_for(ends: Ends) -> None:
-    """The first was lost and arrives last: everything that fills the inbox waits for it."""
-    first, *others = ends.parcels(5)
+def test_a_full_inbox_accepts_the_message_that_the_others_wait_for(homes: TwoHomes) -> None:
+    """The first one was lost and arrives last: all that fills the inbox waits for it."""
+    first, *others = homes.parcels(5)
     for parcel in others[:3]:
-        assert ends.there.inbox.store(TEAM, parcel, most=3) == []
+        assert homes.there.inbox.store(TEAM, parcel, most=3) == []
     with pytest.raises(InboxFull):
-        ends.there.inbox.store(TEAM, others[3], most=3)
-    assert len(ends.there.inbox.store(TEAM, first, most=3)) == 4
-    assert ends.waiting() == ["0", "1", "2", "3"]
-    with pytest.raises(InboxFull):  # now the earlier ones have their turn
-        ends.there.inbox.store(TEAM, others[3], most=3)
-    ends.type(first)
-    ends.type(others[0])
-    ends.there.inbox.store(TEAM, replace(others[3], base=5), most=3)
-    assert ends.waiting() == ["2", "3", "4"]
+        homes.there.inbox.store(TEAM, others[3], most=3)
+    assert len(homes.there.inbox.store(TEAM, first, most=3)) == 4
+    assert homes.waiting() == ["0", "1", "2", "3"]
+    with pytest.raises(InboxFull):  # now the earlier ones come first
+        homes.there.inbox.store(TEAM, others[3], most=3)
+    homes.type(first)
+    homes.type(others[0])
+    homes.there.inbox.store(TEAM, replace(others[3], base=5), most=3)
+    assert homes.waiting() == ["2", "3", "4"]
 
 
-def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
+def test_a_message_to_a_joining_agent_arrives_without_a_retry_delay(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bob is known before his mailbox exists; a message published in between is lost, and sent again."""
+    """Bob is known before his mailbox exists; a message published in between is lost, and resent."""
     monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)
     monkeypatch.setattr(publisher, "LAST_RETRY", 1e6)
 
@@ -122,7 +122,7 @@ def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
         far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
         url = await asyncio.to_thread(far_url, home, "Bob")
         alice = Agent(home, "Alice")
-        await known(home, "Bob")
+        await register(home, "Bob")
         async with running(alice):
             await alice.send("Bob", "hello")
             async with running(Agent(far, "Bob", url=url)) as bob:
@@ -135,57 +135,59 @@ def test_what_is_sent_to_somebody_who_is_still_coming_arrives_at_once(
 
 
 def fill(ledger: Ledger) -> None:
-    """Leave `ledger` no room to grow, like a full disk."""
+    """Leave `ledger` no room to grow, as on a full disk."""
     with ledger.reading() as db:
         (pages,) = db.execute("PRAGMA page_count").fetchone()
         db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def make_room(ledger: Ledger) -> None:
+def free_space(ledger: Ledger) -> None:
     with ledger.reading() as db:
         db.execute("PRAGMA max_page_count = 1000000")
 
 
-def test_a_full_disk_refuses_what_is_sent_and_keeps_what_was_accepted(ends: Ends) -> None:
-    """R88: nothing is accepted partially, not even a broadcast, and all continues once there is room."""
-    accepted = [message.id for message in send(ends.here, TEAM, "Alice", ["Bob"], "before")]
-    fill(ends.here)
+def test_a_full_disk_refuses_new_messages_and_keeps_accepted_ones(homes: TwoHomes) -> None:
+    """R88: nothing is accepted in part, not even a broadcast, and all continues once there is space."""
+    accepted = [message.id for message in send(homes.here, TEAM, "Alice", ["Bob"], "before")]
+    fill(homes.here)
     with pytest.raises(
         LedgerError, match=r"the disk is full, and relay accepts no more messages. Free some space"
     ):
         while True:
-            sent = send(ends.here, TEAM, "Alice", ["Bob", "Carol", "Dan"], "x" * 1000)
+            sent = send(homes.here, TEAM, "Alice", ["Bob", "Carol", "Dan"], "x" * 1000)
             accepted += [message.id for message in sent]
-    assert [entry.message.id for entry in ends.here.messages()] == accepted
-    make_room(ends.here)
-    accepted += [message.id for message in send(ends.here, TEAM, "Alice", ["Bob"], "after")]
-    parcels = ends.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, 1000)
+    assert [entry.message.id for entry in homes.here.messages()] == accepted
+    free_space(homes.here)
+    accepted += [message.id for message in send(homes.here, TEAM, "Alice", ["Bob"], "after")]
+    parcels = homes.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, 1000)
     assert [parcel.message.id for parcel in parcels] == accepted
     for parcel in parcels:
         if parcel.message.to == "Bob":
-            ends.there.inbox.store(TEAM, parcel)
-    assert ends.waiting()[0] == "before"
-    assert ends.waiting()[-1] == "after"
+            homes.there.inbox.store(TEAM, parcel)
+    assert homes.waiting()[0] == "before"
+    assert homes.waiting()[-1] == "after"
 
 
-def test_a_receivers_full_disk_delays_what_it_gets(ends: Ends) -> None:
-    """The receiver sends no receipt for what it could not store, and types nothing that it could not mark."""
-    first, *others = ends.parcels(200)
-    ends.there.inbox.store(TEAM, first)
-    fill(ends.there)
+def test_a_receivers_full_disk_delays_its_messages(homes: TwoHomes) -> None:
+    """A message that could not be stored gets no receipt."""
+    first, *others = homes.parcels(200)
+    homes.there.inbox.store(TEAM, first)
+    fill(homes.there)
     stored = [first]
     with pytest.raises(LedgerError, match="the disk is full"):
         for parcel in others:
-            ends.there.inbox.store(TEAM, parcel)
+            homes.there.inbox.store(TEAM, parcel)
             stored.append(parcel)
-    assert len(ends.there.inbox.receipts(TEAM, "Bob", 1000)) == len(stored) == len(ends.waiting())
-    make_room(ends.there)
-    for parcel in others:  # its sender republishes what lacks a receipt, and perhaps more
-        ends.there.inbox.store(TEAM, parcel)
-    assert ends.waiting() == [str(number) for number in range(200)]
+    assert len(homes.there.inbox.receipts(TEAM, "Bob", 1000)) == len(stored) == len(homes.waiting())
+    free_space(homes.there)
+    for parcel in others:  # its sender republishes all without a receipt, and perhaps more
+        homes.there.inbox.store(TEAM, parcel)
+    assert homes.waiting() == [str(number) for number in range(200)]
 
 
-def test_a_ledger_that_another_process_keeps_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_ledger_refuses_writes_but_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Ledger, "busy_seconds", 0.05)
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -198,7 +200,7 @@ def test_a_ledger_that_another_process_keeps_locked(tmp_path: Path, monkeypatch:
         assert len(ledger.messages()) == 1
 
 
-def test_a_damaged_ledger_is_said_and_a_new_one_begun(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_reported_and_can_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for _ in range(100):
@@ -217,8 +219,8 @@ def test_a_damaged_ledger_is_said_and_a_new_one_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_ledger_that_was_taken_away_is_written_no_more(tmp_path: Path, replaced: bool) -> None:
-    """Writes to a file that nobody can find would be lost with the last process that has it open."""
+def test_a_moved_or_replaced_ledger_is_no_longer_written(tmp_path: Path, replaced: bool) -> None:
+    """Writes to a file without a name would be lost with the last process that has it open."""
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         send(ledger, TEAM, "Alice", ["Bob"], "hello")
@@ -229,7 +231,7 @@ def test_a_ledger_that_was_taken_away_is_written_no_more(tmp_path: Path, replace
             send(ledger, TEAM, "Alice", ["Bob"], "hello")
 
 
-def test_a_client_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
+def test_a_client_ends_when_its_ledger_is_deleted_and_the_next_one_works(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then its session opens a new ledger."""
@@ -242,8 +244,8 @@ def test_a_client_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
         home.ledger.unlink()
         with pytest.raises(LedgerGone):
             await running_alice
-        async with running(Agent(home, "Alice")) as again, running(Agent(home, "Bob")) as bob:
-            await again.send("Bob", "hello")
+        async with running(Agent(home, "Alice")) as restarted, running(Agent(home, "Bob")) as bob:
+            await restarted.send("Bob", "hello")
             assert [message.body for message in await bob.receive()] == ["hello"]
 
     asyncio.run(scenario())
@@ -252,7 +254,7 @@ def test_a_client_whose_ledger_was_taken_away_ends_and_the_next_goes_on(
 # Clocks, absence, large amounts.
 
 
-def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_jumps_expire_and_delay_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     real, offset = time.time, 0.0
     monkeypatch.setattr(time, "time", lambda: real() + offset)
 
@@ -270,13 +272,13 @@ def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: 
             offset += 400 * 86400
             await alice.send("Bob", "while away")
             offset -= 800 * 86400
-            async with running(Agent(home, "Bob")) as again:
+            async with running(Agent(home, "Bob")) as restarted:
 
                 async def there() -> bool:
-                    return await again.waiting() == ["while away"]
+                    return await restarted.waiting() == ["while away"]
 
                 await eventually(there)
-                await again.inject((await again.client.waiting())[0])
+                await restarted.inject((await restarted.client.waiting())[0])
         assert set(await states(home)) == {State.INJECTED}
 
     asyncio.run(scenario())
@@ -284,7 +286,7 @@ def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "many",
+    "count",
     [
         1_000,
         pytest.param(
@@ -299,9 +301,9 @@ def test_a_clock_that_jumps_expires_and_delays_nothing(home: Home, monkeypatch: 
     ],
 )
 def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(
-    home: Home, tmp_path: Path, many: int
+    home: Home, tmp_path: Path, count: int
 ) -> None:
-    """R88: the messages wait in the ledger, not in memory, for as long as it takes."""
+    """R88: they wait in the ledger, not in memory, for as long as it takes."""
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     url = far_url(home, "Bob")
     port = int(url.rpartition(":")[2])
@@ -311,18 +313,18 @@ def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(
         def write(ledger: Ledger) -> None:
             ledger.registry.register(TEAM, "Alice")
             with ledger.transaction():
-                for number in range(many):
+                for number in range(count):
                     send(ledger, TEAM, "Bob", ["Alice"], str(number))
 
         await in_ledger(far, write)
         async with running(Agent(far, "Bob", url=url), connected=False) as bob:
             await bob.status("no connection to the broker")
-            assert len(await bob.ledger()) == many
+            assert len(await bob.ledger()) == count
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             await asyncio.to_thread(broker.ensure, home, port=port)
             async with running(Agent(home, "Alice")) as alice:
-                got = [m.body for _ in range(20) for m in await alice.receive(many // 20)]
-            assert got == [str(number) for number in range(many)]
+                got = [m.body for _ in range(20) for m in await alice.receive(count // 20)]
+            assert got == [str(number) for number in range(count)]
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
 
     asyncio.run(scenario())

@@ -1,8 +1,8 @@
-"""The guarantee, with real ledgers and a network that loses, repeats and reorders payloads.
+"""The delivery guarantee, with real ledgers and a network that loses, repeats and reorders payloads.
 
-Three agents in two homes send, die and return at any moment, while the user drops and retries messages and
-clocks jump. Whatever happens: nothing is typed twice, what one agent sent another is typed in order, every
-accepted message can be seen, and its state is accurate. Once all faults are over, everything moves on.
+Three agents in two homes send, die and restart at any moment, while the user drops and retries messages and
+clocks jump. Whatever happens, nothing is typed twice, messages between two agents are typed in order, and
+every accepted message is listed with its true state. Once all faults are over, every message gets an outcome.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TTL = 600.0
 DAY = 86400.0
 
 RETRY = 5.0  # seconds until a message is resent to a receiver that is online
-ROUNDS = 60  # within which everything that can move on must have done so
+ROUNDS = 60  # within which every message must reach its outcome
 
 agents = st.sampled_from(sorted(HOMES))
 pairs = st.sampled_from(PAIRS)
@@ -53,8 +53,8 @@ class Process:
 
 
 @dataclass(slots=True)
-class Fate:
-    """How a message was sent, and what has happened that may prevent it from being typed once."""
+class Record:
+    """How a message was sent, and what happened to it that excuses a missing injection."""
 
     pair: tuple[str, str]
     priority: Priority
@@ -71,14 +71,14 @@ class Network(RuleBasedStateMachine):
         self.now = time.time()
         self.processes: dict[str, Process] = {}
         self.flying: list[tuple[str, str, bytes]] = []  # (to, from, payload), as in a broker
-        self.fates: dict[str, Fate] = {}
+        self.records: dict[str, Record] = {}
         self.log: list[str] = []  # ids, in the order given to the agents
         self.turns = 0
 
     def teardown(self) -> None:
         try:
             if self.processes:
-                self.heal()
+                self.end_all_faults()
         finally:
             for process in self.processes.values():
                 process.ledger.close()
@@ -87,9 +87,9 @@ class Network(RuleBasedStateMachine):
     # Possible actions and faults.
 
     @initialize()
-    def everybody_comes(self) -> None:
+    def start_everyone(self) -> None:
         for name in HOMES:
-            self.begin(name)
+            self.start(name)
         for pair in PAIRS * 2:
             self.send(pair, Priority.NORMAL, depth=0)
 
@@ -104,7 +104,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents, there=st.booleans(), outcome=st.sampled_from(["taken", "refused", "dies"]))
     def publish(self, name: str, there: bool, outcome: str) -> None:
-        """there: whether the receivers are known to be. outcome: the broker's, or the sender's death."""
+        """there: whether the receivers count as online. outcome: the broker's, or the sender's death."""
         if process := self.processes.get(name):
             parcels = process.ledger.outbox.claim(
                 TEAM, name, lambda receiver, attempt: RETRY if there else None, 3, self.home_of
@@ -128,7 +128,7 @@ class Network(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(pick=picks, again=st.booleans())
     def deliver(self, pick: int, again: bool) -> None:
-        """Deliver any payload in flight; `again`: and keep it in flight."""
+        """Deliver any payload in flight; if `again`, also keep it in flight."""
         place = pick % len(self.flying)
         to, sender, payload = self.flying[place]
         if to in self.processes:
@@ -142,8 +142,8 @@ class Network(RuleBasedStateMachine):
         """Make the broker forget a payload that it may have acknowledged."""
         to, sender, payload = self.flying.pop(pick % len(self.flying))
         item = decode(payload, topics.InboxTopic(TEAM, topics.level(to), topics.level(sender)))
-        if isinstance(item, Receipt) and HOMES[to] != HOMES[sender] and item.id in self.fates:
-            self.fates[item.id].excuses.add("receipt lost")
+        if isinstance(item, Receipt) and HOMES[to] != HOMES[sender] and item.id in self.records:
+            self.records[item.id].excuses.add("receipt lost")
 
     @rule(name=agents)
     def begin_typing(self, name: str) -> None:
@@ -163,7 +163,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents, doubt=st.booleans())
     def settle(self, name: str, doubt: bool) -> None:
-        """Settle the typed text: confirmed or in doubt; if not typed, it waits again or is rejected."""
+        """Settle the text: if typed, as confirmed or in doubt; otherwise it waits again or is rejected."""
         process = self.processes.get(name)
         if process is None or process.typing is None:
             return
@@ -173,13 +173,13 @@ class Network(RuleBasedStateMachine):
         else:
             state = State.REJECTED if doubt else State.STORED
         if doubt:
-            self.fates[message.id].excuses.add(str(state))
+            self.records[message.id].excuses.add(str(state))
         process.ledger.inbox.settle(TEAM, name, message.id, state)
 
     @rule(name=agents, again=st.booleans())
     def work(self, name: str, again: bool) -> None:
-        """Let everything work for a while; `again`: and the broker repeats everything."""
-        self.begin(name)
+        """Let everything work for a while; if `again`, the broker will repeat everything."""
+        self.start(name)
         self.work_on_mail(name)
         if not again:
             self.flying = [each for each in self.flying if each[0] != name or name not in self.processes]
@@ -194,7 +194,7 @@ class Network(RuleBasedStateMachine):
     def die(self, name: str) -> None:
         if process := self.processes.pop(name, None):
             if process.typing is not None:
-                self.fates[process.typing.id].excuses.add("died while typing")
+                self.records[process.typing.id].excuses.add("died while typing")
             process.ledger.close()
 
     @rule(name=agents, typed=st.booleans())
@@ -204,10 +204,10 @@ class Network(RuleBasedStateMachine):
         if typed:
             self.type(name)
         self.die(name)
-        self.begin(name)
+        self.start(name)
 
     @rule(name=agents)
-    def begin(self, name: str) -> None:
+    def start(self, name: str) -> None:
         """Do what a session does when it starts."""
         if name in self.processes:
             return
@@ -224,40 +224,40 @@ class Network(RuleBasedStateMachine):
             process.ledger.prune()
 
     @rule(pair=pairs)
-    def hear(self, pair: tuple[str, str]) -> None:
-        """Tell the sender that the receiver has appeared."""
+    def notice_receiver(self, pair: tuple[str, str]) -> None:
+        """Let the sender notice that the receiver is online."""
         sender, receiver = pair
         if (process := self.processes.get(sender)) and receiver in self.processes:
             process.ledger.outbox.appeared(TEAM, receiver, self.home_of(receiver))
 
     @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
-    def time_goes_by(self, seconds: float) -> None:
-        """Let time pass or jump, even back, as after a boot with a wrong clock."""
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass or jump, even back, as after booting with a wrong clock."""
         self.now += seconds
         self.expire()
 
-    @precondition(lambda self: self.fates)
+    @precondition(lambda self: self.records)
     @rule(pick=picks, action=st.sampled_from(["drop", "retry", "release"]))
     def user(self, pick: int, action: str) -> None:
-        id = list(self.fates)[pick % len(self.fates)]  # ids are random, their order is not
-        fate = self.fates[id]
-        process = self.processes.get(fate.pair[0])
+        id = list(self.records)[pick % len(self.records)]  # ids are random, their order is not
+        record = self.records[id]
+        process = self.processes.get(record.pair[0])
         if process is None:
             return
         ledger = process.ledger
         try:
             if action == "drop":
-                fate.hidden |= ledger.drop(id).state.final
-                fate.excuses.add("dropped")
+                record.hidden |= ledger.drop(id).state.final
+                record.excuses.add("dropped")
             elif action == "retry":
                 again = ledger.retry(id)
                 if again.id != id:
                     self.accepted(again)
             else:
                 for message in ledger.outbox.release([id]):
-                    self.fates[message.id].turn = self.next_turn()
+                    self.records[message.id].turn = self.next_turn()
         except LedgerError:
-            assert not self.open_to(ledger, id, action)
+            assert not self.can_expect(ledger, id, action)
 
     # Invariants.
 
@@ -266,51 +266,51 @@ class Network(RuleBasedStateMachine):
         assert len(set(self.log)) == len(self.log)
 
     @invariant()
-    def the_order_is_kept(self) -> None:
+    def order_is_kept(self) -> None:
         streams: dict[object, int] = {}
         for id in self.log:
-            fate = self.fates[id]
-            stream = (fate.pair, fate.priority)
-            assert streams.get(stream, 0) < fate.turn, "it overtook another"
-            streams[stream] = fate.turn
+            record = self.records[id]
+            stream = (record.pair, record.priority)
+            assert streams.get(stream, 0) < record.turn, "it overtook an earlier one"
+            streams[stream] = record.turn
 
     @invariant()
-    def everything_is_seen_and_every_state_is_true(self) -> None:
+    def every_message_is_listed_with_its_true_state(self) -> None:
         for name in ("Alice", "Bob"):
-            at_home = [each for other, each in self.processes.items() if HOMES[other] == HOMES[name]]
-            for process in at_home[:1]:  # the user sees it whether its sender is online or not
+            sharing = [each for other, each in self.processes.items() if HOMES[other] == HOMES[name]]
+            for process in sharing[:1]:  # the user sees it even if its sender is offline
                 shown = {entry.message.id: entry.message for entry in process.ledger.messages(sender=name)}
-                for id, fate in self.fates.items():
-                    if fate.pair[0] == name:
-                        self.check(id, fate, shown.get(id))
+                for id, record in self.records.items():
+                    if record.pair[0] == name:
+                        self.check(id, record, shown.get(id))
 
-    def check(self, id: str, fate: Fate, message: Message | None) -> None:
+    def check(self, id: str, record: Record, message: Message | None) -> None:
         if message is None:
-            assert fate.hidden or fate.seen.final, "it is seen nowhere"
-            fate.excuses.add("forgotten")
+            assert record.hidden or record.seen.final, "it is not listed"
+            record.excuses.add("forgotten")
             return
         typed = self.log.count(id)
-        assert message.state is not State.INJECTED or typed, "it is said to be typed, and is not"
-        assert message.state is not State.REJECTED or not typed, "it is said to be rejected, and was typed"
-        assert message.state is not State.HELD or fate.seen in {State.HELD, State.QUEUED}
+        assert message.state is not State.INJECTED or typed, "it is listed as injected but was not typed"
+        assert message.state is not State.REJECTED or not typed, "it is listed as rejected but was typed"
+        assert message.state is not State.HELD or record.seen in {State.HELD, State.QUEUED}
         if (message.detail or "").startswith("it came again"):
-            fate.excuses.add("forgotten")  # and a copy of it has arrived since
-        if fate.seen in {State.INJECTED, State.REJECTED} and "forgotten" not in fate.excuses:
-            assert message.state is fate.seen, "an end has changed"
+            record.excuses.add("forgotten")  # and a copy has arrived since
+        if record.seen in {State.INJECTED, State.REJECTED} and "forgotten" not in record.excuses:
+            assert message.state is record.seen, "a final state has changed"
         if message.state is State.EXPIRED:
-            fate.excuses.add("expired")
-        fate.seen = message.state
+            record.excuses.add("expired")
+        record.seen = message.state
 
     # Helpers.
 
     def work_on_mail(self, name: str) -> None:
-        """Take what is in flight to `name`, and leave it in flight."""
+        """Deliver everything in flight to `name`, and keep it in flight."""
         for to, sender, payload in self.flying:
             if to == name and name in self.processes:
                 self.arrive(to, sender, payload)
 
     def accepted(self, message: Message) -> None:
-        self.fates[message.id] = Fate((message.sender, message.to), message.priority, self.next_turn())
+        self.records[message.id] = Record((message.sender, message.to), message.priority, self.next_turn())
 
     def next_turn(self) -> int:
         self.turns += 1
@@ -333,41 +333,41 @@ class Network(RuleBasedStateMachine):
             process.ledger.outbox.expire()
             process.ledger.inbox.expire(TEAM, name)
 
-    def open_to(self, ledger: Ledger, id: str, action: str) -> bool:
-        """Return whether the user may expect `action` to work on a message; there is always a next step."""
+    def can_expect(self, ledger: Ledger, id: str, action: str) -> bool:
+        """Return whether the user may expect `action` to work on a message; some action always does."""
         shown = {entry.message.id: entry.message for entry in ledger.messages()}
         if id not in shown:
             return False
         being_typed = any(each.typing and each.typing.id == id for each in self.processes.values())
         state = shown[id].state
         if action == "drop":
-            # A message whose session died while typing becomes uncertain as soon as its receiver is back.
-            return not being_typed and self.fates[id].pair[1] in self.processes
+            # A message whose session died while typing it becomes uncertain once its receiver is back.
+            return not being_typed and self.records[id].pair[1] in self.processes
         return state not in {State.STORED, State.HELD}
 
-    def heal(self) -> None:
-        """End all faults: everybody is online, everything arrives, and every agent is ready."""
+    def end_all_faults(self) -> None:
+        """End all faults: everyone is online, everything arrives, and every agent is ready."""
         for name in HOMES:
-            self.begin(name)
+            self.start(name)
         for name in HOMES:
             self.settle(name, doubt=False)
         for pair in PAIRS:
-            self.hear(pair)
+            self.notice_receiver(pair)
         for _ in range(ROUNDS):
             self.now += RETRY
             self.expire()
             for name, process in self.processes.items():
-                while self.moves(name, process):
+                while self.step(name, process):
                     pass
             flying, self.flying = self.flying, []
             for payload in flying:
                 self.arrive(*payload)
-        self.everything_is_seen_and_every_state_is_true()
-        for id, fate in self.fates.items():
-            self.explain(id, fate)
+        self.every_message_is_listed_with_its_true_state()
+        for id, record in self.records.items():
+            self.check_outcome(id, record)
 
-    def moves(self, name: str, process: Process) -> bool:
-        """Take one step of `name`; return whether there was one."""
+    def step(self, name: str, process: Process) -> bool:
+        """Let `name` take one step; return whether it typed a message."""
         self.begin_typing(name)
         typing = process.typing is not None
         self.type(name)
@@ -376,21 +376,21 @@ class Network(RuleBasedStateMachine):
         self.publish(name, True, "taken")
         return typing
 
-    def explain(self, id: str, fate: Fate) -> None:
+    def check_outcome(self, id: str, record: Record) -> None:
         typed = self.log.count(id)
-        match fate.seen:
+        match record.seen:
             case State.INJECTED:
                 assert typed == 1
             case State.HELD:
                 pass
             case State.UNCERTAIN | State.REJECTED | State.EXPIRED:
-                assert fate.excuses, f"it is {fate.seen}, and nothing has happened to it"
-                unheard = {"receipt lost", "forgotten"} & fate.excuses
-                assert fate.seen is State.UNCERTAIN or not typed or unheard
+                assert record.excuses, f"it is {record.seen} without a cause"
+                unreported = {"receipt lost", "forgotten"} & record.excuses
+                assert record.seen is State.UNCERTAIN or not typed or unreported
             case State.STORED:
-                assert "receipt lost" in fate.excuses, "it stays stored for ever"
+                assert "receipt lost" in record.excuses, "it stays stored forever"
             case _:
-                raise AssertionError(f"it stays {fate.seen} for ever")
+                raise AssertionError(f"it stays {record.seen} forever")
 
 
 def _profile() -> settings:

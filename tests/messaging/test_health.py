@@ -1,4 +1,4 @@
-"""`relay doctor --broker` on broken brokers: it names each fault."""
+"""The checks of `relay doctor --broker` name each fault of a broken broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relay.transport.probe_result import Finding, ProbeResult
 from support import wait_until
 
 pytestmark = pytest.mark.timeout(400)
-"""Each broker that hangs or is away costs the probe its full timeout."""
+"""Each broker that hangs or is unreachable costs the probe its full timeout."""
 
 PAIR = [AGENTS["Alice"], AGENTS["Bob"]]
 STEPS = ("reach", "login", "subscribe", "passes")
@@ -35,8 +35,8 @@ def rows(*urls: str) -> dict[str, ProbeResult]:
     return {row.key: row for row in asyncio.run(probe(endpoints(",".join(urls)), PAIR, native=1))}
 
 
-def elected(*urls: str) -> dict[str, ProbeResult]:
-    """Return the rows; none if the broker disconnected meanwhile, as one that elects a leader does."""
+def rows_if_connected(*urls: str) -> dict[str, ProbeResult]:
+    """Return the rows, or none if the broker disconnects, as it does while it elects a leader."""
     with contextlib.suppress(BrokerError):
         return rows(*urls)
     return {}
@@ -62,7 +62,7 @@ def nats(tmp_path: Path) -> Iterator[Nats]:
 
 
 @pytest.mark.parametrize("kind", [Nats, Mosquitto, Amqtt])
-def test_a_broker_that_works_one_that_hangs_and_one_that_is_away_are_told_apart(
+def test_working_hung_and_unreachable_brokers_are_distinguished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[_Server]
 ) -> None:
     server = kind(tmp_path)
@@ -87,7 +87,7 @@ def test_a_broker_that_works_one_that_hangs_and_one_that_is_away_are_told_apart(
 
 
 @pytest.mark.parametrize("kind", [Nats, Mosquitto])
-def test_a_login_that_is_refused_is_said(tmp_path: Path, kind: type[_Server]) -> None:
+def test_a_refused_login_is_reported(tmp_path: Path, kind: type[_Server]) -> None:
     server = kind(tmp_path)
     try:
         server.start()
@@ -100,19 +100,19 @@ def test_a_login_that_is_refused_is_said(tmp_path: Path, kind: type[_Server]) ->
         server.kill()
 
 
-def test_a_broker_whose_store_is_broken_is_said(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store's folder disappears while the broker runs, as when a disk is removed."""
+def test_a_broken_store_is_reported(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's folder disappears while the broker is running, as when a disk is removed."""
     monkeypatch.setattr(relay.transport.mqtt, "PUBLISH_SECONDS", 3.0)
     nats.start()
     shutil.rmtree(nats._data)
-    nats._data.write_text("no folder")
+    nats._data.write_text("not a folder")
     found = rows(address(nats.url("Alice")))
     assert found["reach"].status is Finding.HOLDS
     assert broken(found) & {"login", "subscribe", "passes"}, found
     assert "full or broken" in " ".join(found[key].detail for key in broken(found))
 
 
-def test_a_broker_whose_store_is_full_is_said(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_store_is_reported(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mail for an absent agent fills it up to the limit in its configuration."""
     monkeypatch.setattr(relay.transport.mqtt, "PUBLISH_SECONDS", 3.0)
     config = nats._directory / "nats-server.conf"
@@ -137,7 +137,7 @@ async def fill(nats: Nats) -> None:
     with contextlib.suppress(ConnectionLost), contextlib.closing(alice):
         for _ in range(100):
             await alice.publish(topics.inbox("default", "Bob", "Alice"), os.urandom(60_000))
-        raise AssertionError("it took 6 MB")
+        raise AssertionError("it accepted 6 MB")
 
 
 def test_two_brokers_are_not_one_bus(tmp_path: Path) -> None:
@@ -160,18 +160,18 @@ def test_two_brokers_are_not_one_bus(tmp_path: Path) -> None:
         second.kill()
 
 
-def test_a_cluster_is_one_bus_until_it_has_no_majority(
+def test_a_cluster_is_one_bus_until_it_loses_its_majority(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     with serving(tmp_path) as cluster:
         urls = [address(url) for url in cluster.url("Alice").split(",")]
-        # Once a message passes, it has elected a leader.
+        # Once a message passes, the cluster has elected a leader.
         wait_until(lambda: rows(urls[0])["passes"].status is Finding.HOLDS)
         assert not broken(rows(*urls))
         cluster.nodes[2].kill()
-        # Once a message passes at both, the others have elected leaders.
-        found = wait_until(lambda: broken(latest := elected(*urls)) == {"reach"} and latest)
+        # Once a message passes at both, the remaining nodes have elected leaders.
+        found = wait_until(lambda: broken(latest := rows_if_connected(*urls)) == {"reach"} and latest)
         assert found
         assert str(cluster.nodes[2].port) in found["reach"].detail
         assert found["cluster"].status is Finding.UNPROVED

@@ -1,4 +1,4 @@
-"""An agent that attacks with its own credentials affects nobody else, and leaves nothing behind."""
+"""An agent that attacks with its own credentials affects no other agent and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def broker_rows(home: Home) -> list[tuple[CheckResult, str]]:
     return [(row.result, row.detail) for row in all_checks(home, home.state) if row.name == "broker"]
 
 
-def others_talk(home: Home, *, team: str) -> None:
-    """Let two others, who connect only now, find each other and talk."""
+def check_others_can_talk(home: Home, *, team: str) -> None:
+    """Check that two agents that connect only now find each other and can talk."""
 
     async def scenario() -> None:
         alice, bob = Agent(home, "Alice", team=team), Agent(home, "Bob", team=team)
@@ -70,30 +70,30 @@ def others_talk(home: Home, *, team: str) -> None:
     asyncio.run(scenario())
 
 
-def all_is_as_before(home: Home, endpoint: Endpoint) -> None:
+def check_unchanged(home: Home, endpoint: Endpoint) -> None:
     assert memory(endpoint) < broker_watch.MAX_MEMORY
     assert size(home) < 16 * MB
     for team in ("default", "web"):
-        others_talk(home, team=team)
-    assert broker.status(home) == endpoint, "the same broker, and it answers"
+        check_others_can_talk(home, team=team)
+    assert broker.status(home) == endpoint, "the same broker still answers"
     assert [result for result, _ in broker_rows(home)] == [CheckResult.OK]
 
 
-def test_a_flood_that_its_receiver_does_not_take_pushes_out_nothing_of_others(home: Home) -> None:
-    """S10: the broker dropped the oldest of everything in flight, again and again during a flood."""
+def test_an_unread_flood_does_not_displace_others_messages(home: Home) -> None:
+    """S10: during a flood, the broker kept dropping the oldest of all messages in flight."""
     alice, bob, mallory = (Hostile(home, name=name) for name in ("Alice", "Bob", "Mallory"))
-    taking, sending = bob.login(), alice.login()
-    taking.sendall(packets.subscribe(topics.inbox_filter("default", "Bob")))
-    stream = taking.makefile("rb")
+    receiving, sending = bob.login(), alice.login()
+    receiving.sendall(packets.subscribe(topics.inbox_filter("default", "Bob")))
+    stream = receiving.makefile("rb")
     assert packets.read(stream).kind == 0x90  # SUBACK
-    hostile.floods(mallory, 300)  # more than the broker sends before Bob's session acknowledges
+    hostile.flood(mallory, 300)  # more than the broker sends before Bob's session acknowledges
     sending.sendall(packets.publish(alice.topic(), b"hello"))
-    hostile.acknowledged(sending, 1)
-    hostile.floods(mallory, 2_400)
+    hostile.read_acknowledgements(sending, 1)
+    hostile.flood(mallory, 2_400)
     others = 0
     while not (arrived := packets.read(stream).body).endswith(b"hello"):
         topic = int.from_bytes(arrived[:2])
-        taking.sendall(b"\x40\x02" + arrived[2 + topic : 4 + topic])  # PUBACK (MQTT 3.1.1 section 3.4)
+        receiving.sendall(b"\x40\x02" + arrived[2 + topic : 4 + topic])  # PUBACK (MQTT 3.1.1 section 3.4)
         others += 1
     assert others < 1000
     for each in (alice, bob, mallory):
@@ -105,31 +105,31 @@ def test_a_flood_that_its_receiver_does_not_take_pushes_out_nothing_of_others(ho
 SECONDS = 15.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
 """Seconds that another agent's message or login may take.
 
-This covers a busy machine, and a message that the broker dropped and the sender repeats.
+This allows for a busy machine, and for a message that the broker dropped and its sender repeats.
 """
 
 ATTACKS = {
-    "S1": "keeps_much(mallory, 1100, BIG)",
-    "S1, small": "keeps_much(mallory, 20_000, bytes(1000))",
-    "S2, sessions": "stays(mallory, 600, 25)",
-    "S2, subscriptions": "subscribes(mallory, 3, 400)",
-    "S2, nonsense": "talks_nonsense(mallory, 12_000)",
-    "S2, half open": "never_logs_in(mallory, 2000)",
-    "S10": "floods(mallory, 7_500)",
-    "small": "floods(mallory, 20_000, 10, Priority.URGENT)",
-    "streams": "floods(mallory, 5_000, 10, anew=True)",
-    "expired": "floods(mallory, 2_000, ttl=0.001)",
-    "unacknowledged": "floods_unasked(mallory, 20_000)",
-    "announcements": "announces(mallory, 20_000)",
-    "unacknowledged announcements": "announces(mallory, 20_000, ask=False)",
-    "lies": "lies(mallory, 5_000)",
+    "S1": "retain_many(mallory, 1100, BIG)",
+    "S1, small": "retain_many(mallory, 20_000, bytes(1000))",
+    "S2, sessions": "leave_sessions(mallory, 600, 25)",
+    "S2, subscriptions": "leave_subscriptions(mallory, 3, 400)",
+    "S2, nonsense": "send_nonsense(mallory, 12_000)",
+    "S2, half open": "never_log_in(mallory, 2000)",
+    "S10": "flood(mallory, 7_500)",
+    "small": "flood(mallory, 20_000, 10, Priority.URGENT)",
+    "streams": "flood(mallory, 5_000, 10, new_streams=True)",
+    "expired": "flood(mallory, 2_000, ttl=0.001)",
+    "unacknowledged": "flood_unacknowledged(mallory, 20_000)",
+    "announcements": "announce(mallory, 20_000)",
+    "unacknowledged announcements": "announce(mallory, 20_000, ask=False)",
+    "forgeries": "send_forgeries(mallory, 5_000)",
 }
 
 
-def test_what_found_no_room_goes_on_as_soon_as_there_is_some(
+def test_a_message_without_room_is_delivered_as_soon_as_there_is_room(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message without room does not wait for its next retry, which becomes ever rarer."""
+    """It does not wait for its next retry, which may be far away."""
     monkeypatch.setattr(inbox, "MOST", 10)
     monkeypatch.setattr(publisher, "retry_delay", lambda attempt: 1.0 if attempt == 1 else 3600.0)
 
@@ -154,7 +154,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def attacking(home: Home, attack: str) -> Awaitable[asyncio.subprocess.Process]:
+def start_attack(home: Home, attack: str) -> Awaitable[asyncio.subprocess.Process]:
     """Start Mallory in a separate process."""
     code = (
         "from hostile import *; from relay.home import Home\n"
@@ -170,8 +170,8 @@ def attacking(home: Home, attack: str) -> Awaitable[asyncio.subprocess.Process]:
     )
 
 
-async def said(agent: Agent, to: str, **more: Any) -> None:
-    """Send it once the ledger accepts it, as a session does."""
+async def send_once_accepted(agent: Agent, to: str, **more: Any) -> None:
+    """Send a message once the ledger accepts it, as a session does."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(LedgerError):
@@ -179,22 +179,22 @@ async def said(agent: Agent, to: str, **more: Any) -> None:
                 return
 
 
-async def longest_of_others(home: Home, over: Future[int]) -> tuple[float, float]:
+async def longest_delays_of_others(home: Home, over: Future[int]) -> tuple[float, float]:
     """Return the longest times of a message in another team and of a new agent's login during the attack."""
     message = login = 0.0
     carol, dave = Agent(home, "Carol", team="web"), Agent(home, "Dave", team="web")
     async with running(carol), running(dave):
         await carol.sees("Dave")
-        came = 0
-        while not over.done() or came < 3:
+        rounds = 0
+        while not over.done() or rounds < 3:
             begun = time.monotonic()
-            await said(carol, "Dave")
+            await send_once_accepted(carol, "Dave")
             await dave.receive()
             message = max(message, time.monotonic() - begun)
             begun = time.monotonic()
-            async with running(Agent(home, f"Erin-{came}", team=("default", "web")[came % 2])):
+            async with running(Agent(home, f"Erin-{rounds}", team=("default", "web")[rounds % 2])):
                 login = max(login, time.monotonic() - begun)
-            came += 1
+            rounds += 1
             await asyncio.sleep(0.2)
     return message, login
 
@@ -203,11 +203,11 @@ async def longest_of_others(home: Home, over: Future[int]) -> tuple[float, float
 @pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of a receiver: /proc of Linux")
-def test_others_talk_during_an_attack_and_after_it_all_is_as_before(home: Home, attack: str) -> None:
-    """What the holder of one agent's credentials can do.
+def test_an_attack_neither_disturbs_others_nor_leaves_anything_behind(home: Home, attack: str) -> None:
+    """The holder of one agent's credentials cannot do what used to be possible.
 
     S1: retained messages filled the store of all teams, for good. S2: 600 sessions with 25 MB took the broker
-    to 8.8 GB, and more after they had left. S10: each of 7,500 valid envelopes of 60 KB was kept, and other
+    to 8.8 GB, and more after they had closed. S10: each of 7,500 valid envelopes of 60 KB was kept, and other
     agents' mail stopped for minutes.  1,000 subscriptions were the broker's limit for all agents together.
     """
 
@@ -216,17 +216,17 @@ def test_others_talk_during_an_attack_and_after_it_all_is_as_before(home: Home, 
         async with running(alice), running(bob):
             await alice.sees("Bob")
             before = resident()
-            over = asyncio.ensure_future((await attacking(home, attack)).wait())
-            others = asyncio.create_task(longest_of_others(home, over))
-            longest = taken = 0.0
-            while not over.done() or taken < 3:
+            over = asyncio.ensure_future((await start_attack(home, attack)).wait())
+            others = asyncio.create_task(longest_delays_of_others(home, over))
+            longest = rounds = 0.0
+            while not over.done() or rounds < 3:
                 for priority in Priority:
                     begun = time.monotonic()
-                    await said(alice, "Bob", priority=priority)
+                    await send_once_accepted(alice, "Bob", priority=priority)
                     while (await bob.receive())[0].sender != "Alice":
                         pass
                     longest = max(longest, time.monotonic() - begun)
-                taken += 1
+                rounds += 1
                 await asyncio.sleep(0.05)
             assert await over == 0
             assert longest < SECONDS
@@ -242,23 +242,23 @@ def test_others_talk_during_an_attack_and_after_it_all_is_as_before(home: Home, 
     asyncio.run(scenario())
     endpoint = broker.status(home)
     assert endpoint is not None
-    all_is_as_before(home, endpoint)
+    check_unchanged(home, endpoint)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the memory of the broker: /proc of Linux")
-def test_who_reads_nothing_fills_no_memory_and_others_talk_on(home: Home) -> None:
+def test_a_client_that_reads_nothing_neither_fills_memory_nor_delays_others(home: Home) -> None:
     """The broker used to buffer up to 64 MB per connection between two checks."""
 
     async def scenario() -> None:
         alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
         async with running(alice), running(bob):
             await alice.sees("Bob")
-            over = asyncio.ensure_future((await attacking(home, "reads_nothing(mallory, 200, 300)")).wait())
+            over = asyncio.ensure_future((await start_attack(home, "read_nothing(mallory, 200, 300)")).wait())
             longest, most = 0.0, 0
             while not over.done():
                 begun = time.monotonic()
-                await said(alice, "Bob")
+                await send_once_accepted(alice, "Bob")
                 await bob.receive()
                 longest = max(longest, time.monotonic() - begun)
                 with contextlib.suppress(OSError, IndexError, AssertionError):  # it is being replaced
@@ -269,7 +269,7 @@ def test_who_reads_nothing_fills_no_memory_and_others_talk_on(home: Home) -> Non
             assert most < 1.5 * broker_watch.MAX_MEMORY
 
     asyncio.run(scenario())
-    others_talk(home, team="default")
+    check_others_can_talk(home, team="default")
 
 
 # The watch
@@ -310,8 +310,8 @@ class Stopped:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a broker whose threads hang: ptrace of Linux")
-def test_a_broker_that_hangs_is_replaced_and_nothing_is_lost(home: Home) -> None:
-    """S17: the broker's parent learns of a plain SIGSTOP; nobody learned of this stop."""
+def test_a_hung_broker_is_replaced_without_losses(home: Home) -> None:
+    """S17: the broker's parent notices a plain SIGSTOP; nobody noticed this stop."""
 
     async def scenario() -> None:
         alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
@@ -326,11 +326,11 @@ def test_a_broker_that_hangs_is_replaced_and_nothing_is_lost(home: Home) -> None
                 rows = await asyncio.to_thread(broker_rows, home)
                 assert rows[0][0] is CheckResult.FAIL
                 assert "does not answer" in rows[0][1]
-                await alice.send("Bob", "said to a broker that hangs")
+                await alice.send("Bob", "sent to a hung broker")
                 (message,) = await bob.receive()
             finally:
                 stopped.close()
-            assert message.body == "said to a broker that hangs"
+            assert message.body == "sent to a hung broker"
             await replacing
 
     replaced: list[float] = []
@@ -356,7 +356,7 @@ def watch_of(home: Home, pid: int, login: tuple[str, str] = ("relay", "")) -> Br
     return BrokerWatch(pid, (endpoint.host, endpoint.port), login, log, str(home.broker))
 
 
-def test_one_that_outgrows_its_bounds_is_killed_and_the_reason_kept(
+def test_a_broker_over_its_memory_limit_is_killed_and_the_reason_recorded(
     home: Home, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watch_of(home, sleeper.pid)
@@ -365,7 +365,7 @@ def test_one_that_outgrows_its_bounds_is_killed_and_the_reason_kept(
     monkeypatch.setattr(signal, "SIGTERM", signal.SIGUSR1)
     before = signal.signal(signal.SIGUSR1, lambda number, _: ended.append(number))
     watch.run()
-    wait_until(lambda: ended)  # its supervisor ends, too
+    wait_until(lambda: ended)  # the watch ends its supervisor, too
     signal.signal(signal.SIGUSR1, before)
     assert sleeper.wait() == -signal.SIGKILL
     found = last_replacement(str(home.broker))
@@ -374,10 +374,10 @@ def test_one_that_outgrows_its_bounds_is_killed_and_the_reason_kept(
     assert "replacing the broker: it took" in (home.broker / "broker.log").read_text()
 
 
-def test_its_memory_is_watched_while_it_does_not_answer(
+def test_memory_is_watched_even_while_the_broker_does_not_answer(
     home: Home, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With many clients that do not read, it grows by 1 GB per second."""
+    """With many clients that do not read, a broker grows by 1 GB per second."""
     watch, killed = watch_of(home, sleeper.pid), threading.Event()
 
     def hangs(*_: object) -> None:
@@ -399,7 +399,7 @@ def test_its_memory_is_watched_while_it_does_not_answer(
     assert watch.killed
 
 
-def test_one_that_refuses_logins_is_replaced_after_the_third(
+def test_a_broker_is_replaced_after_refusing_three_logins(
     home: Home, sleeper: subprocess.Popen[bytes]
 ) -> None:
     watch = watch_of(home, sleeper.pid, ("relay", "wrong"))
@@ -409,8 +409,8 @@ def test_one_that_refuses_logins_is_replaced_after_the_third(
 
 
 @pytest.fixture
-def takes_and_drops() -> Iterator[tuple[str, int]]:
-    """Yield the address of a broker that admits everybody and delivers nothing, as with a broken store."""
+def discarding_broker() -> Iterator[tuple[str, int]]:
+    """Yield the address of a broker that admits everyone and delivers nothing, as with a broken store."""
 
     class Broker(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -423,29 +423,29 @@ def takes_and_drops() -> Iterator[tuple[str, int]]:
         server.shutdown()
 
 
-def test_one_that_takes_messages_and_delivers_none_is_seen_and_replaced(
+def test_a_broker_that_delivers_nothing_is_reported_and_replaced(
     home: Home,
     sleeper: subprocess.Popen[bytes],
-    takes_and_drops: tuple[str, int],
+    discarding_broker: tuple[str, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broker_watch, "ANSWER_SECONDS", 0.5)
     home.broker.mkdir(mode=0o700)
     log = os.open(home.broker / "broker.log", os.O_RDWR | os.O_CREAT)
-    watch = BrokerWatch(sleeper.pid, takes_and_drops, ("relay", "any"), log, str(home.broker))
+    watch = BrokerWatch(sleeper.pid, discarding_broker, ("relay", "any"), log, str(home.broker))
     assert [watch.look() for _ in range(2)] == ["", ""]
     assert watch.look() == "it does not answer (timed out)"
     with pytest.raises(BrokerError, match="does not answer properly: timed out"):
-        broker.greet(home, Endpoint("embedded", *takes_and_drops, sleeper.pid))
+        broker.greet(home, Endpoint("embedded", *discarding_broker, sleeper.pid))
 
 
-def test_one_that_refuses_everybody_is_seen_and_replaced(home: Home) -> None:
+def test_a_broker_that_refuses_every_login_is_reported_and_replaced(home: Home) -> None:
     endpoint = broker.ensure(home)
     assert endpoint.pid is not None
     path = home.broker / "broker.json"
     configuration = json.loads(path.read_text())
     for user in configuration["authorization"]["users"]:
-        user["password"] = "of nobody"
+        user["password"] = "unknown"
     path.write_text(json.dumps(configuration))
     os.kill(endpoint.pid, signal.SIGHUP)
     row = wait_until(lambda: next((row for row in broker_rows(home) if row[0] is CheckResult.FAIL), None))
@@ -453,22 +453,22 @@ def test_one_that_refuses_everybody_is_seen_and_replaced(home: Home) -> None:
     assert "replaced within half a minute" in row[1]
     found = wait_until(lambda: last_replacement(str(home.broker)))
     assert "it refuses logins" in found.why
-    others_talk(home, team="default")
+    check_others_can_talk(home, team="default")
     assert broker.status(home) != endpoint
 
 
-def test_the_watch_replaces_it_within_half_a_minute() -> None:
+def test_the_watch_replaces_a_broker_within_half_a_minute() -> None:
     assert broker_watch.TIMES * (broker_watch.INTERVAL + broker_watch.ANSWER_SECONDS) < 30
 
 
-def test_what_answers_is_left_alone(home: Home, sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_broker_that_answers_is_left_alone(home: Home, sleeper: subprocess.Popen[bytes]) -> None:
     broker.ensure(home)
     password = (home.broker / "service").read_text()
     watch = watch_of(home, sleeper.pid, ("relay", password))
     assert [watch.look() for _ in range(5)] == [""] * 5
 
 
-def test_its_log_has_an_end(
+def test_the_brokers_log_is_truncated(
     home: Home, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watch_of(home, sleeper.pid)
@@ -498,7 +498,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_full_disk_does_not_end_the_broker(small: Home) -> None:
-    """S4: nothing used to work after there was room again, until somebody ran `relay broker stop`."""
+    """S4: even with free space again, nothing used to work until the user ran `relay broker stop`."""
     filler = small.state / "filler"
 
     async def scenario() -> None:
@@ -514,8 +514,8 @@ def test_a_full_disk_does_not_end_the_broker(small: Home) -> None:
                     begun = time.monotonic()
                     (message,) = await alice.send("Bob", f"{number} " + "x" * 10_000)
                     accepted.append(message.body)
-            assert time.monotonic() - begun < 5.0, "refused at once"
-            greet_own(small)
+            assert time.monotonic() - begun < 5.0, "refused immediately"
+            check_broker_works(small)
             filler.unlink()
             await alice.send("Bob", "afterwards")
             arrived = [each.body for each in await bob.receive(len(accepted) + 1)]
@@ -525,8 +525,8 @@ def test_a_full_disk_does_not_end_the_broker(small: Home) -> None:
     asyncio.run(scenario())
 
 
-def greet_own(home: Home) -> None:
-    """Pass a message, to show that the broker works."""
+def check_broker_works(home: Home) -> None:
+    """Pass a message through the broker."""
     endpoint = broker.ensure(home)
     login = ("relay", (home.broker / "service").read_text())
     broker_watch.greet((endpoint.host, endpoint.port), login, 30)

@@ -1,4 +1,4 @@
-"""The ledger: committed data stays, order is kept per pair, each state is accurate."""
+"""The ledger keeps committed messages, their order within each pair and their true states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bodies(messages: list[Message]) -> list[str]:
     return [message.body for message in messages]
 
 
-def test_a_message_goes_through_its_states(ledger: Ledger, far: Ledger) -> None:
+def test_a_message_passes_through_its_states(ledger: Ledger, far: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", "thread-1")
     assert state(ledger, sent.id) is State.QUEUED
     (parcel,) = claim(ledger)
@@ -68,7 +68,7 @@ def test_a_message_within_one_home_is_listed_once_with_one_state(ledger: Ledger)
     assert (entry.message.state, entry.message.detail) == (State.REJECTED, "no")
 
 
-def test_the_same_message_again_is_stored_once_and_receipted_again(ledger: Ledger, far: Ledger) -> None:
+def test_a_duplicate_is_stored_once_but_confirmed_again(ledger: Ledger, far: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     (parcel,) = claim(ledger)
     assert len(far.inbox.store(TEAM, parcel)) == 1
@@ -78,7 +78,7 @@ def test_the_same_message_again_is_stored_once_and_receipted_again(ledger: Ledge
     assert len(far.inbox.receipts(TEAM, "Bob", 10)) == 1
 
 
-def test_a_published_message_is_due_again_after_its_delay_only(ledger: Ledger, clock: Clock) -> None:
+def test_a_published_message_is_due_again_only_after_its_delay(ledger: Ledger, clock: Clock) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     assert len(claim(ledger)) == 1
     assert claim(ledger) == []
@@ -87,7 +87,7 @@ def test_a_published_message_is_due_again_after_its_delay_only(ledger: Ledger, c
     assert len(claim(ledger)) == 1
 
 
-def test_a_message_for_one_who_is_away_waits_until_he_appears(ledger: Ledger, clock: Clock) -> None:
+def test_a_message_for_an_absent_agent_waits_until_it_appears(ledger: Ledger, clock: Clock) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 10)) == 1
     clock.now += 1e6
@@ -97,7 +97,7 @@ def test_a_message_for_one_who_is_away_waits_until_he_appears(ledger: Ledger, cl
     assert len(claim(ledger)) == 1
 
 
-def test_one_that_overtakes_waits_for_those_before_it(ledger: Ledger, far: Ledger) -> None:
+def test_a_message_that_overtakes_waits_for_earlier_ones(ledger: Ledger, far: Ledger) -> None:
     for number in range(4):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third, fourth = claim(ledger)
@@ -119,23 +119,23 @@ def test_pairs_do_not_wait_for_each_other(ledger: Ledger, far: Ledger) -> None:
     assert bodies(far.inbox.store(TEAM, to_carol[0])) == ["lost", "second"]
 
 
-def test_what_its_sender_gave_up_holds_nothing_back(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    (given_up,) = send(ledger, TEAM, "Alice", ["Bob"], "given up")
+def test_a_dropped_message_does_not_hold_back_later_ones(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    (dropped,) = send(ledger, TEAM, "Alice", ["Bob"], "dropped")
     send(ledger, TEAM, "Alice", ["Bob"], "next")
     parcels = claim(ledger)
     ledger.outbox.sent([p.message.id for p in parcels])
     assert far.inbox.store(TEAM, parcels[1]) == []
-    assert far.inbox.receipts(TEAM, "Bob", 10) == [], "it would not be published again"
-    ledger.drop(given_up.id)
-    assert state(ledger, given_up.id) is State.EXPIRED
-    (again,) = claim(ledger)
-    assert bodies(far.inbox.store(TEAM, again)) == ["next"]
-    # It was in flight anyway and arrives too late: it was dropped, and others were injected before it.
+    assert far.inbox.receipts(TEAM, "Bob", 10) == [], "a receipt would prevent its republication"
+    ledger.drop(dropped.id)
+    assert state(ledger, dropped.id) is State.EXPIRED
+    (repeated,) = claim(ledger)
+    assert bodies(far.inbox.store(TEAM, repeated)) == ["next"]
+    # It was in flight anyway and arrives too late: later messages have been released before it.
     assert far.inbox.store(TEAM, parcels[0]) == []
-    assert state(ledger, given_up.id) is State.EXPIRED
+    assert state(ledger, dropped.id) is State.EXPIRED
 
 
-def test_a_new_ledger_of_the_sender_begins_anew(ledger: Ledger, far: Ledger, tmp_path: Path) -> None:
+def test_a_senders_new_ledger_starts_a_new_stream(ledger: Ledger, far: Ledger, tmp_path: Path) -> None:
     for number in range(3):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     for parcel in claim(ledger):
@@ -147,8 +147,8 @@ def test_a_new_ledger_of_the_sender_begins_anew(ledger: Ledger, far: Ledger, tmp
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=6))
 @settings(max_examples=40)
-def test_any_order_of_arrival_gives_the_order_of_sending(
-    tmp_path_factory: pytest.TempPathFactory, order: list[int], again: list[int]
+def test_messages_are_released_in_the_order_of_sending_however_they_arrive(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], repeated: list[int]
 ) -> None:
     directory = tmp_path_factory.mktemp("ledger")
     with Ledger(directory / "near.db") as near, Ledger(directory / "far.db") as far:
@@ -156,12 +156,12 @@ def test_any_order_of_arrival_gives_the_order_of_sending(
             send(near, TEAM, "Alice", ["Bob"], str(number))
         parcels = claim(near)
         released: list[str] = []
-        for index in [*again, *order, *again]:
+        for index in [*repeated, *order, *repeated]:
             released += bodies(far.inbox.store(TEAM, parcels[index]))
         assert released == bodies(far.inbox.waiting(TEAM, "Bob")) == [str(number) for number in range(6)]
 
 
-def test_what_was_being_typed_when_its_receiver_died_is_uncertain(ledger: Ledger) -> None:
+def test_a_message_being_typed_when_its_receiver_dies_is_uncertain(ledger: Ledger) -> None:
     for number in range(3):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third = (parcel.message.id for parcel in claim(ledger) if ledger.inbox.store(TEAM, parcel))
@@ -178,37 +178,37 @@ def test_what_was_being_typed_when_its_receiver_died_is_uncertain(ledger: Ledger
     assert ledger.inbox.recover(TEAM, "Bob") == []
 
 
-def test_a_settled_message_is_sent_anew_in_a_new_place(ledger: Ledger) -> None:
+def test_a_retried_message_goes_to_the_end_of_the_queue(ledger: Ledger) -> None:
     (lost,) = send(ledger, TEAM, "Alice", ["Bob"], "text", "thread")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     with pytest.raises(LedgerError, match="has arrived and waits until Bob is ready"):
         ledger.retry(lost.id[:6])
     ledger.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
     send(ledger, TEAM, "Alice", ["Bob"], "later")
-    again = ledger.retry(lost.id[:6])
-    assert (again.body, again.thread, again.state) == ("text", "thread", State.QUEUED)
+    repeated = ledger.retry(lost.id[:6])
+    assert (repeated.body, repeated.thread, repeated.state) == ("text", "thread", State.QUEUED)
     assert state(ledger, lost.id) is State.UNCERTAIN
     assert [parcel.message.body for parcel in claim(ledger)] == ["later", "text"]
 
 
-def test_what_is_sent_anew_is_given_up_when_the_settings_say(ledger: Ledger) -> None:
+def test_a_retried_message_expires_as_the_settings_say(ledger: Ledger) -> None:
     (lost,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
     for by_user in (True, False):
-        again = ledger.retry(lost.id, limits=Limits(ttl=60), by_user=by_user)
-        assert again.expires is not None and again.expires <= ledger.now() + 60
+        repeated = ledger.retry(lost.id, limits=Limits(ttl=60), by_user=by_user)
+        assert repeated.expires is not None and repeated.expires <= ledger.now() + 60
     assert ledger.retry(lost.id, limits=Limits(ttl=0)).expires is None  # never
 
 
-def test_a_message_that_is_on_its_way_is_tried_at_once(ledger: Ledger) -> None:
+def test_a_retry_of_a_message_in_flight_makes_it_due_immediately(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     claim(ledger)
     assert ledger.retry(sent.id).id == sent.id
     assert len(claim(ledger)) == 1
 
 
-def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Ledger) -> None:
+def test_a_dropped_message_is_not_typed_and_a_second_drop_hides_it(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
     ledger.inbox.store(TEAM, parcel)
@@ -221,8 +221,8 @@ def test_a_dropped_message_is_not_typed_and_a_settled_one_not_listed(ledger: Led
     assert ledger.inbox.waiting(TEAM, "Bob") == []
 
 
-def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
-    """The receiver's session already has it when the user drops it."""
+def test_typing_a_dropped_message_is_refused(ledger: Ledger) -> None:
+    """The receiver's session already has the message when the user drops it."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.drop(sent.id)
@@ -233,7 +233,7 @@ def test_a_dropped_message_cannot_begin_to_be_typed(ledger: Ledger) -> None:
     assert state(ledger, sent.id) is State.REJECTED
 
 
-def test_what_cannot_be_dropped_is_not_sent_to_another_either(ledger: Ledger) -> None:
+def test_a_message_being_typed_cannot_be_redirected(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.injecting(TEAM, "Bob", sent.id)
@@ -242,7 +242,7 @@ def test_what_cannot_be_dropped_is_not_sent_to_another_either(ledger: Ledger) ->
     assert [entry.message.id for entry in ledger.messages()] == [sent.id] and claim(ledger) == []
 
 
-def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
+def test_a_message_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.injecting(TEAM, "Bob", sent.id)
@@ -253,8 +253,8 @@ def test_what_is_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
     assert state(ledger, sent.id) is State.INJECTED
 
 
-def test_what_has_arrived_in_another_home_can_be_given_up_here(ledger: Ledger, far: Ledger) -> None:
-    """The other host may be gone for good; if it is not, the state reported from there wins."""
+def test_a_message_stored_in_another_home_can_be_dropped_here(ledger: Ledger, far: Ledger) -> None:
+    """The other host may be gone for good; if it is not, the state that it reports wins."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     far.inbox.store(TEAM, claim(ledger)[0])
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
@@ -262,16 +262,16 @@ def test_what_has_arrived_in_another_home_can_be_given_up_here(ledger: Ledger, f
     with pytest.raises(LedgerError, match="drop it with `relay drop`"):
         ledger.retry(sent.id)
     ledger.drop(sent.id)
-    given_up = ledger.find(sent.id).message
-    assert given_up.state is State.EXPIRED
-    assert "may still be typed there" in str(given_up.detail)
+    dropped = ledger.find(sent.id).message
+    assert dropped.state is State.EXPIRED
+    assert "may still be typed there" in str(dropped.detail)
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
         ledger.outbox.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.INJECTED
 
 
-def test_what_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
+def test_a_message_that_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.injecting(TEAM, "Bob", sent.id)
@@ -283,7 +283,7 @@ def test_what_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
     assert ledger.inbox.waiting(TEAM, "Bob") == []
 
 
-def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
+def test_a_message_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
     flood(ledger, 2, ttl=10.0)
     ledger.inbox.injecting(TEAM, "Bob", "m0000001")
     clock.now += 11
@@ -293,7 +293,7 @@ def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> No
     assert ledger.inbox.expire(TEAM, "Bob") == 1
 
 
-def test_one_that_is_dropped_while_it_is_held_back_is_never_released(ledger: Ledger) -> None:
+def test_a_message_dropped_while_it_is_held_back_is_never_released(ledger: Ledger) -> None:
     for number in range(3):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third = claim(ledger)
@@ -305,7 +305,7 @@ def test_one_that_is_dropped_while_it_is_held_back_is_never_released(ledger: Led
     assert state(ledger, second.message.id) is State.REJECTED
 
 
-def test_a_dropped_message_is_not_taken_within_its_home(ledger: Ledger) -> None:
+def test_a_dropped_message_is_not_stored_within_its_home(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
     ledger.drop(sent.id)
@@ -321,13 +321,13 @@ def test_a_dropped_message_is_not_taken_within_its_home(ledger: Ledger) -> None:
         Receipt("ID", "Bob", "Mallory", State.INJECTED),
     ],
 )
-def test_a_receipt_from_another_than_the_receiver_changes_nothing(ledger: Ledger, receipt: Receipt) -> None:
+def test_a_receipt_that_matches_no_message_changes_nothing(ledger: Ledger, receipt: Receipt) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     ledger.outbox.receipt(TEAM, replace(receipt, id=receipt.id.replace("ID", sent.id)))
     assert state(ledger, sent.id) is State.QUEUED
 
 
-def test_a_message_with_somebody_elses_id_changes_nothing_of_his(ledger: Ledger) -> None:
+def test_a_forged_message_cannot_reuse_anothers_id(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     forged = Envelope(replace(sent, sender="Mallory"), "origin", 1, 1)
     with pytest.raises(ForeignPayload):
@@ -337,15 +337,13 @@ def test_a_message_with_somebody_elses_id_changes_nothing_of_his(ledger: Ledger)
 
 
 def flood(ledger: Ledger, count: int, first: int = 1, **more: Any) -> None:
-    """Store Mallory's messages to Bob until one is refused."""
+    """Store `count` messages from Mallory to Bob."""
     for number in range(first, first + count):
         message = Message(f"m{number:07}", "Mallory", "Bob", "x", ledger.now(), State.STORED)
         ledger.inbox.store(TEAM, Envelope(message, "origin", number, first, **more))
 
 
-def test_of_one_sender_no_more_waits_than_its_share_and_the_others_have_theirs(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sender_at_its_limit_does_not_block_others(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """S10."""
     monkeypatch.setattr(inbox, "MOST", 5)
     with pytest.raises(InboxFull, match="Mallory has reached the limit of waiting messages for Bob"):
@@ -357,7 +355,7 @@ def test_of_one_sender_no_more_waits_than_its_share_and_the_others_have_theirs(
     flood(ledger, 1, first=6)
 
 
-def test_its_share_is_one_of_bytes_too(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_senders_limit_also_counts_bytes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "MOST_BYTES", 3 * MAX_BODY)
     flood(ledger, 3)  # at least as many may be in flight
     flood(ledger, 10, first=4)
@@ -366,10 +364,10 @@ def test_its_share_is_one_of_bytes_too(ledger: Ledger, monkeypatch: pytest.Monke
         flood(ledger, 1, first=14)
 
 
-def test_what_has_ended_makes_room_the_oldest_first(
+def test_the_oldest_settled_messages_make_room(
     ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise messages that expire at once would fill the ledger for a month."""
+    """Otherwise messages that expire immediately would fill the ledger for a month."""
     monkeypatch.setattr(inbox, "MOST", 20)
     for number in range(1, 101):
         flood(ledger, 1, first=number, ttl=0.0)
@@ -381,7 +379,7 @@ def test_what_has_ended_makes_room_the_oldest_first(
     assert (kept[-1].id, kept[-1].state) == ("m0000100", State.EXPIRED)
 
 
-def test_the_streams_of_a_sender_are_bounded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_senders_streams_are_limited(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "STREAMS", 3)
 
     def store(number: int) -> None:
@@ -401,7 +399,7 @@ def test_the_streams_of_a_sender_are_bounded(ledger: Ledger, monkeypatch: pytest
     ]
 
 
-def test_the_beginning_of_an_id_names_one_message_or_says_which_it_may_be(ledger: Ledger) -> None:
+def test_an_ambiguous_id_prefix_is_an_error_that_lists_the_matches(ledger: Ledger) -> None:
     flood(ledger, 5, first=10)
     assert ledger.find("m0000011").message.id == "m0000011"
     with pytest.raises(LedgerError, match="m0000010, m0000011, m0000012, \\.\\.\\.") as error:
@@ -417,14 +415,14 @@ def test_states_never_go_back(ledger: Ledger) -> None:
     assert state(ledger, sent.id) is State.INJECTED
 
 
-def test_names_are_remembered_as_they_were_spelled_last(ledger: Ledger) -> None:
+def test_the_last_spelling_of_a_name_is_remembered(ledger: Ledger) -> None:
     for name in ("Bob", "alice", "Alice"):
         ledger.registry.register(TEAM, name)
     ledger.registry.register("other", "Carol")
     assert ledger.registry.known("DEFAULT") == ["Alice", "Bob"]
 
 
-def test_the_list_is_filtered_and_limited(ledger: Ledger) -> None:
+def test_the_list_of_messages_can_be_filtered_and_limited(ledger: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "1")
     send(ledger, TEAM, "Bob", ["Alice"], "2")
     send(ledger, "other", "Carol", ["Dan"], "3")
@@ -440,7 +438,7 @@ def test_the_list_is_filtered_and_limited(ledger: Ledger) -> None:
     assert listed(team="other") == ["3"]
 
 
-def test_ids_are_found_by_their_beginning(ledger: Ledger) -> None:
+def test_a_message_is_found_by_a_prefix_of_its_id(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "1")
     assert ledger.find(sent.id[:5]).message == sent
     assert ledger.find(sent.id).message == sent
@@ -452,12 +450,12 @@ def test_ids_are_found_by_their_beginning(ledger: Ledger) -> None:
             ledger.find(wrong)
 
 
-def test_old_settled_messages_are_forgotten_and_others_never(ledger: Ledger, clock: Clock) -> None:
+def test_only_old_settled_messages_are_pruned(ledger: Ledger, clock: Clock) -> None:
     done, open_ = (send(ledger, TEAM, "Alice", ["Bob"], body)[0] for body in ("done", "open"))
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()
     ledger.outbox.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
-    ledger.prune()  # being settled is recent news
+    ledger.prune()  # it was settled only now
     assert [entry.message.id for entry in ledger.messages()] == [done.id, open_.id]
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()

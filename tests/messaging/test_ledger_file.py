@@ -1,4 +1,4 @@
-"""The ledger's file: several processes, kills, older and damaged files, full disks."""
+"""The ledger's file survives several processes, kills, other versions, damage and full disks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relay.messaging.ledger import Ledger
 TEAM = "default"
 
 
-def test_processes_that_claim_at_once_never_get_the_same(tmp_path: Path) -> None:
+def test_concurrent_claims_never_return_the_same_message(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for number in range(250):
@@ -39,7 +39,7 @@ def test_processes_that_claim_at_once_never_get_the_same(tmp_path: Path) -> None
     assert sorted(claimed) == list(range(250))
 
 
-def test_what_was_committed_survives_kill_minus_nine(tmp_path: Path) -> None:
+def test_committed_messages_survive_sigkill(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
@@ -59,14 +59,14 @@ def test_what_was_committed_survives_kill_minus_nine(tmp_path: Path) -> None:
     assert kept >= {id for id in accepted if len(id) == 16}
 
 
-def test_a_file_that_is_no_ledger_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(b"not a database, " * 1000)
     with pytest.raises(LedgerError, match=r"it is not a ledger\. Move it away"):
         Ledger(path)
 
 
-def test_a_damaged_ledger_is_said(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         for _ in range(200):
@@ -78,7 +78,7 @@ def test_a_damaged_ledger_is_said(tmp_path: Path) -> None:
         ledger.messages()
 
 
-def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_ledger_of_a_newer_version_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path):
         pass
@@ -90,7 +90,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 
 
 def write_old(path: Path, version: int) -> None:
-    """Write the ledger of an older relay: Bob has a message from Alice, and another is in flight."""
+    """Write the ledger of an older relay: Bob has a message from Alice, and another one is in flight."""
     db = sqlite3.connect(path)
     db.executescript((Path(__file__).parent / "ledger_2.sql").read_text())
     if version == 1:
@@ -106,8 +106,8 @@ def write_old(path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [*Ledger.schema.steps])
-def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int) -> None:
-    """The contents stay, the streams continue where they were, and nothing expires."""
+def test_a_ledger_of_an_older_version_keeps_working(tmp_path: Path, version: int) -> None:
+    """Contents are kept, streams continue where they were, and nothing expires."""
     path = tmp_path / "ledger.db"
     write_old(path, version)
     with Ledger(path) as ledger, Ledger(path) as other:
@@ -119,24 +119,24 @@ def test_a_ledger_of_an_older_relay_goes_on_working(tmp_path: Path, version: int
             (each.message.body, each.sequence)
             for each in ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 100)
         ] == [("waits", 2), ("new", 3)]
-        told = {entry.message.body: entry.message.route for entry in other.messages()}
-        assert told == {"old": "native", "waits": None, "new": None}
+        routes = {entry.message.body: entry.message.route for entry in other.messages()}
+        assert routes == {"old": "native", "waits": None, "new": None}
         assert ledger.outbox.expire() == 0
-    new, made = sqlite3.connect(path), sqlite3.connect(":memory:")
-    Ledger.schema.install(made)
+    upgraded, fresh = sqlite3.connect(path), sqlite3.connect(":memory:")
+    Ledger.schema.install(fresh)
     for kind in ("table", "index"):
         query = f"SELECT name FROM sqlite_master WHERE type = '{kind}' ORDER BY name"
-        assert new.execute(query).fetchall() == made.execute(query).fetchall()
-    for (table,) in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        assert upgraded.execute(query).fetchall() == fresh.execute(query).fetchall()
+    for (table,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
         query = f"SELECT name FROM pragma_table_info('{table}') ORDER BY name"
-        assert new.execute(query).fetchall() == made.execute(query).fetchall(), table
-    new.close()
-    made.close()
+        assert upgraded.execute(query).fetchall() == fresh.execute(query).fetchall(), table
+    upgraded.close()
+    fresh.close()
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_what_became_of_old_mail_in_another_home_is_asked(tmp_path: Path, version: int) -> None:
-    """An older relay never asked, so a lost receipt stayed lost."""
+def test_the_outcome_of_old_mail_in_another_home_is_requested(tmp_path: Path, version: int) -> None:
+    """Older versions never asked, so a lost receipt stayed lost."""
     path = tmp_path / "ledger.db"
     write_old(path, version)
     db = sqlite3.connect(path)
@@ -167,12 +167,12 @@ def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
         assert known.public()["route"] == "typed" and known.public()["role"] == "user"
 
 
-def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="cannot be opened"):
         Ledger(tmp_path / "missing" / "ledger.db")
 
 
-def test_a_locked_ledger_is_said(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_ledger_is_reported(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "busy_seconds", 0.01)
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -184,7 +184,7 @@ def test_a_locked_ledger_is_said(ledger: Ledger, tmp_path: Path, monkeypatch: py
     other.close()
 
 
-def test_a_full_disk_is_said_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_accepted_messages_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         (kept,) = send(ledger, TEAM, "Alice", ["Bob"], "kept")

@@ -1,4 +1,4 @@
-"""The two ends of a message in the ledger: priorities, deadlines, receivers that move, full queues."""
+"""The outbox and inbox of the ledger: priorities, expiry, receivers that move, lost receipts, full queues."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def state(ledger: Ledger, id: str) -> State:
     return ledger.find(id).message.state
 
 
-def test_each_priority_is_a_stream_of_its_own(ledger: Ledger, far: Ledger) -> None:
-    """An urgent message waits for no other, and within a priority the order of sending holds."""
+def test_each_priority_has_its_own_stream(ledger: Ledger, far: Ledger) -> None:
+    """An urgent message waits for no other; within a priority, the order of sending holds."""
     for number, priority in enumerate([Priority.LOW, Priority.NORMAL, Priority.URGENT] * 2):
         send(ledger, TEAM, "Alice", ["Bob"], f"{priority} {number}", priority=priority)
     parcels = claim(ledger)
@@ -60,8 +60,8 @@ def test_each_priority_is_a_stream_of_its_own(ledger: Ledger, far: Ledger) -> No
     assert bodies(far)[:2] == ["urgent 2", "urgent 5"]
 
 
-def test_a_message_that_is_never_taken_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """The expiry is reported once, messages behind it stop waiting, and it can be sent again."""
+def test_an_undelivered_message_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """The expiry is reported once, messages behind it no longer wait, and it can be sent again."""
     (first,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     (second,) = send(ledger, TEAM, "Alice", ["Bob"], "later", ttl=100)
     claim(ledger)
@@ -78,8 +78,8 @@ def test_a_message_that_is_never_taken_expires(ledger: Ledger, far: Ledger, cloc
     assert ledger.retry(first.id).state is State.QUEUED
 
 
-def test_a_message_expires_at_its_receiver_by_that_ones_clock(ledger: Ledger, tmp_path: Path) -> None:
-    """The hosts' clocks may differ by years; the envelope carries the time that the message has left."""
+def test_a_message_expires_by_its_receivers_clock(ledger: Ledger, tmp_path: Path) -> None:
+    """The hosts' clocks may differ by years; the envelope carries the remaining time."""
     behind = Clock()
     with Ledger(tmp_path / "behind.db", clock=behind) as far:
         behind.now = 5.0
@@ -96,7 +96,7 @@ def test_a_message_expires_at_its_receiver_by_that_ones_clock(ledger: Ledger, tm
         assert state(ledger, sent.id) is State.EXPIRED
 
 
-def test_what_waits_for_one_that_never_comes_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+def test_a_message_that_waits_for_a_lost_one_expires(ledger: Ledger, far: Ledger, clock: Clock) -> None:
     """The sender's host is gone for good, along with the earlier messages."""
     for number in range(2):
         send(ledger, TEAM, "Alice", ["Bob"], str(number), ttl=10)
@@ -106,8 +106,8 @@ def test_what_waits_for_one_that_never_comes_expires(ledger: Ledger, far: Ledger
     assert [entry.message.state for entry in far.messages()] == [State.EXPIRED]
 
 
-def test_an_end_is_told_once(ledger: Ledger, clock: Clock) -> None:
-    """The message expires at its receiver, which is then asked to type it."""
+def test_an_expired_message_stays_expired(ledger: Ledger, clock: Clock) -> None:
+    """The message expires at its receiver before the session rejects it."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     ledger.inbox.store(TEAM, claim(ledger)[0])
     clock.now += 10
@@ -116,8 +116,8 @@ def test_an_end_is_told_once(ledger: Ledger, clock: Clock) -> None:
     assert state(ledger, sent.id) is State.EXPIRED
 
 
-def test_what_was_given_up_is_not_typed_after_what_came_later(ledger: Ledger, far: Ledger) -> None:
-    """A broker may deliver it late, or again."""
+def test_a_late_copy_of_a_dropped_message_is_not_typed(ledger: Ledger, far: Ledger) -> None:
+    """A broker may deliver a message late, or twice."""
     sent = [send(ledger, TEAM, "Alice", ["Bob"], str(number))[0] for number in range(2)]
     late = claim(ledger)[0]
     ledger.drop(sent[0].id)
@@ -129,9 +129,9 @@ def test_what_was_given_up_is_not_typed_after_what_came_later(ledger: Ledger, fa
     assert state(ledger, sent[0].id) is State.EXPIRED
 
 
-def work(ledger: Ledger) -> dict[str, int]:
-    """Return SQLite's effort for each of the sessions' frequent queries, in steps of its virtual machine."""
-    asked: dict[str, Callable[[], object]] = {
+def query_costs(ledger: Ledger) -> dict[str, int]:
+    """Return the cost of each of the sessions' frequent queries, in steps of SQLite's virtual machine."""
+    queries: dict[str, Callable[[], object]] = {
         "claim": lambda: claim(ledger),
         "park": lambda: ledger.outbox.park(TEAM, "Alice", lambda *_: True),
         "reopen": lambda: ledger.outbox.reopen(TEAM, "Alice", lambda *_: False),
@@ -145,22 +145,22 @@ def work(ledger: Ledger) -> dict[str, int]:
         "waiting": lambda: ledger.inbox.waiting(TEAM, "Bob"),
         "stored": lambda: ledger.inbox.stored(TEAM, "Bob"),
     }
-    done = dict.fromkeys(asked, 0)
-    for name, ask in asked.items():
+    done = dict.fromkeys(queries, 0)
+    for name, query in queries.items():
 
         def count(name: str = name) -> None:
             done[name] += 1
 
         with ledger.reading() as db:
             db.set_progress_handler(count, 1)
-            ask()
+            query()
             db.set_progress_handler(None, 1)
     return done
 
 
-def test_what_is_asked_all_the_time_takes_no_longer_for_a_long_history(ledger: Ledger) -> None:
-    """The history grows for a month; nor does mail for an absent agent slow them down."""
-    at_first = work(ledger)
+def test_frequent_queries_do_not_slow_down_with_a_long_history(ledger: Ledger) -> None:
+    """History grows for a month; mail for an absent agent does not slow them down either."""
+    at_first = query_costs(ledger)
     with ledger.transaction():
         for number in range(500):
             (sent,) = send(ledger, TEAM, "Alice", ["Bob"], str(number))
@@ -170,18 +170,18 @@ def test_what_is_asked_all_the_time_takes_no_longer_for_a_long_history(ledger: L
             ledger.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
             ledger.inbox.receipted(TEAM, ledger.inbox.receipts(TEAM, "Bob", 10))
         ledger.outbox.outcomes(TEAM, "Alice")
-    settled = work(ledger)
+    settled = query_costs(ledger)
     assert all(settled[name] <= at_first[name] + 100 for name in at_first), (at_first, settled)
     with ledger.transaction():
         for _ in range(500):
             send(ledger, TEAM, "Alice", ["Carol"], "waits")
         ledger.outbox.park(TEAM, "Alice", lambda *_: False)
-    waiting = work(ledger)
-    often = waiting.keys() - {"reopen", "senders_with_mail"}  # which check them every few seconds
+    waiting = query_costs(ledger)
+    often = waiting.keys() - {"reopen", "senders_with_mail"}  # run only every few seconds
     assert all(waiting[name] <= at_first[name] + 100 for name in often), (at_first, waiting)
 
 
-def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
+def test_a_message_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     ledger.inbox.store(TEAM, claim(ledger)[0])
     ledger.inbox.injecting(TEAM, "Bob", sent.id)
@@ -191,8 +191,8 @@ def test_what_is_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> No
     assert state(ledger, sent.id) is State.INJECTED
 
 
-def test_what_a_receiver_may_have_got_on_another_host_is_uncertain(ledger: Ledger, far: Ledger) -> None:
-    """The receiver was online, never confirmed, and appears elsewhere: giving it again might duplicate it."""
+def test_a_message_that_may_have_arrived_on_another_host_is_uncertain(ledger: Ledger, far: Ledger) -> None:
+    """The receiver was online, confirmed nothing, and appears elsewhere: a resend might be a duplicate."""
     (maybe,) = send(ledger, TEAM, "Alice", ["Bob"], "maybe")
     claim(ledger, home="first host")
     ledger.outbox.sent([maybe.id])
@@ -200,16 +200,16 @@ def test_what_a_receiver_may_have_got_on_another_host_is_uncertain(ledger: Ledge
     ledger.outbox.appeared(TEAM, "Bob", "first host")
     assert state(ledger, maybe.id) is State.SENT
     ledger.outbox.appeared(TEAM, "Bob", far.origin)
-    (told,) = ledger.outbox.outcomes(TEAM, "Alice")
-    assert (told.id, told.state) == (maybe.id, State.UNCERTAIN)
+    (reported,) = ledger.outbox.outcomes(TEAM, "Alice")
+    assert (reported.id, reported.state) == (maybe.id, State.UNCERTAIN)
     (parcel,) = claim(ledger, home=far.origin)
     far.inbox.store(TEAM, parcel)
     assert bodies(far) == ["after"]
     assert parcel.message.id == after.id
 
 
-def test_what_is_for_another_home_of_the_name_is_not_taken(ledger: Ledger, far: Ledger) -> None:
-    """A broker may deliver there what it has delivered to the first home, which may have typed it."""
+def test_a_message_for_another_home_of_the_name_is_ignored(ledger: Ledger, far: Ledger) -> None:
+    """A broker may deliver it there after the first home has already typed it."""
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     (parcel,) = claim(ledger, home="first host")
     assert decode(encode(parcel), InboxTopic(TEAM, "bob", "alice")) == replace(
@@ -220,7 +220,7 @@ def test_what_is_for_another_home_of_the_name_is_not_taken(ledger: Ledger, far: 
     assert far.inbox.receipts(TEAM, "Bob", 10) == []
 
 
-def test_a_late_receipt_from_the_first_host_tells_the_truth(ledger: Ledger, far: Ledger) -> None:
+def test_a_late_receipt_from_the_first_host_corrects_the_state(ledger: Ledger, far: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "maybe")
     far.inbox.store(TEAM, claim(ledger, home=far.origin)[0])
     ledger.outbox.appeared(TEAM, "Bob", "second host")
@@ -231,8 +231,8 @@ def test_a_late_receipt_from_the_first_host_tells_the_truth(ledger: Ledger, far:
     assert state(ledger, sent.id) is State.INJECTED
 
 
-def elsewhere(ledger: Ledger, far: Ledger, **more: float) -> Message:
-    """Return a message from Alice that is stored in Bob's home, as she knows."""
+def stored_elsewhere(ledger: Ledger, far: Ledger, **more: float) -> Message:
+    """Return a message from Alice that is stored in Bob's home, as confirmed to her."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", **more)
     (envelope,) = claim(ledger, home=far.origin)
     ledger.outbox.sent([sent.id])
@@ -250,9 +250,9 @@ def confirm(ledger: Ledger, far: Ledger) -> None:
         ledger.outbox.receipt(TEAM, each)
 
 
-def test_a_receipt_that_nobody_has_heard_is_asked_for(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """The message stayed *stored* for ever: its sender had no session, or the broker had lost the receipt."""
-    sent = elsewhere(ledger, far)
+def test_a_lost_receipt_is_requested_at_growing_intervals(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """It used to stay *stored* forever if its sender had no session or the broker lost the receipt."""
+    sent = stored_elsewhere(ledger, far)
     far.inbox.injecting(TEAM, "Bob", sent.id)
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     far.inbox.receipted(TEAM, far.inbox.receipts(TEAM, "Bob", 100))
@@ -273,15 +273,17 @@ def test_a_receipt_that_nobody_has_heard_is_asked_for(ledger: Ledger, far: Ledge
     assert ledger.outbox.senders_with_mail(TEAM) == []
 
 
-def test_who_is_away_or_has_moved_is_asked_nothing(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """Another home of the receiver does not know the message, and would take it for a new one."""
-    elsewhere(ledger, far)
+def test_an_absent_or_moved_receiver_is_not_asked_for_receipts(
+    ledger: Ledger, far: Ledger, clock: Clock
+) -> None:
+    """Another home of the receiver does not know the message and would accept it as new."""
+    stored_elsewhere(ledger, far)
     for home in (None, "another"):
         clock.now += 3600
         assert ledger.outbox.ask(TEAM, "Alice", lambda _, home=home: home) == []
 
 
-def test_of_what_waits_in_ones_own_home_nobody_is_asked(ledger: Ledger, clock: Clock) -> None:
+def test_no_receipts_are_requested_within_a_home(ledger: Ledger, clock: Clock) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello")
     ledger.inbox.store(TEAM, claim(ledger, home=ledger.origin)[0])
     confirm(ledger, ledger)
@@ -291,20 +293,20 @@ def test_of_what_waits_in_ones_own_home_nobody_is_asked(ledger: Ledger, clock: C
     assert ledger.outbox.senders_with_mail(TEAM) == []
 
 
-def test_what_waited_on_a_host_that_is_silent_for_good_is_uncertain(
+def test_a_message_on_a_host_that_stays_silent_becomes_uncertain(
     ledger: Ledger, far: Ledger, clock: Clock
 ) -> None:
-    sent = elsewhere(ledger, far, ttl=1000)
+    sent = stored_elsewhere(ledger, far, ttl=1000)
     clock.now += 1000 + 3600
     ledger.outbox.expire()
-    assert state(ledger, sent.id) is State.STORED, "that host says what became of it, and may be late"
+    assert state(ledger, sent.id) is State.STORED, "that host may still report its outcome"
     clock.now += 3600
     ledger.outbox.expire()
     assert state(ledger, sent.id) is State.UNCERTAIN
 
 
-def test_an_old_receipt_that_comes_again_changes_nothing(ledger: Ledger, far: Ledger) -> None:
-    """A broker redelivers what was not acknowledged, after newer payloads."""
+def test_a_redelivered_old_receipt_changes_nothing(ledger: Ledger, far: Ledger) -> None:
+    """A broker redelivers what was not acknowledged, even after newer payloads."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "half typed")
     far.inbox.store(TEAM, claim(ledger)[0])
     old = far.inbox.receipts(TEAM, "Bob", 10)
@@ -315,8 +317,10 @@ def test_an_old_receipt_that_comes_again_changes_nothing(ledger: Ledger, far: Le
     assert state(ledger, sent.id) is State.UNCERTAIN
 
 
-def test_what_need_not_wait_any_more_is_told_so_at_once(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """The third reached Bob, the second was dropped, then the first arrives: no one waits for a retry."""
+def test_a_message_behind_an_expired_one_is_released_immediately(
+    ledger: Ledger, far: Ledger, clock: Clock
+) -> None:
+    """Bob has the third, the second expired, then the first arrives: nothing waits for a retry."""
     (first,) = send(ledger, TEAM, "Alice", ["Bob"], "first")
     send(ledger, TEAM, "Alice", ["Bob"], "second", ttl=1)
     (third,) = send(ledger, TEAM, "Alice", ["Bob"], "third")
@@ -335,7 +339,7 @@ def test_what_need_not_wait_any_more_is_told_so_at_once(ledger: Ledger, far: Led
     assert bodies(far) == ["first", "third"]
 
 
-def test_a_full_queue_refuses_more_and_says_what_to_do(ledger: Ledger) -> None:
+def test_a_full_queue_refuses_more_messages(ledger: Ledger) -> None:
     limits = Limits(queue=3, rate=0)
     for number in range(3):
         post(ledger, TEAM, "Alice", "Bob", str(number), limits=limits)
@@ -345,8 +349,8 @@ def test_a_full_queue_refuses_more_and_says_what_to_do(ledger: Ledger) -> None:
     post(ledger, TEAM, "Bob", "Alice", "another sender", limits=limits)
 
 
-def test_a_full_inbox_takes_no_more_until_there_is_room(ledger: Ledger, far: Ledger) -> None:
-    """The rest stays with its sender, in order, and a known message is still confirmed."""
+def test_a_full_inbox_accepts_no_more_until_there_is_room(ledger: Ledger, far: Ledger) -> None:
+    """The rest stays with its sender, in order; a duplicate is still confirmed."""
     for number in range(3):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     parcels = claim(ledger)
@@ -360,8 +364,8 @@ def test_a_full_inbox_takes_no_more_until_there_is_room(ledger: Ledger, far: Led
     assert bodies(far) == ["1", "2"]
 
 
-def test_no_more_is_under_way_than_a_broker_keeps(ledger: Ledger, far: Ledger, clock: Clock) -> None:
-    """The rest follows as earlier ones are confirmed; a dropped one makes room, too."""
+def test_no_more_is_in_flight_than_a_broker_keeps(ledger: Ledger, far: Ledger, clock: Clock) -> None:
+    """The rest follows as earlier ones are confirmed; dropping one also makes room."""
     sent = [send(ledger, TEAM, "Alice", ["Bob"], str(n))[0] for n in range(2 * WINDOW)]
     parcels: list[Envelope] = []
     while batch := claim(ledger):
@@ -385,7 +389,7 @@ def test_no_more_is_under_way_than_a_broker_keeps(ledger: Ledger, far: Ledger, c
     assert parcels[-1].message.to == "Carol"
 
 
-def test_what_waits_though_its_receiver_is_there_is_found(ledger: Ledger) -> None:
+def test_a_parked_message_is_reopened_once_its_receiver_is_online(ledger: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     ledger.outbox.park(TEAM, "Alice", lambda *_: False)
     assert claim(ledger) == []
@@ -395,8 +399,8 @@ def test_what_waits_though_its_receiver_is_there_is_found(ledger: Ledger) -> Non
     assert len(claim(ledger)) == 1
 
 
-def test_a_late_receipt_moves_nothing_that_is_behind(ledger: Ledger, far: Ledger) -> None:
-    """Only the first of a stream gets its new base, once: no storm of publishes."""
+def test_a_late_receipt_does_not_republish_later_messages(ledger: Ledger, far: Ledger) -> None:
+    """Only the first message of a stream gets a new base, and once: no storm of publishes."""
     for number in range(5):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     parcels = claim(ledger)
@@ -410,8 +414,8 @@ def test_a_late_receipt_moves_nothing_that_is_behind(ledger: Ledger, far: Ledger
         assert claim(ledger) == []
 
 
-def test_a_message_goes_to_another_receiver_instead(ledger: Ledger, far: Ledger) -> None:
-    """The receiver has another name now. Earlier messages keep their state; nothing reaches the old name."""
+def test_a_message_can_be_redirected_to_another_receiver(ledger: Ledger, far: Ledger) -> None:
+    """The receiver has another name now. The original expires; nothing reaches the old name."""
     ledger.registry.register(TEAM, "Robert")
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", "a thread", priority=Priority.URGENT)
     again = ledger.retry(sent.id, to="Robert")

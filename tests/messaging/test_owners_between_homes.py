@@ -1,4 +1,4 @@
-"""Names of agents on several hosts: their owners are announced, and mail in flight carries its owner."""
+"""The owners of names on several hosts are announced, and mail in flight carries its owner."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ def agent(home: Home, there: Home, owner: Owner, name: str = "claude") -> Agent:
     return Agent(there, name, url=f"mqtt://{endpoint.host}:{endpoint.port}", owner=owner)
 
 
-async def belongs(home: Home, owner: Owner, *, ended: bool = False) -> None:
-    """Return when `home` knows the owner of the name."""
+async def has_owner(home: Home, owner: Owner, *, ended: bool = False) -> None:
+    """Wait until `home` knows this owner of the name."""
 
-    async def heard() -> bool:
+    async def known() -> bool:
         return await in_ledger(home, lambda ledger: ledger.owners.of("default", "claude")) == (
             owner.id,
             ended,
         )
 
-    await eventually(heard)
+    await eventually(known)
 
 
 FIRST, SECOND = Owner.of_run("1"), Owner.of_run("2")
 
 
-def test_the_end_of_a_run_on_another_host_is_heard(home: Home, far: Home) -> None:
-    """U2: its mail ends, too, and messages to its name are refused until another agent takes the name."""
+def test_the_end_of_a_run_is_announced_to_other_hosts(home: Home, far: Home) -> None:
+    """U2: its mail ends with it, and messages to its name are refused until another agent takes the name."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(agent(home, far, FIRST)) as first:
-                await belongs(home, FIRST)
+                await has_owner(home, FIRST)
                 await alice.send("claude", "one")
                 await first.receive()
                 await alice.outcome(State.STORED)
@@ -66,27 +66,27 @@ def test_the_end_of_a_run_on_another_host_is_heard(home: Home, far: Home) -> Non
                 rejected = await alice.outcome(State.REJECTED)
                 assert (rejected.body, rejected.detail) == ("one", "claude has ended")
                 assert (await alice.outcome(State.REJECTED)).body == "two"
-            await belongs(home, FIRST, ended=True)
+            await has_owner(home, FIRST, ended=True)
             with pytest.raises(ReceiverEnded):
                 await alice.send("claude", "three")
             with pytest.raises(UnknownRecipient, match="has no other agents"):
                 await alice.send("*", "four")
             assert "claude" not in {each.name for each in await alice.client.roster()}
             async with running(agent(home, far, SECOND)) as second:
-                await belongs(home, SECOND)
+                await has_owner(home, SECOND)
                 await alice.send("claude", "five")
                 assert [each.body for each in await second.receive()] == ["five"]
 
     asyncio.run(scenario())
 
 
-def test_what_a_run_leaves_that_is_killed_is_told_by_others_of_its_host(home: Home, far: Home) -> None:
-    """U2: the run itself has said nothing."""
+def test_a_killed_runs_mail_is_rejected_by_other_sessions_of_its_host(home: Home, far: Home) -> None:
+    """U2: the run itself could not report anything."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(agent(home, far, FIRST)) as first:
-                await belongs(home, FIRST)
+                await has_owner(home, FIRST)
                 await alice.send("claude", "one")
                 await first.receive()
                 await alice.outcome(State.STORED)
@@ -97,17 +97,17 @@ def test_what_a_run_leaves_that_is_killed_is_told_by_others_of_its_host(home: Ho
     asyncio.run(scenario())
 
 
-def test_what_becomes_of_a_message_is_asked_where_nobody_heard_it(
+def test_an_outcome_that_nobody_received_is_requested(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message used to stay *stored* for ever if the sender's connection had ended by then."""
+    """The message used to stay *stored* forever if its sender's connection had ended by then."""
     monkeypatch.setattr(outgoing, "LINGER", 2.0)
     monkeypatch.setattr(outgoing, "LOOK", 0.5)
     monkeypatch.setattr(outbox, "FIRST_ASK", 1.0)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(agent(home, far, FIRST)) as claude:
-            await belongs(home, FIRST)
+            await has_owner(home, FIRST)
             await alice.sees("claude")
             (sent,) = await in_ledger(home, lambda ledger: post(ledger, "default", "you", "claude", "hello"))
             await alice.client.drain()
@@ -124,16 +124,16 @@ def test_what_becomes_of_a_message_is_asked_where_nobody_heard_it(
     asyncio.run(scenario())
 
 
-def test_the_next_run_ends_what_waits_for_one_that_has_gone_without_a_word(home: Home, far: Home) -> None:
+def test_mail_for_a_run_that_vanished_expires_with_the_next_run(home: Home, far: Home) -> None:
     """U2."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(agent(home, far, FIRST)):
-                await belongs(home, FIRST)
+                await has_owner(home, FIRST)
             await alice.sees("claude", online=False)
             (sent,) = await alice.send("claude", "one")
-            assert sent.state is State.QUEUED  # it may be back in a moment
+            assert sent.state is State.QUEUED  # the run may be back in a moment
             async with running(agent(home, far, SECOND)) as second:
                 expired = await alice.outcome(State.EXPIRED)
                 assert (expired.id, expired.detail) == (sent.id, "claude has ended")
@@ -144,7 +144,7 @@ def test_the_next_run_ends_what_waits_for_one_that_has_gone_without_a_word(home:
     asyncio.run(scenario())
 
 
-def test_the_agent_of_a_folder_has_its_mail_whoever_had_its_name_meanwhile(
+def test_a_folders_agent_gets_its_mail_whoever_had_its_name_in_between(
     home: Home, far: Home, third: Home
 ) -> None:
     """U2: this also holds on another host."""
@@ -153,11 +153,11 @@ def test_the_agent_of_a_folder_has_its_mail_whoever_had_its_name_meanwhile(
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:
             async with running(agent(home, far, one)):
-                await belongs(home, one)
+                await has_owner(home, one)
             await alice.sees("claude", online=False)
             await alice.send("claude", "for one")
             async with running(agent(home, third, two)) as other:
-                await belongs(home, two)
+                await has_owner(home, two)
                 await alice.send("claude", "for two")
                 (got,) = await other.receive()
                 assert got.body == "for two"

@@ -1,4 +1,4 @@
-"""Who receives an accepted message."""
+"""A message is accepted or refused as a whole, depending on its receivers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relay.messaging.runaway import Limits
 from relay.transport.topics import InboxTopic
 
 
-def test_a_broadcast_reaches_who_is_there_and_a_name_is_known_for_ever(tmp_path: Path) -> None:
+def test_a_broadcast_reaches_online_agents_and_a_name_also_an_absent_one(tmp_path: Path) -> None:
     """R47, U2."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Away", "Here", "There"):
@@ -30,7 +30,7 @@ def test_a_broadcast_reaches_who_is_there_and_a_name_is_known_for_ever(tmp_path:
 
 
 def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
-    """U2: nor does the broadcast wait for anybody."""
+    """U2: it does not wait for anyone either."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.registry.register("default", "Away")
         with pytest.raises(UnknownRecipient, match="team 'default' has no other agents, so nothing was sent"):
@@ -38,7 +38,7 @@ def test_a_broadcast_to_nobody_is_refused(tmp_path: Path) -> None:
         assert ledger.messages() == []
 
 
-def test_who_is_there_and_not_known_yet_is_just_starting(tmp_path: Path) -> None:
+def test_an_online_agent_without_a_registered_name_counts_as_starting(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         with pytest.raises(ReceiverStarting, match="Bob has been started"):
             post(ledger, "default", "you", "Bob", "hello", there=lambda name: True)
@@ -55,10 +55,10 @@ def test_who_is_there_and_not_known_yet_is_just_starting(tmp_path: Path) -> None
     reply_to=st.none() | st.text(max_size=80),
     ttl=st.none() | st.floats(),
 )
-def test_what_is_accepted_every_receiver_takes(
+def test_every_accepted_message_can_be_decoded_by_its_receiver(
     thread: str | None, reply_to: str | None, ttl: float | None
 ) -> None:
-    """Otherwise it would be resent again and again, and everything behind it would wait."""
+    """Otherwise it would be resent forever, and everything behind it would wait."""
     with tempfile.TemporaryDirectory() as directory, Ledger(Path(directory) / "ledger.db") as ledger:
         ledger.registry.register("default", "Bob")
         try:
@@ -69,8 +69,8 @@ def test_what_is_accepted_every_receiver_takes(
         assert decode(encode(parcel), InboxTopic("default", "bob", "alice"))
 
 
-def test_the_user_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:
-    """One transaction covers all: if it is refused, nothing has been sent."""
+def test_a_channel_message_reaches_the_user_and_the_agents_or_nobody(tmp_path: Path) -> None:
+    """If it is refused, it is sent to nobody."""
     with Ledger(tmp_path / "ledger.db") as ledger:
         for name in ("Alice", "Bob"):
             ledger.registry.register("default", name)
@@ -86,7 +86,7 @@ def test_the_user_in_a_channel_gets_it_with_the_others(tmp_path: Path) -> None:
         assert len(ledger.messages()) == 2
 
 
-def test_what_is_held_waits_too(tmp_path: Path) -> None:
+def test_held_messages_count_as_waiting(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.db") as ledger:
         ledger.registry.register("default", "Bob")
         limits = Limits(rate=1, queue=3)

@@ -1,7 +1,8 @@
-"""Who is online: announcements, goodbyes and wills, late ones and old ones."""
+"""Who is online, by announcements, goodbyes and wills, even late and old ones."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -31,59 +32,63 @@ def roster(ledger: Ledger) -> Attendance:
     return ledger.attendance("", "default")
 
 
-def hear(roster: Attendance, name: str, boot: str, *, online: bool, age: float = 0.0) -> bool:
+def announce(roster: Attendance, name: str, boot: str, *, online: bool, age: float = 0.0) -> bool:
     return roster.hear(Presence(name, online, 1000.0, boot), age)
 
 
 def test_an_announcement_makes_an_agent_appear_once(roster: Attendance) -> None:
     assert not roster.online("Bob")
-    assert hear(roster, "Bob", "1", online=True)
-    assert not hear(roster, "Bob", "1", online=True)
+    assert announce(roster, "Bob", "1", online=True)
+    assert not announce(roster, "Bob", "1", online=True)
     assert roster.online("bob")
     assert roster.count() == 1
 
 
 def test_a_new_boot_is_a_new_appearance(roster: Attendance) -> None:
-    hear(roster, "Bob", "1", online=True)
-    assert hear(roster, "Bob", "2", online=True)
+    announce(roster, "Bob", "1", online=True)
+    assert announce(roster, "Bob", "2", online=True)
 
 
 def test_a_late_will_of_an_earlier_boot_is_ignored(roster: Attendance) -> None:
-    hear(roster, "Bob", "2", online=True)
-    assert not hear(roster, "Bob", "1", online=False)
+    announce(roster, "Bob", "2", online=True)
+    assert not announce(roster, "Bob", "1", online=False)
     assert roster.online("Bob")
-    hear(roster, "Bob", "2", online=False)
+    announce(roster, "Bob", "2", online=False)
     assert not roster.online("Bob")
     assert roster.count() == 0
 
 
-def test_an_announcement_that_is_too_large_is_foreign() -> None:
-    """An announcement with all the channels that an agent may be in is not too large."""
-    most = tuple(f"{number:064}" for number in range(MAX_CHANNELS))
-    payload = presence.encode(Presence("Bob", True, 1.0, "boot", host="h" * 64, channels=most))
+def test_an_oversized_announcement_is_foreign() -> None:
+    """But one with as many channels as an agent may be in is not."""
+    channels = tuple(f"{number:064}" for number in range(MAX_CHANNELS))
+    payload = presence.encode(Presence("Bob", True, 1.0, "boot", host="h" * 64, channels=channels))
     assert presence.decode(payload, "bob") is not None
     payload = presence.encode(Presence("Bob", True, 1.0, "b" * MAX_PAYLOAD))
     assert presence.decode(payload, "bob") is None
 
 
-def test_an_announcement_of_more_channels_than_an_agent_may_be_in_is_foreign() -> None:
+def test_an_announcement_with_too_many_channels_is_foreign() -> None:
     for number in (MAX_CHANNELS, MAX_CHANNELS + 1):
         announced = Presence("Bob", True, 1.0, "boot", channels=tuple(map(str, range(number))))
         found = presence.decode(presence.encode(announced), "bob")
         assert found == (announced if number == MAX_CHANNELS else None)
 
 
-@pytest.mark.parametrize("wrong", ["\ud800", "\x1b[2J", "x" * 129, 7, None])
-@pytest.mark.parametrize("field", ["boot", "session", "home", "host"])
-def test_what_a_peer_calls_itself_is_a_short_word_or_foreign(field: str, wrong: object) -> None:
-    """The ledger stores the word, and users see it."""
-    payload = json.loads(presence.encode(Presence("Bob", True, 1.0, "boot")))
-    assert presence.decode(json.dumps(payload).encode(), "bob") is not None
-    assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
+IDENTIFIERS = ["boot", "session", "home", "host"]
+INVALID_IDENTIFIERS = ["\ud800", "\x1b[2J", "x" * 129, 7, None]
+
+
+def test_an_announcement_with_an_invalid_identifier_is_foreign(subtests: pytest.Subtests) -> None:
+    """The ledger stores identifiers, and users see them."""
+    for field, wrong in itertools.product(IDENTIFIERS, INVALID_IDENTIFIERS):
+        with subtests.test(f"{field}: {wrong!r}"):
+            payload = json.loads(presence.encode(Presence("Bob", True, 1.0, "boot")))
+            assert presence.decode(json.dumps(payload).encode(), "bob") is not None
+            assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
 
 
 def test_a_will_of_a_later_connection_of_the_same_run_counts(roster: Attendance) -> None:
-    """The run died before it could announce itself on that connection."""
+    """The run died before it announced itself on that connection."""
     first = Presence("Bob", True, 0.0, boot="000001-f", session="run")
     roster.hear(first)
     roster.hear(replace(first, online=False, boot="000002-a", session="another run"))
@@ -96,15 +101,15 @@ def test_a_will_of_a_later_connection_of_the_same_run_counts(roster: Attendance)
 
 
 def test_a_presence_without_heartbeats_becomes_stale(roster: Attendance, clock: Clock) -> None:
-    hear(roster, "Bob", "1", online=True)
+    announce(roster, "Bob", "1", online=True)
     clock.now += SILENCE - 1
     assert roster.online("Bob")
     clock.now += 1
     assert not roster.online("Bob")
-    assert hear(roster, "Bob", "1", online=True)
+    assert announce(roster, "Bob", "1", online=True)
 
 
-def test_silence_is_measured_by_what_the_agent_calls_its_interval(roster: Attendance, clock: Clock) -> None:
+def test_silence_is_measured_by_the_agents_own_interval(roster: Attendance, clock: Clock) -> None:
     roster.hear(Presence("Bob", True, 0.0, "1", every=100.0))
     clock.now += 299
     assert roster.online("Bob")
@@ -112,9 +117,9 @@ def test_silence_is_measured_by_what_the_agent_calls_its_interval(roster: Attend
     assert not roster.online("Bob")
 
 
-def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new(roster: Attendance) -> None:
-    assert not hear(roster, "Bob", "1", online=True, age=SILENCE)
-    assert hear(roster, "Carol", "1", online=True), "its host's clock may be wrong"
+def test_a_retained_presence_is_as_old_as_stated_and_a_live_one_is_new(roster: Attendance) -> None:
+    assert not announce(roster, "Bob", "1", online=True, age=SILENCE)
+    assert announce(roster, "Carol", "1", online=True), "the clock of its host may be wrong"
     assert [(p.name, p.online) for p in roster.roster(["Alice"])] == [
         ("Alice", False),
         ("Bob", False),
@@ -122,9 +127,9 @@ def test_a_kept_presence_is_as_old_as_it_says_and_a_live_one_is_new(roster: Atte
     ]
 
 
-def test_a_kept_presence_from_a_late_clock_does_not_end_what_was_heard_live(roster: Attendance) -> None:
-    hear(roster, "Bob", "1", online=True)
-    hear(roster, "Bob", "1", online=True, age=1000.0)
+def test_a_retained_presence_with_an_old_date_does_not_end_a_live_one(roster: Attendance) -> None:
+    announce(roster, "Bob", "1", online=True)
+    announce(roster, "Bob", "1", online=True, age=1000.0)
     assert roster.online("Bob")
 
 
@@ -133,49 +138,50 @@ def test_a_small_team_announces_at_the_usual_interval(online: int) -> None:
     assert interval(online) == HEARTBEAT
 
 
-def test_the_pace_of_a_large_team_does_not_grow_with_it() -> None:
+def test_a_large_teams_rate_of_announcements_does_not_grow_with_it() -> None:
     assert 500 / interval(500) == 1000 / interval(1000) < 5
     assert interval(10**9) == LONGEST_HEARTBEAT
 
 
-def test_announcements_come_out_as_they_went_in() -> None:
-    said = Presence("Bob", True, 7.0, "boot", "s", "h", "box", 40.0, ("dev", "ops"))
-    payload = presence.encode(said)
-    assert presence.decode(payload, "bob") == said
+def test_an_announcement_survives_encoding() -> None:
+    announced = Presence("Bob", True, 7.0, "boot", "s", "h", "box", 40.0, ("dev", "ops"))
+    payload = presence.encode(announced)
+    assert presence.decode(payload, "bob") == announced
     assert presence.decode(payload, "alice") is None
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("v", 2), ("name", "a b"), ("time", float("inf")), ("time", float("nan")), ("time", 10**400),
-        ("every", 0), ("every", -1), ("every", 1e9), ("every", float("nan")), ("channels", 5),
-        ("channels", ["a/b"]), ("channels", [5]),
-    ],
-)  # fmt: skip
-def test_an_announcement_with_a_senseless_field_is_foreign(field: str, value: object) -> None:
-    fields = json.loads(presence.encode(Presence("Bob", True, 7.0, "boot")))
-    assert presence.decode(json.dumps(fields).encode(), "bob") is not None
-    assert presence.decode(json.dumps(fields | {field: value}).encode(), "bob") is None
+INVALID_FIELDS: list[tuple[str, object]] = [
+    ("v", 2), ("name", "a b"), ("time", float("inf")), ("time", float("nan")), ("time", 10**400),
+    ("every", 0), ("every", -1), ("every", 1e9), ("every", float("nan")), ("channels", 5),
+    ("channels", ["a/b"]), ("channels", [5]),
+]  # fmt: skip
+
+
+def test_an_announcement_with_an_invalid_field_is_foreign(subtests: pytest.Subtests) -> None:
+    for field, value in INVALID_FIELDS:
+        with subtests.test(repr((field, value))):
+            fields = json.loads(presence.encode(Presence("Bob", True, 7.0, "boot")))
+            assert presence.decode(json.dumps(fields).encode(), "bob") is not None
+            assert presence.decode(json.dumps(fields | {field: value}).encode(), "bob") is None
 
 
 @given(
     st.binary(max_size=100)
     | st.sampled_from([b"1", b"[]", b"{}", b'{"v":1,"name":5}', b'{"v":1,"name":"a b"}'])
 )
-def test_foreign_announcements_are_none(payload: bytes) -> None:
+def test_a_foreign_payload_is_not_an_announcement(payload: bytes) -> None:
     assert presence.decode(payload, "bob") is None
 
 
-def test_whose_a_name_is_is_announced(roster: Attendance) -> None:
-    """U2: an announcement by an earlier relay does not mention the owner."""
-    said = Presence("Bob", True, 1000.0, "1", owner="run/1", over=True)
-    assert presence.decode(presence.encode(said), "bob") == said
-    earlier = json.loads(presence.encode(said))
+def test_the_owner_of_a_name_is_announced(roster: Attendance) -> None:
+    """U2: announcements by earlier versions of relay have no owner."""
+    announced = Presence("Bob", True, 1000.0, "1", owner="run/1", over=True)
+    assert presence.decode(presence.encode(announced), "bob") == announced
+    earlier = json.loads(presence.encode(announced))
     del earlier["owner"], earlier["over"]
-    heard = presence.decode(json.dumps(earlier).encode(), "bob")
-    assert heard is not None and (heard.owner, heard.over) == ("", False)
-    roster.hear(replace(said, over=False))
+    decoded = presence.decode(json.dumps(earlier).encode(), "bob")
+    assert decoded is not None and (decoded.owner, decoded.over) == ("", False)
+    roster.hear(replace(announced, over=False))
     roster.hear(Presence("Old", True, 1000.0, "1"))
     assert roster.online("Bob", "run/1")
     assert not roster.online("Bob", "run/2") and roster.taken("Bob", "run/2")
@@ -184,11 +190,13 @@ def test_whose_a_name_is_is_announced(roster: Attendance) -> None:
     assert [(each.owner, each.over) for each in roster.roster([])] == [("run/1", False), ("", False)]
 
 
-def test_who_may_get_another_session_is_there_for_a_moment(roster: Attendance, clock: Clock) -> None:
-    """U2: unlike an agent that has ended, or was silent for long."""
+def test_an_agent_whose_session_is_being_replaced_still_counts_for_a_moment(
+    roster: Attendance, clock: Clock
+) -> None:
+    """U2: unlike one that has ended or was never seen."""
     for name in ("Ended", "Replaced", "Here"):
-        hear(roster, name, "1", online=True)
-    hear(roster, "Replaced", "1", online=False)
+        announce(roster, name, "1", online=True)
+    announce(roster, "Replaced", "1", online=False)
     roster.hear(Presence("Ended", False, 1000.0, "1", over=True))
     names = ("Ended", "Replaced", "Here", "Never")
     assert [name for name in names if roster.there(name)] == ["Replaced", "Here"]
@@ -204,7 +212,7 @@ def test_who_may_get_another_session_is_there_for_a_moment(roster: Attendance, c
         "mqtt://A:1883,mqtt://b,mqtt://a",
     ],
 )
-def test_one_broker_has_one_listener_however_its_nodes_are_named(urls: str) -> None:
-    """Another order, another user or the explicit default port still means the same broker."""
+def test_a_broker_is_one_bus_however_its_nodes_are_written(urls: str) -> None:
+    """Another order, another user or an explicit default port still means the same broker."""
     assert bus_of(urls) == bus_of("mqtt://a,mqtt://b")
     assert bus_of(urls) not in {bus_of("mqtt://a"), bus_of("mqtts://a,mqtts://b"), bus_of(None)}

@@ -1,4 +1,4 @@
-"""One session of a home listens for presence on behalf of all; another takes over when it dies."""
+"""One session of a home listens for presence on behalf of all, and another takes over when it dies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from clients import Agent, known, running
+from clients import Agent, register, running
 
 from relay.home import Home
 from relay.message import State
@@ -25,7 +25,7 @@ from relay.transport.mqtt import Inbound
 from relay.transport.presence import Presence
 from support import eventually
 
-MANY = 25
+COUNT = 25
 
 PROGRAM = """
 import asyncio, sys
@@ -70,7 +70,7 @@ async def process(home: Home, name: str, url: str = "") -> AsyncIterator[asyncio
             assert started.returncode is None
         yield started
     finally:
-        # Not the process's own kill, which would take an earlier kill's exit from asyncio's thread.
+        # Not Process.kill, which might reap a killed process before asyncio's thread does.
         with contextlib.suppress(ProcessLookupError):
             os.kill(started.pid, signal.SIGKILL)
         await started.communicate()
@@ -80,44 +80,44 @@ def listens(agent: Agent) -> bool:
     return agent.client._listener.listening
 
 
-def test_a_home_hears_each_announcement_a_few_times_however_many_it_has(
+def test_a_large_home_receives_each_announcement_only_a_few_times(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every agent used to listen: 112,298 announcements until 250 agents knew each other."""
-    heard: Counter[str] = Counter()
-    hear = Receiver._hear
+    """When every agent listened, it took 112,298 announcements until 250 agents knew each other."""
+    received: Counter[str] = Counter()
+    original = Receiver._hear
 
     async def counted(self: Receiver, inbound: Inbound, level: str) -> None:
-        heard[level] += 1
-        await hear(self, inbound, level)
+        received[level] += 1
+        await original(self, inbound, level)
 
     monkeypatch.setattr(Receiver, "_hear", counted)
     monkeypatch.setattr(presence_listener, "AGAIN", 0.1)
 
     async def scenario() -> None:
-        agents = [Agent(home, f"agent-{number}") for number in range(MANY)]
+        agents = [Agent(home, f"agent-{number}") for number in range(COUNT)]
         async with contextlib.AsyncExitStack() as stack:
             for agent in agents:
                 await stack.enter_async_context(running(agent))
             for agent in (agents[0], agents[-1]):
                 for other in agents:
-                    await eventually(lambda agent=agent, other=other: agent.receives(other.name))
-            assert [listens(agent) for agent in agents] == [True] + [False] * (MANY - 1)
-        assert sum(heard.values()) <= 5 * MANY
+                    await eventually(lambda agent=agent, other=other: agent.knows(other.name))
+            assert [listens(agent) for agent in agents] == [True] + [False] * (COUNT - 1)
+        assert sum(received.values()) <= 5 * COUNT
 
     asyncio.run(scenario())
 
 
-def test_a_flood_of_announcements_is_written_down_a_few_times_and_its_end_counts(
+def test_a_flood_of_announcements_is_rarely_written_and_the_last_one_counts(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One agent's announcements used to keep the whole home's ledger busy."""
+    """One agent's announcements could keep the ledger of the whole home busy."""
     written: Counter[str] = Counter()
-    hear = PresenceTracker.hear
+    original = PresenceTracker.hear
 
     async def counted(self: PresenceTracker, *batch: Heard) -> bool:
         written.update(each.presence.name for each in batch)
-        return await hear(self, *batch)
+        return await original(self, *batch)
 
     monkeypatch.setattr(PresenceTracker, "hear", counted)
 
@@ -125,8 +125,8 @@ def test_a_flood_of_announcements_is_written_down_a_few_times_and_its_end_counts
         async with running(Agent(home, "Alice")) as alice:
             listener = alice.client._listener
             for number in range(1000):
-                said = Presence("Mallory", True, 0.0, f"{number:04}", home=f"h{number}")
-                await listener.hear(said, retained=False)
+                announced = Presence("Mallory", True, 0.0, f"{number:04}", home=f"h{number}")
+                await listener.hear(announced, retained=False)
             async with running(Agent(far, "Carol", url=url(home, "Carol"))):
                 await alice.sees("Carol")
 
@@ -140,15 +140,15 @@ def test_a_flood_of_announcements_is_written_down_a_few_times_and_its_end_counts
     asyncio.run(scenario())
 
 
-def test_another_session_listens_at_once_when_the_listener_is_killed(
+def test_another_session_takes_over_immediately_when_the_listener_is_killed(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other session is notified, and does not merely check now and then."""
+    """The other session is notified; it does not depend on its periodic check."""
     monkeypatch.setattr(presence_listener, "LOOK", 3600.0)
 
     async def scenario() -> None:
         async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
-            await eventually(lambda: alice.receives("Bob"))
+            await eventually(lambda: alice.knows("Bob"))
             assert not listens(alice)
             bob.kill()
             await bob.wait()
@@ -158,12 +158,12 @@ def test_another_session_listens_at_once_when_the_listener_is_killed(
                 await alice.sees("Carol")
             await alice.sees("Carol", online=False)
             await alice.sees("Bob", online=False)
-            assert not await alice.receives("Bob")
+            assert not await alice.knows("Bob")
 
     asyncio.run(scenario())
 
 
-def test_another_session_listens_beside_a_listener_that_hangs(
+def test_another_session_takes_over_when_the_listener_hangs(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(presence_listener, "LOOK", 0.1)
@@ -171,7 +171,7 @@ def test_another_session_listens_beside_a_listener_that_hangs(
 
     async def scenario() -> None:
         async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
-            await eventually(lambda: alice.receives("Bob"))
+            await eventually(lambda: alice.knows("Bob"))
             assert not listens(alice)
             bob.send_signal(signal.SIGSTOP)
             await eventually(lambda: listens(alice))
@@ -181,13 +181,13 @@ def test_another_session_listens_beside_a_listener_that_hangs(
     asyncio.run(scenario())
 
 
-def test_a_sender_that_does_not_listen_sends_at_once_when_its_receiver_appears(
+def test_a_sender_that_is_not_the_listener_sends_as_soon_as_its_receiver_appears(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
 
     async def scenario() -> None:
-        await known(home, "Carol")
+        await register(home, "Carol")
         async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
             await alice.send("Carol", "hello")
             assert (listens(bob), listens(alice)) == (True, False)
@@ -198,8 +198,8 @@ def test_a_sender_that_does_not_listen_sends_at_once_when_its_receiver_appears(
     asyncio.run(scenario())
 
 
-def test_an_agent_of_another_host_comes_leaves_and_dies(home: Home, far: Home) -> None:
-    """The session that does not listen sees what the listener hears: a goodbye and a will."""
+def test_a_remote_agents_arrival_departure_and_death_are_seen(home: Home, far: Home) -> None:
+    """A session that is not the listener sees the goodbye and the will that the listener receives."""
 
     async def scenario() -> None:
         async with running(Agent(home, "Bob")), running(Agent(home, "Alice")) as alice:
@@ -214,7 +214,7 @@ def test_an_agent_of_another_host_comes_leaves_and_dies(home: Home, far: Home) -
     asyncio.run(scenario())
 
 
-def test_each_team_of_a_home_has_a_listener_and_knows_its_own_agents_only(home: Home) -> None:
+def test_each_team_of_a_home_has_its_own_listener_and_roster(home: Home) -> None:
     async def scenario() -> None:
         teams = [[Agent(home, name, team=team) for name in ("one", "two")] for team in ("red", "blue")]
         async with contextlib.AsyncExitStack() as stack:
@@ -225,17 +225,17 @@ def test_each_team_of_a_home_has_a_listener_and_knows_its_own_agents_only(home: 
                 for agents in teams:
                     assert [listens(agent) for agent in agents] == [True, False]
                     for agent in agents:
-                        await eventually(lambda agent=agent: agent.receives("one"))
-                        await eventually(lambda agent=agent: agent.receives("two"))
-                await eventually(lambda: teams[0][1].receives("Extra"))
+                        await eventually(lambda agent=agent: agent.knows("one"))
+                        await eventually(lambda agent=agent: agent.knows("two"))
+                await eventually(lambda: teams[0][1].knows("Extra"))
                 assert [each.name for each in await teams[1][1].client.roster()] == ["one", "two"]
 
     asyncio.run(scenario())
 
 
-def test_one_name_is_looked_up_by_itself(home: Home, far: Home) -> None:
+def test_a_single_name_can_be_looked_up(home: Home, far: Home) -> None:
     async def scenario() -> None:
-        await known(home, "Dave")
+        await register(home, "Dave")
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")):
             async with running(Agent(far, "Carol", url=url(home, "Carol"))):
                 await alice.sees("Carol")
@@ -253,20 +253,20 @@ def test_one_name_is_looked_up_by_itself(home: Home, far: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_all_are_heard_again_after_the_broker_was_killed(home: Home, far: Home) -> None:
+def test_all_agents_are_announced_again_after_the_broker_is_killed(home: Home, far: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
-            await eventually(lambda: alice.receives("Bob"))
+            await eventually(lambda: alice.knows("Bob"))
             before = {each.name: each.boot for each in await alice.client.roster()}
             running_broker = broker.status(home)
             assert running_broker is not None
             os.kill(running_broker.pid, signal.SIGKILL)
 
-            async def anew() -> bool:
+            async def announced_again() -> bool:
                 now = await alice.client.roster()
                 return all(each.online and each.boot != before[each.name] for each in now)
 
-            await eventually(anew)
+            await eventually(announced_again)
             assert listens(alice) != listens(bob)
             async with running(Agent(far, "Carol", url=url(home, "Carol"))):
                 await alice.sees("Carol")
@@ -275,40 +275,40 @@ def test_all_are_heard_again_after_the_broker_was_killed(home: Home, far: Home) 
     asyncio.run(scenario())
 
 
-def test_what_slipped_through_when_the_listener_came_is_heard_soon(
+def test_an_announcement_that_a_new_listener_missed_is_requested_again(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An announcement between the retained ones and the live ones is missed: so the listener asks again."""
+    """It fell between the retained announcements and the live ones, so the listener asks again."""
     monkeypatch.setattr(presence, "HEARTBEAT", 3600.0)
     monkeypatch.setattr(presence_listener, "AGAIN", 1.0)
-    hear, missed = Receiver._hear, []
+    original, missed = Receiver._hear, []
 
-    async def deaf_at_first(self: Receiver, inbound: Inbound, level: str) -> None:
+    async def miss_the_first(self: Receiver, inbound: Inbound, level: str) -> None:
         if self.name == "Alice" and level == "bob" and not inbound.retained:
             missed.append(inbound.payload)
         else:
-            await hear(self, inbound, level)
+            await original(self, inbound, level)
 
-    monkeypatch.setattr(Receiver, "_hear", deaf_at_first)
+    monkeypatch.setattr(Receiver, "_hear", miss_the_first)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(far, "Bob", url=url(home, "Bob"))):
-            await eventually(lambda: alice.receives("Bob"))
+            await eventually(lambda: alice.knows("Bob"))
             assert missed
 
     asyncio.run(scenario())
 
 
-def test_a_broker_forgets_that_a_former_listener_wants_to_hear_all(
+def test_a_former_listener_no_longer_receives_all_announcements(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mailbox includes subscriptions; an agent hears only its own name when another one listens."""
-    heard: Counter[str] = Counter()
-    hear = Receiver._hear
+    """A persistent session includes subscriptions; only the listener needs those to other agents."""
+    received: Counter[str] = Counter()
+    original = Receiver._hear
 
     async def counted(self: Receiver, inbound: Inbound, level: str) -> None:
-        heard[self.name] += level != topics.level(self.name)
-        await hear(self, inbound, level)
+        received[self.name] += level != topics.level(self.name)
+        await original(self, inbound, level)
 
     monkeypatch.setattr(Receiver, "_hear", counted)
 
@@ -321,11 +321,11 @@ def test_a_broker_forgets_that_a_former_listener_wants_to_hear_all(
             running(Agent(home, "Alice", url=url(far, "Alice"))) as alice,
         ):
             assert listens(bob) and not listens(alice)
-            await eventually(lambda: alice.receives("Alice"))
-            heard.clear()
+            await eventually(lambda: alice.knows("Alice"))
+            received.clear()
             async with running(Agent(home, "Carol", url=url(far, "Carol"))):
-                await eventually(lambda: alice.receives("Carol"))
-            await eventually(lambda: heard["Bob"])
-            assert heard["Alice"] == 0
+                await eventually(lambda: alice.knows("Carol"))
+            await eventually(lambda: received["Bob"])
+            assert received["Alice"] == 0
 
     asyncio.run(scenario())

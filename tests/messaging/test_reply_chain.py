@@ -1,4 +1,4 @@
-"""The depth of an agent's messages in a chain, and which message they answer."""
+"""The depth of an agent's messages in a chain of replies, and which message each one answers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from relay.message import Message
 from relay.messaging.reply_chain import ReplyChain
 
 
-def test_an_agent_by_itself_begins_a_chain() -> None:
+def test_an_unprompted_message_starts_a_chain() -> None:
     chain = ReplyChain()
     chain.sent()
     assert chain.depth == 1
 
 
-def test_an_answer_is_one_deeper_than_what_it_answers() -> None:
+def test_an_answer_is_one_level_deeper_than_its_message() -> None:
     chain = ReplyChain()
     for depth in (7, 9, 2):
         chain.given(depth, begins=True)
         assert chain.depth == depth + 1
         chain.sent()
-        assert chain.depth == depth + 1  # of everything said in that turn
+        assert chain.depth == depth + 1  # for everything sent in that turn
 
 
-def test_what_comes_in_the_same_turn_makes_it_no_less_deep() -> None:
+def test_another_message_in_the_same_turn_does_not_reduce_the_depth() -> None:
     chain = ReplyChain()
     chain.given(7, begins=True)
     chain.given(2, begins=False)
@@ -31,14 +31,14 @@ def test_what_comes_in_the_same_turn_makes_it_no_less_deep() -> None:
     assert chain.depth == 3
 
 
-def test_a_new_turn_forgets_what_was_never_answered() -> None:
+def test_a_new_turn_forgets_unanswered_messages() -> None:
     chain = ReplyChain()
     chain.given(49, begins=True)
     chain.given(1, begins=True)
     assert chain.depth == 2
 
 
-def test_the_users_word_begins_anew_typed_or_sent_or_released() -> None:
+def test_typed_sent_or_released_user_input_starts_a_new_chain() -> None:
     chain = ReplyChain()
     chain.given(7, begins=True)
     chain.given(0, begins=False)

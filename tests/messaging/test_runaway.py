@@ -25,7 +25,7 @@ def send(ledger: Ledger, body: str, limits: Limits, *, to: str = "Bob", depth: i
     return post(ledger, TEAM, "Alice", to, body, depth=depth, limits=limits)
 
 
-def travelling(ledger: Ledger) -> list[str]:
+def sent_now(ledger: Ledger) -> list[str]:
     return [parcel.message.body for parcel in ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 100)]
 
 
@@ -34,7 +34,7 @@ def test_a_pair_that_sends_too_fast_is_held(ledger: Ledger, clock: Clock) -> Non
     states = [send(ledger, str(number), limits)[0].state for number in range(5)]
     assert states == [State.QUEUED] * 3 + [State.HELD] * 2
     assert send(ledger, "to another", limits, to="Carol")[0].state is State.QUEUED
-    assert travelling(ledger) == ["0", "1", "2", "to another"]
+    assert sent_now(ledger) == ["0", "1", "2", "to another"]
     held = ledger.messages(to="Bob")[-2:]
     assert [entry.message.detail for entry in held] == [
         "3 messages of this pair within 60 s",
@@ -42,7 +42,7 @@ def test_a_pair_that_sends_too_fast_is_held(ledger: Ledger, clock: Clock) -> Non
     ]
 
 
-def test_behind_a_held_message_all_are_held_though_time_passes(ledger: Ledger, clock: Clock) -> None:
+def test_messages_behind_a_held_one_are_held_however_much_time_passes(ledger: Ledger, clock: Clock) -> None:
     """Otherwise the order would be lost."""
     limits = Limits(rate=1)
     for body in ("goes", "held"):
@@ -55,11 +55,11 @@ def test_behind_a_held_message_all_are_held_though_time_passes(ledger: Ledger, c
     assert [entry.message.state for entry in ledger.messages()][1:] == [State.HELD, State.HELD]
 
 
-def test_what_is_released_travels_in_order_and_the_pair_counts_anew(ledger: Ledger) -> None:
+def test_released_messages_are_sent_in_order_and_reset_the_rate(ledger: Ledger) -> None:
     limits = Limits(rate=2)
     for number in range(5):
         send(ledger, str(number), limits, depth=7)
-    assert travelling(ledger) == ["0", "1"]
+    assert sent_now(ledger) == ["0", "1"]
     released = ledger.outbox.release(reversed(ledger.held(team=TEAM)))
     assert [message.body for message in released] == ["2", "3", "4"]
     parcels = ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 100)
@@ -78,7 +78,7 @@ def test_a_long_chain_of_replies_is_held(ledger: Ledger) -> None:
 
 
 def test_a_storm_of_broadcasts_is_held(ledger: Ledger, clock: Clock) -> None:
-    """Broadcasts are counted, however many receivers each has."""
+    """Each broadcast counts once, however many receivers it has."""
     limits = Limits(broadcasts=2)
     for number in range(2):
         assert {message.state for message in send(ledger, str(number), limits, to="*")} == {State.QUEUED}
@@ -88,7 +88,7 @@ def test_a_storm_of_broadcasts_is_held(ledger: Ledger, clock: Clock) -> None:
     assert {message.state for message in send(ledger, "later", limits, to="*")} == {State.QUEUED}
 
 
-def test_a_user_is_never_held(ledger: Ledger) -> None:
+def test_a_users_messages_are_never_held(ledger: Ledger) -> None:
     limits = Limits(rate=1, depth=1, broadcasts=1)
     for _ in range(5):
         for to in ("Bob", "*"):
@@ -96,14 +96,14 @@ def test_a_user_is_never_held(ledger: Ledger) -> None:
             assert {message.state for message in sent} == {State.QUEUED}
 
 
-def test_zero_is_no_limit(ledger: Ledger) -> None:
+def test_zero_means_unlimited(ledger: Ledger) -> None:
     limits = Limits(rate=0, depth=0, broadcasts=0, queue=0)
     for _ in range(300):
         assert send(ledger, "burst", limits, depth=1000)[0].state is State.QUEUED
 
 
 def test_a_held_message_can_be_dropped_but_not_retried(ledger: Ledger) -> None:
-    """What is behind it stays held, too, until it is released."""
+    """The messages behind it stay held, too, until they are released."""
     limits = Limits(rate=1)
     send(ledger, "goes", limits)
     ((held,), (behind,)) = (send(ledger, body, limits) for body in ("held", "behind"))
@@ -113,19 +113,19 @@ def test_a_held_message_can_be_dropped_but_not_retried(ledger: Ledger) -> None:
     assert ledger.find(held.id).message.state is State.EXPIRED
     assert ledger.held() == [behind.id]
     ledger.outbox.release([behind.id])
-    assert travelling(ledger) == ["goes", "behind"]
+    assert sent_now(ledger) == ["goes", "behind"]
 
 
-def test_a_held_message_to_the_user_is_there_when_it_is_released(ledger: Ledger) -> None:
+def test_a_held_message_to_the_user_is_stored_on_release(ledger: Ledger) -> None:
     limits = Limits(rate=1)
     states = [send(ledger, "hello", limits, to=names.PERSON)[0].state for _ in range(2)]
     assert states == [State.STORED, State.HELD]
     ledger.outbox.release(ledger.held())
     assert [entry.message.state for entry in ledger.messages()] == [State.STORED] * 2
-    assert travelling(ledger) == []
+    assert sent_now(ledger) == []
 
 
-def test_what_is_released_has_its_whole_time_before_it(ledger: Ledger, clock: Clock) -> None:
+def test_a_released_message_gets_its_full_time_to_live(ledger: Ledger, clock: Clock) -> None:
     post(ledger, TEAM, "Alice", "Bob", "held", ttl=60, depth=2, limits=Limits(depth=1))
     clock.now += 300
     ledger.outbox.release(ledger.held())

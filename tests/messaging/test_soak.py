@@ -1,4 +1,4 @@
-"""The soak runs for a few seconds, and its account detects errors."""
+"""A soak of a few seconds finds no errors, and its account would detect them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_random_kills_leave_no_message_unexplained() -> None:
         ([], [replace(SENT[0], id=None, refused=True)], []),
     ],
 )
-def test_what_can_be_explained(
+def test_an_explainable_history_leaves_nothing_unexplained(
     messages: Sequence[Message], sent: Sequence[Sent], injected: Sequence[Injected]
 ) -> None:
     assert soak.account(messages, sent, injected, {"Eve"}).unexplained == []
@@ -62,15 +62,15 @@ def test_what_can_be_explained(
         ([ONE, TWO], SENT, [*GOT, GOT[1]], "id2 was injected 2 times"),
         ([ONE, TWO], SENT, GOT[::-1], "came after"),
         ([ONE, TWO], SENT, GOT[:1], "id2 is injected and was injected 0 times"),
-        ([ONE, replace(TWO, state=State.STORED)], SENT, GOT[:1], "its receiver Bo is there"),
+        ([ONE, replace(TWO, state=State.STORED)], SENT, GOT[:1], "its receiver Bo is running"),
         ([ONE, replace(TWO, state=State.REJECTED)], SENT, GOT, "id2 is rejected and was injected 1 times"),
-        ([ONE], SENT[:1], GOT, "id2 was injected and is not in the ledger"),
-        ([ONE, TWO], SENT[:1], GOT, "id2 is in the ledger and was not sent"),
+        ([ONE], SENT[:1], GOT, "id2 was injected but is not in the ledger"),
+        ([ONE, TWO], SENT[:1], GOT, "id2 is in the ledger but was not sent"),
         ([ONE], [replace(SENT[0], id=None, refused=True)], GOT[:1], "was not sent"),
-        ([ONE, replace(ONE, id="id3")], SENT[:1], GOT[:1], "is there 2 times"),
+        ([ONE, replace(ONE, id="id3")], SENT[:1], GOT[:1], "is listed 2 times"),
     ],
 )
-def test_what_cannot_be_explained_is_named(
+def test_every_kind_of_error_is_reported(
     messages: Sequence[Message], sent: Sequence[Sent], injected: Sequence[Injected], why: str
 ) -> None:
     assert why in "\n".join(soak.account(messages, sent, injected, set()).unexplained)

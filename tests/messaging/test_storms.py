@@ -1,4 +1,4 @@
-"""When many agents join at once, none is turned away."""
+"""When many agents join at once, none is turned away, and their presence is written once."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from relay.transport.connector import Connector
 from relay.transport.mqtt import MqttTransport
 from support import eventually
 
-MANY = 40
+COUNT = 40
 
 
-def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
-    """nats-server refuses a login at the moment when it reloads another agent's."""
+def test_many_agents_are_admitted_at_once_without_a_refusal(home: Home) -> None:
+    """nats-server refuses logins while it reloads another agent's."""
 
     admitted: list[int] = []
 
     def admit_others() -> None:
-        for number in range(2 * MANY):
+        for number in range(2 * COUNT):
             broker.admit(home, "default", f"other-{number}")
             admitted.append(number)
 
     async def scenario() -> None:
-        agents = [Agent(home, f"agent-{number}") for number in range(MANY)]
+        agents = [Agent(home, f"agent-{number}") for number in range(COUNT)]
         async with contextlib.AsyncExitStack() as stack:
             others = asyncio.create_task(asyncio.to_thread(admit_others))
             for agent in agents:
@@ -39,16 +39,14 @@ def test_a_crowd_is_admitted_without_a_word_of_refusal(home: Home) -> None:
                 await eventually(lambda before=before: others.done() or len(admitted) > before)
             await others
             await eventually(lambda: all(agent.client.connected for agent in agents))
-        said = [agent.statuses.get_nowait() for agent in agents for _ in range(agent.statuses.qsize())]
-        assert [text for text in said if not text.startswith("connected")] == []
+        statuses = [agent.statuses.get_nowait() for agent in agents for _ in range(agent.statuses.qsize())]
+        assert [text for text in statuses if not text.startswith("connected")] == []
 
     asyncio.run(scenario())
 
 
-def test_who_is_cut_off_at_the_login_tries_again_without_a_word(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A nats-server that reloads another agent does this: it is over at once, and not worth reporting."""
+def test_a_client_cut_off_at_login_silently_retries(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a nats-server that reloads another agent's login: not worth a report."""
     connect, cut = Connector.connect, list[MqttTransport]()
 
     async def connect_and_cut(self: Connector, *args: Any, **options: Any) -> MqttTransport:
@@ -68,7 +66,7 @@ def test_who_is_cut_off_at_the_login_tries_again_without_a_word(
     asyncio.run(scenario())
 
 
-def test_what_all_sessions_of_a_home_hear_is_written_by_one(home: Home) -> None:
+def test_presence_seen_by_all_sessions_of_a_home_is_written_once(home: Home) -> None:
     """Otherwise a hundred joining agents would mean ten thousand transactions on one file."""
     with Ledger(home.ledger) as first, Ledger(home.ledger) as second:
         first.registry.register("default", "Bob")

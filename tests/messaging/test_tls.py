@@ -1,4 +1,4 @@
-"""Verified TLS to a broker: certificate errors are explained, and an impostor gets no password."""
+"""TLS to a broker is verified: certificate errors are explained, and an impostor gets no password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGENTS = [
 ]
 
 
-def encrypted(directory: Path) -> GuardedMosquitto:
+def encrypted_mosquitto(directory: Path) -> GuardedMosquitto:
     extra = f"certfile {directory}/cert.pem\nkeyfile {directory}/key.pem"
     rights = acl.mosquitto(AGENTS), acl.mosquitto_passwords(AGENTS)
     return GuardedMosquitto(directory, *rights, extra, tls=True)
@@ -43,7 +43,7 @@ def connect(url: str) -> None:
     asyncio.run(scenario())
 
 
-def expired(directory: Path) -> None:
+def write_expired_certificate(directory: Path) -> None:
     """Write a certificate that expired in the year 2000; only `openssl ca` can set a past date."""
     make_certificate(directory)
     (directory / "index").touch()
@@ -61,42 +61,42 @@ def expired(directory: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")  # paho's, after a refusal
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "reason"),
     [
         ("self-signed", "self-signed certificate"),
         ("another host's", "not valid for '127.0.0.1'"),
         ("expired", "certificate has expired"),
     ],
 )
-def test_a_wrong_certificate_is_refused_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, says: str
+def test_an_invalid_certificate_is_rejected_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, reason: str
 ) -> None:
     if kind == "expired" and shutil.which("openssl") is not None:
-        expired(tmp_path)
+        write_expired_certificate(tmp_path)
     else:
         make_certificate(tmp_path, host="DNS:other.example" if kind == "another host's" else "IP:127.0.0.1")
     if kind != "self-signed":
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-    with encrypted(tmp_path) as mosquitto:
+    with encrypted_mosquitto(tmp_path) as mosquitto:
         with pytest.raises(ConnectionLost, match="was rejected") as refused:
             connect(mosquitto.url)
         found = {row.key: row for row in asyncio.run(probe([Endpoint.of(mosquitto.url)], AGENTS))}
         assert found["reach"].status is Finding.HOLDS
         assert found["tls"].status is Finding.BROKEN
-        assert says in found["tls"].detail
-        assert "default/alice" not in (tmp_path / "log").read_text(), "it never came to a login"
-    assert says in str(refused.value)
+        assert reason in found["tls"].detail
+        assert "default/alice" not in (tmp_path / "log").read_text(), "it never got as far as a login"
+    assert reason in str(refused.value)
     assert "SSL_CERT_FILE" in str(refused.value)
     del refused  # its frames hold the socket
     gc.collect()  # while the warning is still ignored
 
 
-def test_a_private_authority_is_trusted_when_it_is_named(
+def test_a_private_authority_is_trusted_when_it_is_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-    with encrypted(tmp_path) as mosquitto:
+    with encrypted_mosquitto(tmp_path) as mosquitto:
         connect(mosquitto.url)
         rows = asyncio.run(probe([Endpoint.of(mosquitto.url)], AGENTS, native=1))
     assert {row.key: row.status for row in rows} == dict.fromkeys(CLAIMS, Finding.HOLDS), rows

@@ -1,4 +1,4 @@
-"""Brokers that refuse, hang, send garbage or disconnect: a clear message, in bounded time."""
+"""Brokers that refuse, hang, send garbage or disconnect cause a clear error, in bounded time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from clients import Agent, known, running
+from clients import Agent, register, running
 
 from relay.errors import BrokerError
 from relay.home import Home
@@ -44,7 +44,7 @@ async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     await reader.read()
 
 
-async def fickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def disconnecting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Accept the login, then disconnect."""
     await reader.read(1024)
     writer.write(b"\x20\x02\x00\x00")
@@ -54,24 +54,24 @@ async def fickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 async def serving(serve: Serve) -> AsyncIterator[Endpoint]:
     ended: list[asyncio.Future[None]] = []
 
-    async def and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ended.append(asyncio.get_running_loop().create_future())
-        mine = ended[-1]
+        done = ended[-1]
         with contextlib.suppress(OSError):
             await serve(reader, writer)
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-        mine.set_result(None)
+        done.set_result(None)
 
-    server = await asyncio.start_server(and_close, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve_and_close, "127.0.0.1", 0)
     async with server:
         yield Endpoint("external", "127.0.0.1", server.sockets[0].getsockname()[1])
     await asyncio.gather(*ended)  # each ends when its client has closed the connection
 
 
 @pytest.mark.parametrize("serve", [silent, garbage, closing])
-def test_what_is_no_broker_is_said(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_a_broker_is_reported(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.3)
 
     async def scenario() -> None:
@@ -82,7 +82,7 @@ def test_what_is_no_broker_is_said(serve: Serve, monkeypatch: pytest.MonkeyPatch
     asyncio.run(scenario())
 
 
-def test_a_refused_login_is_said() -> None:
+def test_a_refused_login_is_reported() -> None:
     async def scenario() -> None:
         async with serving(refusing) as endpoint:
             with pytest.raises(BrokerError, match=r"refuses the login .* Check the user and password"):
@@ -91,11 +91,11 @@ def test_a_refused_login_is_said() -> None:
     asyncio.run(scenario())
 
 
-def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_say() -> None:
+def test_an_immediately_lost_connection_logs_no_event_loop_error() -> None:
     """`quiet_event_loop` checks this."""
 
     async def scenario() -> None:
-        async with serving(fickle) as endpoint:
+        async with serving(disconnecting) as endpoint:
             connection = MqttTransport(endpoint, NOBODY)
             await connection.connect()
             with pytest.raises(ConnectionLost):
@@ -106,8 +106,8 @@ def test_a_connection_that_is_lost_at_once_leaves_nothing_for_the_event_loop_to_
     gc.collect()
 
 
-def test_a_loss_that_is_reported_after_the_end_leaves_nothing_for_the_event_loop_to_say() -> None:
-    """The connecting thread may report it when the caller has already gone."""
+def test_a_loss_reported_after_closing_logs_no_event_loop_error() -> None:
+    """The connecting thread may report it when the caller has already left."""
 
     async def scenario() -> None:
         transport = MqttTransport(Endpoint.of("mqtt://127.0.0.1:1"), Login("agent"))
@@ -119,13 +119,13 @@ def test_a_loss_that_is_reported_after_the_end_leaves_nothing_for_the_event_loop
     gc.collect()
 
 
-def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
-    async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await fickle(reader, writer)
+def test_a_connection_closed_by_the_broker_is_reported_in_plain_words() -> None:
+    async def disconnecting_later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await disconnecting(reader, writer)
         await reader.read(1024)
 
     async def scenario() -> None:
-        async with serving(leaving) as endpoint, asyncio.timeout(20):
+        async with serving(disconnecting_later) as endpoint, asyncio.timeout(20):
             connection = MqttTransport(endpoint, NOBODY)
             await connection.connect()
             subscribing = asyncio.ensure_future(connection.subscribe("a", 0))
@@ -140,7 +140,7 @@ def test_a_connection_that_the_broker_closes_is_said_in_plain_words() -> None:
 
 
 class Skipping(asyncio.SelectorEventLoop):
-    """An event loop whose time advances by itself, and by what a test skips."""
+    """An event loop whose clock a test can set forward."""
 
     skipped = 0.0
 
@@ -149,8 +149,8 @@ class Skipping(asyncio.SelectorEventLoop):
 
 
 @pytest.mark.parametrize("then", ["answers", "falls silent", "never answers"])
-def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str) -> None:
-    """Hundreds of announcements may come first; it is dead if it falls silent, or never answers."""
+def test_a_busy_broker_is_not_considered_dead_too_early(then: str) -> None:
+    """Hundreds of announcements may come first; it counts as dead once it falls silent, or never answers."""
     orders: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -170,8 +170,8 @@ def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str
             arriving = aiter(connection.arriving())
             publishing = asyncio.create_task(connection.publish("b", b""))
 
-            async def go_on(seconds: float) -> None:
-                """Send something else, and let that much time pass."""
+            async def advance(seconds: float) -> None:
+                """Send something else, and let `seconds` pass."""
                 orders.put_nowait(b"\x30\x04\x00\x01ax")  # QoS 0, topic `a`
                 await anext(arriving)
                 loop.skipped += seconds
@@ -179,7 +179,7 @@ def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str
                     await asyncio.sleep(0)
 
             for _ in range(5):
-                await go_on(0.9 * mqtt.PUBLISH_SECONDS)
+                await advance(0.9 * mqtt.PUBLISH_SECONDS)
                 assert not publishing.done()
             if then == "answers":
                 orders.put_nowait(b"\x40\x02\x00\x01")  # PUBACK
@@ -189,7 +189,7 @@ def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str
                     loop.skipped += 1.1 * mqtt.PUBLISH_SECONDS
                 else:
                     for _ in range(2):
-                        await go_on(0.9 * mqtt.PUBLISH_SECONDS)
+                        await advance(0.9 * mqtt.PUBLISH_SECONDS)
                 with pytest.raises(ConnectionLost, match="does not answer a publish"):
                     await publishing
             orders.put_nowait(b"")
@@ -200,7 +200,7 @@ def test_a_broker_that_has_much_else_to_say_first_is_late_and_not_dead(then: str
     gc.collect()
 
 
-def test_a_port_where_nobody_listens_is_said() -> None:
+def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         endpoint = Endpoint("external", "127.0.0.1", probe.getsockname()[1])
@@ -213,7 +213,7 @@ def test_a_port_where_nobody_listens_is_said() -> None:
 
 
 @pytest.mark.parametrize("serve", [silent, garbage, closing])
-def test_a_wedged_broker_stops_nothing_else(
+def test_a_broken_broker_blocks_nothing_else(
     home: Home, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.3)
@@ -224,14 +224,14 @@ def test_a_wedged_broker_stops_nothing_else(
             async with running(Agent(home, "Alice", url=url), connected=False) as alice:
                 text = await alice.status("does not answer like an MQTT broker")
                 assert "secret" not in text
-                await known(home, "Bob")
+                await register(home, "Bob")
                 (message,) = await alice.send("Bob", "kept until there is a broker")
                 assert [each.id for each in await alice.ledger()] == [message.id]
 
     asyncio.run(scenario())
 
 
-def test_a_subscription_that_is_not_allowed_is_said(home: Home) -> None:
+def test_a_forbidden_subscription_is_reported(home: Home) -> None:
     endpoint, credentials = broker.admit(home, "default", "Alice")
 
     async def scenario() -> None:
@@ -255,7 +255,7 @@ def test_a_subscription_that_is_not_allowed_is_said(home: Home) -> None:
         ("", []),
     ],
 )
-def test_commas_separate_urls_and_none_in_a_password_does(given: str, ports: list[int]) -> None:
+def test_commas_separate_urls_except_in_a_password(given: str, ports: list[int]) -> None:
     found = endpoints(given)
     assert [endpoint.port for endpoint in found] == ports
     if "cret" in given:
@@ -265,40 +265,40 @@ def test_commas_separate_urls_and_none_in_a_password_does(given: str, ports: lis
 @pytest.mark.parametrize(
     "given", ["mqtt://a,b", "mqtt://a:1,b:2", "mqtt://a,http://b", "mqtt://u:hidden@a,b"]
 )
-def test_what_is_no_list_of_urls_is_refused_without_its_secrets(given: str) -> None:
+def test_an_invalid_list_of_urls_is_rejected_without_its_secrets(given: str) -> None:
     with pytest.raises(BrokerError, match="is not a broker URL") as refused:
         endpoints(given)
     assert "hidden" not in str(refused.value)
 
 
 @pytest.mark.parametrize("first", [silent, garbage, closing, refusing, None])
-def test_the_next_of_several_nodes_is_tried_at_once(
+def test_the_next_node_is_tried_immediately(
     home: Home, monkeypatch: pytest.MonkeyPatch, first: Serve | None
 ) -> None:
-    """A node that does not answer gets its seconds (here half of one), and no more."""
+    """A node that does not answer gets its few seconds (here half of one), and no more."""
     monkeypatch.setattr(connector, "NODE_SECONDS", 0.5)
     _, credentials = broker.admit(home, "default", "Alice")
     good = broker.ensure(home)
 
     async def scenario() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            if first is None:  # nobody listens there
+            if first is None:  # nobody listens on that port
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", 0))
                     bad = f"mqtt://127.0.0.1:{probe.getsockname()[1]}"
             else:
                 bad = (await stack.enter_async_context(serving(first))).url
             nodes = Connector(home, f"{bad},{good.url}")
-            async with asyncio.timeout(mqtt.CONNECT_SECONDS):  # the time that a single node would get
+            async with asyncio.timeout(mqtt.CONNECT_SECONDS):  # as long as a single node would get
                 with contextlib.closing(await nodes.connect("default", "Alice")) as transport:
                     assert transport.endpoint.port == good.port
-            assert nodes.turn(1)[0] == bad, "the one that worked was to be the first next time, too"
+            assert nodes.turn(1)[0] == bad, "next time, the node that worked comes first"
 
     assert credentials.user == "default/alice"
     asyncio.run(scenario())
 
 
-def test_a_login_whose_connection_is_closed_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_fails_as_soon_as_its_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 3600.0)
 
     async def scenario() -> None:
