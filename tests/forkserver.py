@@ -80,7 +80,7 @@ def _start(args: list[str], *rest: Any) -> int:
     (_, _, keep, cwd, env, stdin, _, _, stdout, _, stderr, _, failed, _, session, group, *ids) = rest
     preparation = ids[4]
     plain = group == -1 and ids[:4] == [None, None, None, -1] and set(keep) == {failed}
-    if not plain or preparation not in (None, take_terminal) or not _warm(args, env) or not _server().works:
+    if not plain or preparation not in (None, take_terminal) or not warm(args, env) or not _server().works:
         return int(_fork_exec(args, *rest))
     request = {
         "argv": [os.fsdecode(word) for word in args],
@@ -125,7 +125,7 @@ class _ForkServer:
             return int(self._channel.recv(100))
 
 
-def _warm(args: Sequence[str], env: Sequence[bytes] | None) -> bool:
+def warm(args: Sequence[str], env: Sequence[bytes] | None) -> bool:
     """Return True if the server can start this command."""
     if _real_exec or env is None or list(args[:3]) != COMMAND:
         return False
