@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import commands
+from hypothesis import given
 from hypothesis import strategies as st
 
 from docsite import manual
@@ -132,7 +132,7 @@ def test_resources_of_the_site_are_accepted(text: str) -> None:
     assert not loads_from_elsewhere(text)
 
 
-@commands(st.text(st.sampled_from("ab `*_<>[]#|\\~$"), max_size=30))
+@given(st.text(st.sampled_from("ab `*_<>[]#|\\~$"), max_size=30))
 def test_prose_keeps_every_character(text: str) -> None:
     unescaped = re.sub(
         r"(`[^`]*`)|\\(.)", lambda match: match[1] or match[2], manual.prose(text), flags=re.DOTALL
@@ -140,7 +140,7 @@ def test_prose_keeps_every_character(text: str) -> None:
     assert unescaped == text
 
 
-@commands(st.lists(st.sampled_from(["word", "two words", "  block", "    deeper", ""]), max_size=12))
+@given(st.lists(st.sampled_from(["word", "two words", "  block", "    deeper", ""]), max_size=12))
 def test_paragraphs_lose_no_word(lines: list[str]) -> None:
     assert " ".join(text for _, text in paragraphs("\n".join(lines))).split() == " ".join(lines).split()
 

@@ -237,7 +237,7 @@ def test_a_full_disk_refuses_a_memory_and_keeps_the_others(path: Path) -> None:
 
 class _WithoutFTS5(sqlite3.Connection):
     def execute(self, sql: str, *parameters: object) -> sqlite3.Cursor:
-        return super().execute(sql.replace("USING fts5", "USING missing_fts5"), *parameters)  # type: ignore[arg-type]
+        return super().execute(sql.replace("USING fts5", "USING fts5_missing"), *parameters)  # type: ignore[arg-type]
 
 
 def test_a_python_without_fts5_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

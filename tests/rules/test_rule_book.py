@@ -198,11 +198,11 @@ def test_a_background_rule_does_not_replace_an_identical_guard(user_home: Home, 
 def test_a_disabled_rule_is_not_selected(user_home: Home, project: Path) -> None:
     path = write(project / "a.json", "one", "two", "two")
     one, two, again = RuleBook.of(user_home, [path]).rules
-    switch(user_home, [one.id, two.id], updated=True)
+    switch(user_home, [one.id, two.id], off=True)
     book = RuleBook.of(user_home, [path])
     assert [book.enabled(rule) for rule in book.rules] == [False, False, True]
     assert [rule.id for rule in book.select(RuleEvent("Stop"))] == [again.id]
-    switch(user_home, [one.id], updated=False)
+    switch(user_home, [one.id], off=False)
     assert [rule.id for rule in RuleBook.of(user_home, [path]).select(RuleEvent("Stop"))] == [
         one.id,
         again.id,
@@ -211,8 +211,8 @@ def test_a_disabled_rule_is_not_selected(user_home: Home, project: Path) -> None
 
 def test_disabled_rules_are_stored_in_a_private_file(user_home: Home) -> None:
     assert disabled(user_home) == frozenset()
-    switch(user_home, ["b", "a"], updated=True)
-    switch(user_home, ["c"], updated=True)
+    switch(user_home, ["b", "a"], off=True)
+    switch(user_home, ["c"], off=True)
     assert disabled(user_home) == {"a", "b", "c"}
     assert stat.S_IMODE(user_home.disabled_rules.stat().st_mode) == 0o600
     assert sorted(path.name for path in user_home.state.iterdir()) == [
@@ -234,7 +234,7 @@ def test_every_rule_is_enabled_if_the_list_of_disabled_rules_is_corrupt(
     assert chosen(book) == ["guard"]
     assert f"{user_home.disabled_rules} cannot be read, so every rule is on" in str(book.warnings)
     with pytest.raises(HomeError, match="Delete it"):
-        switch(user_home, ["x"], updated=True)
+        switch(user_home, ["x"], off=True)
 
 
 def reload(user_home: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
@@ -354,7 +354,7 @@ def test_disabled_rules_are_updated_without_rereading_the_files(user_home: Home,
     """R14: the files may have changed since."""
     path = write(user_home.config / "hooks.json", "one", "two")
     book = RuleBook.load(user_home, project)
-    switch(user_home, [book.rules[0].id], updated=True)
+    switch(user_home, [book.rules[0].id], off=True)
     path.write_text("{}")
     updated = book.switched(user_home)
     assert (updated.rules, chosen(updated), chosen(book)) == (book.rules, ["two"], ["one", "two"])
