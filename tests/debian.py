@@ -1,4 +1,4 @@
-"""Programs that tests drive: from PATH, else unpacked from Debian's archive into `.cache/debian`.
+"""Programs that tests drive, from PATH or unpacked from Debian's archive into `.cache/debian`.
 
 Nothing is installed and root is not needed: apt's lists and the packages' contents are in the clone's cache,
 and a small wrapper script gives the program its libraries.
@@ -26,14 +26,14 @@ PACKAGES = {
     "script": ("bsdutils", "usr/bin/script"),
     "tmux": ("tmux", "usr/bin/tmux"),
     "top": ("procps", "usr/bin/top"),
-    "vim": ("vim-tiny", "usr/bin/vim.tiny"),  # the only flavour that runs without vim-runtime
+    "vim": ("vim-tiny", "usr/bin/vim.tiny"),  # the only variant that runs without vim-runtime
 }
 
 _SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/local/sbin"])
 
 
 def require(program: str) -> Path:
-    """Return the path of `program`. If there is none, skip the test and say what was not tested."""
+    """Return the path of `program`, or skip the test if there is none."""
     found = _look(program)
     if isinstance(found, str):
         pytest.skip(f"{program} is not on PATH, and {found}")
@@ -48,7 +48,7 @@ def find(program: str) -> Path | None:
 
 @functools.cache
 def _look(program: str) -> Path | str:
-    """Return the path of the program, or why there is none."""
+    """Return the path of the program, or the reason why there is none."""
     if found := shutil.which(program, path=_SYSTEM_PATH):
         return Path(found)
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
@@ -61,8 +61,8 @@ def _look(program: str) -> Path | str:
             try:
                 _unpack(program, wrapper)
             except (subprocess.SubprocessError, OSError) as error:
-                said = getattr(error, "stderr", None) or error
-                return f"apt could not provide it: {' '.join(str(said).split())[-300:]}"
+                message = getattr(error, "stderr", None) or error
+                return f"apt could not provide it: {' '.join(str(message).split())[-300:]}"
         return wrapper
 
 
@@ -98,7 +98,7 @@ def _apt(command: str, *arguments: str, cwd: Path | None = None) -> str:
     options = {
         "Dir::State::Lists": lists,
         "Dir::Cache": cache,
-        "Debug::NoLocking": "1",  # the system's locks need root, and this touches nothing of the system
+        "Debug::NoLocking": "1",  # the system's locks need root, and this changes nothing of the system
         "APT::Sandbox::User": "root",  # for runs as root: _apt cannot write in the clone
         "Acquire::http::Timeout": "20",
         "Acquire::Retries": "2",

@@ -16,7 +16,7 @@ from support import wait_until
 
 
 class GuardedMosquitto:
-    """acl, passwords: the contents of the files; None: no such file, and everybody may do anything.
+    """acl, passwords: the contents of the files; None: no such file and no restrictions.
 
     extra: further configuration lines.
     """
@@ -31,7 +31,7 @@ class GuardedMosquitto:
         self.url = f"mqtt{'s' if tls else ''}://127.0.0.1:{self.port}"
         lines = [f"listener {self.port} 127.0.0.1", f"log_dest file {directory}/log", extra]
         if os.getuid() == 0:
-            lines.append("user root")  # else it runs as a user who cannot read the files
+            lines.append("user root")  # otherwise it runs as a user who cannot read the files
         for setting, file, text in (("acl_file", "acl", acl), ("password_file", "passwords", passwords)):
             if text is not None:
                 path = directory / file

@@ -1,4 +1,4 @@
-"""Helpers for ledgers and other databases, also for tests that run an event loop."""
+"""Helpers for ledgers and other databases, with and without an event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Counting(sqlite3.Connection):
-    """Records the statements of every connection of a test, once `counted` has installed it."""
+    """Records the statements of every connection once `counted` has installed it."""
 
     statements: ClassVar[list[str]] = []
 

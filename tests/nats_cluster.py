@@ -1,4 +1,4 @@
-"""config/nats/cluster.conf with a test's addresses and paths; TLS, users and replicas are as shipped."""
+"""The shipped config/nats/cluster.conf, with a test's addresses and paths."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def adapted(
 ) -> str:
     """Return the configuration file of the node `name`, which serves MQTT at `address` and `port`.
 
-    routes:    address and port, by name, where each node listens for the others.
-    directory: contains cert.pem, key.pem and relay.conf; the file belongs there.
+    routes:    the address and port at which each node listens for the others, by name.
+    directory: the folder of the file, which also contains cert.pem, key.pem and relay.conf.
     """
     text = SHIPPED.read_text()
     changes = {

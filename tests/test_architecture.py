@@ -18,7 +18,6 @@ TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").r
 MOST_ATTRIBUTES = 12
 VALUES = {"Options"}  # not a dataclass, which would cost 5 ms before the agent starts
 
-
 QUESTION_WORDS = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why", "Which", "That"}
 
 
@@ -58,13 +57,13 @@ def event_table() -> list[str]:
     return [row for _, row in sorted(rows, key=lambda each: each[0])]
 
 
-def test_the_page_has_every_event_with_its_meaning_and_who_handles_it() -> None:
-    wanted = event_table()
+def test_the_page_lists_every_event_with_its_meaning_and_handlers() -> None:
+    expected = event_table()
     found = [row for row in PAGE.splitlines() if re.match(r"\| `[A-Z]\w+`\??? \|", row)]
-    assert found == wanted, "the table should be:\n" + "\n".join(wanted)
+    assert found == expected, "the table should be:\n" + "\n".join(expected)
 
 
-def test_every_module_that_the_page_names_exists() -> None:
+def test_every_module_named_on_the_page_exists() -> None:
     named = re.findall(r"[`(]((?:[a-z_]+/)+[a-z_]*\.?[a-z_]*)[`)]", PAGE)
     assert len(named) > 40
     assert [name for name in named if not any((top / name).exists() for top in (ROOT, ROOT / "relay"))] == []
@@ -81,8 +80,8 @@ def test_a_hook_passes_at_most_a_dozen_modules() -> None:
     assert 1 < len(re.findall(r"^\| \d+ \| `", walk, re.MULTILINE)) <= 12
 
 
-def test_the_first_change_works(relay: Relay) -> None:
-    """The page's example works: one module and one line."""
+def test_the_example_of_a_first_change_works(relay: Relay) -> None:
+    """The example is one module and one line."""
     section = PAGE[PAGE.index("### A first change") : PAGE.index("## Where a change goes")]
     module, line = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     patch = session_patch(
@@ -98,8 +97,8 @@ def test_the_first_change_works(relay: Relay) -> None:
     alice.exit()
 
 
-def test_a_feature_that_refuses_deliveries_is_asked_before_those_that_record_them(relay: Relay) -> None:
-    """Otherwise the ledger would say that a refused message is being typed."""
+def test_features_that_may_refuse_a_delivery_are_asked_first(relay: Relay) -> None:
+    """Otherwise the ledger would mark a refused message as being typed."""
     refusing = {
         path.stem
         for path, tree in TREES.items()
@@ -129,7 +128,7 @@ def test_a_feature_that_refuses_deliveries_is_asked_before_those_that_record_the
     alice.exit()
 
 
-def test_no_class_but_a_value_has_more_than_a_dozen_attributes() -> None:
+def test_only_values_have_more_than_a_dozen_attributes() -> None:
     large = {}
     for _, node in classes():
         if node.name in VALUES or any("dataclass" in mark for mark in words(node.decorator_list)):
@@ -146,13 +145,13 @@ def test_no_class_but_a_value_has_more_than_a_dozen_attributes() -> None:
     assert large == {}
 
 
-def test_no_public_class_name_means_two_things() -> None:
+def test_public_class_names_are_unique() -> None:
     names = Counter(node.name for _, node in classes() if not node.name.startswith("_"))
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_no_text_of_the_code_refers_to_a_plan() -> None:
-    """Comments give the reason itself, not its number in a plan."""
+def test_the_code_does_not_refer_to_a_plan() -> None:
+    """Comments state a reason, not its number in a plan."""
     pattern = re.compile(r"\bR\d{1,2}\b|\bdesign, section\b|\bDESIGN\b|\bREQUIREMENTS\b|\bFINDINGS\b")
     found = [
         f"{path.name}: {line.strip()}"
@@ -163,8 +162,8 @@ def test_no_text_of_the_code_refers_to_a_plan() -> None:
     assert found == []
 
 
-def test_no_public_docstring_opens_like_an_indirect_question() -> None:
-    opened = []
+def test_no_public_docstring_begins_with_a_question_word() -> None:
+    questions = []
     for path, tree in TREES.items():
         for node in ast.walk(tree):
             if (
@@ -172,12 +171,12 @@ def test_no_public_docstring_opens_like_an_indirect_question() -> None:
                 and node.name[0] != "_"
             ):
                 first = (ast.get_docstring(node) or "").split(maxsplit=1)[:1]
-                opened += [f"{path.name}: {node.name}" for word in first if word in QUESTION_WORDS]
-    assert opened == []
+                questions += [f"{path.name}: {node.name}" for word in first if word in QUESTION_WORDS]
+    assert questions == []
 
 
-def test_no_expression_repeats_a_group_possessively() -> None:
-    """Python before 3.11.5 matches too little there (python/cpython#106052)."""
+def test_no_regular_expression_repeats_a_group_possessively() -> None:
+    """Python before 3.11.5 matches too little (python/cpython#106052)."""
     possessive = re.compile(r"\)(?:\{[\d,]+\}|[*+?])\+|\(\?>")
     found = [path.name for path in TREES if possessive.search(path.read_text(encoding="utf-8"))]
     assert found == []

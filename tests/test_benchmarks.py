@@ -1,4 +1,4 @@
-"""The benchmarks run, and their table goes where it belongs. Nothing here asserts speed."""
+"""The benchmarks run, and write their tables into the docs. No test asserts speed."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_readers_are_measured_with_each_kind_of_output() -> None:
-    made = run("-m", "benchmarks.readers", "--quick")
-    assert made.returncode == 0, made.stderr
-    head, *rows = made.stdout.splitlines()
+def test_the_readers_are_measured_for_each_kind_of_output() -> None:
+    done = run("-m", "benchmarks.readers", "--quick")
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.splitlines()
     assert head.split() == ["output", "MB", "CPU", "s", "MB/s"]
     rates = {name.strip(): int(row.rsplit(maxsplit=1)[1]) for row in rows for name in (row[:38],)}
     assert rates.keys() == {
@@ -55,7 +55,7 @@ def test_the_readers_are_measured_with_each_kind_of_output() -> None:
     assert min(rates.values()) > 0
 
 
-def test_the_rows_are_listed_each_with_what_it_measures() -> None:
+def test_the_benchmarks_are_listed() -> None:
     listed = run("-m", "benchmarks", "--list")
     assert listed.returncode == 0, listed.stderr
     rows = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
@@ -74,59 +74,59 @@ def test_the_rows_are_listed_each_with_what_it_measures() -> None:
     } <= set(rows)
 
 
-def test_what_an_injection_costs_relay_is_measured() -> None:
-    """R85: a short text and one at the limit are measured; the figure depends on the machine."""
-    made = run("-m", "benchmarks", "--quick", "--only", "injection-cost")
-    assert made.returncode == 0, made.stderr
-    rows = [line for line in made.stdout.splitlines() if line.startswith("relay's own work per injection")]
+def test_the_cost_of_an_injection_is_measured() -> None:
+    """R85: for a short text and one at the limit."""
+    done = run("-m", "benchmarks", "--quick", "--only", "injection-cost")
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("relay's own work per injection")]
     assert len(rows) == 2 and all("≤ 10 ms" in row for row in rows)
     assert "10 KB" in rows[1]
 
 
-def test_an_unknown_row_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     refused = run("-m", "benchmarks", "--only", "nothing")
     assert refused.returncode == 2
     assert "first-byte" in refused.stderr
 
 
-def test_the_table_goes_between_the_markers_of_the_readme(tmp_path: Path) -> None:
+def test_the_table_is_written_between_the_markers(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("above\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nbelow\n", encoding="utf-8")
-    for _ in range(2):  # the second run overwrites the first
-        made = run("-c", TABLE_MAKER, readme)
-        assert made.returncode == 0, made.stderr
+    for _ in range(2):  # the second run replaces the first table
+        done = run("-c", TABLE_MAKER, readme)
+        assert done.returncode == 0, done.stderr
     text = readme.read_text(encoding="utf-8")
     assert text.startswith("above\n<!-- bench:begin -->\n| what |")
     assert text.endswith("<!-- bench:end -->\nbelow\n")
     assert text.count("| `cat` | ≤ 1.15 × script | 1.00 s | script 1.00 s | 1.00 | ok |") == 1
     assert "| a\\|b |" in text
     assert "old" not in text
-    assert "MISSED" in made.stdout
+    assert "MISSED" in done.stdout
 
 
-def test_a_page_without_markers_is_left_alone_and_named(tmp_path: Path) -> None:
+def test_a_page_without_markers_is_reported_and_unchanged(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text("no table here\n", encoding="utf-8")
-    made = run("-c", TABLE_MAKER, page)
-    assert made.returncode == 1
-    assert f"{page} has no <!-- bench:begin -->" in made.stderr
+    done = run("-c", TABLE_MAKER, page)
+    assert done.returncode == 1
+    assert f"{page} has no <!-- bench:begin -->" in done.stderr
     assert page.read_text(encoding="utf-8") == "no table here\n"
 
 
-def test_the_readme_has_the_markers() -> None:
+def test_the_page_of_benchmarks_has_its_markers() -> None:
     text = (ROOT / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
     assert 0 < text.find("<!-- bench:begin -->") < text.find("<!-- bench:end -->")
 
 
 def test_a_small_fleet_is_measured() -> None:
-    """Five agents connect, discover each other, and get everything sent; none of their processes is left."""
-    made = run("-m", "benchmarks.fleet", "--quick", "--only", "agents", "--size", "5")
-    assert made.returncode == 0, made.stderr
-    lines = (line.strip("| ").split(" | ") for line in made.stdout.splitlines())
+    """Five agents connect, discover each other and receive all messages; no process is left."""
+    done = run("-m", "benchmarks.fleet", "--quick", "--only", "agents", "--size", "5")
+    assert done.returncode == 0, done.stderr
+    lines = (line.strip("| ").split(" | ") for line in done.stdout.splitlines())
     rows = {cells[0]: cells[1] for cells in lines if len(cells) == 2}
     assert rows["simulated agents"] == "5"
     assert rows["memory per agent (PSS)"].endswith(" MB")
-    assert "left behind" not in made.stderr
+    assert "left behind" not in done.stderr
 
 
 def test_the_page_of_the_fleet_has_its_markers() -> None:
@@ -155,13 +155,13 @@ LOCOMO = [
 ]
 
 
-def test_the_recall_of_the_memory_store_is_measured_beside_its_first_layout(tmp_path: Path) -> None:
-    """Works with few memories and a file in LoCoMo's format; docs/BENCHMARKS.md does not change."""
+def test_the_recall_of_the_memory_store_is_measured(tmp_path: Path) -> None:
+    """With few memories and a file in LoCoMo's format; docs/BENCHMARKS.md does not change."""
     file, page = tmp_path / "locomo10.json", tmp_path / "page.md"
     file.write_text(json.dumps(LOCOMO), encoding="utf-8")
     page.write_text("<!-- memory:begin -->\n<!-- memory:end -->\n", encoding="utf-8")
-    made = run("-m", "benchmarks.memory", "--size", "300", "--locomo", file, "--write", page)
-    assert made.returncode == 0, made.stderr
+    done = run("-m", "benchmarks.memory", "--size", "300", "--locomo", file, "--write", page)
+    assert done.returncode == 0, done.stderr
     rows = {line.split("|")[1].strip(): line for line in page.read_text(encoding="utf-8").splitlines()[3:-3]}
     assert "%" in rows["recall@10 in 300 memories"]
     assert "100.0% (@5 100.0%)" in rows["LoCoMo, facts: recall@10"]
@@ -170,14 +170,14 @@ def test_the_recall_of_the_memory_store_is_measured_beside_its_first_layout(tmp_
     assert "Made by `make bench-memory`." in page.read_text(encoding="utf-8")
 
 
-def test_another_file_than_locomos_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_locomos_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('[{"a": 1}]', encoding="utf-8")
-    made = run("-m", "benchmarks.memory", "--size", "100", "--locomo", tmp_path / "x.json")
-    assert made.returncode == 1
-    assert "this is not LoCoMo's locomo10.json" in made.stderr
+    done = run("-m", "benchmarks.memory", "--size", "100", "--locomo", tmp_path / "x.json")
+    assert done.returncode == 1
+    assert "this is not LoCoMo's locomo10.json" in done.stderr
 
 
-def test_the_set_of_memories_is_the_same_every_time() -> None:
+def test_the_set_of_memories_is_reproducible() -> None:
     first, second = (memory_set.make(500, 40) for _ in range(2))
     assert first == second
     assert len(first.notes) == len({note.text for note in first.notes}) == 500

@@ -1,4 +1,4 @@
-"""`relay demo`: two wrapped agents greet each other, and nothing is left behind."""
+"""In `relay demo`, two wrapped agents greet each other, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ import pytest
 
 from support import Relay, wait_until
 
-HEARD = re.compile(r"Bob reads +│ .*Hello Bob, I am Alice.*Alice reads +│ .*Hello Alice, I am Bob", re.DOTALL)
+GREETINGS = re.compile(
+    r"Bob reads +│ .*Hello Bob, I am Alice.*Alice reads +│ .*Hello Alice, I am Bob", re.DOTALL
+)
 
 
 class Demo:
-    """The demo's command and environment, and the processes and files it leaves."""
+    """The demo's command and environment, and a check for processes and files that it leaves."""
 
     def __init__(self, relay: Relay, tmp_path: Path) -> None:
         self.command = [*relay.command, "demo"]
@@ -28,7 +30,7 @@ class Demo:
         self.environment = {**relay.environment, "TMPDIR": str(self.temporary)}
         self.environment["DEMO_MARK"] = self._mark.partition("=")[2]
 
-    def assert_nothing_is_left(self) -> None:
+    def assert_nothing_left(self) -> None:
         wait_until(lambda: not self._alive(), message=lambda: str(self._alive()))
         assert list(self.temporary.iterdir()) == []
 
@@ -55,35 +57,35 @@ def test_both_greetings_arrive_without_a_terminal(demo: Demo, tmp_path: Path) ->
         )
     shown = (tmp_path / "out").read_text()
     assert run.returncode == 0, shown
-    assert HEARD.search(shown), shown
+    assert GREETINGS.search(shown), shown
     assert re.search(r"Bob received Alice's greeting after \d+ ms", shown)
     assert re.search(r"Alice received Bob's greeting after \d+ ms", shown)
     assert "\x1b" not in shown
-    demo.assert_nothing_is_left()
+    demo.assert_nothing_left()
     assert not (Path(demo.environment["RELAY_HOME"]) / "state").exists()
 
 
-def test_it_fails_when_the_greetings_do_not_arrive(demo: Demo) -> None:
+def test_the_demo_fails_if_the_greetings_do_not_arrive(demo: Demo) -> None:
     command = [*demo.command, "--timeout", "0"]
     run = subprocess.run(command, env=demo.environment, capture_output=True, text=True, timeout=100)
     assert run.returncode == 1
     assert "0 of 2 greetings arrived" in run.stderr
-    demo.assert_nothing_is_left()
+    demo.assert_nothing_left()
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_colour_is_for_terminals_and_for_those_who_want_it(demo: Demo, no_color: str) -> None:
+def test_colours_are_used_in_terminals_unless_no_color_is_set(demo: Demo, no_color: str) -> None:
     environment = {**demo.environment, "NO_COLOR": no_color}
     child = pexpect.spawn(demo.command[0], demo.command[1:], env=environment, encoding="utf-8", timeout=100)
     shown = child.read()
     child.close()
     assert child.exitstatus == 0, shown
     assert ("\x1b[" in shown) == (not no_color)
-    demo.assert_nothing_is_left()
+    demo.assert_nothing_left()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_and_what_it_started(demo: Demo, number: signal.Signals) -> None:
+def test_a_signal_ends_the_demo_and_its_processes(demo: Demo, number: signal.Signals) -> None:
     with subprocess.Popen(demo.command, env=demo.environment, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         for line in run.stdout:
@@ -92,4 +94,4 @@ def test_a_signal_ends_it_and_what_it_started(demo: Demo, number: signal.Signals
         os.kill(run.pid, number)
         run.stdout.read()
     assert run.returncode == 130
-    demo.assert_nothing_is_left()
+    demo.assert_nothing_left()

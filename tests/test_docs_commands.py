@@ -1,4 +1,4 @@
-"""Every command shown in a block of a page runs, with small programs in place of the agents.
+"""Every command in a block of a page runs, with small programs in place of the agents.
 
 Each page is one test: its blocks run in order, in a project that `shell` sets up. Commands that need a
 terminal (`relay wrap`, `relay ps --watch`) get one; `NOT_RUN` lists the commands that cannot run here, with
@@ -49,7 +49,7 @@ NOT_RUN = {
     r"relay replay Alice --session": "an id that differs in each run; the line before is run",
     r"relay agents (update|reset) ": "tests/cli/test_agents_update.py runs it, for a minute",
 }
-"""Commands that are shown but not run here: how each begins, and why."""
+"""Commands that are not run here, by their beginning, and the reason."""
 
 TERMINAL = re.compile(r"relay (wrap|attach|ps --watch|replay \w)")
 AGENT = f"""\
@@ -62,13 +62,13 @@ for line in sys.stdin:
 FLEET = '[agents.Ann]\nrun = "codex"\n'
 RULES = '{"hooks": {"PreToolUse": [{"matcher": "Bash", "type": "command", "command": "./guard.py"}]}}'
 ALICE = "relay wrap -n Alice -d claude"
-SCENES = {
+PREPARATION = {
     "RULES.md": ("relay trust hooks.json", ALICE),
     "PATTERNS.md": (ALICE,),
     "REPLAY.md": (ALICE,),
     "USAGE.md": (ALICE,),
 }
-"""What a page assumes to have been done before, apart from what `shell` sets up."""
+"""Commands that a page assumes to have run before it, besides what `shell` sets up."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Command:
 
     @property
     def reason(self) -> str | None:
-        """Return why it does not run here."""
+        """Return the reason why it does not run here, if any."""
         return next((why for start, why in NOT_RUN.items() if re.match(start, self.text)), None)
 
 
@@ -105,7 +105,7 @@ def commands(page: str) -> list[Command]:
 
 
 class Terminal:
-    """A terminal in which a command runs. Its output is read continuously, so no write ever blocks."""
+    """A terminal in which a command runs. Its output is read continuously, so writes never block."""
 
     def __init__(self, text: str, folder: Path, environment: dict[str, str]) -> None:
         self.text = text
@@ -115,7 +115,7 @@ class Terminal:
         )
         threading.Thread(target=self._read, daemon=True).start()
 
-    def said(self) -> str:
+    def description(self) -> str:
         return f"{self.text}\n{self.shown.decode(errors='replace')}"
 
     def _read(self) -> None:
@@ -154,28 +154,28 @@ class Shell:
         self.folder = Path(where.read_text().strip())
 
     def _run_in_terminal(self, text: str) -> None:
-        """Start what stays in the terminal, and quit what is only viewed."""
+        """Start a program that keeps its terminal, or quit one that only shows something."""
         if attached := re.match(r"relay attach (\w+)", text):
             self._detach(attached[1])
         terminal = Terminal(text, self.folder, self.environment)
         self.terminals.append(terminal)
         if text.startswith("relay wrap"):
             name = re.search(r"-n (\w+)", text)
-            wait_until(lambda: self._runs(name[1] if name else "claude"), message=terminal.said)
+            wait_until(lambda: self._runs(name[1] if name else "claude"), message=terminal.description)
             return
-        wait_until(lambda: terminal.shown, message=terminal.said)
+        wait_until(lambda: terminal.shown, message=terminal.description)
         terminal.process.write(b"\x1dd" if text.startswith("relay attach") else b"q")
-        wait_until(lambda: not terminal.process.isalive(), message=terminal.said)
-        assert terminal.process.exitstatus == 0, terminal.said()
+        wait_until(lambda: not terminal.process.isalive(), message=terminal.description)
+        assert terminal.process.exitstatus == 0, terminal.description()
 
     def _detach(self, name: str) -> None:
         for terminal in self.terminals:
             if f"-n {name} " in terminal.text and terminal.process.isalive():
                 terminal.process.write(b"\x1dd")
-                wait_until(lambda left=terminal: not left.process.isalive(), message=terminal.said)
+                wait_until(lambda left=terminal: not left.process.isalive(), message=terminal.description)
 
     def _runs(self, name: str) -> bool:
-        """Return whether the agent can receive messages: it joins the bus after `relay ps` lists it."""
+        """Return whether the agent can receive messages; `relay ps` lists it before it joins the bus."""
         listed = json.loads(self.relay("ps", "--json").stdout)
         return any(each["name"] == name and each["bus"].startswith("connected") for each in listed)
 
@@ -232,17 +232,17 @@ SHOWN = {path.relative_to(ROOT).as_posix(): commands(path.read_text(encoding="ut
 @pytest.mark.parametrize(
     "name", [name for name, shown in SHOWN.items() if any(not each.reason for each in shown)]
 )
-def test_each_command_that_a_page_shows_works(name: str, shell: Shell) -> None:
+def test_each_command_on_a_page_works(name: str, shell: Shell) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
     fleet = re.search(r"^```toml\n((?=\[fleet\]).*?)^```", page, re.MULTILINE | re.DOTALL)
-    if fleet and "depends_on" not in fleet[1]:  # the one in FLEET.md names files and programs of a project
+    if fleet and "depends_on" not in fleet[1]:  # the one in FLEET.md needs files and programs of a project
         (shell.folder / "relay.toml").write_text(fleet[1])
     project = shell.folder
     try:
-        for text in SCENES.get(Path(name).name, ()):
+        for text in PREPARATION.get(Path(name).name, ()):
             shell.run(text)
         for command in SHOWN[name]:
-            if command.first:  # each block starts in the project, wherever the previous one ended
+            if command.first:  # each block starts in the project
                 shell.folder = project
             if not command.reason:
                 try:
@@ -253,20 +253,22 @@ def test_each_command_that_a_page_shows_works(name: str, shell: Shell) -> None:
         shell.end()
 
 
-@pytest.mark.parametrize("start", NOT_RUN)
-def test_what_is_not_run_is_shown_somewhere(start: str) -> None:
-    assert any(re.match(start, each.text) for shown in SHOWN.values() for each in shown)
+def test_each_command_that_is_not_run_is_on_a_page(subtests: pytest.Subtests) -> None:
+    for start in NOT_RUN:
+        with subtests.test(start):
+            assert any(re.match(start, each.text) for shown in SHOWN.values() for each in shown)
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_commands_stand_in_blocks_that_are_run(name: str) -> None:
-    """Only a block marked `sh` or `console` counts as commands."""
-    page = (ROOT / name).read_text(encoding="utf-8")
-    fenced = re.sub(r"^ *```\w+\n.*?^ *```$", "", page, flags=re.MULTILINE | re.DOTALL)
-    untold = re.findall(r"^ *```\n(.*?)^ *```$", fenced, re.MULTILINE | re.DOTALL)
-    assert not [
-        line
-        for block in untold
-        for line in block.splitlines()
-        if re.match(r" *(\$ |(relay|make|pip) )", line)
-    ]
+def test_commands_are_in_blocks_that_are_run(subtests: pytest.Subtests) -> None:
+    """Blocks of commands must be marked `sh` or `console`."""
+    for name in SHOWN:
+        with subtests.test(name):
+            page = (ROOT / name).read_text(encoding="utf-8")
+            fenced = re.sub(r"^ *```\w+\n.*?^ *```$", "", page, flags=re.MULTILINE | re.DOTALL)
+            unmarked = re.findall(r"^ *```\n(.*?)^ *```$", fenced, re.MULTILINE | re.DOTALL)
+            assert not [
+                line
+                for block in unmarked
+                for line in block.splitlines()
+                if re.match(r" *(\$ |(relay|make|pip) )", line)
+            ]

@@ -22,21 +22,21 @@ PAGE = Path(__file__).parent.parent / "docs" / "relay.1"
 ALL = {each.name: each for members in groups().values() for command in members for each in command.walk()}
 
 
-def test_the_man_page_is_the_one_of_this_command_line() -> None:
+def test_the_man_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == man_page(), "run `make man`"
 
 
-@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: what it says of relay.1")
-def test_groff_finds_nothing_wrong_with_the_man_page() -> None:
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
+def test_groff_accepts_the_man_page() -> None:
     done = subprocess.run(
         ["groff", "-man", "-Tutf8", "-ww", "-z", PAGE], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
 
 
-@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed: what relay.1 shows")
-def test_the_man_page_shows_options_as_they_are_typed() -> None:
-    """Options could not be copied if roff replaced their hyphens."""
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
+def test_the_man_page_shows_options_literally() -> None:
+    """They could not be copied if roff replaced their hyphens."""
     done = subprocess.run(
         ["groff", "-man", "-Tutf8", "-P-cbou", PAGE], capture_output=True, text=True, check=True
     )
@@ -46,11 +46,12 @@ def test_the_man_page_shows_options_as_they_are_typed() -> None:
             assert " ".join(argument.form.split()) in shown, f"{command.name}: {argument.form}"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_manual_has_each_command_with_all_of_its_options(name: str) -> None:
-    section = manual.commands().split(f"### relay {name}\n")[1].split("\n### ")[0].replace("\\|", "|")
-    for flag in set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", usage(name))) - {"-h", "--help"}:
-        assert re.search(rf"(?<![\w-]){flag}\b", section), flag
+def test_the_manual_has_each_command_with_all_its_options(subtests: pytest.Subtests) -> None:
+    for name in COMMANDS:
+        with subtests.test(name):
+            section = manual.commands().split(f"### relay {name}\n")[1].split("\n### ")[0].replace("\\|", "|")
+            for flag in set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", usage(name))) - {"-h", "--help"}:
+                assert re.search(rf"(?<![\w-]){flag}\b", section), flag
 
 
 def usage(name: str) -> str:
@@ -70,20 +71,20 @@ def test_every_exit_code_of_an_error_is_documented() -> None:
     assert {str(code) for code in error_codes()} <= {each.code for each in EXIT_CODES}
 
 
-def test_exit_codes_are_those_of_the_command(relay: Relay) -> None:
-    given = {
+def test_documented_exit_codes_are_accurate(relay: Relay) -> None:
+    commands = {
         "0": ("ps",),
         "1": ("stop", "Nobody"),
         "2": ("ps", "--wrong"),
         "127": ("wrap", "no-such-command"),
     }
-    given["126"] = ("wrap", str(PAGE))
-    assert {code: relay(*words, check=False).returncode for code, words in given.items()} == {
-        code: int(code) for code in given
+    commands["126"] = ("wrap", str(PAGE))
+    assert {code: relay(*words, check=False).returncode for code, words in commands.items()} == {
+        code: int(code) for code in commands
     }
 
 
-def test_markers_are_filled_in_and_unknown_ones_refused() -> None:
+def test_markers_are_replaced_and_unknown_ones_refused() -> None:
     for name in GENERATED:
         assert f"<!-- generated: {name} -->" in (PAGE.parent / "MANUAL.md").read_text()
     assert "| 127 |" in filled_in("<!-- generated: exit codes -->")
@@ -101,11 +102,11 @@ def test_markers_are_filled_in_and_unknown_ones_refused() -> None:
         ),
     ],
 )
-def test_links_out_of_the_documentation(source: str | None, shown: str) -> None:
+def test_links_out_of_the_documentation_are_adapted(source: str | None, shown: str) -> None:
     assert filled_in("see [recipes](../examples/README.md#a) and [a page](HOOKS.md#x)", source) == shown
 
 
-def test_a_link_named_by_its_file_gets_the_title_of_the_page() -> None:
+def test_a_link_named_after_its_file_gets_the_title_of_the_page() -> None:
     text = "([FLEET.md](FLEET.md#keys)), [the fleet](FLEET.md), `FLEET.md`"
     assert filled_in(text) == "([](FLEET.md#keys)), [the fleet](FLEET.md), `FLEET.md`"
 
@@ -120,14 +121,14 @@ def test_a_link_named_by_its_file_gets_the_title_of_the_page() -> None:
         "src: url(https://fonts.example/x.woff2)",
     ],
 )
-def test_what_a_browser_would_load_is_found(text: str) -> None:
+def test_resources_of_other_hosts_are_found(text: str) -> None:
     assert loads_from_elsewhere(text)
 
 
 @pytest.mark.parametrize(
     "text", ['<a href="https://example.org/">', '<script src="_static/x.js">', "url(x.svg)"]
 )
-def test_what_stays_on_the_site_is_not(text: str) -> None:
+def test_resources_of_the_site_are_accepted(text: str) -> None:
     assert not loads_from_elsewhere(text)
 
 
@@ -144,6 +145,6 @@ def test_paragraphs_lose_no_word(lines: list[str]) -> None:
     assert " ".join(text for _, text in paragraphs("\n".join(lines))).split() == " ".join(lines).split()
 
 
-def test_the_synopsis_shows_what_excludes_each_other() -> None:
+def test_the_synopsis_shows_exclusive_options() -> None:
     assert "[-w | --json]" in ALL["relay ps"].synopsis
     assert isinstance(ALL["relay memory save"], Command)

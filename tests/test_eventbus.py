@@ -1,4 +1,4 @@
-"""A session's event bus: order, containment of failures, questions."""
+"""A session's event bus keeps events in order, contains failures, and collects answers."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def on_bus(*kinds: type[Feature]) -> tuple[EventBus, list[str]]:
     return bus, seen
 
 
-def test_all_features_see_all_events_in_the_same_order() -> None:
-    """One of them publishes another event while handling the first."""
+def test_all_features_get_all_events_in_the_same_order() -> None:
+    """Even if one publishes another event while handling the first."""
 
     async def main() -> None:
         bus, seen = on_bus(Publishing, Feature)
@@ -91,10 +91,8 @@ def test_all_features_see_all_events_in_the_same_order() -> None:
     asyncio.run(main())
 
 
-def test_a_handler_that_raises_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """The error is logged with its traceback and published on one line; if handling that fails, it ends
-    there.
-    """
+def test_a_handler_that_raises_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is logged with its traceback and published on one line; a failure to handle that is final."""
 
     async def main() -> None:
         bus, seen = on_bus(Raising, Feature)
@@ -109,7 +107,7 @@ def test_a_handler_that_raises_keeps_nothing_from_the_others(caplog: pytest.LogC
     assert len(caplog.records) == 2 and all(record.exc_info for record in caplog.records)
 
 
-def test_each_feature_answers_in_turn_and_sees_the_answers_before() -> None:
+def test_features_answer_in_turn_and_see_earlier_answers() -> None:
     async def main() -> None:
         bus, seen = on_bus(Answering, Answering, Answering)
         assert await bus.ask(Ask()) == ["a", "c"]
@@ -132,8 +130,8 @@ class Failing(Feature):
         self.seen.append(event.error)
 
 
-def test_all_are_asked_though_one_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """At a session's end, for example, each feature has cleaning up to do."""
+def test_ask_all_asks_every_feature_even_if_one_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """At a session's end, for example, each feature has to clean up."""
 
     async def main() -> None:
         bus, seen = on_bus(Answering, Failing, Answering)

@@ -1,4 +1,4 @@
-"""The examples: each loads as relay would load it, and does what it says."""
+"""Each example loads as in relay, and works as described."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Load = Callable[[str], Rig]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Load]:
-    """Load the relay.config.py of one example; its agent runs in the example's folder."""
+    """Return a function that loads an example's relay.config.py for an agent in the example's folder."""
     rigs = []
 
     def load(name: str) -> Rig:
@@ -47,14 +47,14 @@ def load(tmp_path: Path) -> Iterator[Load]:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parent.name)
-def test_each_loads_and_registers_something(path: Path) -> None:
+def test_each_example_loads_and_registers_handlers(path: Path) -> None:
     built_in = Registry()
     builtin.install(built_in)
     loaded = config_file.load(config_file.read(path), built_in)
     assert list(loaded.registry.handlers())
 
 
-def test_deploy_runs_the_projects_script_and_tells_the_agent(load: Load) -> None:
+def test_deploy_runs_the_projects_script_and_answers_the_agent(load: Load) -> None:
     """R49, R50, R66, R69."""
     rig = load("deploy")
     assert texts(rig.say("@deploy:staging v1.2.3")[0].results) == ["Deployed v1.2.3 to staging."]
@@ -65,7 +65,7 @@ def test_deploy_runs_the_projects_script_and_tells_the_agent(load: Load) -> None
     ]
 
 
-def test_deploy_works_in_a_real_session_once_it_is_trusted(relay: Relay, tmp_path: Path) -> None:
+def test_deploy_works_in_a_real_session_once_trusted(relay: Relay, tmp_path: Path) -> None:
     """R49, R50, R57."""
     code = (
         "import pathlib, sys; print('@deploy:staging v1.2.3', flush=True); line = sys.stdin.readline();"
@@ -100,9 +100,9 @@ def test_notify_posts_to_the_webhook(load: Load, monkeypatch: pytest.MonkeyPatch
         url = f"http://127.0.0.1:{server.server_port}/"
 
         def context(services: Services) -> Context:
-            made = in_session(services)
-            made.env = {"NOTIFY_WEBHOOK": url}
-            return made
+            session_context = in_session(services)
+            session_context.env = {"NOTIFY_WEBHOOK": url}
+            return session_context
 
         monkeypatch.setattr(rig, "context", context)
         outcome, _ = rig.say("@notify:#engineering Build complete")
@@ -118,7 +118,7 @@ def test_notify_without_a_webhook_tells_the_user(load: Load) -> None:
     ]
 
 
-def test_memory_tells_what_is_known_and_asks_what_was_learned(load: Load) -> None:
+def test_memory_gives_known_facts_and_asks_for_new_ones(load: Load) -> None:
     """R51, R52, R58, R63."""
     rig = load("memory")
     assert texts(rig.fire(SessionStart())[0]) == []
@@ -136,7 +136,7 @@ def test_memory_tells_what_is_known_and_asks_what_was_learned(load: Load) -> Non
     assert closing is not None and closing.startswith("[SESSION ENDING]")
 
 
-def test_watch_reports_errors_remembers_and_asks(load: Load) -> None:
+def test_watch_reports_errors_saves_messages_and_asks_for_a_status(load: Load) -> None:
     """R53, R55, R56, R61."""
     rig = load("watch")
 
@@ -152,7 +152,7 @@ def test_watch_reports_errors_remembers_and_asks(load: Load) -> None:
     assert question is not None and "STATUS" in question
 
 
-def test_programmatic_describes_a_session_and_runs_a_command() -> None:
+def test_programmatic_defines_a_session() -> None:
     """R59."""
     code = (
         "import sys, runpy; sys.argv = ['programmatic.py'];"

@@ -1,4 +1,4 @@
-"""The recipes in examples/hooks/ work as described: run by `relay hooks test`, with the real tools.
+"""The recipes in examples/hooks/ work as described, run by `relay hooks test` with the real tools.
 
 Each recipe has its rules in both formats, and each of its tests runs with both.
 """
@@ -37,8 +37,8 @@ UNTYPED = CLEAN + '\n\nname: int = "heron"\n'
 TESTED = "from halves import half\n\n\ndef test_half() -> None:\n    assert half(4) == 2\n"
 
 
-def need(tool: str) -> None:
-    """Skip the test, and say so, if a tool that a recipe runs is missing."""
+def require(tool: str) -> None:
+    """Skip the test if a tool that a recipe runs is missing."""
     if shutil.which(tool, path=f"{TOOLS}:{os.environ['PATH']}") is None:
         pytest.skip(f"{tool} IS NOT INSTALLED: a recipe is not tested")
 
@@ -72,8 +72,8 @@ class Project:
 
     def wrote(self, recipe: str, name: str = "halves.py", **data: Any) -> dict[str, Any]:
         """Return the answer of `recipe` after an agent has written a file."""
-        told = {"tool_name": "Write", "tool_input": {"file_path": name}, **data}
-        return self.fire(recipe, "PostToolUse", told)
+        payload = {"tool_name": "Write", "tool_input": {"file_path": name}, **data}
+        return self.fire(recipe, "PostToolUse", payload)
 
     def git(self, *arguments: str) -> None:
         subprocess.run(
@@ -94,7 +94,7 @@ def project(request: pytest.FixtureRequest, relay: Relay, tmp_path: Path) -> Pro
 
 @pytest.fixture
 def without_tools(tmp_path: Path) -> str:
-    """Return a PATH that contains only what the scripts themselves need."""
+    """Return a PATH with only the programs that the scripts themselves need."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "python3").symlink_to(sys.executable)
@@ -103,11 +103,11 @@ def without_tools(tmp_path: Path) -> str:
     return str(folder)
 
 
-# Each recipe
+# Each recipe.
 
 
-def test_project_context_comes_with_every_prompt(project: Project) -> None:
-    """R16, R45: the group reads the text from a file, the flat rule contains it; the result is the same."""
+def test_project_context_is_added_to_every_prompt(project: Project) -> None:
+    """R16, R45: the group reads the text from a file, the flat rule contains it."""
     answer = project.fire("project-context", "UserPromptSubmit", {"prompt": "Fix the build"})
     (context,) = answer["additional_contexts"]
     assert context.strip() == (project.folder / "hooks/project-context/context.md").read_text().strip()
@@ -115,8 +115,8 @@ def test_project_context_comes_with_every_prompt(project: Project) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "pi"])
-def test_the_guardrail_reads_every_agents_own_payload(project: Project, agent: str) -> None:
-    """R21, R45: the shell tool is Bash or run_shell_command; both the group and the flat rule match it."""
+def test_the_guardrail_reads_the_payload_of_every_agent(project: Project, agent: str) -> None:
+    """R21, R45: the shell tool is Bash or run_shell_command."""
     (captured,) = [
         *(PAYLOADS / agent).glob("PreToolUse-Bash.json"),
         *(PAYLOADS / agent).glob("*Tool*-run_shell_command.json"),
@@ -130,8 +130,8 @@ def test_the_guardrail_reads_every_agents_own_payload(project: Project, agent: s
     assert project.fire("shell-guardrail", "PreToolUse", data, agent=agent)["outcome"] == "allow"
 
 
-def test_the_guardrail_leaves_other_tools_alone(project: Project) -> None:
-    """R19, R45: the matcher names the shell's tool, and the rule does not run for others."""
+def test_the_guardrail_ignores_other_tools(project: Project) -> None:
+    """R19, R45: by the rule's matcher."""
     data = {"tool_name": "Write", "tool_input": {"file_path": "x", "content": "rm -rf /"}}
     assert project.fire("shell-guardrail", "PreToolUse", data)["matched_rule_count"] == 0
 
@@ -146,9 +146,9 @@ def test_the_guardrail_leaves_other_tools_alone(project: Project) -> None:
         ({}, "allow"),
         ({"last_assistant_message": "", "at_max_iter": True}, "allow"),
     ],
-    ids=["empty", "blank", "none", "an answer", "not told", "at the cap"],
+    ids=["empty", "blank", "none", "an answer", "not reported", "at the cap"],
 )
-def test_an_empty_answer_is_asked_for_again(project: Project, data: dict[str, Any], outcome: str) -> None:
+def test_an_empty_answer_is_requested_again(project: Project, data: dict[str, Any], outcome: str) -> None:
     """R27, R45: force_continue comes with a follow_up_message, and never once the cap is reached."""
     answer = project.fire("empty-answer-rescue", "Stop", data)
     assert answer["outcome"] == outcome
@@ -156,10 +156,10 @@ def test_an_empty_answer_is_asked_for_again(project: Project, data: dict[str, An
     assert bool(answer["follow_up_message"]) is (outcome == "continue")
 
 
-def test_each_compaction_is_a_row(project: Project) -> None:
-    """R34, R35, R45: a row has the session, time, kind and trigger; what is not reported is unknown."""
-    told = {"session_id": "s-1", "compaction_type": "full", "trigger": "auto"}
-    assert project.fire("compaction-audit", "PreCompact", told)["outcome"] == "allow"
+def test_each_compaction_is_recorded(project: Project) -> None:
+    """R34, R35, R45: with session, time, kind and trigger, or "unknown"."""
+    payload = {"session_id": "s-1", "compaction_type": "full", "trigger": "auto"}
+    assert project.fire("compaction-audit", "PreCompact", payload)["outcome"] == "allow"
     project.fire("compaction-audit", "PreCompact", {"session_id": "s-2"})
     with open(project.folder / "compactions.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -170,9 +170,9 @@ def test_each_compaction_is_a_row(project: Project) -> None:
     assert all(row["time"].endswith("Z") for row in rows)
 
 
-def test_linter_feedback_tells_what_the_real_ruff_finds(project: Project) -> None:
-    """R81: the rule reports findings in the written file, not in others, and none once they are fixed."""
-    need("ruff")
+def test_linter_feedback_reports_the_findings_of_ruff(project: Project) -> None:
+    """R81: findings in the written file, not in others, and none once they are fixed."""
+    require("ruff")
     project.write("halves.py", UNUSED)
     project.write("other.py", "import sys\n")
     (found,) = project.wrote("linter-feedback")["additional_contexts"]
@@ -194,14 +194,14 @@ def test_linter_feedback_tells_what_the_real_ruff_finds(project: Project) -> Non
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: halves.py\n+import os\n*** End Patch\n"}),
     ],
 )  # fmt: skip
-def test_linter_feedback_knows_the_file_of_every_agents_tool(
+def test_linter_feedback_finds_the_file_in_the_input_of_every_agents_tool(
     project: Project, tool: str, tool_input: dict[str, str]
 ) -> None:
-    """R21, R81: the rule understands absolute and relative paths, and Codex's patches."""
-    need("ruff")
+    """R21, R81: from absolute and relative paths, and from Codex's patches."""
+    require("ruff")
     project.write("halves.py", UNUSED)
-    told = {key: value.replace("{folder}", str(project.folder)) for key, value in tool_input.items()}
-    (found,) = project.wrote("linter-feedback", tool_name=tool, tool_input=told)["additional_contexts"]
+    payload = {key: value.replace("{folder}", str(project.folder)) for key, value in tool_input.items()}
+    (found,) = project.wrote("linter-feedback", tool_name=tool, tool_input=payload)["additional_contexts"]
     assert "halves.py:1:8: F401" in found
 
 
@@ -209,10 +209,8 @@ def test_linter_feedback_knows_the_file_of_every_agents_tool(
 @pytest.mark.parametrize(
     "tool_input", [{"file_path": "notes.md"}, {"file_path": "gone.txt"}, {"command": "rm halves.md"}, {}]
 )
-def test_feedback_is_about_python_files_alone(
-    project: Project, recipe: str, tool_input: dict[str, str]
-) -> None:
-    """R81, R82: a file that is not Python, or not reported, is not checked."""
+def test_feedback_is_only_for_python_files(project: Project, recipe: str, tool_input: dict[str, str]) -> None:
+    """R81, R82"""
     project.write("notes.md", "import os\n")
     project.write("test_bad.py", "import nowhere\n")
     answer = project.wrote(recipe, tool_input=tool_input)
@@ -220,9 +218,9 @@ def test_feedback_is_about_python_files_alone(
     assert answer["matched_rule_count"] == 1
 
 
-def test_type_feedback_tells_what_the_real_mypy_finds(project: Project) -> None:
-    """R82: the rule reports type errors in the written file, not in its imports, none once fixed."""
-    need("mypy")
+def test_type_feedback_reports_the_findings_of_mypy(project: Project) -> None:
+    """R82: type errors in the written file, not in its imports, and none once they are fixed."""
+    require("mypy")
     project.write("other.py", 'count: int = "many"\n')
     project.write("halves.py", f"import other\n\n{UNTYPED}\n\nprint(other.count)\n")
     (found,) = project.wrote("type-feedback")["additional_contexts"]
@@ -234,9 +232,9 @@ def test_type_feedback_tells_what_the_real_mypy_finds(project: Project) -> None:
     assert (answer["additional_contexts"], answer["system_message"]) == ([], None)
 
 
-def test_test_feedback_tells_what_the_real_pytest_finds(project: Project) -> None:
-    """R82: the rule reports pytest's short summary, and import errors; nothing once they are fixed."""
-    need("pytest")
+def test_test_feedback_reports_the_failures_of_pytest(project: Project) -> None:
+    """R82: pytest's short summary and import errors, and nothing once they are fixed."""
+    require("pytest")
     project.write("halves.py", CLEAN)
     assert project.wrote("test-feedback")["additional_contexts"] == []  # there are no tests
     project.write("test_halves.py", TESTED)
@@ -254,10 +252,10 @@ def test_test_feedback_tells_what_the_real_pytest_finds(project: Project) -> Non
 @pytest.mark.parametrize(
     ("recipe", "tool"), [("linter-feedback", "ruff"), ("type-feedback", "mypy"), ("test-feedback", "pytest")]
 )
-def test_a_tool_that_is_missing_is_told_to_the_user(
+def test_a_missing_tool_is_reported_to_the_user(
     project: Project, without_tools: str, recipe: str, tool: str
 ) -> None:
-    """R79, R81, R82: the user learns how to install it; the agent is told nothing."""
+    """R79, R81, R82: with the command that installs it; the agent gets nothing."""
     project.path = without_tools
     project.write("halves.py", UNUSED)
     answer = project.wrote(recipe)
@@ -265,9 +263,9 @@ def test_a_tool_that_is_missing_is_told_to_the_user(
     assert f"pip install {tool}" in answer["system_message"]
 
 
-def test_a_tool_that_fails_is_told_to_the_user(project: Project) -> None:
-    """R81: if ruff cannot read its configuration, that is not reported as a finding."""
-    need("ruff")
+def test_a_failing_tool_is_reported_to_the_user(project: Project) -> None:
+    """R81: here, ruff cannot read its configuration."""
+    require("ruff")
     project.write("halves.py", UNUSED)
     project.write("ruff.toml", "no such = setting\n")
     answer = project.wrote("linter-feedback")
@@ -275,18 +273,18 @@ def test_a_tool_that_fails_is_told_to_the_user(project: Project) -> None:
     assert "ruff failed" in answer["system_message"]
 
 
-def test_findings_are_not_more_than_an_agent_can_read(project: Project) -> None:
+def test_the_number_of_findings_is_limited(project: Project) -> None:
     """R71, R81: of 300 findings, the agent gets 20 and the number of the rest."""
-    need("ruff")
+    require("ruff")
     project.write("halves.py", "".join(f"import module{number}\n" for number in range(300)))
     (found,) = project.wrote("linter-feedback")["additional_contexts"]
     assert "and 280 more" in found
     assert len(found.encode()) < 4_000
 
 
-def test_git_status_is_told_at_the_start(project: Project) -> None:
-    """R83: nothing outside a repository; inside one, the changed and the new files."""
-    need("git")
+def test_the_git_status_is_added_at_the_session_start(project: Project) -> None:
+    """R83: in a repository, with changed and new files; elsewhere nothing."""
+    require("git")
     start = {"source": "startup"}
     assert project.fire("git-status", "SessionStart", start)["additional_contexts"] == []
     project.git("init", "--quiet", "--initial-branch=main")
@@ -309,7 +307,7 @@ def test_git_status_is_told_at_the_start(project: Project) -> None:
     ]
 
 
-def test_a_missing_git_is_told_to_the_user(project: Project, without_tools: str) -> None:
+def test_a_missing_git_is_reported_to_the_user(project: Project, without_tools: str) -> None:
     """R79, R83."""
     project.path = without_tools
     answer = project.fire("git-status", "SessionStart", {"source": "startup"})
@@ -317,7 +315,7 @@ def test_a_missing_git_is_told_to_the_user(project: Project, without_tools: str)
     assert "there is no git here" in answer["system_message"]
 
 
-# Twins
+# Both formats.
 
 CASES = {
     "project-context": [("UserPromptSubmit", {"prompt": "hello"})],
@@ -340,10 +338,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_rule_written_for_claude_code_and_its_flat_twin_give_the_same_verdict(
-    recipe: str, relay: Relay, tmp_path: Path
-) -> None:
-    """R12, R14, R45: both formats answer every event alike."""
+def test_both_formats_of_a_recipe_give_the_same_verdict(recipe: str, relay: Relay, tmp_path: Path) -> None:
+    """R12, R14, R45"""
     project = Project(relay, tmp_path, "")
     project.write("halves.py", UNUSED + UNTYPED)
     project.write("test_halves.py", TESTED.replace("== 2", "== 3"))
@@ -355,25 +351,25 @@ def test_a_rule_written_for_claude_code_and_its_flat_twin_give_the_same_verdict(
                 del answer[key]
             verdicts.append(answer)
         assert verdicts[0] == verdicts[1]
-    twin = json.loads((project.folder / "hooks" / recipe / "flat.json").read_text())
-    assert not any("hooks" in rule for rules in twin["hooks"].values() for rule in rules)
+    flat = json.loads((project.folder / "hooks" / recipe / "flat.json").read_text())
+    assert not any("hooks" in rule for rules in flat["hooks"].values() for rule in rules)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_an_event_of_which_nothing_is_told_is_no_error(project: Project, recipe: str) -> None:
-    """R45: fields that a script looks for may be missing."""
+def test_an_event_without_details_is_not_an_error(project: Project, recipe: str) -> None:
+    """R45: the fields that a script reads may be missing."""
     event, _ = CASES[recipe][0]
     assert project.fire(recipe, event, {"tool_name": "Bash"})["outcome"] == "allow"
     assert project.fire(recipe, event, {"tool_name": "Write", "tool_input": {}})["outcome"] == "allow"
 
 
-def test_every_recipe_is_explained() -> None:
+def test_every_recipe_is_documented() -> None:
     page = (ROOT / "examples" / "README.md").read_text()
     assert [recipe for recipe in RECIPES if f"**{recipe}/**" not in page] == []
 
 
-def test_every_script_can_be_run_and_gives_up_in_time() -> None:
-    """R45: every script is executable and has a timeout, below ten seconds if a prompt or tool call waits."""
+def test_every_script_is_executable_and_has_a_timeout() -> None:
+    """R45: the timeout is at most ten seconds if a prompt or tool call waits."""
     for recipe in RECIPES:
         folder = ROOT / "examples" / "hooks" / recipe
         assert all(os.access(script, os.X_OK) for script in folder.glob("*.py"))
@@ -383,7 +379,7 @@ def test_every_script_can_be_run_and_gives_up_in_time() -> None:
                     assert rule["timeout"] < (61 if event == "PostToolUse" else 10)
 
 
-# The guardrail's judgement
+# Commands that the guardrail stops and allows.
 
 HARMFUL = r"""
 rm -rf /
@@ -495,16 +491,18 @@ awk '{print $1}' file | sort | uniq -c
 FIND_HARM = runpy.run_path(str(ROOT / "examples/hooks/shell-guardrail/guardrail.py"))["find_harm"]
 
 
-@pytest.mark.parametrize("command", HARMFUL)
-def test_the_guardrail_stops(command: str) -> None:
-    """R45: the guardrail stops known harmful commands, however they are written."""
-    assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project")
+def test_the_guardrail_stops_harmful_commands(subtests: pytest.Subtests) -> None:
+    """R45"""
+    for command in HARMFUL:
+        with subtests.test(command):
+            assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project")
 
 
-@pytest.mark.parametrize("command", INNOCENT)
-def test_the_guardrail_lets_through(command: str) -> None:
-    """R45: the guardrail allows known harmless commands, even if they mention harmful ones."""
-    assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project") == ""
+def test_the_guardrail_allows_harmless_commands(subtests: pytest.Subtests) -> None:
+    """R45: even if they mention harmful ones."""
+    for command in INNOCENT:
+        with subtests.test(command):
+            assert FIND_HARM(command.replace("\\n", "\n"), "/home/dev/project") == ""
 
 
 PIECES = [
@@ -550,24 +548,24 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from([*PIECES, " "]) | st.text(max_size=3), max_size=30))
-def test_the_guardrail_reads_anything(pieces: list[str]) -> None:
-    """R45: input that no shell can parse is not an error."""
+def test_the_guardrail_parses_any_text(pieces: list[str]) -> None:
+    """R45: even if no shell could."""
     assert isinstance(FIND_HARM("".join(pieces), "/home/dev/project"), str)
 
 
 @pytest.mark.parametrize("piece", ["a", "`", "$(", "<<A ", "<<A\n", "'", "| ", "a\n"])
-def test_the_guardrail_reads_what_is_long_in_time(piece: str) -> None:
-    """R45: a command too long to parse before the rule's timeout is stopped unread."""
+def test_the_guardrail_parses_a_long_command_in_time(piece: str) -> None:
+    """R45: one that is too long to parse before the rule's timeout is stopped unread."""
     FIND_HARM(piece * (128 * 1024 // len(piece)), "/home/dev/project")
     assert FIND_HARM(piece * (129 * 1024), "/home/dev/project")
 
 
-# The same as a handler
+# The linter as a handler.
 
 
-def test_the_linter_as_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R70, R81: examples/linter answers with a HookResult; the user sees the number of findings."""
-    need("ruff")
+def test_the_linter_works_as_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R70, R81: examples/linter returns a HookResult; the user sees the number of findings."""
+    require("ruff")
     rig = Rig(tmp_path)
     try:
         loaded = config_file.load(config_file.read(ROOT / "examples/linter/relay.config.py"), rig.registry)
@@ -576,9 +574,9 @@ def test_the_linter_as_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         in_session = rig.context
 
         def context(services: Any) -> Any:
-            made = in_session(services)
-            made.env = {"PATH": f"{TOOLS}:/usr/bin:/bin"}
-            return made
+            session_context = in_session(services)
+            session_context.env = {"PATH": f"{TOOLS}:/usr/bin:/bin"}
+            return session_context
 
         monkeypatch.setattr(rig, "context", context)
         (tmp_path / "halves.py").write_text(UNUSED)

@@ -1,4 +1,4 @@
-"""The documentation's pictures: redrawn from their recordings, small, and still when animation is off."""
+"""The pictures of the documentation match their recordings, are small, and work without animation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def redrawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_they_are_those_that_make_pictures_draws(redrawn: Path) -> None:
+def test_the_pictures_are_up_to_date(redrawn: Path) -> None:
     assert sorted(path.stem for path in IMAGES.glob("*.svg")) == sorted(NAMES)
     for name in NAMES:
         drawn, committed = (folder / f"{name}.svg" for folder in (redrawn, IMAGES))
@@ -35,7 +35,7 @@ def test_they_are_those_that_make_pictures_draws(redrawn: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_are_small_and_run_nothing(name: str) -> None:
+def test_the_pictures_are_small_and_have_no_scripts(name: str) -> None:
     path = IMAGES / f"{name}.svg"
     assert path.stat().st_size < 300_000
     svg = path.read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def test_they_are_small_and_run_nothing(name: str) -> None:
         ("fleet", ("5 agents, 1 needs you: `relay next`", "Allow `npm install zod`? [y/N]")),
     ],
 )
-def test_without_animation_the_last_frame_shows(name: str, texts: tuple[str, ...]) -> None:
+def test_without_animation_the_last_frame_is_shown(name: str, texts: tuple[str, ...]) -> None:
     root = ET.parse(IMAGES / f"{name}.svg").getroot()
     groups = root.findall(f"{SVG}g")
     last = [group for group in groups if "last" in group.attrib["class"].split()]
@@ -62,7 +62,7 @@ def test_without_animation_the_last_frame_shows(name: str, texts: tuple[str, ...
     for text in texts:
         assert text in shown
     places = [(row.attrib["x"], row.attrib["y"]) for row in rows]
-    assert len(set(places)) == len(places), "two rows are drawn on each other"
+    assert len(set(places)) == len(places), "two rows overlap"
     style = root.findtext(f"{SVG}style", "")
     still, _, moving = style.partition("@media (prefers-reduced-motion: no-preference)")
     assert ".row{visibility:hidden" in still
@@ -75,9 +75,9 @@ def test_without_animation_the_last_frame_shows(name: str, texts: tuple[str, ...
 
 
 @pytest.mark.parametrize("cast", ["alice", "bob", "fleet"])
-def test_recordings_say_nothing_of_the_machine_that_made_them(cast: str) -> None:
+def test_recordings_reveal_nothing_about_their_machine(cast: str) -> None:
     recording = Cast(IMAGES / f"{cast}.cast", strict=True)
-    said = "".join(event.data for event in recording)
+    text = "".join(event.data for event in recording)
     header = recording.header
     assert (header.timestamp, header.command, dict(header.env), header.session) == (None, "", {}, "")
-    assert not re.search(r"/(home|root|tmp|usr|Users|work)\b", said)
+    assert not re.search(r"/(home|root|tmp|usr|Users|work)\b", text)

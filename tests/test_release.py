@@ -1,4 +1,4 @@
-"""A release is consistent: its version, its changelog, and where to report a bug."""
+"""A release has a consistent version and changelog, and ways to report bugs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_newest_version_of_the_changelog_is_that_of_the_package() -> None:
+def test_the_newest_version_in_the_changelog_is_the_packages() -> None:
     versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert versions[0] == project["version"]
     assert len(set(versions)) == len(versions)
 
 
-def test_a_bug_report_asks_for_the_report_of_doctor() -> None:
+def test_a_bug_report_asks_for_the_output_of_doctor() -> None:
     form = (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug_report.yml").read_text(encoding="utf-8")
     (report,) = [part for part in form.split("  - type: ") if "id: report\n" in part]
     assert "label: Output of `relay doctor --report`" in report
@@ -24,7 +24,7 @@ def test_a_bug_report_asks_for_the_report_of_doctor() -> None:
     assert "required: true" in report
 
 
-def test_a_vulnerability_has_a_private_way_to_be_reported() -> None:
+def test_a_vulnerability_can_be_reported_privately() -> None:
     policy = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert "Report a\nvulnerability*" in policy
     assert "SECURITY.md" in (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug_report.yml").read_text(

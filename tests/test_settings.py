@@ -1,4 +1,4 @@
-"""relay.toml: the valid values of each setting (tests/session covers their effect)."""
+"""The valid values of settings in relay.toml (tests/session covers their effect)."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def settings(folder: Path, line: str) -> tuple[Settings, list[str]]:
     [("idle_seconds", 3600), ("closing_seconds", 600), ("handler_seconds", 600), ("stop_seconds", 60)],
 )
 def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
-    """Else any project could make `relay stop` wait for years."""
+    """Otherwise any project could make `relay stop` wait for years."""
     assert settings(tmp_path, f"{name} = {most}") == (Settings(**{name: float(most)}), [])
     for value in (f"{most}.5", "9e8", "inf", "nan", "-1", "true"):
-        taken, (notice,) = settings(tmp_path, f"{name} = {value}")
-        assert taken == Settings()
+        loaded, (notice,) = settings(tmp_path, f"{name} = {value}")
+        assert loaded == Settings()
         assert f"{name} must be a number of seconds from 0 to {most}, like " in notice
 
 
-def test_channels_are_names_with_or_without_their_sign(tmp_path: Path) -> None:
-    """A project may set them: they are only names."""
+def test_channels_are_names_with_or_without_a_hash(tmp_path: Path) -> None:
+    """A project may set them."""
     assert settings(tmp_path, "channels = ['#ops', 'dev']") == (Settings(channels=("#ops", "dev")), [])
-    for line, said in (
+    for line, message in (
         ("channels = ['#a b']", "in channels, 'a b' is not a valid channel"),
         ("channels = '#ops'", "channels must be a list of strings, not '#ops'."),
         ("channels = [1]", "channels must be a list of strings, not [1]."),
     ):
-        taken, (notice,) = settings(tmp_path, line)
-        assert (taken, said in notice) == (Settings(), True), notice
+        loaded, (notice,) = settings(tmp_path, line)
+        assert (loaded, message in notice) == (Settings(), True), notice
 
 
-def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
-    """Both settings are the user's own: an untrusted project cannot set them."""
+def test_counts_and_choices_are_checked(tmp_path: Path) -> None:
+    """An untrusted project cannot set them."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
     project = tmp_path / "project"
     for folder in (home.config, project):
@@ -56,7 +56,7 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
         return load(home, project, trusted=lambda path: False)
 
     assert own("continuations = 0\nteach = 'never'") == (Settings(continuations=0, teach="never"), [])
-    for line, said in (
+    for line, message in (
         ("continuations = 21", "continuations must be a whole number from 0 to 20, like 3, not 21."),
         ("continuations = 1.5", "not 1.5."),
         ("continuations = true", "not True."),
@@ -68,28 +68,28 @@ def test_a_count_and_a_choice_are_checked(tmp_path: Path) -> None:
         ("directives = 'buildin'", "Did you mean builtin?"),
         ("directives = false", "directives must be a string, 'all', 'builtin' or 'none', not False."),
     ):
-        taken, (notice,) = own(line)
-        assert taken == Settings()
-        assert said in notice
-    taken, (notice,) = own("allow = ['Bash(git']")
-    assert taken == Settings() and "in allow, 'Bash(git' is not a rule" in notice
+        loaded, (notice,) = own(line)
+        assert loaded == Settings()
+        assert message in notice
+    loaded, (notice,) = own("allow = ['Bash(git']")
+    assert loaded == Settings() and "in allow, 'Bash(git' is not a rule" in notice
     (home.config / FILE).unlink()
     (project / FILE).write_text("continuations = 20\n", encoding="utf-8")
-    taken, (notice,) = load(home, project, trusted=lambda path: False)
-    assert taken == Settings()
+    loaded, (notice,) = load(home, project, trusted=lambda path: False)
+    assert loaded == Settings()
     assert "continuations ignored, because the file is not trusted" in notice
 
 
-def test_what_is_allowed_in_advance_is_said_by_the_user_only(tmp_path: Path) -> None:
-    """A project cannot allow anything, even if its file is trusted."""
+def test_only_the_user_can_allow_tool_calls_in_advance(tmp_path: Path) -> None:
+    """A project cannot, even if its file is trusted."""
     home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
     project = tmp_path / "project"
     for folder in (home.config, project):
         folder.mkdir(parents=True)
     (home.config / FILE).write_text("allow = ['Read']\n", encoding="utf-8")
     (project / FILE).write_text("allow = ['Bash(rm *)']\nidle_seconds = 7\n", encoding="utf-8")
-    taken, (notice,) = load(home, project, trusted=lambda path: True)
-    assert (taken.allow, taken.idle_seconds) == (("Read",), 7.0)
+    loaded, (notice,) = load(home, project, trusted=lambda path: True)
+    assert (loaded.allow, loaded.idle_seconds) == (("Read",), 7.0)
     assert "allow ignored: only your own" in notice
 
 
@@ -99,10 +99,10 @@ def test_a_prefix_is_a_punctuation_character(tmp_path: Path, prefix: str) -> Non
 
 
 @pytest.mark.parametrize("prefix", ["", "ab", "a", "7", " ", ":", "\\", "\u00a0", "\u202e", "\u3000"])
-def test_what_is_part_of_a_directive_or_cannot_be_seen_is_no_prefix(tmp_path: Path, prefix: str) -> None:
-    """relay.toml and pattern files share the check."""
-    taken, (notice,) = settings(tmp_path, f"prefix = '{prefix}'")
-    assert taken == Settings()
+def test_an_unusable_prefix_is_refused(tmp_path: Path, prefix: str) -> None:
+    """Neither in relay.toml nor in pattern files."""
+    loaded, (notice,) = settings(tmp_path, f"prefix = '{prefix}'")
+    assert loaded == Settings()
     assert "prefix must be one punctuation character" in notice
     home = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
     (home.config / "patterns").mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_what_is_part_of_a_directive_or_cannot_be_seen_is_no_prefix(tmp_path: Pa
         load_profile("mine", home)
 
 
-def test_a_broker_has_one_url_or_several(tmp_path: Path) -> None:
+def test_a_broker_has_one_or_several_urls(tmp_path: Path) -> None:
     several = Settings(broker="mqtts://a,mqtts://u:x,y@b:1")
     config = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
     (tmp_path / "config").mkdir()
@@ -119,19 +119,19 @@ def test_a_broker_has_one_url_or_several(tmp_path: Path) -> None:
         (tmp_path / "config" / FILE).write_text(f"broker = {line}\n")
         assert load(config, tmp_path / "elsewhere") == (several, [])
     (tmp_path / "config" / FILE).write_text("broker = ['mqtts://a', 1]\n")
-    taken, (notice,) = load(config, tmp_path / "elsewhere")
-    assert taken == Settings()
+    loaded, (notice,) = load(config, tmp_path / "elsewhere")
+    assert loaded == Settings()
     assert "broker must be a string, or a list of strings, like 'mqtt://host', not" in notice
     (tmp_path / "config" / FILE).write_text("prefix = ['@']\n")
     assert "prefix must be a string, like '@', not" in load(config, tmp_path / "elsewhere")[1][0]
 
 
-def test_the_urls_of_several_options_are_taken_together() -> None:
-    given = parse(["--broker", "mqtts://a", "--broker=mqtts://b,mqtts://c", "claude"])
-    assert given.broker == "mqtts://a,mqtts://b,mqtts://c"
+def test_repeated_broker_options_are_combined() -> None:
+    options = parse(["--broker", "mqtts://a", "--broker=mqtts://b,mqtts://c", "claude"])
+    assert options.broker == "mqtts://a,mqtts://b,mqtts://c"
 
 
-def test_the_tables_of_the_fleet_are_no_settings(tmp_path: Path) -> None:
+def test_the_tables_of_a_fleet_are_not_settings(tmp_path: Path) -> None:
     fleet = "\n[fleet]\nteam = 'x'\n[defaults]\nrestrat = 'no'\n[agents.Lead]\nrun = 'claude'"
     assert settings(tmp_path, f"idle_seconds = 7{fleet}") == (Settings(idle_seconds=7.0), [])
 
@@ -145,7 +145,7 @@ def test_the_tables_of_the_fleet_are_no_settings(tmp_path: Path) -> None:
         ("\n[idle_second]", 2),
     ],
 )
-def test_a_mistake_has_the_line_of_the_setting(tmp_path: Path, text: str, line: int) -> None:
-    taken, (notice,) = settings(tmp_path, text)
-    assert taken == Settings()
+def test_a_mistake_is_reported_with_the_line_of_the_setting(tmp_path: Path, text: str, line: int) -> None:
+    loaded, (notice,) = settings(tmp_path, text)
+    assert loaded == Settings()
     assert f"{FILE}:{line}: unknown setting 'idle_second'. Did you mean idle_seconds?" in notice

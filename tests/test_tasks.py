@@ -1,4 +1,4 @@
-"""The background work of a session."""
+"""A session's queues of background work."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from relay.eventbus import EventBus
 from relay.tasks import Tasks
 
 
-def test_idle_waits_for_what_queued_work_has_queued() -> None:
-    """Queues before and behind its own are emptied, and new ones, too."""
+def test_idle_waits_for_work_that_was_queued_by_work() -> None:
+    """In every queue, even new ones."""
     done: list[str] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The ticks at which an idle process does its periodic work."""
+"""An idle process does its periodic work at common ticks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from relay.clock import TICK, until_tick
 
 
 @given(st.lists(st.floats(TICK, 3600), min_size=2))
-def test_what_is_due_now_and_then_is_due_together(periods: list[float]) -> None:
-    """Each period runs at the tick nearest to the time requested."""
+def test_periodic_work_is_due_at_common_ticks(periods: list[float]) -> None:
+    """Each at the tick nearest to the requested time."""
     before = time.monotonic()
     waits = [until_tick(period) for period in periods]
     late = time.monotonic() - before
@@ -23,5 +23,5 @@ def test_what_is_due_now_and_then_is_due_together(periods: list[float]) -> None:
 
 
 @given(st.floats(0, TICK, exclude_max=True))
-def test_what_is_due_sooner_than_a_tick_is_not_delayed(seconds: float) -> None:
+def test_work_due_before_the_next_tick_is_not_delayed(seconds: float) -> None:
     assert until_tick(seconds) == seconds

@@ -1,4 +1,4 @@
-"""The line numbers of TOML keys, however they are written."""
+"""The line numbers of TOML keys, in any notation."""
 
 from __future__ import annotations
 
@@ -50,31 +50,34 @@ TEXT = textwrap.dedent('''\
 ''')
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        (("title",), 2),
-        (("agents", "Ann", "run"), 6),
-        (("defaults",), 8),
-        (("defaults", "run"), 9),
-        (("agents", "Lead", "worktree", "run"), 12),
-        (("agents", "Lead"), 14),
-        (("agents", "Lead", "run"), 15),
-        (("agents", "Lead", "on_idle", "run"), 16),
-        (("agents", "Lead", "on_error", 0, "action"), 19),
-        (("agents", "Lead", "on_error", 1), 20),
-        (("agents", "Lead", "on_error", 1, "run"), 21),
-        (("agents", "Lead", "on_exit", 0, "run"), 26),
-        (("agents", "Lead", "on_exit", 1, "run"), 29),
-        (("agents", "Lead", "on_exit", 1, "deeper", "run"), 31),
-        (("agents", "Leo", "task", "run"), 33),
-        (("agents", "Lead", "task"), 14),  # without a line of its own: its table's line
-        (("nothing",), 1),
-    ],
-)
-def test_a_key_is_found_within_its_own_table(path: KeyPath, line: int) -> None:
-    tomli.loads(TEXT.replace("agents.Ann.run", "other.Ann.run"))  # apart from this, the text is TOML
-    assert TomlLines(TEXT).of(path) == line
+LINES = [
+    (("title",), 2),
+    (("agents", "Ann", "run"), 6),
+    (("defaults",), 8),
+    (("defaults", "run"), 9),
+    (("agents", "Lead", "worktree", "run"), 12),
+    (("agents", "Lead"), 14),
+    (("agents", "Lead", "run"), 15),
+    (("agents", "Lead", "on_idle", "run"), 16),
+    (("agents", "Lead", "on_error", 0, "action"), 19),
+    (("agents", "Lead", "on_error", 1), 20),
+    (("agents", "Lead", "on_error", 1, "run"), 21),
+    (("agents", "Lead", "on_exit", 0, "run"), 26),
+    (("agents", "Lead", "on_exit", 1, "run"), 29),
+    (("agents", "Lead", "on_exit", 1, "deeper", "run"), 31),
+    (("agents", "Leo", "task", "run"), 33),
+    (("agents", "Lead", "task"), 14),  # has no line of its own, so its table's
+    (("nothing",), 1),
+]
+
+
+def test_a_key_is_found_in_its_own_table(subtests: pytest.Subtests) -> None:
+    for path, line in LINES:
+        with subtests.test(repr(path)):
+            tomli.loads(
+                TEXT.replace("agents.Ann.run", "other.Ann.run")
+            )  # apart from this, the text is valid TOML
+            assert TomlLines(TEXT).of(path) == line
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=6)
@@ -97,7 +100,7 @@ def quoted(text: str, draw: Any) -> str:
     return str(draw(st.sampled_from(ways)))
 
 
-def written(value: Any, draw: Any) -> str:
+def as_toml(value: Any, draw: Any) -> str:
     """Return `value` as TOML, in one of the possible notations."""
     space = draw(st.sampled_from(["", " ", "\n", "  # ] } '\"\n"]))
     match value:
@@ -110,9 +113,9 @@ def written(value: Any, draw: Any) -> str:
                 return f"'''\n{value}'''"
             return quoted(value, draw)
         case list():
-            return "[" + space + f",{space}".join(written(each, draw) for each in value) + space + "]"
+            return "[" + space + f",{space}".join(as_toml(each, draw) for each in value) + space + "]"
         case _:
-            pairs = [f"{quoted(key, draw)} = {written(each, draw)}" for key, each in value.items()]
+            pairs = [f"{quoted(key, draw)} = {as_toml(each, draw)}" for key, each in value.items()]
             return "{ " + ", ".join(pairs) + " }"
 
 
@@ -127,17 +130,17 @@ def paths(value: Any, path: KeyPath = ()) -> dict[KeyPath, Any]:
 
 @settings(max_examples=60)
 @given(st.dictionaries(NAMES, st.dictionaries(NAMES, VALUES, max_size=2), max_size=3), st.data())
-def test_every_key_that_the_parser_finds_has_a_line_with_it(tables: dict[str, Any], data: Any) -> None:
+def test_every_key_is_on_its_line(tables: dict[str, Any], data: Any) -> None:
     lines = []
     for name, table in tables.items():
         if data.draw(st.booleans()):
             lines.append(f"[{quoted(name, data.draw)}]")
             lines += [
-                f"{quoted(key, data.draw)} = {written(value, data.draw)}" for key, value in table.items()
+                f"{quoted(key, data.draw)} = {as_toml(value, data.draw)}" for key, value in table.items()
             ]
         else:  # keys before the first header
             dotted = [
-                f"{quoted(name, data.draw)}.{quoted(key, data.draw)} = {written(value, data.draw)}"
+                f"{quoted(name, data.draw)}.{quoted(key, data.draw)} = {as_toml(value, data.draw)}"
                 for key, value in table.items()
             ]
             lines = [*(dotted or [f"{quoted(name, data.draw)} = {{}}"]), *lines]
@@ -157,7 +160,7 @@ def test_every_key_that_the_parser_finds_has_a_line_with_it(tables: dict[str, An
 
 @settings(max_examples=300)
 @given(st.text(st.sampled_from("[]{}=.,\"'#\\ab1 \n"), max_size=30))
-def test_what_is_toml_is_read_to_its_end(text: str) -> None:
+def test_any_valid_toml_is_read_completely(text: str) -> None:
     try:
         parsed = tomli.loads(text)
     except tomli.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""examples/trajectory: the real `trail`, from npm, records what wrapped agents do (R64)."""
+"""examples/trajectory records the work of wrapped agents with the real `trail` from npm (R64)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def folder(relay: Relay) -> Path:
     return folder
 
 
-def fake(folder: Path, code: str) -> dict[str, str]:
+def fake_trail(folder: Path, code: str) -> dict[str, str]:
     """Return the environment of an agent whose `trail` is a shell script containing `code`."""
     folder.mkdir(exist_ok=True)
     (folder / "trail").write_text(f"#!/bin/sh\n{code}\n")
@@ -91,7 +91,7 @@ def fake(folder: Path, code: str) -> dict[str, str]:
 
 
 def trajectories(data: Path) -> list[dict[str, Any]]:
-    """Return what trail has written for one agent."""
+    """Return the trajectories that trail has written for one agent."""
     texts = [path.read_text() for path in data.rglob("trajectory.json")]
     return [json.loads(text) for text in texts if text]  # trail empties the file before it writes
 
@@ -106,7 +106,7 @@ def events(data: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def phases(data: Path) -> list[str]:
-    """Return every recorded phase, including those an agent only passed through, oldest first."""
+    """Return every recorded phase, including those only passed through, oldest first."""
     found = []
     for event in events(data, "decision"):
         passed = re.search(r"^Passed through: (.*)$", event["raw"]["reasoning"], re.MULTILINE)
@@ -127,7 +127,7 @@ def data_of(folder: Path, name: str) -> Path:
 def test_a_session_is_recorded_from_its_task_to_its_end(
     relay: Relay, folder: Path, trail_env: dict[str, str]
 ) -> None:
-    """R64: the task, phases from the agent's own words, a message and the closing prompt are recorded."""
+    """R64: task, phases, a message and the closing prompt."""
     ada, data = FakeAgent(relay, "Ada"), data_of(folder, "Ada")
     ada.wrap(options=("--task", "Fix the 'login' form"), cwd=folder, env=trail_env)
     ada.receives("Active trajectory: Fix the 'login' form")
@@ -152,28 +152,30 @@ def test_a_session_is_recorded_from_its_task_to_its_end(
 
 
 @pytest.mark.slow
-def test_two_agents_at_once_lose_nothing(relay: Relay, folder: Path, trail_env: dict[str, str]) -> None:
-    """R64: the agents share a folder and write phases and messages at the same time."""
-    said, short = ["designing", "implementing", "testing"], ["design", "implement", "test"]
+def test_recording_two_agents_at_once_loses_nothing(
+    relay: Relay, folder: Path, trail_env: dict[str, str]
+) -> None:
+    """R64: they share a folder, and write phases and messages at the same time."""
+    words, short = ["designing", "implementing", "testing"], ["design", "implement", "test"]
     both = [FakeAgent(relay, name) for name in ("Ada", "Bob")]
     for fake in both:
         fake.wrap(options=("--task", f"{fake.name}'s task"), cwd=folder, env=trail_env)
         fake.receives("Active trajectory")
-    for number, phase in enumerate(said):
+    for number, phase in enumerate(words):
         for fake in both:
             fake.say(f"Now {phase}.")
             relay("send", fake.name, f"for {fake.name}, number {number}.")
     for fake in both:
         data = data_of(folder, fake.name)
         wait_until(lambda data=data: phases(data) == short, message=fake.log)
-        wait_until(lambda data=data: reflections(data).count("number") == len(said), message=fake.log)
+        wait_until(lambda data=data: reflections(data).count("number") == len(words), message=fake.log)
         assert reflections(data).splitlines() == [
-            f"Message from the user: for {fake.name}, number {number}." for number in range(len(said))
+            f"Message from the user: for {fake.name}, number {number}." for number in range(len(words))
         ]
         assert trajectories(data)[0]["task"]["title"] == f"{fake.name}'s task"
 
 
-def test_without_trail_the_user_is_told_once_and_the_session_goes_on(
+def test_without_trail_the_user_is_notified_once_and_the_session_continues(
     relay: Relay, folder: Path, tmp_path: Path
 ) -> None:
     """R64"""
@@ -191,11 +193,11 @@ def test_without_trail_the_user_is_told_once_and_the_session_goes_on(
     assert sum("npm install -g" in json.dumps(event) for event in ada.events()) == 1
 
 
-def test_a_trail_that_hangs_is_killed_and_the_session_goes_on(
+def test_a_trail_that_hangs_is_killed_and_the_session_continues(
     relay: Relay, folder: Path, tmp_path: Path
 ) -> None:
-    """R64: trail's child processes are killed, too; the fixture finds any that is left."""
-    env = {**fake(tmp_path / "bin", "sleep 1000 & wait"), "TRAIL_SECONDS": "0.2"}
+    """R64: with its child processes; the fixture finds any that are left."""
+    env = {**fake_trail(tmp_path / "bin", "sleep 1000 & wait"), "TRAIL_SECONDS": "0.2"}
     ada = FakeAgent(relay, "Ada").wrap(options=("--task", "x"), cwd=folder, env=env)
     ada.notice("trail export did not end within 0.2 s.")
     relay("send", "Ada", "hello")
@@ -210,7 +212,7 @@ Make = Callable[..., Trajectory]
 
 @pytest.fixture
 def make(trail_env: dict[str, str], tmp_path: Path) -> Make:
-    """Return a factory for drivers of the real trail for one agent, one per run, as in a session."""
+    """Return a factory for drivers of the real trail, one for each session of an agent."""
 
     def make(env: dict[str, str] = trail_env) -> Trajectory:
         return Trajectory("Ada", tmp_path, {**os.environ, **env}, tmp_path / "data", PATIENCE)
@@ -220,7 +222,7 @@ def make(trail_env: dict[str, str], tmp_path: Path) -> Make:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:12]))
 def test_hostile_texts_are_data(make: Make, tmp_path: Path, text: str) -> None:
-    """R64: texts are not taken for options, commands or terminal controls."""
+    """R64: not options, commands or terminal controls."""
     ada = make()
     ada.begin(text)
     ada.phase("test", text)
@@ -237,7 +239,7 @@ def test_hostile_texts_are_data(make: Make, tmp_path: Path, text: str) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"data"}
 
 
-def test_the_next_session_goes_on_with_an_active_trajectory(make: Make, tmp_path: Path) -> None:
+def test_the_next_session_continues_an_active_trajectory(make: Make, tmp_path: Path) -> None:
     first = make()
     assert first.begin("first") == "Active trajectory: first\nPhase: none yet"
     first.phase("design", "Phase: design")
@@ -252,7 +254,7 @@ def test_the_next_session_goes_on_with_an_active_trajectory(make: Make, tmp_path
     assert second.problem() is None
 
 
-def test_what_an_agent_says_before_it_is_ready_is_recorded(make: Make, tmp_path: Path) -> None:
+def test_a_phase_declared_before_the_start_is_recorded(make: Make, tmp_path: Path) -> None:
     ada = make()
     ada.phase("plan", "I'm planning it.")
     wait_until(lambda: not ada._writing)  # it has found no trajectory
@@ -261,7 +263,7 @@ def test_what_an_agent_says_before_it_is_ready_is_recorded(make: Make, tmp_path:
     assert phases(tmp_path / "data") == ["plan"]
 
 
-def test_a_session_that_takes_over_in_the_middle_knows_the_phase(make: Make, tmp_path: Path) -> None:
+def test_a_reloaded_session_knows_the_phase(make: Make, tmp_path: Path) -> None:
     """`relay reload` does not fire session_start again."""
     first = make()
     first.begin("first")
@@ -275,7 +277,7 @@ def test_a_session_that_takes_over_in_the_middle_knows_the_phase(make: Make, tmp
     assert reflections(tmp_path / "data") == "Message from Bob: hello"
 
 
-def test_without_a_trajectory_nothing_is_recorded_and_nobody_is_told(make: Make, tmp_path: Path) -> None:
+def test_without_a_trajectory_nothing_is_recorded_or_reported(make: Make, tmp_path: Path) -> None:
     ada = make()
     assert ada.begin(None) == ""
     ada.message("Bob", "hello")
@@ -284,9 +286,7 @@ def test_without_a_trajectory_nothing_is_recorded_and_nobody_is_told(make: Make,
     assert ada.problem() is None
 
 
-def test_what_comes_after_the_agent_has_completed_its_trajectory_is_left_out(
-    make: Make, tmp_path: Path, trail: Path
-) -> None:
+def test_events_after_a_completed_trajectory_are_omitted(make: Make, tmp_path: Path, trail: Path) -> None:
     ada = make()
     ada.begin("task")
     complete = ["complete", "--summary=done", "--confidence=0.9"]
@@ -297,8 +297,8 @@ def test_what_comes_after_the_agent_has_completed_its_trajectory_is_left_out(
     assert ada.problem() is None
 
 
-def test_a_failure_is_told_in_one_line(make: Make, tmp_path: Path) -> None:
-    """The line is the one of Node's stack trace that says what is wrong."""
+def test_a_failure_is_reported_on_one_line(make: Make, tmp_path: Path) -> None:
+    """By the line of Node's stack trace that names the error."""
     (tmp_path / "data").write_text("a file")
     ada = make()
     assert ada.begin("task") == ""
@@ -315,8 +315,8 @@ def gate(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "gate"
 
 
-def test_a_storm_of_output_is_a_few_calls(tmp_path: Path, gate: Path) -> None:
-    """The next call records whatever arrives during a call, complete and in order."""
+def test_a_flood_of_output_takes_a_few_calls(tmp_path: Path, gate: Path) -> None:
+    """One call records everything that arrived during the last one, in order."""
     calls = tmp_path / "calls"
     code = f"""
 printf '%s\\0' "$@" END >> {calls}
@@ -325,7 +325,7 @@ case $1 in
     decision) [ -e passed ] || {{ echo in > reached; cat {gate}; touch passed; }};;
 esac"""
     ada = Trajectory(
-        "Ada", tmp_path, {**os.environ, **fake(tmp_path / "bin", code)}, tmp_path / "data", PATIENCE
+        "Ada", tmp_path, {**os.environ, **fake_trail(tmp_path / "bin", code)}, tmp_path / "data", PATIENCE
     )
     ada.begin("t")
     ada.phase("plan", "Phase: plan")
@@ -342,11 +342,11 @@ esac"""
     assert ada.problem() is None
 
 
-def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
+def test_processes_wait_for_each_other(tmp_path: Path) -> None:
     """A killed session may have left a call behind."""
     data = tmp_path / "data"
     data.mkdir()
-    env = {**os.environ, **fake(tmp_path / "bin", "exit 1")}
+    env = {**os.environ, **fake_trail(tmp_path / "bin", "exit 1")}
     ada = Trajectory("Ada", tmp_path, env, data, 0.2)
     with open(data / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -356,12 +356,12 @@ def test_two_processes_wait_for_each_other(tmp_path: Path) -> None:
     assert ada.problem() == "trail export: exited with 1"
 
 
-def test_calls_from_many_threads_are_one_at_a_time(tmp_path: Path) -> None:
+def test_calls_from_many_threads_are_serialized(tmp_path: Path) -> None:
     code = f"""
 mkdir {tmp_path}/busy || touch {tmp_path}/overlap
 [ "$1" = export ] && echo '{{"task": {{"title": "t"}}, "chapters": []}}'
 rmdir {tmp_path}/busy"""
-    env = {**os.environ, **fake(tmp_path / "bin", code)}
+    env = {**os.environ, **fake_trail(tmp_path / "bin", code)}
     agents = [Trajectory("Ada", tmp_path, env, tmp_path / "data", PATIENCE) for _ in range(2)]
     threads = [
         threading.Thread(target=lambda ada=ada, n=n: (ada.begin("t"), ada.message("Bob", str(n))))
@@ -381,67 +381,69 @@ rmdir {tmp_path}/busy"""
 @given(st.text(st.characters(codec=None), max_size=2_000).flatmap(lambda text: st.just(text * 20)))
 def test_any_text_can_be_an_argument(text: str) -> None:
     printable = driver._printable(text)
-    for made in (driver._cut(printable, driver.MAX_ARGUMENT), driver._title(printable)):
-        assert "\0" not in made
-        assert len(os.fsencode(made)) < 131_072
+    for shortened in (driver._cut(printable, driver.MAX_ARGUMENT), driver._title(printable)):
+        assert "\0" not in shortened
+        assert len(os.fsencode(shortened)) < 131_072
     assert len(driver._title(printable).encode("utf-16-le")) <= 2 * driver.MAX_TITLE
     assert driver._title(printable[:500]) == printable[:500] or not printable[:500].isascii()
 
 
 @pytest.fixture(scope="module")
-def declared() -> Callable[[str], list[str]]:
+def declared_phases() -> Callable[[str], list[str]]:
     """Return a function that finds the phases declared in a text."""
     with registering(Registry()):
         config = runpy.run_path(str(EXAMPLE / "relay.config.py"))
     return lambda text: [phase for phase, _ in config["declarations_in"](text)]
 
 
-@pytest.mark.parametrize(
-    ("text", "phases"),
-    [
-        ("Now testing the parser.", ["test"]),
-        ("I'm planning the migration", ["plan"]),
-        ("I’m now designing it", ["design"]),
-        ("OK, I am currently observing the logs", ["observe"]),
-        ("Let me start implementing the parser.", ["implement"]),
-        ("Next, I'll move on to testing.", ["test"]),
-        ("Moving on to designing", ["design"]),
-        ("Beginning implementing now", ["implement"]),
-        ("Testing whether it holds", ["test"]),
-        ("Phase: observe", ["observe"]),
-        ("**Phase:** testing", ["test"]),
-        ("The plan stands. Implementing it now.\nThen I'm testing.", ["implement", "test"]),
-    ],
-)
-def test_what_declares_a_phase(declared: Callable[[str], list[str]], text: str, phases: list[str]) -> None:
+DECLARATIONS = [
+    ("Now testing the parser.", ["test"]),
+    ("I'm planning the migration", ["plan"]),
+    ("I’m now designing it", ["design"]),
+    ("OK, I am currently observing the logs", ["observe"]),
+    ("Let me start implementing the parser.", ["implement"]),
+    ("Next, I'll move on to testing.", ["test"]),
+    ("Moving on to designing", ["design"]),
+    ("Beginning implementing now", ["implement"]),
+    ("Testing whether it holds", ["test"]),
+    ("Phase: observe", ["observe"]),
+    ("**Phase:** testing", ["test"]),
+    ("The plan stands. Implementing it now.\nThen I'm testing.", ["implement", "test"]),
+]
+
+
+def test_a_phase_is_declared(declared_phases: Callable[[str], list[str]], subtests: pytest.Subtests) -> None:
     """R64"""
-    assert declared(text) == phases
+    for text, phases in DECLARATIONS:
+        with subtests.test(text):
+            assert declared_phases(text) == phases
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "tests/testing.py: 3 passed",
-        "collecting ... testing 3 of 3",
-        "Testing is hard.",
-        "Now testing is done.",
-        "Testing: 12 passed",
-        "- Testing the parser",
-        "1. Implementing the parser",
-        "## Testing the parser",
-        "> I'm testing it",
-        '"I\'m testing it", said Bob.',
-        "I'm done testing.",
-        "I'm not testing this.",
-        "We should start testing",
-        "Bob is testing it",
-        "[from Bob] I'm testing it",
-        "now testing-library is installed",
-        "```\nNow testing the parser.\n```",
-        "Phase: none yet",
-        "HOW: Say when the phase changes, in a line such as Phase: implement",
-    ],
-)
-def test_what_declares_none(declared: Callable[[str], list[str]], text: str) -> None:
-    """R64: "testing" in a line is not enough."""
-    assert declared(text) == []
+NO_DECLARATIONS = [
+    "tests/testing.py: 3 passed",
+    "collecting ... testing 3 of 3",
+    "Testing is hard.",
+    "Now testing is done.",
+    "Testing: 12 passed",
+    "- Testing the parser",
+    "1. Implementing the parser",
+    "## Testing the parser",
+    "> I'm testing it",
+    '"I\'m testing it", said Bob.',
+    "I'm done testing.",
+    "I'm not testing this.",
+    "We should start testing",
+    "Bob is testing it",
+    "[from Bob] I'm testing it",
+    "now testing-library is installed",
+    "```\nNow testing the parser.\n```",
+    "Phase: none yet",
+    "HOW: Say when the phase changes, in a line such as Phase: implement",
+]
+
+
+def test_no_phase_is_declared(declared_phases: Callable[[str], list[str]], subtests: pytest.Subtests) -> None:
+    """R64"""
+    for text in NO_DECLARATIONS:
+        with subtests.test(text):
+            assert declared_phases(text) == []

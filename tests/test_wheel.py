@@ -1,4 +1,4 @@
-"""The wheel and the sdist: reproducible, complete, and a working `relay` in an empty environment."""
+"""The wheel and the sdist are reproducible and complete, and install a working `relay`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tracked() -> list[str]:
         names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split(
             "\0"
         )
-    except (OSError, subprocess.CalledProcessError):  # an sdist, or another user's clone
+    except (OSError, subprocess.CalledProcessError):  # an sdist, or a clone of another user
         found = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
         names = [
             str(path) for path in found if not {".venv", ".cache", ".git", "__pycache__"} & {*path.parts}
@@ -59,38 +59,36 @@ def build(tree: Path, out: Path, umask: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def distribution(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tree, tmp_path_factory.mktemp("built"), 0o022)
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Path) -> Path:
-    (found,) = built.glob("*.whl")
+def wheel(distribution: Path) -> Path:
+    (found,) = distribution.glob("*.whl")
     return found
 
 
 @pytest.fixture(scope="module")
-def sdist(built: Path) -> Path:
-    (found,) = built.glob("*.tar.gz")
+def sdist(distribution: Path) -> Path:
+    (found,) = distribution.glob("*.tar.gz")
     return found
 
 
-def test_two_builds_at_other_times_in_other_folders_are_equal(
-    tree: Path, built: Path, tmp_path: Path
-) -> None:
+def test_builds_are_reproducible(tree: Path, distribution: Path, tmp_path: Path) -> None:
     elsewhere = shutil.copytree(tree, tmp_path / "a" / "longer" / "path")
     for path in elsewhere.rglob("*"):
         path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
         os.utime(path, (1_500_000_000, 1_500_000_000))
     again = build(elsewhere, tmp_path / "out", 0o077)
-    archives = sorted(path.name for path in built.iterdir())
+    archives = sorted(path.name for path in distribution.iterdir())
     assert [PurePosixPath(name).suffix for name in archives] == [".whl", ".gz"]
     assert sorted(path.name for path in again.iterdir()) == archives
     for name in archives:
-        assert (built / name).read_bytes() == (again / name).read_bytes(), name
+        assert (distribution / name).read_bytes() == (again / name).read_bytes(), name
 
 
-def test_the_sdist_has_everything_that_is_committed(sdist: Path, tree: Path) -> None:
+def test_the_sdist_has_every_committed_file(sdist: Path, tree: Path) -> None:
     top = sdist.name.removesuffix(".tar.gz")
     with tarfile.open(sdist) as archive:
         inside = {member.name.removeprefix(f"{top}/") for member in archive if not member.isdir()}
@@ -109,7 +107,7 @@ def test_the_wheel_has_the_licence_and_no_tests(wheel: Path) -> None:
     ]
 
 
-def test_patterns_and_config_are_inside_the_package(wheel: Path) -> None:
+def test_patterns_and_config_are_in_the_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for data in ("patterns", "config"):
         shipped = {name for name in names if name.startswith(f"relay/_data/{data}/")}
@@ -124,7 +122,7 @@ def test_patterns_and_config_are_inside_the_package(wheel: Path) -> None:
     assert {"relay/py.typed", *scripts} <= set(names)
 
 
-def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=False)
     python, relay = tmp_path / "venv" / "bin" / "python", tmp_path / "venv" / "bin" / "relay"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", str(wheel)]

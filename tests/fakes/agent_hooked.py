@@ -1,4 +1,4 @@
-"""A remote-controlled agent with hooks: it calls the hooks in its `--settings` as Claude Code does.
+"""An agent controlled by a test, which calls the hooks in its `--settings` as Claude Code does.
 
     AGENT_FOLDER=FOLDER agent_hooked.py [--settings FILE | --version]
 
@@ -8,7 +8,7 @@ FOLDER/pulled      what to do; removed once read:
                        {"fire": EVENT, "payload": {...}} calls the hooks; a text is passed to them unchanged;
                        "below": true makes a child process call them, as another agent in its shell would
                        {"print": TEXT}, {"exit": CODE}
-FOLDER/strings     a datagram socket: each datagram makes it do that
+FOLDER/strings     a datagram socket: on each datagram, the agent does what FOLDER/pulled says
 FOLDER/called      one JSON line per call: {"event", "command", "stdout", "stderr", "code"}
 """
 

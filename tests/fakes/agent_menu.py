@@ -1,4 +1,4 @@
-"""A program that asks with a menu, as coding agents do, and logs the choice, as JSON lines.
+"""A program that asks by a menu, as coding agents do, and logs the choice as JSON lines.
 
 The options are drawn like claude's; the last one takes a text.
 

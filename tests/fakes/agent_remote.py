@@ -1,4 +1,4 @@
-"""A remote-controlled line agent: logs every line it reads, and does what a test tells it over a socket.
+"""A line agent that logs every line it reads, and that a test controls over a socket.
 
     agent_remote.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]... [--busy]
                       [--think SECONDS]
@@ -34,7 +34,7 @@ def out(text: str) -> None:
         data = data[os.write(1, data) :]
 
 
-def obey() -> None:
+def handle_requests() -> None:
     while True:
         match json.loads(strings.recv(1 << 20)):
             case {"say": text}:
@@ -57,7 +57,7 @@ while arguments:
             thinking = float(seconds)
 Path(folder, "strings").unlink(missing_ok=True)  # left if it was restarted
 strings.bind(f"{folder}/strings")
-threading.Thread(target=obey, daemon=True).start()
+threading.Thread(target=handle_requests, daemon=True).start()
 with open(f"{folder}/received", "ab", buffering=0) as log:
     if busy:
         threading.Event().wait()

@@ -1,16 +1,16 @@
-"""A small TUI in raw mode: draws its own input, submits on CR, logs exactly what it took, as JSON lines.
+"""A small TUI in raw mode: draws its own input, submits on CR, and logs what it accepted as JSON lines.
 
 paste       enable bracketed paste (mode 2004) and collect pastes as agents do
 alternate   draw on the alternate screen
-deaf-enter  ignore the first CR after a text, as agents do that take a quick CR for part of the paste
+deaf-enter  ignore the first CR after a text, as agents do that treat a quick CR as part of the paste
 no-enter    never accept a CR
 dialog      show a dialog whose Enter approves, from the start
-silent      draw nothing of what is typed
+silent      do not echo input
 collapse    show a placeholder for a paste, as agents do with long ones
 late        draw something else at first, and submit what is drawn: a placeholder until the text is drawn
 scrolls     show only the end of a paste, as an input of one row does
-newline     take every CR for a newline in the input, as agents do with one in the same write
-hasty       ignore a CR within 0.25 s of a paste's end, as agents do that take it for part of the paste
+newline     treat every CR as a newline in the input, as agents do with one in the same write
+hasty       ignore a CR within 0.25 s of a paste's end, as agents do that treat it as part of the paste
 working     show that it is working, from the start
 asks        show a dialog below a paste
 lines       return to the kernel's line input when it accepts a text, and show nothing more
@@ -58,7 +58,7 @@ while True:
     buffer += chunk
     while buffer:
         if buffer[:1] == b"\x1b" and len(buffer) < 6 and b"\x1b[201~".startswith(buffer):
-            break  # the rest of a sequence is still to come
+            break  # the rest of the sequence is still missing
         if "paste" in options and buffer.startswith((b"\x1b[200~", b"\x1b[201~")):
             pasting, buffer = buffer.startswith(b"\x1b[200~"), buffer[6:]
             pasted = time.monotonic()

@@ -1,4 +1,4 @@
-"""An inline TUI like agents built on Ink: its words stay above, and it redraws a live region each frame.
+"""An inline TUI like agents built on Ink: it prints text above a live region, which it redraws each frame.
 
 It prints each line of the script (argv[1], a file) letter by letter, while a spinner turns. `resize` in the
 script redraws everything on a cleared screen, as such agents sometimes must.
@@ -9,7 +9,7 @@ import select
 import sys
 
 script = open(sys.argv[1], encoding="utf-8").read().split("\n")  # noqa: SIM115
-said: list[str] = []
+printed: list[str] = []
 live: list[str] = []
 frame = 0
 
@@ -38,7 +38,7 @@ draw(box())
 for line in script:
     if line == "resize":
         live = []
-        out("\x1b[2J\x1b[3J\x1b[H" + "".join(f"{text}\n" for text in said))
+        out("\x1b[2J\x1b[3J\x1b[H" + "".join(f"{text}\n" for text in printed))
         draw(box())
         continue
     for end in range(0, len(line) + 1, 7):
@@ -46,7 +46,7 @@ for line in script:
         select.select([], [], [], 0.002)
     draw([f"● {line}", ""])
     live = []
-    said += [f"● {line}", ""]
+    printed += [f"● {line}", ""]
     out("\r")
     draw(box())
 out("\x1b[?25h\x1b[?2004l\n")

@@ -1,4 +1,4 @@
-"""A remote-controlled TUI: prints lines above its input, which it draws itself, and logs every text it gets.
+"""A TUI controlled by a test: prints lines above its own input, and logs every text that it receives.
 
     session_tui.py FOLDER [--llm-history-file LOG]
 
@@ -64,7 +64,7 @@ while True:
             rest = b""
             break
         if rest[:1] == b"\x1b" and len(rest) < 6 and b"\x1b[201~".startswith(rest):
-            break  # the rest of a sequence is still to come
+            break  # the rest of the sequence is still missing
         if rest.startswith((b"\x1b[200~", b"\x1b[201~")):
             pasting, rest = rest.startswith(b"\x1b[200~"), rest[6:]
             continue

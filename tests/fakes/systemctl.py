@@ -1,4 +1,4 @@
-"""systemctl and loginctl, as relay calls them, on the files in $SYSTEMD: nothing is started.
+"""systemctl and loginctl as relay calls them, acting on the files in $SYSTEMD; they start nothing.
 
 $SYSTEMD/calls       a line for each call
 $SYSTEMD/absent      there is no manager
@@ -18,13 +18,13 @@ with (state / "calls").open("a") as calls:
     print(program, *arguments, file=calls)
 
 
-def said(name: str) -> str:
+def setting(name: str) -> str:
     path = state / name
     return path.read_text().strip() if path.exists() else ""
 
 
 if program == "loginctl":
-    if not (linger := said("linger")):
+    if not (linger := setting("linger")):
         sys.exit(f"Failed to get user: User ID {os.getuid()} is not logged in or lingering")
     print(linger)
     sys.exit()
@@ -33,7 +33,7 @@ if own != "--user":
     sys.exit("not the user's own manager")
 if (state / "absent").exists():
     sys.exit("Failed to connect to bus: No medium found")
-if verb == said("refuses"):
+if verb == setting("refuses"):
     sys.exit(f"Failed to {verb} unit: it was told to")
 names = [word for word in rest if not word.startswith("-")]
 for name in names:
@@ -48,4 +48,4 @@ for name in names:
         wanted.unlink(missing_ok=True)
     elif verb == "show":
         print("UnitFileState=" + ("enabled" if wanted.exists() else "disabled"))
-        print(said("properties"))
+        print(setting("properties"))

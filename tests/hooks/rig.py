@@ -1,4 +1,4 @@
-"""A miniature session, and a runner over a registry: what tests of handlers need."""
+"""A session in miniature, and a runner over a registry, for the tests of handlers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def directive(text: str) -> Directive:
 
 
 def texts(results: Iterable[HookResult]) -> list[str | None]:
-    """Return what was injected."""
+    """Return the injected texts."""
     return [result.context_injection for result in results if result.context_injection is not None]
 
 
 class Services:
-    """A handler's session in miniature: Bob is online, Carol is not, nobody else is known."""
+    """A handler's session in miniature: Bob is online, Carol is offline, other names are unknown."""
 
     def __init__(self) -> None:
         self.bus = EventBus()
@@ -149,7 +149,7 @@ class Rig:
     def run(
         self, scene: Callable[[Runner, Context, Services], Awaitable[object]], *, timeout: float = PATIENCE
     ) -> Services:
-        """Play `scene` on a new loop; return the services, which remember what happened."""
+        """Run `scene` on a new loop; return the services, which record what happened."""
 
         async def play() -> Services:
             services = Services()

@@ -13,7 +13,7 @@ from relay.session import launch
 from relay.session.options import Options
 
 
-def test_importing_relay_loads_nothing_else():
+def test_importing_relay_imports_no_other_module():
     code = (
         "import sys; before = set(sys.modules); import relay;"
         "print(*sorted(set(sys.modules) - before - {'relay'}))"
@@ -22,7 +22,7 @@ def test_importing_relay_loads_nothing_else():
     assert out.split() == []
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_exists():
     for name in relay.__all__:
         assert getattr(relay, name) is not None
         assert name in dir(relay)
@@ -30,7 +30,7 @@ def test_every_public_name_is_there():
         relay.nothing  # noqa: B018
 
 
-def test_the_decorators_return_the_function_and_need_a_file_being_loaded():
+def test_the_decorators_return_the_function_and_work_only_in_a_config_file():
     def handler(): ...
 
     for decorator in (relay.pattern("deploy"), relay.on("idle")):
@@ -60,7 +60,7 @@ def test_a_relay_registers_patterns_and_events(rig: Rig):
     ("command", "argv"),
     [("claude", ["claude"]), ("sh -c 'exit 3'", ["sh", "-c", "exit 3"]), (["a b", "c"], ["a b", "c"])],
 )
-def test_wrap_hands_command_options_and_handlers_to_the_session(monkeypatch, command, argv):
+def test_wrap_passes_command_options_and_handlers_to_the_session(monkeypatch, command, argv):
     """R59"""
     seen: list[Options] = []
 
@@ -78,6 +78,6 @@ def test_wrap_hands_command_options_and_handlers_to_the_session(monkeypatch, com
     assert options.registry is program.registry
 
 
-def test_wrap_without_a_command_is_refused():
+def test_wrap_without_a_command_is_a_usage_error():
     with pytest.raises(UsageError, match="wrap needs a command"):
         relay.Relay().wrap("")

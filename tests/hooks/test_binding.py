@@ -1,3 +1,5 @@
+"""The arguments of a handler are bound to its parameters."""
+
 import functools
 
 import pytest
@@ -8,7 +10,7 @@ from relay.hooks.binding import bind, is_async
 VALUES = {"target": "T", "message": "M", "ctx": "C", "event": "E", "sender": "S", "body": "B"}
 
 
-def called(function, main=("target", "message", "ctx"), fields=()):
+def call(function, main=("target", "message", "ctx"), fields=()):
     args, kwargs = bind(function, main, fields).arguments(VALUES)
     return function(*args, **kwargs)
 
@@ -29,30 +31,31 @@ def positional_only(a, b, /, ctx):
     return a, b, ctx
 
 
-@pytest.mark.parametrize(
-    ("function", "result"),
-    [
-        (lambda target, message, ctx: (target, message, ctx), ("T", "M", "C")),
-        (lambda ctx, target: (ctx, target), ("C", "T")),
-        (lambda where, what, context: (where, what, context), ("T", "M", "C")),
-        (lambda target, text, ctx: (target, text, ctx), ("T", "M", "C")),
-        (lambda ctx, first: (ctx, first), ("C", "T")),
-        (lambda: "nothing", "nothing"),
-        (lambda a, b=7: (a, b), ("T", 7)),
-        (lambda a=7, ctx=None: (a, ctx), (7, "C")),
-        (lambda *everything: everything, ("T", "M", "C")),
-        (lambda target, *rest: (target, rest), ("T", ("M", "C"))),
-        (lambda target, **others: (target, others), ("T", {})),
-        (keyword_only, ("C", "T")),
-        (positional_only, ("T", "M", "C")),
-        (Object(), ("T", "C")),
-        (Object().method, ("C", "T")),
-        (functools.partial(lambda extra, target: (extra, target), "X"), ("X", "T")),
-    ],
-)
-def test_a_pattern_handler_gets_what_its_parameters_name(function, result):
+PATTERN_HANDLERS = [
+    (lambda target, message, ctx: (target, message, ctx), ("T", "M", "C")),
+    (lambda ctx, target: (ctx, target), ("C", "T")),
+    (lambda where, what, context: (where, what, context), ("T", "M", "C")),
+    (lambda target, text, ctx: (target, text, ctx), ("T", "M", "C")),
+    (lambda ctx, first: (ctx, first), ("C", "T")),
+    (lambda: "nothing", "nothing"),
+    (lambda a, b=7: (a, b), ("T", 7)),
+    (lambda a=7, ctx=None: (a, ctx), (7, "C")),
+    (lambda *everything: everything, ("T", "M", "C")),
+    (lambda target, *rest: (target, rest), ("T", ("M", "C"))),
+    (lambda target, **others: (target, others), ("T", {})),
+    (keyword_only, ("C", "T")),
+    (positional_only, ("T", "M", "C")),
+    (Object(), ("T", "C")),
+    (Object().method, ("C", "T")),
+    (functools.partial(lambda extra, target: (extra, target), "X"), ("X", "T")),
+]
+
+
+def test_a_pattern_handler_gets_the_values_of_its_parameters(subtests: pytest.Subtests):
     """R49"""
-    assert called(function) == result
+    for function, result in PATTERN_HANDLERS:
+        with subtests.test(repr(result)):
+            assert call(function) == result
 
 
 @pytest.mark.parametrize(
@@ -68,11 +71,11 @@ def test_a_pattern_handler_gets_what_its_parameters_name(function, result):
 )
 def test_an_event_handler_may_take_the_fields_of_its_event(function, result):
     """R53, R55"""
-    assert called(function, ("event", "ctx"), ("sender", "body")) == result
+    assert call(function, ("event", "ctx"), ("sender", "body")) == result
 
 
 @pytest.mark.parametrize(
-    ("function", "main", "said"),
+    ("function", "main", "message"),
     [
         (lambda a, b, c, d: None, ("target", "message", "ctx"), "'d' of <lambda> has no value to receive"),
         (
@@ -85,12 +88,12 @@ def test_an_event_handler_may_take_the_fields_of_its_event(function, result):
         (None, ("event", "ctx"), "must be a function, not None"),
     ],
 )
-def test_what_cannot_be_bound_is_refused_at_registration(function, main, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_handler_that_cannot_be_bound_is_refused(function, main, message):
+    with pytest.raises(ConfigError, match=message):
         bind(function, main, ("sender", "body"))
 
 
-def test_async_callables_are_recognised():
+def test_async_callables_are_recognized():
     async def coroutine(ctx): ...
 
     class Callable:

@@ -1,4 +1,4 @@
-"""relay.config.py: where it is searched for, when it may run, and the messages about a wrong one."""
+"""relay.config.py: where relay looks for it, when it may run, and the messages about a mistake."""
 
 import sys
 from pathlib import Path
@@ -26,13 +26,12 @@ def greet(event, ctx):
     ctx.inject("You are on call.")
 """
 
-
 RELAY_CONFIG = "from relay import RelayConfig\n"
 
 
 @pytest.fixture
 def user_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Return a user's relay home; their home folder is `tmp_path/user_home`."""
+    """Return a user's relay home, with `tmp_path/user_home` as the home folder."""
     folder = tmp_path / "user_home"
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -45,7 +44,7 @@ def write(path: Path, text: str = GOOD) -> Path:
     return path
 
 
-def test_the_nearest_file_up_to_the_root_of_the_project_is_found(user_home: Home, tmp_path: Path):
+def test_the_nearest_file_up_to_the_project_root_is_found(user_home: Home, tmp_path: Path):
     """R57"""
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
@@ -54,8 +53,8 @@ def test_the_nearest_file_up_to_the_root_of_the_project_is_found(user_home: Home
     assert find(project / "a" / "b", user_home) is None
     top = write(project / "relay.config.py")
     assert find(project / "a" / "b", user_home) == top
-    near = write(project / "a" / "relay.config.py")
-    assert find(project / "a" / "b", user_home) == near
+    nearest = write(project / "a" / "relay.config.py")
+    assert find(project / "a" / "b", user_home) == nearest
 
 
 def test_the_search_ends_at_the_home_folder(user_home: Home, tmp_path: Path):
@@ -66,7 +65,7 @@ def test_the_search_ends_at_the_home_folder(user_home: Home, tmp_path: Path):
     assert find(work, user_home) is None
 
 
-def test_the_users_own_file_comes_second_and_needs_no_trust(user_home: Home, tmp_path: Path):
+def test_the_users_own_file_is_the_default_and_needs_no_trust(user_home: Home, tmp_path: Path):
     """R57"""
     assert choose(user_home, tmp_path) == Choice()
     own = write(user_home.config / "relay.config.py")
@@ -75,7 +74,7 @@ def test_the_users_own_file_comes_second_and_needs_no_trust(user_home: Home, tmp
     assert choice.notice is None
 
 
-def test_a_projects_file_runs_only_once_trusted_and_unchanged(user_home: Home, tmp_path: Path):
+def test_a_projects_file_runs_only_if_trusted_and_unchanged(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "my project" / "relay.config.py")
     choice = choose(user_home, path.parent)
     assert choice.file is None
@@ -87,21 +86,21 @@ def test_a_projects_file_runs_only_once_trusted_and_unchanged(user_home: Home, t
     assert choose(user_home, path.parent).file is None
 
 
-def test_trust_is_for_one_path(user_home: Home, tmp_path: Path):
+def test_trust_applies_to_one_path(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "a" / "relay.config.py")
     Trust(user_home).grant(path, path.read_bytes())
     write(tmp_path / "b" / "relay.config.py")
     assert choose(user_home, tmp_path / "b").file is None
 
 
-def test_naming_a_file_grants_it_no_trust(user_home: Home, tmp_path: Path):
+def test_a_file_named_on_the_command_line_still_needs_trust(user_home: Home, tmp_path: Path):
     named = write(tmp_path / "elsewhere.py")
     assert choose(user_home, tmp_path, named).file is None
     with pytest.raises(ConfigError, match=r"missing.py: there is no such file. Check the path"):
         choose(user_home, tmp_path, tmp_path / "missing.py")
 
 
-def test_what_was_hashed_is_what_runs(rig: Rig, user_home: Home, tmp_path: Path):
+def test_the_hashed_content_is_what_runs(rig: Rig, user_home: Home, tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
     Trust(user_home).grant(path, path.read_bytes())
     choice = choose(user_home, tmp_path)
@@ -110,7 +109,7 @@ def test_what_was_hashed_is_what_runs(rig: Rig, user_home: Home, tmp_path: Path)
     assert changed(path, choice.file.digest)
 
 
-def test_a_changed_or_vanished_file_is_noticed(tmp_path: Path):
+def test_a_changed_or_deleted_file_is_noticed(tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
     digest = read(path).digest
     assert not changed(path, digest)
@@ -120,7 +119,7 @@ def test_a_changed_or_vanished_file_is_noticed(tmp_path: Path):
     assert changed(path, digest)
 
 
-def test_trust_that_cannot_be_read_trusts_nothing(user_home: Home, tmp_path: Path):
+def test_a_corrupt_trust_file_trusts_nothing(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
     for damage in ("{", "[]", "[" * 5000, '{"files": []}', '{"files": {"%s": 3}}' % path):  # noqa: UP031
         user_home.trust.write_text(damage)
@@ -138,7 +137,7 @@ def load(rig: Rig, folder: Path, text: str, **options: float) -> Loaded:
     return loaded
 
 
-def test_decorators_register(rig: Rig, user_home: Home, tmp_path: Path):
+def test_decorators_register_handlers(rig: Rig, user_home: Home, tmp_path: Path):
     """R49, R50, R51, R57"""
     load(rig, tmp_path, GOOD)
     outcome, _ = rig.say("@deploy:staging v1.2.3")
@@ -146,7 +145,7 @@ def test_decorators_register(rig: Rig, user_home: Home, tmp_path: Path):
     assert texts(rig.fire(SessionStart())[0]) == ["You are on call."]
 
 
-def test_a_relay_config_registers(rig: Rig, user_home: Home, tmp_path: Path):
+def test_a_relay_config_registers_handlers(rig: Rig, user_home: Home, tmp_path: Path):
     """R49, R57, R58, R63"""
     loaded = load(
         rig,
@@ -176,7 +175,7 @@ config = RelayConfig(
     assert texts(rig.fire(SessionStart())[0]) == ["one", "two"]
 
 
-def test_decorators_and_a_config_go_together(rig: Rig, user_home: Home, tmp_path: Path):
+def test_decorators_and_a_relay_config_can_be_combined(rig: Rig, user_home: Home, tmp_path: Path):
     """R68"""
     load(
         rig,
@@ -187,7 +186,7 @@ def test_decorators_and_a_config_go_together(rig: Rig, user_home: Home, tmp_path
     assert labels == ["@deploy", "on session_start", "on idle"]
 
 
-def test_a_module_beside_the_file_can_be_imported(rig: Rig, user_home: Home, tmp_path: Path):
+def test_a_module_next_to_the_file_can_be_imported(rig: Rig, user_home: Home, tmp_path: Path):
     write(tmp_path / "beside_the_config.py", "TEXT = 'from beside'")
     load(
         rig,
@@ -199,7 +198,7 @@ def test_a_module_beside_the_file_can_be_imported(rig: Rig, user_home: Home, tmp
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("x = (\n", 1, "this is not Python: '(' was never closed. Fix the line."),
         ("a = 1\ndef f(:\n", 2, "this is not Python: invalid syntax"),
@@ -319,14 +318,14 @@ def test_a_module_beside_the_file_can_be_imported(rig: Rig, user_home: Home, tmp
         ),
     ],
 )
-def test_a_wrong_file_is_answered_with_its_line_and_registers_nothing(
-    rig: Rig, user_home: Home, tmp_path: Path, text, line, said
+def test_a_mistake_is_reported_with_its_line_and_registers_nothing(
+    rig: Rig, user_home: Home, tmp_path: Path, text, line, message
 ):
     """R57, R63"""
     before = rig.registry.handlers()
     with pytest.raises(ConfigError) as caught:
         load(rig, tmp_path, text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.path == tmp_path / "relay.config.py"
     assert caught.value.line == line
     assert str(caught.value).count("relay.config.py") == 1
@@ -340,12 +339,12 @@ def test_a_file_that_fails_halfway_registers_nothing(rig: Rig, user_home: Home, 
     assert rig.registry.handlers() == before
 
 
-def test_a_file_that_never_ends_loading_is_given_up(rig: Rig, user_home: Home, tmp_path: Path):
+def test_a_file_that_does_not_finish_loading_is_abandoned(rig: Rig, user_home: Home, tmp_path: Path):
     with pytest.raises(ConfigError, match=r":[23]: loading did not finish within 0\.2 s"):
         load(rig, tmp_path, "x = 1\nwhile True:\n    pass\n", timeout=0.2)
 
 
-def test_what_a_file_prints_while_loading_is_kept_from_the_terminal(
+def test_output_of_a_loading_file_does_not_reach_the_terminal(
     rig: Rig, user_home: Home, tmp_path: Path, capfd
 ):
     assert load(rig, tmp_path, "print('loading \\x1b[2J')\n").printed == "loading \x1b[2J\n"

@@ -1,3 +1,5 @@
+"""The context that a handler receives: its data, and what it can do."""
+
 import asyncio
 import threading
 from pathlib import Path
@@ -11,7 +13,7 @@ from relay.hooks.context import MAX_OUTPUT
 from relay.hooks.events import Output, SessionStart
 
 
-def test_what_a_handler_knows(rig: Rig, tmp_path: Path):
+def test_the_context_describes_the_agent_and_its_session(rig: Rig, tmp_path: Path):
     """R60"""
     seen = {}
 
@@ -33,7 +35,7 @@ def test_what_a_handler_knows(rig: Rig, tmp_path: Path):
     }
 
 
-def test_output_is_bounded_and_a_handler_gets_a_copy(rig: Rig):
+def test_the_output_in_the_context_is_a_bounded_copy(rig: Rig):
     """R60"""
     copies = []
     rig.registry.add_event("output", lambda ctx: copies.append(ctx.output))
@@ -51,7 +53,7 @@ def test_output_is_bounded_and_a_handler_gets_a_copy(rig: Rig):
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_send_and_notify(rig: Rig, kind):
+def test_a_handler_can_send_and_notify(rig: Rig, kind):
     """R61"""
 
     def act(ctx):
@@ -89,7 +91,7 @@ def test_a_message_that_cannot_be_sent_is_reported_with_the_handlers_name(rig: R
     assert "the handler act (on session_start) could not send a message to 'Bbo': nobody" in str(problem)
 
 
-def test_the_relay_service_tells_the_outcome(rig: Rig):
+def test_the_relay_service_returns_the_outcome(rig: Rig):
     """R62"""
     seen = []
 
@@ -115,7 +117,7 @@ def test_the_relay_service_tells_the_outcome(rig: Rig):
     assert services.problems == []
 
 
-def test_a_message_has_a_thread_a_priority_and_an_end(rig: Rig):
+def test_a_message_may_have_a_thread_a_priority_and_an_expiry(rig: Rig):
     seen = []
 
     async def act(ctx):
@@ -151,8 +153,8 @@ def test_a_message_has_a_thread_a_priority_and_an_end(rig: Rig):
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_the_memory_service(rig: Rig, kind):
-    """R62, R63: the embedded backend works from a plain handler's thread and from a coroutine's."""
+def test_a_handler_can_use_the_memory(rig: Rig, kind):
+    """R62, R63: from a plain handler's thread and from a coroutine's."""
     seen = []
 
     def act(ctx):
@@ -173,8 +175,8 @@ def test_the_memory_service(rig: Rig, kind):
     assert seen == [["the tests need a broker"], everything, True, False]
 
 
-def test_a_late_injection_goes_to_the_session(rig: Rig):
-    """R61: a thread or task that a handler leaves behind may still inject."""
+def test_a_late_injection_reaches_the_session(rig: Rig):
+    """R61: from a thread or task that outlives the handler."""
     go = threading.Event()
 
     def handler(ctx):
@@ -206,7 +208,7 @@ def test_a_late_injection_goes_to_the_session(rig: Rig):
         lambda ctx: ctx.notify(None, "text"),
     ],
 )
-def test_nonsense_given_to_the_context_is_the_handlers_fault(rig: Rig, act):
+def test_an_invalid_argument_is_reported_as_the_handlers_error(rig: Rig, act):
     rig.registry.add_event("session_start", act)
     _, services = rig.fire(SessionStart())
     (problem,) = services.problems
@@ -214,7 +216,7 @@ def test_nonsense_given_to_the_context_is_the_handlers_fault(rig: Rig, act):
     assert "must be a string, not" in problem.what
 
 
-def test_two_handlers_at_once_keep_their_injections_apart(rig: Rig):
+def test_injections_of_concurrent_handlers_are_kept_apart(rig: Rig):
     async def first(ctx):
         ctx.inject("a1")
         await asyncio.sleep(0)

@@ -1,3 +1,5 @@
+"""The events for handlers, and the spellings of their names."""
+
 import dataclasses
 
 import pytest
@@ -6,7 +8,7 @@ from relay.errors import ConfigError
 from relay.hooks.events import EVENTS, MessageReceived, Output, event_names
 
 
-def test_the_class_names_the_event():
+def test_an_event_is_named_after_its_class():
     assert list(EVENTS) == [
         "session_start", "output", "tool_pre", "tool_post", "prompt_submit", "prompting",
         "message_received", "message_sent", "idle", "agent_end", "compact", "session_end",
@@ -14,7 +16,7 @@ def test_the_class_names_the_event():
     assert all(EVENTS[name].name == name and EVENTS[name].__doc__ for name in EVENTS)
 
 
-def test_events_are_frozen_and_slotted():
+def test_an_event_is_frozen_and_has_slots():
     event = Output("hello")
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.output = "other"
@@ -39,10 +41,10 @@ def test_events_are_frozen_and_slotted():
         ("onIdle", ("idle",)),
     ],
 )
-def test_every_spelling_of_the_sources_is_accepted(spelling, names):
+def test_every_spelling_of_an_event_is_accepted(spelling, names):
     assert event_names(spelling) == names
 
 
-def test_an_unknown_event_is_answered_with_the_nearest_one():
+def test_an_unknown_event_is_refused_with_the_nearest_name():
     with pytest.raises(ConfigError, match=r"no event 'onSesionStart'. Did you mean 'session_start'\?"):
         event_names("onSesionStart")

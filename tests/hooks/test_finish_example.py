@@ -1,4 +1,4 @@
-"""examples/finish: it answers excuses, but not innocent phrasings with the same words (R9)."""
+"""examples/finish answers excuses, but not innocent sentences with the same words (R9)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXCUSES = [
 INNOCENT = [
     "I fixed the pre-existing issue as well; all 41 tests pass.",
     "The out-of-scope section of the README now lists three items.",
-    "Is the caching layer out of scope? Please tell me before I go on.",
+    "Is the caching layer out of scope? Please tell me before I continue.",
     "The function rejects values that are beyond the scope of the enum.",
     "I removed the comment that said `left as an exercise in a follow-up PR`.",
     'The error "unrelated to my changes, so I skipped it" came from the old agent and I answered it.',
@@ -58,19 +58,19 @@ def gate(rig: Rig) -> Rig:
 
 
 @pytest.mark.parametrize("text", EXCUSES)
-def test_an_excuse_makes_the_agent_go_on(gate: Rig, text: str) -> None:
+def test_an_excuse_makes_the_agent_continue(gate: Rig, text: str) -> None:
     """R4, R7, R9"""
-    (said,) = texts(gate.fire(AgentEnd(last_assistant_message=text))[0])
-    assert said.startswith('You ended with "') and "Do it now" in said
+    (answer,) = texts(gate.fire(AgentEnd(last_assistant_message=text))[0])
+    assert answer.startswith('You ended with "') and "Do it now" in answer
 
 
 @pytest.mark.parametrize("text", INNOCENT)
-def test_innocent_phrasings_pass(gate: Rig, text: str) -> None:
+def test_an_innocent_sentence_is_accepted(gate: Rig, text: str) -> None:
     """R8, R9"""
     assert texts(gate.fire(AgentEnd(last_assistant_message=text or None))[0]) == []
 
 
-def test_every_kind_of_excuse_is_known_by_one_of_these() -> None:
+def test_every_kind_of_excuse_has_a_sample() -> None:
     """R9: every pattern is used."""
     with registering(Registry()):
         module = runpy.run_path(str(PATH))

@@ -1,4 +1,4 @@
-"""docs/HOOKS.md and docs/CONFIG.md: they have every event, field and option, and the examples run."""
+"""docs/HOOKS.md and docs/CONFIG.md have every event, field and option, and their examples run."""
 
 import inspect
 import re
@@ -21,15 +21,16 @@ HOOKS = (DOCS / "HOOKS.md").read_text()
 CONFIG = (DOCS / "CONFIG.md").read_text()
 
 
-@pytest.mark.parametrize("name", EVENTS)
-def test_every_event_is_documented_with_its_fields_and_in_its_own_words(name):
-    event = EVENTS[name]
-    columns = ", ".join(f"`{field}`" for field in event.field_names())
-    meaning = " ".join(inspect.getdoc(event).split())
-    assert f"| `{name}` | {columns + ' ' if columns else ''}| {meaning} |" in HOOKS
+def test_every_event_is_documented_with_its_fields_and_docstring(subtests: pytest.Subtests):
+    for name in EVENTS:
+        with subtests.test(name):
+            event = EVENTS[name]
+            columns = ", ".join(f"`{field}`" for field in event.field_names())
+            meaning = " ".join(inspect.getdoc(event).split())
+            assert f"| `{name}` | {columns + ' ' if columns else ''}| {meaning} |" in HOOKS
 
 
-def test_every_part_of_the_context_and_of_a_result_is_documented(rig: Rig):
+def test_every_attribute_of_the_context_and_of_a_result_is_documented(rig: Rig):
     contexts = []
 
     async def scene(runner, ctx, services):
@@ -59,14 +60,14 @@ def test_every_example_loads(rig: Rig, tmp_path: Path, source):
     assert loaded.registry.handlers() or "Relay(name=" in source
 
 
-def test_the_first_example_does_what_it_says(rig: Rig, tmp_path: Path):
+def test_the_first_example_works(rig: Rig, tmp_path: Path):
     """R49, R50"""
     source = examples(HOOKS)[0]
     rig.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)
     assert texts(rig.say("@deploy:staging v1.2.3")[0].results) == ["Deployed v1.2.3 to staging"]
 
 
-def test_the_nudge_of_the_examples(rig: Rig, tmp_path: Path):
+def test_the_nudge_example_works(rig: Rig, tmp_path: Path):
     """R56"""
     (source,) = [example for example in examples(HOOKS) if "def nudge" in example]
     rig.registry.include(load(ConfigFile(tmp_path / "c.py", source.encode()), Registry()).registry)

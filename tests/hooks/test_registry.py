@@ -1,3 +1,5 @@
+"""The registry puts the handlers of a directive or an event in order."""
+
 import pytest
 
 from hooks.rig import Rig, directive, texts
@@ -6,7 +8,7 @@ from relay.hooks.events import SessionStart
 from relay.hooks.registry import Pattern, Registry, registering
 
 
-def speaker(text, log=None, **result):
+def injector(text, log=None, **result):
     """Return a handler that injects `text`."""
 
     def handler(target, message, ctx):
@@ -15,9 +17,9 @@ def speaker(text, log=None, **result):
     return handler
 
 
-def order(registry: Registry, said: str):
+def injected_by(registry: Registry, text: str):
     return [
-        handler.function(None, None, None)["inject"] for handler in registry.for_directive(directive(said))
+        handler.function(None, None, None)["inject"] for handler in registry.for_directive(directive(text))
     ]
 
 
@@ -32,70 +34,70 @@ def test_the_most_specific_pattern_comes_first():
         "deploy:prod-eu-1",
         "deploy:x",
     ):
-        registry.add_pattern(pattern, speaker(pattern))
-    assert order(registry, "@deploy:prod-eu-1") == [
+        registry.add_pattern(pattern, injector(pattern))
+    assert injected_by(registry, "@deploy:prod-eu-1") == [
         "deploy:prod-eu-1", "deploy:prod-eu-*", "deploy:prod-*", "deploy:*", "deploy",
     ]  # fmt: skip
-    assert order(registry, "@deploy:staging") == ["deploy:*", "deploy"]
+    assert injected_by(registry, "@deploy:staging") == ["deploy:*", "deploy"]
 
 
 def test_patterns_compare_without_case():
     """R66"""
     registry = Registry()
-    registry.add_pattern("Deploy:Prod-*", speaker("it"))
-    assert order(registry, "@deploy:PROD-1") == ["it"]
+    registry.add_pattern("Deploy:Prod-*", injector("it"))
+    assert injected_by(registry, "@deploy:PROD-1") == ["it"]
     assert registry.knows("DEPLOY")
     assert not registry.knows("other")
 
 
 def built_in(pattern: str) -> Registry:
     registry = Registry(builtin=True)
-    registry.add_pattern(pattern, speaker("built-in"))
+    registry.add_pattern(pattern, injector("built-in"))
     return registry
 
 
 def test_built_in_handlers_come_before_the_users():
-    """R67: even before a more specific one, and before one registered earlier."""
+    """R67: even before a more specific or an earlier one."""
     registry = Registry()
-    registry.add_pattern("memory:save", speaker("user, specific"), priority=9)
+    registry.add_pattern("memory:save", injector("user, specific"), priority=9)
     registry.include(built_in("memory"))
-    registry.add_pattern("memory", speaker("user"))
-    assert order(registry, "@memory:save") == ["built-in", "user, specific", "user"]
+    registry.add_pattern("memory", injector("user"))
+    assert injected_by(registry, "@memory:save") == ["built-in", "user, specific", "user"]
 
 
-def test_an_overriding_handler_takes_the_place_of_the_built_in_where_it_matches():
+def test_an_overriding_handler_replaces_the_built_in_one_where_it_matches():
     """R67"""
     registry = Registry()
     registry.include(built_in("memory"))
-    registry.add_pattern("memory:save", speaker("mine"), override=True)
-    assert order(registry, "@memory:save") == ["mine"]
-    assert order(registry, "@memory:list") == ["built-in"]
+    registry.add_pattern("memory:save", injector("mine"), override=True)
+    assert injected_by(registry, "@memory:save") == ["mine"]
+    assert injected_by(registry, "@memory:list") == ["built-in"]
 
 
-def test_handlers_of_one_pattern_run_in_the_order_of_registration_unless_a_priority_is_given():
+def test_handlers_of_a_pattern_run_by_priority_and_then_by_registration():
     """R68"""
     registry = Registry()
     for number in "123":
-        registry.add_pattern("deploy", speaker(number))
-    registry.add_pattern("deploy", speaker("first"), priority=1)
-    registry.add_pattern("deploy", speaker("last"), priority=-1)
-    assert order(registry, "@deploy:x") == ["first", "1", "2", "3", "last"]
+        registry.add_pattern("deploy", injector(number))
+    registry.add_pattern("deploy", injector("first"), priority=1)
+    registry.add_pattern("deploy", injector("last"), priority=-1)
+    assert injected_by(registry, "@deploy:x") == ["first", "1", "2", "3", "last"]
 
 
-def test_the_runner_keeps_to_the_order(rig: Rig):
+def test_the_runner_follows_the_order(rig: Rig):
     """R66, R68"""
     for number in "12":
-        rig.registry.add_pattern("deploy", speaker(f"any {number}"))
-    rig.registry.add_pattern("deploy:eu", speaker("eu"))
+        rig.registry.add_pattern("deploy", injector(f"any {number}"))
+    rig.registry.add_pattern("deploy:eu", injector("eu"))
     outcome, _ = rig.say("@deploy:eu now")
     assert texts(outcome.results) == ["eu", "any 1", "any 2"]
 
 
-def test_stop_ends_the_chain(rig: Rig):
+def test_stop_ends_the_chain_of_a_directive(rig: Rig):
     """R69"""
-    rig.registry.add_pattern("deploy", speaker("1"))
-    rig.registry.add_pattern("deploy", speaker("2", stop=True))
-    rig.registry.add_pattern("deploy", speaker("3"))
+    rig.registry.add_pattern("deploy", injector("1"))
+    rig.registry.add_pattern("deploy", injector("2", stop=True))
+    rig.registry.add_pattern("deploy", injector("3"))
     outcome, _ = rig.say("@deploy:eu now")
     assert texts(outcome.results) == ["1", "2"]
 
@@ -109,7 +111,7 @@ def test_stop_ends_the_chain_of_an_event(rig: Rig):
     assert texts(results) == ["early", "late"]
 
 
-def test_one_handler_for_both_sides_of_a_tool_call():
+def test_one_handler_may_take_both_events_of_a_tool_call():
     registry = Registry()
     registry.add_event("onToolCall", lambda event, ctx: None)
     labels = [handler.label for handler in registry.handlers()]
@@ -117,22 +119,22 @@ def test_one_handler_for_both_sides_of_a_tool_call():
 
 
 @pytest.mark.parametrize("text", ["", "@deploy", "deploy:", "de ploy", "1deploy", ":x", "deploy:a b", 7])
-def test_a_malformed_pattern_is_answered_with_an_example(text):
+def test_an_invalid_pattern_is_refused_with_an_example(text):
     with pytest.raises(ConfigError, match="'deploy:prod-\\*'"):
         Pattern.parse(text)
 
 
-def test_a_registry_includes_another_after_its_own():
+def test_included_handlers_come_after_a_registrys_own():
     registry, other = Registry(), Registry()
-    registry.add_pattern("deploy", speaker("own"))
-    other.add_pattern("deploy", speaker("other"))
+    registry.add_pattern("deploy", injector("own"))
+    other.add_pattern("deploy", injector("other"))
     other.add_event("idle", lambda: None)
     registry.include(other)
-    assert order(registry, "@deploy:x") == ["own", "other"]
+    assert injected_by(registry, "@deploy:x") == ["own", "other"]
     assert [handler.label for handler in registry.handlers()] == ["@deploy", "@deploy", "on idle"]
 
 
-def test_registering_does_not_outlast_its_block():
+def test_registering_ends_with_its_block():
     from relay import pattern
 
     with registering(Registry()):

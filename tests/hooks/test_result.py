@@ -1,3 +1,5 @@
+"""The values that a handler may return, and how several results combine."""
+
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,7 @@ from relay.hooks.result import Decision, HookResult, decide, injected, result_of
 INJECT = HookResult("inject_context", "text")
 
 
-@pytest.mark.parametrize(
-    ("returned", "meant"),
-    [
+SHORT_FORMS = [
         (None, HookResult()),
         ("", HookResult()),
         ("text", INJECT),
@@ -25,45 +25,48 @@ INJECT = HookResult("inject_context", "text")
         ({"deny": "not here"}, HookResult("deny", reason="not here")),
         ({"deny": ""}, HookResult()),
         ({"continue": True}, HookResult(force_continue=True)),
-    ],
-)  # fmt: skip
-def test_short_forms_mean_a_hook_result(returned, meant):
+]  # fmt: skip
+
+
+def test_a_short_form_means_a_hook_result(subtests: pytest.Subtests):
     """R50"""
-    assert result_of(returned) == meant
+    for returned, expected in SHORT_FORMS:
+        with subtests.test(repr(returned)):
+            assert result_of(returned) == expected
 
 
-@pytest.mark.parametrize(
-    ("returned", "said"),
-    [
-        (3, r"returned 3 \(int\)\. Return None, a string"),
-        (True, r"returned True \(bool\)"),
-        (["text"], r"returned \['text'\] \(list\)"),
-        (
-            {"injekt": "text"},
-            r"a dict with the key 'injekt' \(str\)\. The keys are halt, deny, ask, inject, modify, continue",
-        ),
-        ({"inject": 7}, r"returned 'inject': 7 \(int\); the value is the text"),
-        ({"stop": "yes"}, r"stop is 'yes' \(str\); use True or False"),
-        (
-            {"action": "explode"},
-            r"action is 'explode' \(str\); use one of 'continue', 'allow', 'modify', 'inject_context', 'ask'",
-        ),
-        ({"action": "inject_context"}, "needs its text in context_injection"),
-        ({"context_injection": "text"}, "context_injection needs action='inject_context'"),
-        ({1: 2}, r"the key 1 \(int\)"),
-        ({"action": "deny"}, "needs a reason"),
-        ({"deny": 3}, r"returned 'deny': 3 \(int\); the value is the reason"),
-        ({"deny": "no", "inject": "text"}, "'inject' together with the action 'deny'"),
-        ({"reason": "why"}, "reason needs action='deny'"),
-        ({"continue": "yes"}, r"force_continue is 'yes' \(str\); use True or False"),
-    ],
-)
-def test_nonsense_is_named_together_with_what_is_allowed(returned, said):
-    with pytest.raises(ValueError, match=said):
-        result_of(returned)
+INVALID = [
+    (3, r"returned 3 \(int\)\. Return None, a string"),
+    (True, r"returned True \(bool\)"),
+    (["text"], r"returned \['text'\] \(list\)"),
+    (
+        {"injekt": "text"},
+        r"a dict with the key 'injekt' \(str\)\. The keys are halt, deny, ask, inject, modify, continue",
+    ),
+    ({"inject": 7}, r"returned 'inject': 7 \(int\); the value is the text"),
+    ({"stop": "yes"}, r"stop is 'yes' \(str\); use True or False"),
+    (
+        {"action": "explode"},
+        r"action is 'explode' \(str\); use one of 'continue', 'allow', 'modify', 'inject_context', 'ask'",
+    ),
+    ({"action": "inject_context"}, "needs its text in context_injection"),
+    ({"context_injection": "text"}, "context_injection needs action='inject_context'"),
+    ({1: 2}, r"the key 1 \(int\)"),
+    ({"action": "deny"}, "needs a reason"),
+    ({"deny": 3}, r"returned 'deny': 3 \(int\); the value is the reason"),
+    ({"deny": "no", "inject": "text"}, "'inject' together with the action 'deny'"),
+    ({"reason": "why"}, "reason needs action='deny'"),
+    ({"continue": "yes"}, r"force_continue is 'yes' \(str\); use True or False"),
+]
 
 
-def test_roles():
+def test_an_invalid_result_is_refused_with_what_is_allowed(subtests: pytest.Subtests):
+    for returned, message in INVALID:
+        with subtests.test(repr(returned)), pytest.raises(ValueError, match=message):
+            result_of(returned)
+
+
+def test_an_unknown_role_is_refused():
     """R70"""
     result = HookResult("inject_context", "text", "user")
     assert result.context_injection_role == "user"
@@ -71,18 +74,18 @@ def test_roles():
         HookResult("inject_context", "text", "robot")
 
 
-def test_a_changed_input_is_what_json_can_hold():
+def test_a_changed_input_must_be_valid_json():
     with pytest.raises(ValueError, match="updated_input cannot be written as JSON"):
         HookResult("modify", updated_input={"file_path": Path("/tmp")})
 
 
-def test_what_several_results_say_together_keeps_their_order():
-    """R6: the texts injected by the handlers of agent_end form one list."""
+def test_injected_texts_keep_their_order():
+    """R6"""
     results = [INJECT, HookResult(), HookResult("deny", reason="first"), HookResult.inject("more")]
     assert injected(results) == ["text", "more"]
 
 
-def test_of_several_results_the_strongest_holds():
+def test_the_strongest_of_several_results_wins():
     """R24: halt > deny > ask > inject > modify > allow > continue."""
     weakest_first = [
         HookResult(),
@@ -98,7 +101,7 @@ def test_of_several_results_the_strongest_holds():
     assert decide([]) == Decision()
 
 
-def test_reasons_stand_in_firing_order_with_who_gives_them():
+def test_several_reasons_are_in_firing_order_with_their_sources():
     """R25: a single reason is shown as it is."""
     one, two = (HookResult("deny", reason=f"{name}'s", source=name) for name in ("first", "second"))
     assert decide([one, HookResult("ask", reason="sure?"), INJECT]).reason == "first's"
@@ -106,7 +109,7 @@ def test_reasons_stand_in_firing_order_with_who_gives_them():
     assert decide([INJECT]).reason == ""
 
 
-def test_allowed_is_what_nothing_is_against():
+def test_a_call_is_allowed_only_if_no_result_objects():
     allow = HookResult("allow", reason="known")
     assert decide([allow, INJECT]).allowed
     assert not decide([allow, HookResult("ask", reason="sure?")]).allowed

@@ -1,4 +1,4 @@
-"""Errors of handlers and their effects: each test registers real functions and runs them."""
+"""The runner calls handlers, and contains their errors, output and hangs."""
 
 import asyncio
 import sys
@@ -12,10 +12,10 @@ from relay.errors import RelayError
 from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
 from relay.hooks.result import HookResult
 
-SHORT = 1.5  # seconds: the timeout for what never ends; enough for what does end, on a busy machine
+SHORT = 1.5  # seconds: the timeout of handlers that hang; enough for the others on a busy machine
 
 
-def test_sync_and_async_handlers(rig: Rig):
+def test_sync_and_async_handlers_run(rig: Rig):
     """R49, R50"""
 
     async def deploy(target, message, ctx):
@@ -31,7 +31,7 @@ def test_sync_and_async_handlers(rig: Rig):
     assert services.problems == []
 
 
-def test_user_code_runs_on_threads_of_its_own(rig: Rig):
+def test_handlers_run_on_their_own_threads(rig: Rig):
     threads = []
 
     async def on_a_loop(ctx):
@@ -77,7 +77,7 @@ def test_events_reach_their_handlers_with_their_fields(rig: Rig):
     assert texts(rig.fire(SessionEnd())[0]) == ["closing prompt"]
 
 
-def test_what_a_handler_injects_comes_before_what_it_returns(rig: Rig):
+def test_injected_texts_come_before_the_returned_one(rig: Rig):
     """R50, R61"""
 
     def handler(ctx):
@@ -113,7 +113,7 @@ async def exits_async():
     sys.exit("bye")
 
 
-def nonsense():
+def returns_a_number():
     return 42
 
 
@@ -131,19 +131,19 @@ def generates():
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "said"),
+    ("function", "kind", "text"),
     [
         (raises, "raised", "raised ValueError: no such host"),
         (raises_async, "raised", "raised ValueError: no such host"),
         (exits, "exited", "called sys.exit(3)"),
         (exits_async, "exited", "called sys.exit('bye')"),
-        (nonsense, "bad_result", "returned 42 (int). Return None, a string"),
+        (returns_a_number, "bad_result", "returned 42 (int). Return None, a string"),
         (prints, "printed", "printed 'secret␛[2J to stderr'"),
         (prints_async, "printed", "printed 'secret␛[2J'"),
         (generates, "bad_result", "(generator). Return None"),
     ],
 )
-def test_a_fault_is_reported_once_with_its_place_and_the_next_handler_runs(rig: Rig, function, kind, said):
+def test_an_error_is_reported_once_with_its_place_and_the_next_handler_runs(rig: Rig, function, kind, text):
     rig.registry.add_event("output", function)
     rig.registry.add_event("output", lambda: "next")
 
@@ -154,7 +154,7 @@ def test_a_fault_is_reported_once_with_its_place_and_the_next_handler_runs(rig: 
     services = rig.run(scene)
     (problem,) = services.problems
     assert problem.kind == kind
-    assert said in str(problem)
+    assert text in str(problem)
     first = function.__code__.co_firstlineno
     assert problem.path.name == "test_runner.py"
     assert first <= problem.line <= first + 2
@@ -163,7 +163,7 @@ def test_a_fault_is_reported_once_with_its_place_and_the_next_handler_runs(rig: 
     )
 
 
-def test_two_different_faults_of_one_handler_are_two_reports(rig: Rig):
+def test_different_errors_of_a_handler_are_reported_separately(rig: Rig):
     def handler(output):
         raise {"a": ValueError, "b": KeyError}[output](output)
 
@@ -176,7 +176,7 @@ def test_two_different_faults_of_one_handler_are_two_reports(rig: Rig):
     assert [p.what for p in rig.run(scene).problems] == ["raised ValueError: a", "raised KeyError: 'b'"]
 
 
-def test_what_is_printed_reaches_the_journal_and_not_the_terminal(rig: Rig, capfd):
+def test_printed_text_goes_to_the_journal_not_the_terminal(rig: Rig, capfd):
     rig.registry.add_event("output", prints)
 
     async def scene(runner, ctx, services):
@@ -188,7 +188,7 @@ def test_what_is_printed_reaches_the_journal_and_not_the_terminal(rig: Rig, capf
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_flood_of_printing_is_cut(rig: Rig):
+def test_excessive_output_is_truncated(rig: Rig):
     def flood():
         for _ in range(100):
             print("x" * 10_000)
@@ -204,7 +204,7 @@ def hangs():
     threading.Event().wait()
 
 
-def loops_for_ever():
+def loops_forever():
     while True:
         pass
 
@@ -213,7 +213,7 @@ async def hangs_async():
     await asyncio.Event().wait()
 
 
-async def will_not_be_cancelled():
+async def resists_cancellation():
     while True:
         try:
             await asyncio.sleep(3600)
@@ -222,8 +222,8 @@ async def will_not_be_cancelled():
                 raise
 
 
-@pytest.mark.parametrize("function", [hangs, loops_for_ever, hangs_async, will_not_be_cancelled])
-def test_a_handler_that_hangs_is_given_up(rig: Rig, function):
+@pytest.mark.parametrize("function", [hangs, loops_forever, hangs_async, resists_cancellation])
+def test_a_handler_that_hangs_is_abandoned(rig: Rig, function):
     rig.registry.add_pattern("deploy", function)
     rig.registry.add_pattern("deploy", lambda: "next")
     outcome, services = rig.say("@deploy:x y", timeout=SHORT)
@@ -244,7 +244,7 @@ async def blocks_async():
 
 
 @pytest.mark.parametrize("function", [busy_async, blocks_async])
-def test_a_coroutine_that_blocks_its_thread_is_given_up_and_the_thread_replaced(rig: Rig, function):
+def test_a_coroutine_that_blocks_its_thread_is_abandoned_and_the_thread_replaced(rig: Rig, function):
     async def works():
         await asyncio.sleep(0)
         return "works"
@@ -256,10 +256,10 @@ def test_a_coroutine_that_blocks_its_thread_is_given_up_and_the_thread_replaced(
     (problem,) = services.problems
     assert problem.kind == "blocked"
     first = function.__code__.co_firstlineno
-    assert first < problem.line <= first + 2  # where it is stuck, not where it starts
+    assert first < problem.line <= first + 2  # where it is stuck, not where it begins
 
 
-def test_the_session_stays_alive_while_a_handler_blocks(rig: Rig):
+def test_a_blocked_handler_does_not_block_the_session(rig: Rig):
     release = threading.Event()
 
     async def blocks(ctx):
@@ -270,7 +270,7 @@ def test_the_session_stays_alive_while_a_handler_blocks(rig: Rig):
     async def scene(runner, ctx, services):
         firing = asyncio.ensure_future(runner.fire(Output("x"), ctx))
         for _ in range(100):
-            await asyncio.sleep(0)  # the session's loop turns
+            await asyncio.sleep(0)  # lets the session's loop run
         assert not firing.done()
         release.set()
         await firing
@@ -278,7 +278,7 @@ def test_the_session_stays_alive_while_a_handler_blocks(rig: Rig):
     assert rig.run(scene).problems == []
 
 
-def test_coroutines_that_were_waiting_behind_a_blocked_one_run_elsewhere(rig: Rig):
+def test_coroutines_queued_behind_a_blocked_one_still_run(rig: Rig):
     async def waiting():
         return "ran"
 
@@ -316,7 +316,7 @@ def test_a_handler_that_is_still_stuck_is_not_called_again(rig: Rig):
     assert len(services.problems) == 1
 
 
-def test_what_a_handler_injected_before_it_hung_is_kept(rig: Rig):
+def test_text_injected_before_a_hang_is_kept(rig: Rig):
     def handler(ctx):
         ctx.inject("starting")
         threading.Event().wait()
@@ -327,7 +327,7 @@ def test_what_a_handler_injected_before_it_hung_is_kept(rig: Rig):
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), ValueError("oops")])
-def test_a_task_that_a_handler_leaves_behind_does_no_harm(rig: Rig, error):
+def test_a_failing_task_left_behind_is_reported(rig: Rig, error):
     async def leave(ctx):
         async def failing():
             raise error
@@ -349,7 +349,7 @@ def test_a_task_that_a_handler_leaves_behind_does_no_harm(rig: Rig, error):
     assert f"left a task behind, which raised {type(error).__name__}" in str(services.problems[0])
 
 
-def test_a_directive_that_nothing_handles_is_answered(rig: Rig):
+def test_a_directive_without_a_handler_is_answered(rig: Rig):
     rig.registry.add_pattern("deploy:prod-*", lambda: None)
     rig.registry.add_pattern("deploy:staging", lambda: None)
     outcome, _ = rig.say("@deploy:stagin now")
@@ -359,7 +359,7 @@ def test_a_directive_that_nothing_handles_is_answered(rig: Rig):
     )
 
 
-def test_a_missing_text_is_told_unless_the_handler_needs_none(rig: Rig):
+def test_a_missing_text_is_reported_unless_the_handler_needs_none(rig: Rig):
     rig.registry.add_pattern("deploy", lambda: "ran")
     rig.registry.add_pattern("status", lambda message: f"ran{message}", body=False)
     outcome, _ = rig.say("@deploy:x")
@@ -370,7 +370,7 @@ def test_a_missing_text_is_told_unless_the_handler_needs_none(rig: Rig):
     assert outcome.errors == ()
 
 
-def test_a_block_without_an_end_is_delivered_and_told(rig: Rig):
+def test_an_unclosed_block_is_delivered_and_reported(rig: Rig):
     rig.registry.add_pattern("deploy", lambda message: message)
 
     async def scene(runner, ctx, services):
@@ -382,7 +382,7 @@ def test_a_block_without_an_end_is_delivered_and_told(rig: Rig):
     rig.run(scene)
 
 
-def test_a_relay_error_is_an_answer_and_no_fault(rig: Rig):
+def test_a_relay_error_is_an_answer_not_a_problem(rig: Rig):
     def handler():
         raise RelayError("staging is frozen; try again tomorrow.")
 
@@ -392,7 +392,7 @@ def test_a_relay_error_is_an_answer_and_no_fault(rig: Rig):
     assert services.problems == []
 
 
-def test_idle_threads_are_used_again(rig: Rig):
+def test_idle_threads_are_reused(rig: Rig):
     threads = []
     rig.registry.add_event("output", lambda: threads.append(threading.current_thread()))
 

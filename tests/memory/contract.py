@@ -1,4 +1,4 @@
-"""What every memory backend must do, as tests: a subclass provides the fixture `open_backend`."""
+"""The contract of memory backends, as tests; a subclass provides the fixture `open_backend`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Open = Callable[[], MemoryBackend]
 
 ALICE = Scope("Alice", "home")
 BOB = Scope("Bob", "home")
-STRANGER = Scope("Alice", "elsewhere")
+OUTSIDER = Scope("Alice", "elsewhere")
 
 HOSTILE = {
     "quotes": """it's "quoted" `so` \\ and so""",
@@ -34,7 +34,7 @@ HOSTILE = {
     "64 KB without a blank": "x" * 65_536,
 }
 UNSTORABLE = {"NUL": "before\0after \\u0000", "lone surrogates": "a\ud800b\udfffc"}
-"""Texts that UTF-8 or PostgreSQL cannot hold; relay's own memory store replaces such characters."""
+"""Texts that UTF-8 or PostgreSQL cannot store; relay's own memory store replaces such characters."""
 
 
 def memory(
@@ -76,7 +76,7 @@ class BackendContract:
         assert backend.list(ALICE, None) == backend.everything() == []
         assert backend.search("deploy script", ALICE, 5) == []
 
-    def test_nothing_of_a_memory_is_lost(self, open_backend: Open) -> None:
+    def test_a_memory_is_stored_completely(self, open_backend: Open) -> None:
         metadata = {"n": None, "list": [1, 2.5, True], "deep": {"é": {"a.b": "\u2028"}}, "big": 2**70, "": ""}
         kept = [
             replace(memory("aaaa", "Mixed Case", Scope("ÄLice_1", "Home.x")), time=1764085555.123456789),
@@ -88,7 +88,7 @@ class BackendContract:
         backend.close()
         assert sorted(open_backend().everything(), key=lambda each: each.id) == kept
 
-    def test_the_best_comes_first(self, backend: MemoryBackend) -> None:
+    def test_the_best_match_comes_first(self, backend: MemoryBackend) -> None:
         backend.add(memory("aaaa", "The build uses ninja and clang on the build machine"))
         backend.add(memory("bbbb", "Auth tokens live in httpOnly cookies"))
         backend.add(memory("cccc", "Lunch is at noon"))
@@ -96,26 +96,26 @@ class BackendContract:
         assert ids(backend.search("which build machine uses clang", ALICE, 3))[0] == "aaaa"
         assert backend.search("lunch", ALICE, 0) == []
 
-    def test_an_agent_sees_its_own_and_what_its_team_shares(self, backend: MemoryBackend) -> None:
+    def test_an_agent_sees_its_own_memories_and_those_its_team_shares(self, backend: MemoryBackend) -> None:
         backend.add(memory("aaaa", "secret of Alice"))
         backend.add(memory("bbbb", "known to the team", shared=True))
-        for scope, seen in ((ALICE, {"aaaa", "bbbb"}), (BOB, {"bbbb"}), (STRANGER, set[str]())):
-            assert set(ids(backend.list(scope, None))) == seen
+        for scope, visible in ((ALICE, {"aaaa", "bbbb"}), (BOB, {"bbbb"}), (OUTSIDER, set[str]())):
+            assert set(ids(backend.list(scope, None))) == visible
             found = backend.search("secret known to the team of Alice", scope, 10)
-            assert set(ids(found)) == seen
+            assert set(ids(found)) == visible
         assert set(ids(backend.list(Scope("aLICE", "HOME"), None))) == {"aaaa", "bbbb"}
         assert not backend.delete("aaaa", BOB)
-        assert not backend.delete("bbbb", STRANGER)
+        assert not backend.delete("bbbb", OUTSIDER)
         assert backend.delete("bbbb", BOB)
         assert backend.delete("aaaa", Scope("aLICE", "HOME"))
 
-    def test_others_memories_take_no_place_in_a_result(self, backend: MemoryBackend) -> None:
+    def test_memories_of_others_use_up_no_results(self, backend: MemoryBackend) -> None:
         for number in range(30):
             backend.add(memory(f"b{number}", f"tabs or spaces, opinion {number}", BOB))
         backend.add(memory("aaaa", "spaces it is, says Alice"))
         assert ids(backend.search("tabs or spaces", ALICE, 5)) == ["aaaa"]
 
-    def test_a_text_is_kept_once_for_who_sees_it(self, backend: MemoryBackend) -> None:
+    def test_a_text_is_stored_once_for_those_who_see_it(self, backend: MemoryBackend) -> None:
         first = backend.add(memory("aaaa", "The port is 8080", time=1.0, kind="fact"))
         assert backend.add(memory("bbbb", "The port is 8080", time=2.0)) == first
         assert backend.add(first) == first
@@ -123,7 +123,7 @@ class BackendContract:
         assert other.id == "cccc"  # Bob did not see Alice's
         assert ids(backend.everything()) == ["aaaa", "cccc"]
 
-    def test_what_is_added_again_as_shared_becomes_the_teams(self, open_backend: Open) -> None:
+    def test_a_text_added_again_as_shared_becomes_shared(self, open_backend: Open) -> None:
         backend = open_backend()
         first = backend.add(memory("aaaa", "Use pnpm", time=1.0, kind="fact"))
         assert backend.add(memory("bbbb", "Use pnpm", time=2.0, shared=True)) == replace(first, shared=True)
@@ -132,9 +132,9 @@ class BackendContract:
         backend.close()
         assert open_backend().everything() == [replace(first, shared=True)]
 
-    def test_an_id_is_given_once(self, backend: MemoryBackend) -> None:
+    def test_an_id_is_used_once(self, backend: MemoryBackend) -> None:
         backend.add(memory("aaaa", "the first"))
-        for scope in (ALICE, STRANGER):
+        for scope in (ALICE, OUTSIDER):
             with pytest.raises(IdTaken):
                 backend.add(memory("aaaa", "the second", scope))
         assert [each.text for each in backend.everything()] == ["the first"]
@@ -148,12 +148,12 @@ class BackendContract:
         assert ids(backend.everything()) == ["bbbb", "aaaa", "cccc"]
 
     @pytest.mark.parametrize("sample", [*HOSTILE, *UNSTORABLE])
-    def test_any_text_is_kept_and_any_query_answered(self, open_backend: Open, sample: str) -> None:
+    def test_any_text_is_stored_and_any_query_answered(self, open_backend: Open, sample: str) -> None:
         if sample in UNSTORABLE and not self.unstorable:
-            return  # not required of this one
+            return  # not required of this backend
         text = (HOSTILE | UNSTORABLE)[sample]
         backend = open_backend()
-        backend.add(memory("bbbb", "not to be seen", BOB))
+        backend.add(memory("bbbb", "for Bob only", BOB))
         kept = backend.add(memory("aaaa", text, note=text[:100]))
         assert backend.add(memory("cccc", text)) == kept
         assert backend.list(ALICE, None) == [kept]
@@ -161,7 +161,7 @@ class BackendContract:
         backend.close()
         assert open_backend().list(ALICE, None) == [kept]
 
-    def test_eight_writers_through_one_owner_lose_nothing(self, backend: MemoryBackend) -> None:
+    def test_eight_writers_of_one_backend_lose_nothing(self, backend: MemoryBackend) -> None:
         lock = threading.Lock()
 
         def write(writer: int) -> None:
@@ -175,7 +175,7 @@ class BackendContract:
             list(threads.map(write, range(8)))
         assert sorted(ids(backend.everything())) == sorted(f"w{w}n{n}" for w in range(8) for n in range(5))
 
-    def test_a_closed_backend_says_so(self, backend: MemoryBackend) -> None:
+    def test_a_closed_backend_raises_an_error(self, backend: MemoryBackend) -> None:
         backend.close()
         backend.close()
         with pytest.raises(MemoryStoreError):

@@ -1,4 +1,4 @@
-"""A user's configuration of mem0 and Qdrant, and the result; without the libraries."""
+"""A user's configuration of mem0 and Qdrant is translated; no library is needed."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ JSON = st.recursive(
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # including lone surrogates
 
 
-def test_the_sources_own_shape_becomes_mem0s() -> None:
-    """R63: the example of the hooks API, unchanged."""
-    made = translate(
+def test_the_configuration_is_translated_for_mem0() -> None:
+    """R63: the example of the hooks API."""
+    translated = translate(
         {
             "vectorStore": {"provider": "qdrant", "url": "http://localhost:6333"},
             "embedder": {"provider": "ollama", "model": "nomic-embed-text"},
         },
         FOLDER,
     )
-    assert made.dimensions == 768
-    assert made.for_mem0(768) == {
+    assert translated.dimensions == 768
+    assert translated.for_mem0(768) == {
         "vector_store": {
             "provider": "qdrant",
             "config": {
@@ -55,10 +55,10 @@ def test_the_sources_own_shape_becomes_mem0s() -> None:
     }
 
 
-def test_nothing_configured_is_all_on_this_machine() -> None:
-    made = translate({}, FOLDER)
-    assert made.local == FOLDER / "qdrant"
-    assert made.for_mem0(768)["embedder"]["config"]["model"] == "nomic-embed-text"
+def test_the_default_is_local() -> None:
+    translated = translate({}, FOLDER)
+    assert translated.local == FOLDER / "qdrant"
+    assert translated.for_mem0(768)["embedder"]["config"]["model"] == "nomic-embed-text"
     assert qdrant_settings({}, FOLDER).options == {"path": "/store/qdrant"}
 
 
@@ -81,77 +81,79 @@ def test_nothing_configured_is_all_on_this_machine() -> None:
         ),
     ],
 )
-def test_the_place_of_a_store(store: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_the_location_of_a_store_is_translated(store: dict[str, Any], expected: dict[str, Any]) -> None:
     found = dict(translate({"vectorStore": store}, FOLDER).store)
     found.pop("hnsw", None)
     assert found.pop("collection_name") == "relay_mem0"
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"vectorstore": {}}, r"no option 'vectorstore'. Did you mean 'vector_store'\?"),
-        ({"embeder": {}}, r"Did you mean 'embedder'\?"),
-        ({"llm": {"provider": "openai"}}, "'llm': relay stores memories word for word.*Remove it"),
-        ({"historyDbPath": "x"}, "does not let mem0 keep a history"),
-        ({"vectorStore": {"provider": "qdrnt"}}, r"no vector store 'qdrnt'. Did you mean 'qdrant'\?"),
-        ({"vectorStore": {"provider": "pinecone"}}, "no vector store 'pinecone'.*custom backend"),
-        ({"vectorStore": {"provider": 3}}, "no vector store 3"),
-        ({"vectorStore": "qdrant"}, "must be a table"),
-        ({"vectorStore": {"ur": "x"}}, r"no option 'ur'. Did you mean 'url'\?"),
-        ({"vectorStore": {"url": 6333}}, "'url' of .* is 6333, and must be a string"),
-        ({"vectorStore": {"url": ""}}, "must be a string"),
-        ({"vectorStore": {"host": "h", "port": "6333"}}, "must be a whole number"),
-        ({"vectorStore": {"onDisk": 1}}, "must be true or false"),
-        ({"vectorStore": {"port": 6333}}, "'port' without 'host'"),
-        ({"vectorStore": {"url": "http://h", "path": "/p"}}, "'url' and 'path'. Keep one"),
-        ({"vectorStore": {"url": "localhost:6333"}}, "not a url.*http://localhost:6333"),
-        ({"vectorStore": {"url": "http://h:x"}}, "not a url"),
-        ({"vectorStore": {"apiKey": "k"}}, "no 'url'.*Add 'url'"),
-        ({"vectorStore": {"url": "http://a", "config": {"url": "http://b"}}}, "two values for 'url'"),
-        ({"vectorStore": {"collectionName": "a", "collection_name": "b"}}, "two values for 'collectionName'"),
-        ({"vectorStore": {"embeddingDims": 0}}, "at least 1"),
-        ({"vectorStore": {"embeddingDims": 1536}}, "1536 dimensions.*768.*Remove embeddingDims"),
-        ({"vectorStore": {"provider": "chroma", "url": "https://h"}}, "not a url"),
-        ({"vectorStore": {"provider": "chroma", "apiKey": "k"}}, "'apiKey' and 'tenant'"),
-        ({"vectorStore": {"provider": "pgvector"}}, "does not say 'host'"),
-        (
-            {"vectorStore": {"provider": "pgvector", "url": "postgresql://h/d", "user": "u"}},
-            "'url' and 'user'",
-        ),
-        ({"embedder": {"provider": "olama"}}, "unknown embedder provider 'olama'.*ollama"),
-        ({"embedder": {"provider": "huggingface"}}, "names no model"),
-        ({"embedder": {"provider": "fastembed", "model": "m", "url": "http://h"}}, "without a server"),
-        ({"embedder": {"mdl": "x"}}, r"Did you mean 'model'\?"),
-    ],
-)
-def test_a_mistake_is_told_with_what_to_do(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        translate(config, FOLDER)
+MISTAKES = [
+    ({"vectorstore": {}}, r"no option 'vectorstore'. Did you mean 'vector_store'\?"),
+    ({"embeder": {}}, r"Did you mean 'embedder'\?"),
+    ({"llm": {"provider": "openai"}}, "'llm': relay stores memories word for word.*Remove it"),
+    ({"historyDbPath": "x"}, "does not let mem0 keep a history"),
+    ({"vectorStore": {"provider": "qdrnt"}}, r"no vector store 'qdrnt'. Did you mean 'qdrant'\?"),
+    ({"vectorStore": {"provider": "pinecone"}}, "no vector store 'pinecone'.*custom backend"),
+    ({"vectorStore": {"provider": 3}}, "no vector store 3"),
+    ({"vectorStore": "qdrant"}, "must be a table"),
+    ({"vectorStore": {"ur": "x"}}, r"no option 'ur'. Did you mean 'url'\?"),
+    ({"vectorStore": {"url": 6333}}, "'url' of .* is 6333, and must be a string"),
+    ({"vectorStore": {"url": ""}}, "must be a string"),
+    ({"vectorStore": {"host": "h", "port": "6333"}}, "must be a whole number"),
+    ({"vectorStore": {"onDisk": 1}}, "must be true or false"),
+    ({"vectorStore": {"port": 6333}}, "'port' without 'host'"),
+    ({"vectorStore": {"url": "http://h", "path": "/p"}}, "'url' and 'path'. Keep one"),
+    ({"vectorStore": {"url": "localhost:6333"}}, "not a url.*http://localhost:6333"),
+    ({"vectorStore": {"url": "http://h:x"}}, "not a url"),
+    ({"vectorStore": {"apiKey": "k"}}, "no 'url'.*Add 'url'"),
+    ({"vectorStore": {"url": "http://a", "config": {"url": "http://b"}}}, "two values for 'url'"),
+    ({"vectorStore": {"collectionName": "a", "collection_name": "b"}}, "two values for 'collectionName'"),
+    ({"vectorStore": {"embeddingDims": 0}}, "at least 1"),
+    ({"vectorStore": {"embeddingDims": 1536}}, "1536 dimensions.*768.*Remove embeddingDims"),
+    ({"vectorStore": {"provider": "chroma", "url": "https://h"}}, "not a url"),
+    ({"vectorStore": {"provider": "chroma", "apiKey": "k"}}, "'apiKey' and 'tenant'"),
+    ({"vectorStore": {"provider": "pgvector"}}, "does not say 'host'"),
+    (
+        {"vectorStore": {"provider": "pgvector", "url": "postgresql://h/d", "user": "u"}},
+        "'url' and 'user'",
+    ),
+    ({"embedder": {"provider": "olama"}}, "unknown embedder provider 'olama'.*ollama"),
+    ({"embedder": {"provider": "huggingface"}}, "names no model"),
+    ({"embedder": {"provider": "fastembed", "model": "m", "url": "http://h"}}, "without a server"),
+    ({"embedder": {"mdl": "x"}}, r"Did you mean 'model'\?"),
+]
 
 
-def test_secrets_are_in_no_message() -> None:
+def test_a_mistake_is_reported_with_advice(subtests: pytest.Subtests) -> None:
+    for config, message in MISTAKES:
+        with subtests.test(repr(config)), pytest.raises(ConfigError, match=message):
+            translate(config, FOLDER)
+
+
+def test_no_message_contains_a_secret() -> None:
     with pytest.raises(ConfigError) as caught:
         translate(
             {"vectorStore": {"provider": "pgvector", "url": "mysql://me:hush@h/d?password=hush"}}, FOLDER
         )
     assert "hush" not in str(caught.value)
-    made = translate({"vectorStore": {"provider": "pgvector", "url": "postgresql://me:hush@h/d"}}, FOLDER)
-    assert made.where == "postgresql://h/d"
-    assert "hush" not in repr(made)
+    translated = translate(
+        {"vectorStore": {"provider": "pgvector", "url": "postgresql://me:hush@h/d"}}, FOLDER
+    )
+    assert translated.where == "postgresql://h/d"
+    assert "hush" not in repr(translated)
     qdrant = qdrant_settings({"url": "https://me:hush@h:6333?api_key=hush"}, FOLDER)
     assert qdrant.where == "https://h:6333"
     assert "hush" not in repr(qdrant)
     with pytest.raises(ConfigError, match=r"^'h' is not a url"):
         qdrant_settings({"url": "me:hush@h?api_key=a://hush"}, FOLDER)
-    made = translate({"vectorStore": {"provider": "pgvector", "url": "host=h password=hush"}}, FOLDER)
-    assert made.where == "the database of url"
+    translated = translate({"vectorStore": {"provider": "pgvector", "url": "host=h password=hush"}}, FOLDER)
+    assert translated.where == "the database of url"
 
 
 @pytest.mark.parametrize("url", ["http://me:hush@h", "me:hush@h", "http://127.0.0.1:1/v1?key=hush"])
 @pytest.mark.parametrize("provider", ["ollama", "openai"])
-def test_secrets_in_the_url_of_an_embedder_are_in_no_message(provider: str, url: str) -> None:
+def test_no_message_contains_a_secret_of_an_embedders_url(provider: str, url: str) -> None:
     embedder = open_embedder(embedder_settings({"provider": provider, "model": "m", "url": url}))
     with pytest.raises(MemoryStoreError, match="orrect url of embedder") as caught:
         embedder.embed("hello")
@@ -170,12 +172,12 @@ def test_secrets_in_the_url_of_an_embedder_are_in_no_message(provider: str, url:
         ("custom", {}, set()),
     ],
 )
-def test_the_variables_that_a_backend_reads(backend: str, config: dict[str, Any], read: set[str]) -> None:
+def test_a_backend_reads_only_its_own_variables(backend: str, config: dict[str, Any], read: set[str]) -> None:
     names = ("OLLAMA_HOST", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PGPASSWORD", "PATH")
     assert set(read_by(backend, config, dict.fromkeys(names, "x"))) == read
 
 
-def test_qdrant_takes_the_same_shape_or_a_flat_one() -> None:
+def test_qdrant_accepts_nested_and_flat_options() -> None:
     store = {"url": "http://h:6333", "apiKey": "k", "collectionName": "c"}
     nested = qdrant_settings({"vectorStore": {"provider": "qdrant", **store}}, FOLDER)
     assert nested == qdrant_settings(store, FOLDER)
@@ -202,7 +204,7 @@ def test_dimensions_of_well_known_models_are_known(model: str, dimensions: int |
     assert embedder_settings({"model": model}).dimensions == dimensions
 
 
-def test_ollama_is_where_its_own_variable_says() -> None:
+def test_ollamas_own_variable_sets_its_url() -> None:
     assert ollama_url(None, {}) == "http://localhost:11434"
     assert ollama_url(None, {"OLLAMA_HOST": "box:1"}) == "http://box:1"
     assert ollama_url("http://h:2/", {"OLLAMA_HOST": "box:1"}) == "http://h:2"
@@ -226,7 +228,7 @@ def test_spelling_and_nesting_make_no_difference(table: dict[str, Any], data: st
 
 @FEW
 @given(st.dictionaries(st.text() | st.sampled_from(["vectorStore", "embedder", "config"]), JSON))
-def test_any_configuration_is_taken_or_told(config: dict[str, Any]) -> None:
+def test_any_configuration_is_accepted_or_refused_with_a_message(config: dict[str, Any]) -> None:
     for read in (translate, qdrant_settings):
         try:
             read(config, FOLDER)
@@ -236,22 +238,23 @@ def test_any_configuration_is_taken_or_told(config: dict[str, Any]) -> None:
 
 @FEW
 @given(st.sampled_from(sorted(STORES)), st.dictionaries(st.sampled_from(sorted({*STORES["qdrant"]})), JSON))
-def test_any_vector_store_is_taken_or_told(provider: str, table: dict[str, Any]) -> None:
+def test_any_vector_store_is_accepted_or_refused(provider: str, table: dict[str, Any]) -> None:
     try:
-        made = translate({"vectorStore": {"provider": provider, **table}}, FOLDER)
+        translated = translate({"vectorStore": {"provider": provider, **table}}, FOLDER)
     except ConfigError:
         return
-    json.dumps(made.for_mem0(3))
+    json.dumps(translated.for_mem0(3))
 
 
-@pytest.mark.parametrize("name", sorted({name for store in STORES.values() for name in store}))
-def test_camel_and_snake_are_inverse(name: str) -> None:
-    assert snake(camel(name)) == name
+def test_camel_and_snake_case_are_inverse(subtests: pytest.Subtests) -> None:
+    for name in sorted({name for store in STORES.values() for name in store}):
+        with subtests.test(name):
+            assert snake(camel(name)) == name
 
 
 @FEW
 @given(ANY_TEXT, ANY_TEXT, st.booleans(), st.floats(allow_nan=False), st.dictionaries(ANY_TEXT, JSON))
-def test_a_record_brings_a_memory_back(
+def test_a_record_restores_its_memory(
     text: str, agent: str, shared: bool, time: float, metadata: dict[str, Any]
 ) -> None:
     memory = Memory("aaaa", text, agent, "home", shared, time, metadata)
@@ -263,7 +266,7 @@ def test_a_record_brings_a_memory_back(
 
 @FEW
 @given(ANY_TEXT)
-def test_another_programs_row_is_no_record(text: str) -> None:
+def test_a_row_of_another_program_is_not_a_record(text: str) -> None:
     if not re.match(r"\s*\{", text):
         assert decode(text, "") is None
     assert decode("[]", text) is decode('{"id": 1}', text) is None
@@ -271,19 +274,19 @@ def test_another_programs_row_is_no_record(text: str) -> None:
 
 @FEW
 @given(ANY_TEXT)
-def test_what_is_embedded_is_never_empty_nor_longer_than_models_take(text: str) -> None:
-    taken = embeddable(text)
-    assert taken.strip()
-    assert len(taken) <= 6_000
-    taken.encode()
+def test_text_to_embed_is_never_empty_or_too_long(text: str) -> None:
+    text_to_embed = embeddable(text)
+    assert text_to_embed.strip()
+    assert len(text_to_embed) <= 6_000
+    text_to_embed.encode()
 
 
-def test_metadata_that_is_not_json_is_told() -> None:
+def test_metadata_that_is_not_json_is_refused() -> None:
     with pytest.raises(MemoryStoreError, match=r"is not JSON.*Use strings"):
         encode(Memory("aaaa", "text", "Alice", "home", False, 1.0, {"a": {1, 2}}))
 
 
-def test_a_missing_extra_is_told_with_the_command(tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_with_the_command(tmp_path: Path) -> None:
     from relay.memory.extras import require
 
     with pytest.raises(MemoryStoreError, match=r"-m pip install 'agent-relay\[mem0\]'"):
@@ -295,14 +298,17 @@ EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, 
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_each_example_of_the_page_is_taken(example: dict[str, Any]) -> None:
-    made = translate(example, FOLDER)
-    assert made.for_mem0(made.dimensions or 3)["embedder"]["provider"] == example["embedder"]["provider"]
+def test_each_documented_example_is_accepted(example: dict[str, Any]) -> None:
+    translated = translate(example, FOLDER)
+    assert (
+        translated.for_mem0(translated.dimensions or 3)["embedder"]["provider"]
+        == example["embedder"]["provider"]
+    )
     if example["vectorStore"].get("provider", "qdrant") == "qdrant":
-        assert qdrant_settings(example, FOLDER).embedder == made.embedder
+        assert qdrant_settings(example, FOLDER).embedder == translated.embedder
 
 
-def test_each_option_is_on_the_page() -> None:
+def test_each_option_is_documented() -> None:
     assert len(EXAMPLES) > 3
     rows = "\n".join(line for line in PAGE.splitlines() if line.startswith("| `"))
     for name in {name for store in STORES.values() for name in store}:

@@ -1,4 +1,4 @@
-"""The embedded backend does what every backend must."""
+"""The embedded backend fulfils the contract of memory backends."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from relay.storage.locks import is_held
 from support import wait_until
 
 MODULE = '''
-"""A backend on relay's own, which does on demand what libraries do."""
+"""Relay's own backend, which hangs, crashes or fails on demand."""
 
 import ctypes, os, time
 from pathlib import Path
@@ -41,8 +41,8 @@ class Notes(EmbeddedBackend):
     def __init__(self, config):
         self._key = os.environ.get("NOTES_KEY", "none")
         if config.get("refuse") or self._key == "wrong":
-            raise ConnectionError("its server is away")
-        print("what a library prints is not for the session")
+            raise ConnectionError("its server is down")
+        print("output of a library, not for the session")
         folder = Path(config["folder"])
         super().__init__(folder / "notes.db")
         self._pids = folder / "pids"
@@ -93,8 +93,8 @@ def open_remote(home: Home, tmp_path: Path) -> Iterator[Open]:
     def open_remote(
         agent: str = "Alice", factory: str = "Notes", timeout: float = 30.0, **config: object
     ) -> MemoryStore:
-        given = {"folder": str(tmp_path), **config}
-        settings = MemoryConfig("custom", given, f"notes_backend:{factory}", timeout, folder=str(tmp_path))
+        options = {"folder": str(tmp_path), **config}
+        settings = MemoryConfig("custom", options, f"notes_backend:{factory}", timeout, folder=str(tmp_path))
         opened.append(MemoryStore(RemoteBackend(settings, home, idle=0.1), "home", agent))
         return opened[-1]
 
@@ -105,17 +105,17 @@ def open_remote(home: Home, tmp_path: Path) -> Iterator[Open]:
 
 
 def pids(tmp_path: Path) -> list[int]:
-    """Return the helpers that have opened the backend, oldest first."""
+    """Return the pids of the helpers that have opened the backend, oldest first."""
     return list(map(int, (tmp_path / "pids").read_text().split()))
 
 
-def test_a_helper_keeps_memories_as_they_are(open_remote: Open) -> None:
+def test_memories_pass_through_a_helper_unchanged(open_remote: Open) -> None:
     """R63 (a custom backend)"""
     store = open_remote()
     saved = store.save("Größe \u2028 matters", shared=True, metadata={"a": [1, None, "é"]})
     assert store.list() == store.search("größe") == open_remote("Bob").list() == [saved]
     assert saved.metadata == {"a": [1, None, "é"]}
-    own = open_remote("Bob").save("of Bob alone")
+    own = open_remote("Bob").save("only for Bob")
     assert store.list() == [saved]
     assert open_remote("Bob").forget(own.id[:3])
     assert store.forget(saved.id)
@@ -125,7 +125,7 @@ def test_a_helper_keeps_memories_as_they_are(open_remote: Open) -> None:
     assert MAX_TEXT * 6 < MAX_REQUEST
 
 
-def test_all_sessions_share_one_helper_which_ends_after_them(
+def test_all_sessions_share_one_helper_that_ends_after_them(
     open_remote: Open, home: Home, tmp_path: Path
 ) -> None:
     stores = [open_remote(f"Agent{number}") for number in range(8)]
@@ -141,7 +141,7 @@ def test_all_sessions_share_one_helper_which_ends_after_them(
     assert len(open_remote().list(None)) == 160
 
 
-def test_a_helper_uses_the_environment_of_whoever_calls(
+def test_a_helper_uses_the_environment_of_each_caller(
     open_remote: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(backend: str, config: object, variables: Mapping[str, str]) -> dict[str, str]:
@@ -164,23 +164,23 @@ def test_a_helper_uses_the_environment_of_whoever_calls(
     new, wrong, none = open_with("new"), open_with("wrong"), open_with(None)
     assert [key(store) for store in (old, new, none, old)] == ["old", "new", "none", "old"]
     for _ in range(2):
-        with pytest.raises(MemoryStoreError, match="its server is away"):
+        with pytest.raises(MemoryStoreError, match="its server is down"):
             wrong.list()
     assert [key(old), key(old)] == ["old", "old"]
     assert new.list() == [saved]
-    assert len(set(pids(tmp_path))) == 1, "a store on this machine's disk has one owner"
-    assert len(pids(tmp_path)) == 6, "it is opened again only for another environment"
+    assert len(set(pids(tmp_path))) == 1, "a local store must have one owner"
+    assert len(pids(tmp_path)) == 6, "the backend must be reopened only for another environment"
 
 
-def test_a_helper_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
+def test_a_killed_helper_is_replaced_and_loses_nothing_acknowledged(
     open_remote: Open, tmp_path: Path
 ) -> None:
     store = open_remote()
     acknowledged: list[Memory] = []
-    goes_on = threading.Event()
+    stopped = threading.Event()
 
     def save() -> None:
-        while not goes_on.is_set():
+        while not stopped.is_set():
             acknowledged.append(store.save(f"fact {len(acknowledged)}"))
 
     writer = threading.Thread(target=save)
@@ -190,7 +190,7 @@ def test_a_helper_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
             wait_until(lambda count=count: len(acknowledged) > 20 * count and len(pids(tmp_path)) == count)  # type: ignore[misc]
             os.kill(pids(tmp_path)[-1], signal.SIGKILL)
     finally:
-        goes_on.set()
+        stopped.set()
         writer.join()
     kept = store.list(None)
     assert sorted(each.text for each in kept) == sorted(each.text for each in acknowledged)
@@ -198,7 +198,7 @@ def test_a_helper_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
 
 
 @pytest.mark.parametrize("query", ["hang", "hang with the interpreter"])
-def test_a_backend_that_hangs_costs_its_answer_and_the_next_call_works(
+def test_a_call_that_hangs_times_out_and_the_next_one_works(
     open_remote: Open, tmp_path: Path, query: str
 ) -> None:
     store = open_remote(timeout=1.0)
@@ -209,7 +209,7 @@ def test_a_backend_that_hangs_costs_its_answer_and_the_next_call_works(
     assert len(pids(tmp_path)) > 1
 
 
-def test_a_call_that_a_dying_helper_took_with_it_is_made_again(open_remote: Open, tmp_path: Path) -> None:
+def test_a_call_is_repeated_after_its_helper_crashed(open_remote: Open, tmp_path: Path) -> None:
     store = open_remote()
     assert store.search("die once") == []
     assert len(pids(tmp_path)) == 2
@@ -219,41 +219,41 @@ def test_a_call_that_a_dying_helper_took_with_it_is_made_again(open_remote: Open
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("raise", r"the memory backend custom failed: ValueError: no such.* thing\.$"),
         ("nonsense", r"custom is faulty: search returned \['nonsense'\]"),
     ],
 )
-def test_what_goes_wrong_in_a_backend_is_told(open_remote: Open, home: Home, query: str, said: str) -> None:
+def test_an_error_in_a_backend_is_reported(open_remote: Open, home: Home, query: str, message: str) -> None:
     store = open_remote()
-    with pytest.raises(MemoryStoreError, match=said) as told:
+    with pytest.raises(MemoryStoreError, match=message) as caught:
         store.search(query)
-    assert "\x1b" not in str(told.value)
+    assert "\x1b" not in str(caught.value)
     if query == "raise":
         assert (home.state / "memory-helper.log").read_text().count("Traceback") == 1
     assert store.list() == []
 
 
 @pytest.mark.parametrize(
-    ("factory", "config", "said"),
+    ("factory", "config", "message"),
     [
-        ("Notes", {"refuse": True}, r"custom failed: ConnectionError: its server is away"),
+        ("Notes", {"refuse": True}, r"custom failed: ConnectionError: its server is down"),
         ("Nobody", {}, r"there is no 'notes_backend:Nobody'.*Put the module beside"),
         ("nothing", {}, r"\(object\) has no add, search, list, everything, delete, close"),
         ("broken", {}, r"custom failed: KeyError: 'url'"),
     ],
 )
-def test_a_backend_that_cannot_be_opened_says_why_each_time(
-    open_remote: Open, factory: str, config: dict[str, object], said: str
+def test_a_backend_that_cannot_be_opened_gives_the_reason_each_time(
+    open_remote: Open, factory: str, config: dict[str, object], message: str
 ) -> None:
     store = open_remote(factory=factory, **config)
     for _ in range(2):
-        with pytest.raises(MemoryStoreError, match=said):
+        with pytest.raises(MemoryStoreError, match=message):
             store.save("hello")
 
 
-def test_settings_that_are_no_plain_data_are_refused(home: Home) -> None:
+def test_settings_that_are_not_plain_data_are_refused(home: Home) -> None:
     with pytest.raises(MemoryStoreError, match="must be plain data"):
         open_backend(MemoryConfig("custom", {"a": object()}, "a:b"), home)
 
@@ -274,9 +274,7 @@ class Stuck(EmbeddedBackend):
         return super().search(query, scope, limit)
 
 
-def test_a_backend_in_the_session_is_called_on_one_thread_and_left_when_it_hangs(
-    home: Home, tmp_path: Path
-) -> None:
+def test_an_in_process_backend_that_hangs_is_unavailable_until_it_returns(home: Home, tmp_path: Path) -> None:
     Stuck.go.clear()
     backend = open_backend(MemoryConfig("custom", {"folder": str(tmp_path)}, Stuck, 0.5), home)
     assert isinstance(backend, InProcessBackend)
@@ -287,7 +285,7 @@ def test_a_backend_in_the_session_is_called_on_one_thread_and_left_when_it_hangs
         with pytest.raises(MemoryStoreError, match=r"did not answer within 0\.5 s"):
             store.search("hang")
         with pytest.raises(MemoryStoreError, match=r"has not returned from search"):
-            store.save("while it hangs")
+            store.save("during the hang")
         Stuck.go.set()
         wait_until(lambda: _works(store))
         assert store.list() == [saved]

@@ -1,4 +1,4 @@
-"""The memory store under faults: racing and killed processes, and unusable files."""
+"""The memory store withstands racing and killed processes, and unusable files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ for number in itertools.count():
     print(saved.id, flush=True)
 """
 
-# Creates or opens each store it is given, saves, and prints which.
+# Creates or opens each store that it reads from stdin, saves, and prints the id.
 RACER = """
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ for line in sys.stdin:
     store.close()
 """
 
-# Opens and saves, without root's rights, and prints the error.
+# Opens and saves without root's privileges, and prints the error.
 READER = """
 import os, sys
 from pathlib import Path
@@ -81,7 +81,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "state" / "memory.db"
 
 
-def test_what_was_saved_survives_a_killed_process(path: Path) -> None:
+def test_saved_memories_survive_a_killed_process(path: Path) -> None:
     saved: list[str] = []
     for round in range(5):
         with start(WRITER, str(path), f"writer{round}") as writer:
@@ -94,13 +94,13 @@ def test_what_was_saved_survives_a_killed_process(path: Path) -> None:
     store = MemoryStore(EmbeddedBackend(path), "home", "reader")
     known = {memory.id for memory in store.list(10_000)}
     assert set(saved) <= known
-    assert len(known) <= len(saved) + 5  # at most the one during which each was killed
+    assert len(known) <= len(saved) + 5  # at most one more per killed writer
     assert {memory.id for memory in store.search("fact", 10_000)} == known
     store.close()
     assert_sound(path)
 
 
-def test_processes_that_start_at_once_share_one_file(tmp_path: Path) -> None:
+def test_processes_that_start_together_share_one_file(tmp_path: Path) -> None:
     writers = [start(RACER, f"writer{number}") for number in range(8)]
     for round in range(20):
         path = tmp_path / f"{round}.db"
@@ -121,7 +121,7 @@ def test_processes_that_start_at_once_share_one_file(tmp_path: Path) -> None:
         assert writer.returncode == 0
 
 
-def test_opening_and_reading_wait_for_nobody_who_writes(path: Path) -> None:
+def test_opening_and_reading_do_not_wait_for_a_writer(path: Path) -> None:
     store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     kept = store.save("kept")
     store.close()
@@ -134,7 +134,7 @@ def test_opening_and_reading_wait_for_nobody_who_writes(path: Path) -> None:
     other.close()
 
 
-def test_the_file_is_its_owners_alone(path: Path) -> None:
+def test_the_file_is_private_to_its_owner(path: Path) -> None:
     mask = os.umask(0)
     try:
         store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
@@ -148,7 +148,7 @@ def test_the_file_is_its_owners_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database at all\n" * 50, b"SQLite format 3\0" + b"\xff" * 4096])
-def test_a_damaged_file_is_named_with_what_to_do(path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_reported_with_advice(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(MemoryStoreError, match=r"is damaged .*Move it away"):
@@ -156,7 +156,7 @@ def test_a_damaged_file_is_named_with_what_to_do(path: Path, content: bytes) -> 
     assert path.read_bytes() == content
 
 
-def test_a_file_damaged_in_its_middle_is_an_error_that_advises(path: Path) -> None:
+def test_damage_within_a_file_is_reported(path: Path) -> None:
     store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     for number in range(50):
         store.save(f"fact {number} " + "padding " * 500)
@@ -172,7 +172,7 @@ def test_a_file_damaged_in_its_middle_is_an_error_that_advises(path: Path) -> No
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_store_whose_file_is_moved_away_goes_on_with_the_one_that_others_see(path: Path, how: str) -> None:
+def test_a_store_whose_file_was_moved_uses_the_one_that_others_see(path: Path, how: str) -> None:
     store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     store.save("before")
     for file in list(path.parent.iterdir()):
@@ -188,7 +188,7 @@ def test_a_store_whose_file_is_moved_away_goes_on_with_the_one_that_others_see(p
         opened.close()
 
 
-def test_a_file_of_a_newer_relay_is_left_alone(path: Path) -> None:
+def test_a_file_of_a_newer_relay_is_refused(path: Path) -> None:
     make(path)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
@@ -198,10 +198,10 @@ def test_a_file_of_a_newer_relay_is_left_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["the file", "the directory"])
-def test_a_store_that_cannot_be_written_says_so(path: Path, what: str) -> None:
+def test_an_unwritable_store_is_reported(path: Path, what: str) -> None:
     make(path)
     for parent in list(path.parents)[:3]:
-        parent.chmod(0o755)  # pytest makes them private; here the way is open
+        parent.chmod(0o755)  # pytest makes them private
     path.chmod(0o444 if what == "the file" else 0o666)
     path.parent.chmod(0o755 if what == "the file" else 0o555)
     with start(READER, str(path)) as reader:
@@ -210,13 +210,13 @@ def test_a_store_that_cannot_be_written_says_so(path: Path, what: str) -> None:
     assert "writable, or set RELAY_HOME" in out
 
 
-def test_a_home_that_is_no_directory_says_so(tmp_path: Path) -> None:
+def test_a_home_that_is_not_a_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MemoryStoreError, match=r"File exists|Not a directory"):
         MemoryStore(EmbeddedBackend(tmp_path / "file" / "memory.db"), "home", "Alice").check()
 
 
-def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None:
+def test_a_full_disk_refuses_a_memory_and_keeps_the_others(path: Path) -> None:
     store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     kept = store.save("kept")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -229,7 +229,7 @@ def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None
         assert kept in store.list(100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    after = store.save("there is room again")
+    after = store.save("there is space again")
     assert store.list(1) == [after]
     store.close()
     assert_sound(path)
@@ -237,10 +237,10 @@ def test_a_full_disk_refuses_the_memory_and_keeps_the_others(path: Path) -> None
 
 class _WithoutFTS5(sqlite3.Connection):
     def execute(self, sql: str, *parameters: object) -> sqlite3.Cursor:
-        return super().execute(sql.replace("USING fts5", "USING fts5_that_is_not_there"), *parameters)  # type: ignore[arg-type]
+        return super().execute(sql.replace("USING fts5", "USING fts5_missing"), *parameters)  # type: ignore[arg-type]
 
 
-def test_a_python_without_fts5_is_told_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_fts5_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect = sqlite3.connect
     monkeypatch.setattr(
         sqlite3, "connect", lambda *args, **options: connect(*args, **options, factory=_WithoutFTS5)
@@ -249,7 +249,7 @@ def test_a_python_without_fts5_is_told_apart(path: Path, monkeypatch: pytest.Mon
         MemoryStore(EmbeddedBackend(path), "home", "Alice").check()
 
 
-def test_a_closed_store_is_an_error_and_closing_twice_is_none(path: Path) -> None:
+def test_a_closed_store_raises_an_error_and_may_be_closed_again(path: Path) -> None:
     store = MemoryStore(EmbeddedBackend(path), "home", "Alice")
     store.close()
     store.close()

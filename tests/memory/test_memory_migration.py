@@ -1,4 +1,4 @@
-"""Stores of earlier relays: migrated in place, whoever comes first, and whatever is killed."""
+"""Stores of earlier relays are migrated in place, even by racing or killed processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relay.memory.store import MemoryStore
 
 COUNT = 300
 
-# Opens the store; at the statement with this number it is killed, unless the number is 0.
+# Opens the store, and kills itself after the statement with this number, unless it is 0.
 OPENER = """
 import os, signal, sqlite3, sys
 from pathlib import Path
@@ -92,27 +92,27 @@ def assert_up_to_date(path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_old_store_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+def test_an_old_store_is_migrated(tmp_path: Path, version: int) -> None:
     make_old(tmp_path / "memory.db", version)
     assert_up_to_date(tmp_path / "memory.db")
 
 
-def opened(path: Path, killed_at: int) -> subprocess.Popen[str]:
+def start_opener(path: Path, killed_at: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", OPENER, str(path), str(killed_at)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_migration_that_is_killed_at_any_statement_is_made_again(tmp_path: Path) -> None:
+def test_a_migration_killed_at_any_statement_is_repeated(tmp_path: Path) -> None:
     whole = tmp_path / "whole.db"
     make_old(whole, 1)
-    with opened(whole, 0) as process:
+    with start_opener(whole, 0) as process:
         out, _ = process.communicate(timeout=60)
     statements = int(out)
     assert statements > 8
     for number in range(1, statements + 1, 3):
         path = tmp_path / f"{number}.db"
         make_old(path, 1)
-        with opened(path, number) as process:
+        with start_opener(path, number) as process:
             process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
         with closing(sqlite3.connect(path)) as db:
@@ -123,11 +123,11 @@ def test_a_migration_that_is_killed_at_any_statement_is_made_again(tmp_path: Pat
         assert_up_to_date(path)
 
 
-def test_processes_that_come_at_once_migrate_a_store_once(tmp_path: Path) -> None:
+def test_racing_processes_migrate_a_store_once(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     make_old(path, 1)
-    processes = [opened(path, 0) for _ in range(8)]
-    made = [int(process.communicate(timeout=120)[0]) for process in processes]
+    processes = [start_opener(path, 0) for _ in range(8)]
+    counts = [int(process.communicate(timeout=120)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0] * 8
-    assert sorted(bool(count) for count in made) == [False] * 7 + [True]
+    assert sorted(bool(count) for count in counts) == [False] * 7 + [True]
     assert_up_to_date(path)

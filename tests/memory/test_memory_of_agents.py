@@ -1,4 +1,4 @@
-"""Memory from within wrapped agents: what they say, relay's answers, and what others then see."""
+"""Wrapped agents save, share, search and forget memories by directives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
 
-# Says each directive, and waits for relay's answer before the next; `{id}` is the id in the first answer.
+# Prints each directive and waits for relay's answer; `{id}` is the id in the first answer.
 AGENT = """
 import json, os, re, subprocess, sys
 answers = []
@@ -33,7 +33,7 @@ sys.stdin.read()
 def converse(
     relay: Relay, folder: Path, name: str, *directives: str
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Wrap an agent that says `directives`; return relay's answers, and its own `relay memory list`."""
+    """Wrap an agent that prints `directives`; return relay's answers and its `relay memory list`."""
     folder.mkdir()
     (folder / "agent.py").write_text(AGENT)
     (folder / "say").write_text(json.dumps(directives))
@@ -66,8 +66,8 @@ def test_an_agent_saves_searches_lists_and_forgets(relay: Relay, tmp_path: Path)
     assert [memory["text"] for memory in own] == ["Deploys need two reviews"]
 
 
-def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Relay, tmp_path: Path) -> None:
-    """R63: memories are per agent, and shared with the team on request; the user is treated alike."""
+def test_an_agent_sees_shared_memories_but_not_those_of_others(relay: Relay, tmp_path: Path) -> None:
+    """R63: the user, too, sees only shared memories."""
     converse(
         relay, tmp_path / "alice", "Alice", "@memory:save The mat hides a key", "@memory:share The vault too"
     )
@@ -80,15 +80,15 @@ def test_an_agent_sees_what_its_team_shares_and_not_what_others_keep(relay: Rela
     assert [memory["text"] for memory in of_alice] == ["The vault too", "The mat hides a key"]
 
 
-def test_a_store_that_another_process_holds_delays_its_user_and_nothing_else(relay: Relay) -> None:
+def test_a_locked_store_delays_only_the_agent_that_uses_it(relay: Relay) -> None:
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     other = sqlite3.connect(relay.home / "state" / "memory.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     alice.say("@memory:save The mat hides a key\n@memory:list")
     wait_until(lambda: alice.events("directive"))
-    assert [row["name"] for row in ps(relay)] == ["Alice", "Bob"], "its session answers meanwhile"
-    bob.say("@relay:Alice the session goes on")
-    alice.receives("the session goes on")
+    assert [row["name"] for row in ps(relay)] == ["Alice", "Bob"], "its session must still answer"
+    bob.say("@relay:Alice the session is running")
+    alice.receives("the session is running")
     assert "Saved to memory" not in alice.received
     other.execute("COMMIT")
     other.close()

@@ -1,4 +1,4 @@
-"""What the embedded store finds by days and by neighbours; no agent finds what it must not."""
+"""The embedded store finds memories by date and by neighbours, but none that an agent must not see."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def assert_sound(path: Path) -> None:
         "Mar 4",
     ],
 )
-def test_a_memory_is_found_by_its_day(
+def test_a_memory_is_found_by_its_date(
     open_store: Open, now: list[float], zone: Callable[[str], None], query: str
 ) -> None:
     store = open_store()
@@ -87,10 +87,10 @@ def test_a_memory_is_found_by_its_day(
     now[0] = MAY_2
     store.save("Tokens in cookies")
     assert texts(store.search(query)) == ["Passkeys only"]
-    assert texts(store.search("2026"))[0] == "Tokens in cookies"  # both; the newest first
+    assert texts(store.search("2026"))[0] == "Tokens in cookies"  # both match; the newest comes first
 
 
-def test_the_day_is_that_of_the_place_where_it_was_saved(
+def test_the_date_is_in_the_time_zone_of_the_save(
     open_store: Open, now: list[float], zone: Callable[[str], None]
 ) -> None:
     zone("EST5")
@@ -104,7 +104,7 @@ def test_the_day_is_that_of_the_place_where_it_was_saved(
 
 
 @pytest.mark.parametrize("when", [-1e30, 1e30, -1.0, 0.0])
-def test_any_time_will_do(open_store: Open, tmp_path: Path, when: float) -> None:
+def test_a_memory_may_have_any_time(open_store: Open, tmp_path: Path, when: float) -> None:
     store = open_store()
     old = Memory("zzz9", "Passkeys only", "Alice", "home", False, when)
     with closing(EmbeddedBackend(tmp_path / "memory.db")) as backend:
@@ -118,7 +118,7 @@ ANSWER = "Agreed: exponential backoff"
 QUESTION = "What is the retry policy of the checkout?"
 
 
-def test_an_answer_is_found_beside_the_note_with_its_subject(open_store: Open) -> None:
+def test_an_answer_is_found_next_to_the_note_on_its_subject(open_store: Open) -> None:
     store = open_store()
     store.save("Lunch")
     store.save(SUBJECT)
@@ -129,17 +129,17 @@ def test_an_answer_is_found_beside_the_note_with_its_subject(open_store: Open) -
     assert texts(store.search("retry bananas oranges")) == [SUBJECT]  # and this is not a good match
 
 
-def test_a_memory_with_all_words_comes_before_those_with_neighbours(open_store: Open) -> None:
+def test_a_memory_with_all_words_comes_before_neighbours(open_store: Open) -> None:
     store = open_store()
     store.save("alder birch " + "padding " * 8000)
-    for number in range(80):  # makes alder a word of fewer than half of the memories
+    for number in range(80):  # so that fewer than half of the memories contain alder
         store.save(f"filler {number}", shared=True)
     for number in range(60):
         store.save(f"alder alder alder {number}")
     assert texts(store.search("alder birch", 5))[0].startswith("alder birch padding")
 
 
-def test_of_two_equal_notes_that_beside_a_match_comes_first(open_store: Open) -> None:
+def test_of_two_equal_matches_the_neighbour_of_a_match_comes_first(open_store: Open) -> None:
     store = open_store()
     store.save("the database is slow")
     store.save("decided on an index")
@@ -152,7 +152,7 @@ def test_of_two_equal_notes_that_beside_a_match_comes_first(open_store: Open) ->
     ]
 
 
-def test_the_neighbours_of_a_memory_change_as_others_are_forgotten(open_store: Open) -> None:
+def test_forgetting_a_memory_changes_the_neighbours(open_store: Open) -> None:
     store = open_store()
     subject = store.save(SUBJECT)
     between = store.save("Lunch")
@@ -164,8 +164,8 @@ def test_the_neighbours_of_a_memory_change_as_others_are_forgotten(open_store: O
     assert store.search(QUESTION) == []
 
 
-def test_only_what_the_same_agents_see_is_a_neighbour(open_store: Open) -> None:
-    """A shared note is not found by the words of its owner's private notes, before or after sharing."""
+def test_only_memories_for_the_same_agents_are_neighbours(open_store: Open) -> None:
+    """A shared note is not found by the words of its owner's private notes."""
     alice, bob = open_store("Alice"), open_store("Bob")
     alice.save(SUBJECT)
     bob.save("Bob's own")
@@ -187,7 +187,7 @@ AGENTS = ("Alice", "Bob")
 
 
 class Agents(RuleBasedStateMachine):
-    """Two agents of one team and one of another save, share and forget; a model says what they may find."""
+    """Two agents of a team and one of another save, share and forget; a model knows what each may find."""
 
     @initialize()
     def begin(self) -> None:
@@ -202,7 +202,7 @@ class Agents(RuleBasedStateMachine):
         self.stores[0].check()  # creates the file
         self.model: list[tuple[int, Memory]] = []  # the owner and the memory, in the order of the table
 
-    def seen(self, who: int) -> list[tuple[int, Memory]]:
+    def visible(self, who: int) -> list[tuple[int, Memory]]:
         return [(by, each) for by, each in self.model if by == who or (each.shared and {by, who} == {0, 1})]
 
     @rule(
@@ -222,7 +222,7 @@ class Agents(RuleBasedStateMachine):
     def forget(self, who: int, which: int) -> None:
         if self.model:
             _, memory = self.model[which % len(self.model)]
-            mine = any(memory == each for _, each in self.seen(who))
+            mine = any(memory == each for _, each in self.visible(who))
             assert self.stores[who].forget(memory.id) == mine
             if mine:
                 self.model = [each for each in self.model if each[1] != memory]
@@ -230,14 +230,14 @@ class Agents(RuleBasedStateMachine):
     @rule(who=st.integers(0, 2), words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=5, unique=True))
     def search(self, who: int, words: list[str]) -> None:
         found = self.stores[who].search(" ".join(words), 100)
-        seen = [each for _, each in self.seen(who)]
-        has = {each.id: len(set(words) & set(each.text.split())) for each in seen}
+        visible = [each for _, each in self.visible(who)]
+        has = {each.id: len(set(words) & set(each.text.split())) for each in visible}
         assert {each.id for each in found} <= has.keys()
         assert {id for id, count in has.items() if count} <= {each.id for each in found}
-        assert all(each in seen for each in found)
+        assert all(each in visible for each in found)
         for each in found:
-            beside = [has[other.id] for other in self.neighbours(each)]
-            assert has[each.id] or max(beside, default=0) >= FIT_TERMS
+            nearby = [has[other.id] for other in self.neighbours(each)]
+            assert has[each.id] or max(nearby, default=0) >= FIT_TERMS
         complete = [has[each.id] == len(words) for each in found]
         assert complete == sorted(complete, reverse=True)
 

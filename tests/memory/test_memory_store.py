@@ -1,4 +1,4 @@
-"""The memory store: what it finds, who sees what; any text is accepted."""
+"""The memory store saves any text, finds it again, and keeps the memories of agents apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relay.memory.store import MAX_TEXT, MemoryStore
 
 Open = Callable[..., MemoryStore]
 
-# As relay 0.1.0 created it, with one memory.
+# The database of relay 0.1.0, with one memory.
 FIRST_LAYOUT = """
 CREATE TABLE memory (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, agent TEXT NOT NULL,
@@ -46,7 +46,7 @@ INSERT INTO memory VALUES (1, 'k7mq', 'Alice likes cats', 'Alice', 'alice', 'hom
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[Open]:
-    """Yield a function that opens one file's store for an agent; the clock advances a second per memory."""
+    """Yield a function that opens the test's store for an agent; each memory takes the clock a second on."""
     opened: list[MemoryStore] = []
     ticks = itertools.count(1000.0)
 
@@ -77,7 +77,7 @@ def test_a_memory_is_saved_listed_found_and_forgotten(open_store: Open) -> None:
     assert store.forget(saved.id)
     assert not store.forget(saved.id)
     assert store.list() == store.search("prisma") == []
-    store.save("what takes its place in the file")
+    store.save("a memory in the same place of the file")
     assert store.search("prisma") == []
 
 
@@ -88,7 +88,7 @@ def test_memories_outlive_the_store_object(open_store: Open) -> None:
     assert open_store().search("cookie") == [saved]
 
 
-def test_the_newest_come_first_and_the_limit_holds(open_store: Open) -> None:
+def test_lists_and_searches_are_limited_and_newest_first(open_store: Open) -> None:
     store = open_store()
     for number in range(30):
         store.save(f"fact {number}")
@@ -105,17 +105,17 @@ def test_the_newest_come_first_and_the_limit_holds(open_store: Open) -> None:
         ("preferring", ["User prefers dark mode"]),  # the stem
         ("MODE", ["User prefers dark mode"]),
         ("dark or bright themes", ["User prefers dark mode"]),  # any of the words
-        ("what is the café", ["The cafe opens at nine"]),  # neither the stop words nor the accent count
-        ("what is the mode", ["User prefers dark mode"]),  # although the other has a `the`
-        ("the it", ["The cafe opens at nine"]),  # nothing but stop words: they count
-        ("nine prefers cafe", ["The cafe opens at nine", "User prefers dark mode"]),  # more of them: better
+        ("what is the café", ["The cafe opens at nine"]),  # ignoring stop words and the accent
+        ("what is the mode", ["User prefers dark mode"]),  # not the other, which has only the stop word
+        ("the it", ["The cafe opens at nine"]),  # stop words count if there are no others
+        ("nine prefers cafe", ["The cafe opens at nine", "User prefers dark mode"]),  # more words rank higher
         ("dark prefers nine", ["User prefers dark mode", "The cafe opens at nine"]),
         ("bananas", []),
         ("", []),
         (" \n", []),
     ],
 )
-def test_search_finds_by_words(open_store: Open, query: str, found: list[str]) -> None:
+def test_a_search_finds_memories_by_words(open_store: Open, query: str, found: list[str]) -> None:
     store = open_store()
     store.save("User prefers dark mode")
     store.save("The cafe opens at nine")
@@ -131,7 +131,7 @@ def test_a_rare_word_outweighs_a_common_one(open_store: Open) -> None:
 
 
 @pytest.mark.parametrize("query", ["🚀", "pris", "データ", "C++", "(see #4"])
-def test_what_is_no_whole_word_is_found_as_it_is_written(open_store: Open, query: str) -> None:
+def test_parts_of_words_and_symbols_are_found_literally(open_store: Open, query: str) -> None:
     store = open_store()
     store.save("unrelated")
     store.save("🚀 Prisma データベース C++ (see #4)")
@@ -144,26 +144,26 @@ def test_what_is_no_whole_word_is_found_as_it_is_written(open_store: Open, query
      "\0", "'; DROP TABLE memory; --", "\ud800", "\\", "%", "{a b}: c", "word " * 20_000,
      " ".join(f"w{number}" for number in range(20_000))],
 )  # fmt: skip
-def test_the_syntax_of_fts5_means_nothing(open_store: Open, query: str) -> None:
+def test_fts5_syntax_has_no_effect(open_store: Open, query: str) -> None:
     store = open_store()
     store.save("zebra")
     assert store.search(query) == []
     assert texts(store.search(f"zebra {query}")) == ["zebra"]
 
 
-_SYNTAX = st.sampled_from(
+SYNTAX = st.sampled_from(
     ['"', "NEAR(", "NEAR", "*", "^", "(", ")", "AND", "OR", "NOT", "text:", "+", "\0", "🚀"]
 )
-_ANY = st.one_of(
+ANY_TEXT = st.one_of(
     st.text(st.characters(), max_size=60),  # including lone surrogates
-    st.lists(st.one_of(_SYNTAX, st.text(max_size=5)), max_size=12).map(" ".join),
-    st.lists(_SYNTAX, max_size=8).map("".join),
+    st.lists(st.one_of(SYNTAX, st.text(max_size=5)), max_size=12).map(" ".join),
+    st.lists(SYNTAX, max_size=8).map("".join),
 )
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=_ANY, query=_ANY)
-def test_any_text_can_be_saved_and_searched_and_finds_itself(open_store: Open, text: str, query: str) -> None:
+@given(text=ANY_TEXT, query=ANY_TEXT)
+def test_any_text_can_be_saved_and_found_by_itself(open_store: Open, text: str, query: str) -> None:
     store = open_store()
     try:
         assert store.search(query) == store.search(text) == []
@@ -176,8 +176,8 @@ def test_any_text_can_be_saved_and_searched_and_finds_itself(open_store: Open, t
         store.close()
 
 
-def test_a_memory_is_its_agents_own_unless_it_is_shared_with_the_team(open_store: Open) -> None:
-    """R63: memories are per agent, and shared with the team on request."""
+def test_a_memory_is_private_unless_shared_with_the_team(open_store: Open) -> None:
+    """R63"""
     alice, bob, other = open_store("Alice"), open_store("Bob"), open_store("Bob", team="elsewhere")
     own = alice.save("the key is under the mat")
     common = alice.save("the deploy key lives in the vault", shared=True)
@@ -189,13 +189,13 @@ def test_a_memory_is_its_agents_own_unless_it_is_shared_with_the_team(open_store
     assert alice.list() == [own]
 
 
-def test_names_compare_without_case_and_keep_their_spelling(open_store: Open) -> None:
+def test_names_ignore_case_and_keep_their_spelling(open_store: Open) -> None:
     saved = open_store("Alice", team="Home").save("hello")
     assert open_store("ALICE", team="home").list() == [saved]
     assert (saved.agent, saved.team) == ("Alice", "Home")
 
 
-def test_the_same_text_is_remembered_once(open_store: Open) -> None:
+def test_the_same_text_is_stored_once(open_store: Open) -> None:
     alice, bob = open_store("Alice"), open_store("Bob")
     first = alice.save("tabs, not spaces")
     assert alice.save(" tabs, not spaces ") == first
@@ -207,20 +207,20 @@ def test_the_same_text_is_remembered_once(open_store: Open) -> None:
     assert bob.save("tabs, not spaces", shared=True) == shared
 
 
-def test_ids_are_short_and_their_beginning_is_enough(open_store: Open) -> None:
+def test_ids_are_short_and_a_prefix_is_enough(open_store: Open) -> None:
     store = open_store()
     saved = [store.save(f"fact {number}") for number in range(200)]
     assert len({memory.id for memory in saved}) == 200
     assert {len(memory.id) for memory in saved} == {4}
     assert all(set(memory.id) <= set("23456789bcdfghjkmnpqrstvwxyz") for memory in saved)
     chosen = next(m for m in saved if sum(other.id[:3] == m.id[:3] for other in saved) == 1)
-    assert not store.forget(chosen.id[:2])  # too short to be intended
+    assert not store.forget(chosen.id[:2])  # too short
     assert not store.forget("")
     assert store.forget(f" {chosen.id[:3].upper()} ")
     assert chosen not in store.list(300)
 
 
-def test_an_ambiguous_beginning_forgets_nothing(tmp_path: Path, open_store: Open) -> None:
+def test_an_ambiguous_prefix_forgets_nothing(tmp_path: Path, open_store: Open) -> None:
     store = open_store()
     saved = [store.save("one"), store.save("two")]
     with sqlite3.connect(tmp_path / "memory.db") as connection:
@@ -230,12 +230,12 @@ def test_an_ambiguous_beginning_forgets_nothing(tmp_path: Path, open_store: Open
     connection.close()
     with pytest.raises(MemoryStoreError, match="matches several ids: bbbb, bbbbc"):
         store.forget("bbb")
-    assert store.forget("bbbb")  # a whole id is exact, although it is another's prefix
+    assert store.forget("bbbb")  # a whole id, although it is another's prefix
     assert texts(store.list()) == ["two"]
 
 
 class Crowded(EmbeddedBackend):
-    """Has every id of up to six characters."""
+    """A backend in which every id of up to six characters is taken."""
 
     def add(self, memory: Memory) -> Memory:
         if len(memory.id) < 7:
@@ -243,13 +243,13 @@ class Crowded(EmbeddedBackend):
         return super().add(memory)
 
 
-def test_ids_grow_when_the_store_is_crowded(tmp_path: Path) -> None:
+def test_ids_grow_if_short_ones_are_taken(tmp_path: Path) -> None:
     store = MemoryStore(Crowded(tmp_path / "memory.db"), "home", "Alice")
     assert len(store.save("hello").id) == 7
     store.close()
 
 
-def test_a_memory_from_elsewhere_keeps_its_id_unless_another_has_it(open_store: Open) -> None:
+def test_an_imported_memory_keeps_its_id_unless_it_is_taken(open_store: Open) -> None:
     store = open_store()
     old = Memory("zzz9", "from elsewhere", "Bob", "other", True, 5.0, {"tags": ["a", 1]})
     assert store.add(old) == old
@@ -268,7 +268,7 @@ def test_a_time_without_a_date_is_refused(open_store: Open, time: float) -> None
     assert store.list() == []
 
 
-def test_an_id_in_capitals_is_matched_exactly_first(tmp_path: Path, open_store: Open) -> None:
+def test_an_exact_id_is_preferred_to_one_in_another_case(tmp_path: Path, open_store: Open) -> None:
     store = open_store()
     saved = [store.save("one"), store.save("two")]
     with closing(sqlite3.connect(tmp_path / "memory.db")) as db, db:
@@ -281,7 +281,7 @@ def test_an_id_in_capitals_is_matched_exactly_first(tmp_path: Path, open_store: 
     assert store.list() == []
 
 
-def test_metadata_is_kept_as_it_was_given(open_store: Open) -> None:
+def test_metadata_is_stored_unchanged(open_store: Open) -> None:
     store = open_store()
     metadata = {"project": "relay", "tags": ["é", None, 1.5], "nested": {"deep": True}}
     saved = store.save("with metadata", metadata=metadata)
@@ -294,7 +294,7 @@ def test_metadata_is_kept_as_it_was_given(open_store: Open) -> None:
         store.save("long", metadata={"x": "y" * MAX_TEXT})
 
 
-def test_a_file_of_the_first_relay_is_brought_up_to_date(tmp_path: Path, open_store: Open) -> None:
+def test_a_file_of_relay_0_1_0_is_migrated(tmp_path: Path, open_store: Open) -> None:
     with closing(sqlite3.connect(tmp_path / "memory.db")) as db:
         db.executescript(FIRST_LAYOUT)
     store = open_store()
@@ -306,12 +306,12 @@ def test_a_file_of_the_first_relay_is_brought_up_to_date(tmp_path: Path, open_st
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
-def test_nothing_cannot_be_remembered(open_store: Open, text: str) -> None:
+def test_an_empty_text_is_refused(open_store: Open, text: str) -> None:
     with pytest.raises(MemoryStoreError, match="the text is empty"):
         open_store().save(text)
 
 
-def test_a_memory_has_a_largest_size_in_bytes(open_store: Open) -> None:
+def test_the_size_of_a_memory_is_limited_in_bytes(open_store: Open) -> None:
     store = open_store()
     assert store.save("é" * (MAX_TEXT // 2)).text == "é" * (MAX_TEXT // 2)
     with pytest.raises(MemoryStoreError, match=r"65,538 bytes.*at most 65,536"):

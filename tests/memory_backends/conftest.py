@@ -33,12 +33,12 @@ _numbers = itertools.count(1)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.add_marker(pytest.mark.filterwarnings("default"))  # the libraries have their own
+        item.add_marker(pytest.mark.filterwarnings("default"))  # for warnings within the libraries
         item.add_marker(pytest.mark.timeout(400))  # chromadb and mem0 are slow to import
 
 
 def needs(module: str, package: str) -> None:
-    """Skip the test, and say so prominently, if a package it needs is missing."""
+    """Skip the test if a package that it needs is missing."""
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"the package {package} is not installed: run `make test-memory`")
 
@@ -124,7 +124,7 @@ KINDS = ("qdrant", "mem0-qdrant", "mem0-pgvector", "mem0-chroma")
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, kind: str, embeddings: EmbeddingServer, folder: Path) -> Place:
-    """Return the place of a new, empty store of `kind`, one of KINDS."""
+    """Return a new, empty store of `kind`, one of KINDS."""
     return make_place(request, kind, embeddings.url, folder)
 
 

@@ -1,4 +1,4 @@
-"""A small real server with Ollama's and OpenAI's embedding API: hashed bags of words, deterministic."""
+"""A small server with the embedding APIs of Ollama and OpenAI; vectors are hashed bags of words."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MODELS = ("bag-64", "bag-32")
-"""Models unknown to relay; the number is the dimension of their vectors."""
+"""Models unknown to relay; the number is the dimension of the vectors."""
 
-_DULL = {
+_STOP_WORDS = {
     "a",
     "an",
     "and",
@@ -36,8 +36,8 @@ _DULL = {
 
 
 def vector(text: str, dimensions: int) -> list[float]:
-    """Return the direction of the words of `text`; texts with common words are similar."""
-    words = [word for word in re.findall(r"\w+", text.lower()) if word not in _DULL] or [text]
+    """Return the normalized vector of `text`; texts that share words are similar."""
+    words = [word for word in re.findall(r"\w+", text.lower()) if word not in _STOP_WORDS] or [text]
     values = [0.0] * dimensions
     for word in words[:1000]:
         digest = hashlib.sha256(word.encode("utf-8", "replace")).digest()
@@ -54,7 +54,7 @@ class EmbeddingServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.hanging = threading.Event()
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.released = threading.Event()
         self.keys: list[str | None] = []
         self.thread = threading.Thread(target=self.serve_forever)
@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.set()
+        self.server.requested.set()
         self.server.keys.append(self.headers.get("Authorization"))
         if self.server.hanging.is_set():
             self.server.released.wait()
@@ -93,8 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
         if model not in MODELS:
             self._answer({"error": f"model {model!r} not found"}, 404)
             return
-        given = request["input"]
-        texts = [given] if isinstance(given, str) else given
+        value = request["input"]
+        texts = [value] if isinstance(value, str) else value
         vectors = [vector(text, int(model.partition("-")[2])) for text in texts]
         if self.path == "/api/embed":
             self._answer({"model": model, "embeddings": vectors})

@@ -1,4 +1,4 @@
-"""Both backends do what every backend must, with each vector store available here."""
+"""Both backends fulfil the contract of memory backends with each vector store available here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys in the environment, which each session may have of its own."""
+"""Each session uses the keys in its own environment."""
 
 from __future__ import annotations
 

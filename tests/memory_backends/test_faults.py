@@ -1,4 +1,4 @@
-"""Faults: killed processes, absent or hung servers, wrong credentials, models and owners."""
+"""Backends survive killed processes, and report unreachable servers, wrong credentials, models and owners."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def refused_port() -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_acknowledged_before_a_kill_is_there_whole(place: Place) -> None:
+def test_acknowledged_memories_survive_a_kill_intact(place: Place) -> None:
     acknowledged = -1
     for round in range(3):
         with writing(place) as writer:
@@ -65,7 +65,7 @@ def test_what_was_acknowledged_before_a_kill_is_there_whole(place: Place) -> Non
             assert writer.stdout.readline() == "open\n"
             for _ in range(acknowledged + 2 + round * 3):  # the first ones already exist
                 acknowledged = int(writer.stdout.readline())
-            writer.kill()  # it is in the middle of the next
+            writer.kill()  # while it adds the next one
             rest = writer.stdout.read().split()
         acknowledged = max([acknowledged, *(int(line) for line in rest)])
         with closing(place.open()) as backend:
@@ -76,25 +76,25 @@ def test_what_was_acknowledged_before_a_kill_is_there_whole(place: Place) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_embedder_that_hangs_leaves_nothing_behind_when_its_client_is_killed(
+def test_a_client_killed_while_the_embedder_hangs_stores_nothing(
     place: Place, embeddings: EmbeddingServer
 ) -> None:
-    place = changed(place, "embedder", embeddingDims=64)  # prevents a request before the first memory
+    place = changed(place, "embedder", embeddingDims=64)  # avoids a request before the first memory
     embeddings.hanging.set()
     with writing(place) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "open\n"
-        assert embeddings.asked.wait(60)
+        assert embeddings.requested.wait(60)
         writer.kill()
         assert writer.stdout.read() == ""
     embeddings.hanging.clear()
     with closing(place.open()) as backend:
         assert backend.everything() == []
-        backend.add(memory("aaaa", "goes on"))
+        backend.add(memory("aaaa", "still works"))
 
 
 @pytest.mark.parametrize("kind", ["qdrant"])
-def test_qdrants_own_embedder_waits_for_a_time(
+def test_qdrants_own_embedder_has_a_timeout(
     place: Place, embeddings: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(place.open()) as backend:
@@ -117,7 +117,7 @@ def test_a_model_with_other_dimensions_is_refused_with_advice(place: Place) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dimensions_that_the_model_does_not_have_are_told(place: Place) -> None:
+def test_wrong_dimensions_are_reported(place: Place) -> None:
     with (
         closing(changed(place, "embedder", embeddingDims=48).open()) as backend,
         pytest.raises(MemoryStoreError, match=r"have 64 dimensions, and 48 are expected.*embeddingDims"),
@@ -126,14 +126,14 @@ def test_dimensions_that_the_model_does_not_have_are_told(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_embedder_that_is_away_is_told(place: Place) -> None:
+def test_an_unreachable_embedder_is_reported(place: Place) -> None:
     url = f"http://127.0.0.1:{refused_port()}"
     with pytest.raises(MemoryStoreError, match=f"{url}/api/(tags|embed) does not answer.*Start it"):
         changed(place, "embedder", url=url).open()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_that_ollama_does_not_have_is_told(place: Place) -> None:
+def test_a_model_missing_in_ollama_is_reported(place: Place) -> None:
     with pytest.raises(MemoryStoreError, match=r"Run: ollama pull no-such-model"):
         changed(place, "embedder", model="no-such-model").open()
 
@@ -150,24 +150,24 @@ def test_a_local_folder_has_one_owner(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["qdrant", "mem0-qdrant"])
 @pytest.mark.parametrize("store", ["qdrant", "pgvector", "chroma"])
-def test_a_vector_store_that_is_away_is_told(place: Place, kind: str, store: str) -> None:
+def test_an_unreachable_vector_store_is_reported(place: Place, kind: str, store: str) -> None:
     if kind == "qdrant" and store != "qdrant":
         return
     needs("psycopg", "psycopg[binary,pool]")
     needs("chromadb", "chromadb")
     port = refused_port()
     scheme = "postgresql://me:hush@" if store == "pgvector" else "http://"
-    away = changed(place, "vectorStore", provider=store, url=f"{scheme}127.0.0.1:{port}")
+    unreachable = changed(place, "vectorStore", provider=store, url=f"{scheme}127.0.0.1:{port}")
     with pytest.raises(MemoryStoreError, match=r"does not answer") as caught:
-        away.open()
+        unreachable.open()
     assert str(port) in str(caught.value)
     assert "Start it, or correct its address." in str(caught.value)
     assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["qdrant", "mem0-qdrant"])
-def test_a_key_that_qdrant_refuses_is_told(place: Place) -> None:
-    """No Qdrant server is available here: the server in its place refuses everything, as Qdrant does."""
+def test_a_key_refused_by_qdrant_is_reported(place: Place) -> None:
+    """No Qdrant is available here: this server refuses every request as Qdrant would."""
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -195,7 +195,7 @@ def test_a_key_that_qdrant_refuses_is_told(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mem0-pgvector"])
-def test_a_password_that_postgresql_refuses_is_told(place: Place, postgres: str) -> None:
+def test_a_password_refused_by_postgresql_is_reported(place: Place, postgres: str) -> None:
     import psycopg
 
     with psycopg.connect(postgres, autocommit=True) as admin:
@@ -212,7 +212,7 @@ def test_a_password_that_postgresql_refuses_is_told(place: Place, postgres: str)
 
 
 @pytest.mark.parametrize("kind", ["qdrant", "mem0-qdrant"])
-def test_openais_api_is_spoken_and_the_key_given(place: Place, embeddings: EmbeddingServer) -> None:
+def test_openais_api_is_used_with_the_key(place: Place, embeddings: EmbeddingServer) -> None:
     table = {"provider": "openai", "model": "bag-64", "baseURL": f"{embeddings.url}/v1", "apiKey": "sk-hush"}
     with closing(replace(place, config={**place.config, "embedder": table}).open()) as backend:
         kept = backend.add(memory("aaaa", "The port is 8080"))
@@ -221,20 +221,20 @@ def test_openais_api_is_spoken_and_the_key_given(place: Place, embeddings: Embed
 
 
 @pytest.mark.parametrize("kind", ["qdrant", "mem0-qdrant"])
-def test_openai_without_a_key_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_openai_key_is_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(MemoryStoreError, match=r"needs a key. Set OPENAI_API_KEY"):
         replace(place, config={"embedder": {"provider": "openai"}}).open()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_option_is_told(place: Place) -> None:
+def test_an_unknown_option_is_reported(place: Place) -> None:
     with pytest.raises(MemoryStoreError, match=r"has no option 'colectionName'.*'collection_name'"):
         changed(place, "vectorStore", colectionName="x").open()
 
 
 @pytest.mark.parametrize("kind", ["mem0-qdrant"])
-def test_mem0_writes_nowhere_else_and_keeps_no_history(place: Place) -> None:
+def test_mem0_writes_only_to_its_folder_and_keeps_no_history(place: Place) -> None:
     with closing(place.open()) as backend:
         backend.add(memory("aaaa", "unforgettable secret"))
         backend.delete("aaaa", ALICE)

@@ -1,7 +1,7 @@
-"""Fixtures for tests with real agent CLIs, each wrapped by `relay` and talking to a scripted model.
+"""Fixtures for tests with real agent CLIs, which relay wraps and which talk to a scripted model.
 
-`make test-agents AGENTS="claude qwen"` chooses them; a test that takes `agent` runs once for each. The marker
-`agents("claude", ...)` limits a test to the agents it names.
+`make test-agents AGENTS="claude qwen"` selects them; a test with the fixture `agent` runs once for each.
+The marker `agents("claude", ...)` limits a test to these agents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from real_agents.versions_table import VersionsTable
 from support import Relay
 
 DEFAULT = "claude codex qwen pi aider"
-NOBODY = ""
+NO_AGENT = ""
 TIMEOUT = 600
 """Seconds for one test: agents are slow on a busy machine. A single wait times out sooner (rig)."""
 
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--agents", default=DEFAULT, help=f"agents to test, of {', '.join(PACKAGES)} (default: %(default)s)"
     )
-    parser.addoption("--agents-table", type=Path, help="write what each version passed into this file")
+    parser.addoption("--agents-table", type=Path, help="write the results of each version into this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,20 +39,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "agent" in metafunc.fixturenames:
-        chosen = metafunc.config.getoption("--agents").replace(",", " ").split()
+        selected = metafunc.config.getoption("--agents").replace(",", " ").split()
         marker = metafunc.definition.get_closest_marker("agents")
-        names = [name for name in chosen if marker is None or name in marker.args]
-        metafunc.parametrize("agent", names or [NOBODY], indirect=True)
+        names = [name for name in selected if marker is None or name in marker.args]
+        metafunc.parametrize("agent", names or [NO_AGENT], indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Remove tests that apply to none of the chosen agents, instead of skipping them."""
-    nobody = [item for item in items if isinstance(item, pytest.Function) and _agent(item) == NOBODY]
-    items[:] = [item for item in items if item not in nobody]
+    without_agent = [item for item in items if isinstance(item, pytest.Function) and _agent(item) == NO_AGENT]
+    items[:] = [item for item in items if item not in without_agent]
     for item in items:
         if _agent(item) is not None:
             item.add_marker(pytest.mark.timeout(TIMEOUT))
-    config.hook.pytest_deselected(items=nobody)
+    config.hook.pytest_deselected(items=without_agent)
 
 
 def _agent(item: pytest.Function) -> object:
@@ -61,7 +61,7 @@ def _agent(item: pytest.Function) -> object:
 
 @pytest.fixture
 def agent(request: pytest.FixtureRequest) -> Agent:
-    """Return one of the tested agents; skip the test, and say so, if it is not installed."""
+    """Return one of the selected agents; skip the test if it is not installed."""
     if request.param not in AGENTS:
         raise pytest.UsageError(f"there is no agent {request.param!r}; there are {', '.join(AGENTS)}")
     if reason := PACKAGES[request.param].missing():

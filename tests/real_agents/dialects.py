@@ -22,8 +22,8 @@ Role = Literal["user", "assistant", "result", "note"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One text of a conversation. note: inserted by the agent itself (reminders, hooks' context)."""
+class Entry:
+    """One entry of a conversation. note: inserted by the agent itself (reminders, hooks' context)."""
 
     role: Role
     text: str
@@ -41,17 +41,17 @@ class Turn:
 
     system: str
     tools: tuple[Tool, ...]
-    said: tuple[Said, ...]
+    entries: tuple[Entry, ...]
 
     @property
     def user(self) -> str:
         """Return the user's newest text."""
-        return next((each.text for each in reversed(self.said) if each.role == "user"), "")
+        return next((each.text for each in reversed(self.entries) if each.role == "user"), "")
 
     @property
     def step(self) -> int:
-        """Return how many times the model has spoken since that text."""
-        newer = itertools.takewhile(lambda each: each.role != "user", reversed(self.said))
+        """Return how many times the model has answered since that text."""
+        newer = itertools.takewhile(lambda each: each.role != "user", reversed(self.entries))
         return sum(each.role == "assistant" for each in newer)
 
 
@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model says: texts and calls, in order; `piece`: characters per streamed piece."""
+    """An answer of the model: texts and calls, in order; `piece`: characters per streamed piece."""
 
     parts: tuple[str | Call, ...]
     piece: int = 16
@@ -81,7 +81,7 @@ Event = tuple[str | None, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How to parse one API's requests, and write answers in one piece or as events."""
+    """How to parse an API's requests, and write answers whole or as events."""
 
     read: Callable[[Mapping[str, Any]], Turn]
     whole: Callable[[Answer], Any]
@@ -94,8 +94,8 @@ def dialect_of(path: str) -> Dialect | None:
 
 
 _REMINDER = re.compile(r"<system-reminder>(.*?)</system-reminder>\s*", re.DOTALL)  # claude's own notes
-_GOES_ON = "Stop hook additional context:"
-"""Starts the note with which a hook continues claude's turn: the text that the model has to answer."""
+_CONTINUATION = "Stop hook additional context:"
+"""Begins the note by which a hook continues claude's turn; the model has to answer it."""
 
 _PREAMBLE = re.compile(
     r"\s*(<environment_context>|<user_instructions>|<permissions instructions>|# AGENTS\.md instructions"
@@ -109,13 +109,13 @@ def _id(prefix: str) -> str:
     return f"{prefix}_{next(_serial):012d}"
 
 
-def _user(text: str) -> Iterator[Said]:
-    """Split a text in the user's role into the agent's own notes and the user's words."""
+def _user(text: str) -> Iterator[Entry]:
+    """Split a text in the user's role into the agent's notes and the user's text."""
     for note in _REMINDER.findall(text):
-        yield Said("user" if note.lstrip().startswith(_GOES_ON) else "note", note)
+        yield Entry("user" if note.lstrip().startswith(_CONTINUATION) else "note", note)
     text = _RULES.sub("", _REMINDER.sub("", text))
     if text.strip():
-        yield Said("note" if _PREAMBLE.match(text) else "user", text)
+        yield Entry("note" if _PREAMBLE.match(text) else "user", text)
 
 
 def _text(content: Any) -> str:
@@ -138,22 +138,22 @@ def _pieces(answer: Answer, text: str) -> list[str]:
 
 
 def _read_anthropic(body: Mapping[str, Any]) -> Turn:
-    said: list[Said] = []
+    entries: list[Entry] = []
     for message in body["messages"]:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if message["role"] == "assistant":
-            said.append(Said("assistant", _text([each for each in blocks if each["type"] == "text"])))
-        elif message["role"] == "system":  # claude's notes in mid-conversation
-            said.append(Said("note", _text(content)))
+            entries.append(Entry("assistant", _text([each for each in blocks if each["type"] == "text"])))
+        elif message["role"] == "system":  # claude's notes within the conversation
+            entries.append(Entry("note", _text(content)))
         else:
             for block in blocks:
                 if block["type"] == "tool_result":
-                    said.append(Said("result", _text(block.get("content"))))
+                    entries.append(Entry("result", _text(block.get("content"))))
                 elif block["type"] == "text":
-                    said.extend(_user(block["text"]))
+                    entries.extend(_user(block["text"]))
     tools = tuple(Tool(each["name"], each.get("input_schema") or {}) for each in body.get("tools") or ())
-    return Turn(_text(body.get("system")), tools, tuple(said))
+    return Turn(_text(body.get("system")), tools, tuple(entries))
 
 
 def _anthropic_message(content: Sequence[Any], stop: str | None) -> dict[str, Any]:
@@ -208,21 +208,21 @@ _CHAT_USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 11
 
 
 def _read_chat(body: Mapping[str, Any]) -> Turn:
-    system, said = "", list[Said]()
+    system, entries = "", list[Entry]()
     for message in body["messages"]:
         role, text = message["role"], _text(message.get("content"))
         if role in ("system", "developer"):
-            if said:
-                said.append(Said("note", text))
+            if entries:
+                entries.append(Entry("note", text))
             else:
                 system += text
         elif role == "user":
-            said.extend(_user(text))
+            entries.extend(_user(text))
         else:
-            said.append(Said("result" if role == "tool" else "assistant", text))
+            entries.append(Entry("result" if role == "tool" else "assistant", text))
     functions = [each["function"] for each in body.get("tools") or () if "function" in each]
     tools = tuple(Tool(each["name"], each.get("parameters") or {}) for each in functions)
-    return Turn(system, tools, tuple(said))
+    return Turn(system, tools, tuple(entries))
 
 
 def _chat_call(call: Call) -> dict[str, Any]:
@@ -277,30 +277,30 @@ def _stream_chat(answer: Answer) -> Iterator[Event]:
 
 
 def _read_responses(body: Mapping[str, Any]) -> Turn:
-    said: list[Said] = []
+    entries: list[Entry] = []
     items = body.get("input") or []
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
-    speaking = False
+    answering = False
     for item in items:
         kind, role = item.get("type", "message"), item.get("role")
         if kind.endswith("_call") or role == "assistant":
-            if not speaking:  # one answer may consist of several items
-                said.append(Said("assistant", _text(item.get("content"))))
-            speaking = True
+            if not answering:  # one answer may consist of several items
+                entries.append(Entry("assistant", _text(item.get("content"))))
+            answering = True
         elif kind.endswith("_output"):
-            said.append(Said("result", _text(item.get("output"))))
-            speaking = False
+            entries.append(Entry("result", _text(item.get("output"))))
+            answering = False
         elif kind == "message":
             content = item.get("content")
             for part in content if isinstance(content, list) else [content]:
-                said.extend(_user(_text(part)) if role == "user" else [Said("note", _text(part))])
-            speaking = False
+                entries.extend(_user(_text(part)) if role == "user" else [Entry("note", _text(part))])
+            answering = False
     tools = tuple(
         Tool(each.get("name") or each["type"], each.get("parameters") or {})
         for each in body.get("tools") or ()
     )
-    return Turn(body.get("instructions") or "", tools, tuple(said))
+    return Turn(body.get("instructions") or "", tools, tuple(entries))
 
 
 def _response(output: Sequence[Any], status: str = "completed") -> dict[str, Any]:
@@ -380,23 +380,23 @@ def _stream_responses(answer: Answer) -> Iterator[Event]:
 
 
 def _read_gemini(body: Mapping[str, Any]) -> Turn:
-    said: list[Said] = []
+    entries: list[Entry] = []
     for content in body.get("contents") or ():
         parts = content.get("parts") or ()
         if content.get("role") == "model":
-            said.append(Said("assistant", _text([part for part in parts if "text" in part])))
+            entries.append(Entry("assistant", _text([part for part in parts if "text" in part])))
             continue
         for part in parts:
             if "functionResponse" in part:
-                said.append(Said("result", json.dumps(part["functionResponse"].get("response"))))
+                entries.append(Entry("result", json.dumps(part["functionResponse"].get("response"))))
             elif "text" in part:
-                said.extend(_user(part["text"]))
+                entries.extend(_user(part["text"]))
     tools = tuple(
         Tool(each["name"], each.get("parametersJsonSchema") or each.get("parameters") or {})
         for group in body.get("tools") or ()
         for each in group.get("functionDeclarations") or ()
     )
-    return Turn(_text((body.get("systemInstruction") or {}).get("parts")), tools, tuple(said))
+    return Turn(_text((body.get("systemInstruction") or {}).get("parts")), tools, tuple(entries))
 
 
 def _gemini_chunk(parts: Sequence[Any], finish: str | None) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Draw the screens of other agent versions than those the rules were written from.
+"""Record the screens of agent versions other than those that the rules were written from.
 
     PYTHONPATH=tests python tests/real_agents/draw.py FOLDER claude 2.0.77 1.0.128
 
 Each version runs against a scripted model in a terminal of 80 and of 120 columns. Each scene below writes
-FOLDER/claude/STATE-SCENE-COLUMNS-VERSION.txt with the state the agent was in: the scene knows it, as the
-model is held, asked, or done. A version that draws no such screen within half a minute is reported.
+FOLDER/claude/STATE-SCENE-COLUMNS-VERSION.txt, with the state that the scene has put the agent into. A
+version that draws no such screen within half a minute is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from terminal.emulator import Emulator
 
 SIZES = ((80, 24), (120, 40))
 PATIENCE = 20.0
-STILL = 0.8
+QUIET = 0.8
 """Seconds without output after which a screen is complete."""
 
 QUOTED = """This is what it showed me:
@@ -72,25 +72,25 @@ class Stage:
             self.rest(0.02)
 
     def rest(self, seconds: float) -> None:
-        """Draw the output of the next `seconds`."""
+        """Process the output of the next `seconds`."""
         end = time.monotonic() + seconds
         self.terminal.wait(lambda: time.monotonic() >= end)
 
     def settle(self, most: float = 8.0) -> None:
-        """Wait until nothing has been drawn for a moment; agents that animate get at most `most` seconds."""
+        """Wait until the output pauses, at most `most` seconds: some agents animate endlessly."""
         end = time.monotonic() + most
         while time.monotonic() < end:
             size = len(self.terminal.output)
-            self.rest(STILL)
+            self.rest(QUIET)
             if len(self.terminal.output) == size:
                 return
 
-    def asked(self, text: str) -> None:
-        """Wait until the model is asked `text`."""
+    def model_receives(self, text: str) -> None:
+        """Wait until the model receives `text`."""
         deadline = time.monotonic() + PATIENCE
         while not self.model.count(text):
             if time.monotonic() > deadline:
-                raise Missing(f"the model was not asked {text!r}")
+                raise Missing(f"the model did not receive {text!r}")
             self.rest(0.05)
 
     def escape(self) -> None:
@@ -100,7 +100,7 @@ class Stage:
             self.type("\x1b")
 
 
-def permitting(stage: Stage) -> None:
+def permit(stage: Stage) -> None:
     stage.type({"claude": "1", "codex": "y"}.get(stage.agent.name, "\r"))
 
 
@@ -114,7 +114,7 @@ def draft(stage: Stage) -> None:
     stage.settle()
 
 
-def undraft(stage: Stage) -> None:
+def delete_draft(stage: Stage) -> None:
     stage.type("\x7f" * 25)
     stage.settle()
 
@@ -124,7 +124,7 @@ def slash(stage: Stage) -> None:
     stage.settle()
 
 
-def unslash(stage: Stage) -> None:
+def delete_slash(stage: Stage) -> None:
     stage.type("\x7f")
     stage.rest(0.5)
 
@@ -138,14 +138,14 @@ def answered(stage: Stage) -> None:
 def thinking(stage: Stage) -> None:
     stage.release.clear()
     stage.say("slow start please")
-    stage.asked("slow start please")
+    stage.model_receives("slow start please")
     stage.rest(2.5)
 
 
 def streaming(stage: Stage) -> None:
     stage.release.clear()
     stage.say("slow words please")
-    stage.asked("slow words please")
+    stage.model_receives("slow words please")
     stage.rest(3.0)
 
 
@@ -180,7 +180,7 @@ def running(stage: Stage) -> None:
         stage.say("wait a while")
         stage.sees(PERMISSION)
         stage.settle(3)
-        permitting(stage)
+        permit(stage)
     else:
         stage.say("wait a while")
         stage.sees("sleep 9")
@@ -235,7 +235,7 @@ def failed(stage: Stage) -> None:
 
 def retrying(stage: Stage) -> None:
     stage.say("overload now")
-    stage.asked("overload now")
+    stage.model_receives("overload now")
     stage.rest(3.0)
 
 
@@ -252,9 +252,9 @@ Scene = tuple[str, str, Callable[[Stage], None]]
 SCENES: tuple[Scene, ...] = (
     ("ready", "start", start),
     ("working", "draft", draft),
-    ("ready", "draft-deleted", undraft),
+    ("ready", "draft-deleted", delete_draft),
     ("working", "slash-menu", slash),
-    ("", "", unslash),
+    ("", "", delete_slash),
     ("ready", "answered", answered),
     ("working", "thinking", thinking),
     ("", "", released),
@@ -279,8 +279,8 @@ PLANNING: tuple[Scene, ...] = (
     ("ready", "plan-refused", refused),
 )
 TRUST: tuple[Scene, ...] = (("prompting-other", "trust-folder", trust),)
-FOLLOWS = {refused, undraft, unslash, released, ran}
-"""Scenes that need the previous one."""
+DEPENDENT = {refused, delete_draft, delete_slash, released, ran}
+"""Scenes that depend on the previous one."""
 
 
 def script(release: threading.Event, agent: Agent) -> list[Rule]:
@@ -308,7 +308,7 @@ def script(release: threading.Event, agent: Agent) -> list[Rule]:
 
 
 def distrust(agent: Agent, place: Place) -> bool:
-    """Make the agent ask whether to trust the folder; return False if it never does."""
+    """Make the agent ask whether to trust the folder; return False for an agent that never asks."""
 
     def change(path: str, old: str, new: str) -> None:
         file = place.home / path
@@ -332,7 +332,7 @@ def distrust(agent: Agent, place: Place) -> bool:
 
 
 class Drawing:
-    """The screens of one version at one size."""
+    """Records the screens of one version at one size."""
 
     def __init__(self, folder: Path, agent: Agent, columns: int, rows: int) -> None:
         self.folder = folder / agent.name
@@ -353,12 +353,12 @@ class Drawing:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
             place = Place(home, home / "project", model.port)
             environment = prepare(place, self.agent.package)
-            given = self.agent.start(place)
+            start = self.agent.start(place)
             if not trusted and not distrust(self.agent, place):
                 return []
-            argv = [str(self.agent.package.command), *given.arguments, *arguments]
+            argv = [str(self.agent.package.command), *start.arguments, *arguments]
             columns, rows = self.size
-            environment = {**environment, **given.environment}
+            environment = {**environment, **start.environment}
             terminal = Emulator(argv, environment, cwd=place.work, columns=columns, rows=rows)
             stack.callback(terminal.close)
             stage = Stage(self.agent, model, terminal, release)
@@ -366,22 +366,22 @@ class Drawing:
                 if trusted:
                     stage.sees(self.agent.ready, 120)
             except Missing as missing:
-                self._say("start", missing, stage)
+                self._report("start", missing, stage)
                 return []
             for number, (state, what, scene) in enumerate(scenes):
                 try:
                     scene(stage)
                 except Missing as missing:
-                    self._say(what, missing, stage)
+                    self._report(what, missing, stage)
                     rest = scenes[number + 1 :]
-                    while rest and rest[0][2] in FOLLOWS:
+                    while rest and rest[0][2] in DEPENDENT:
                         rest = rest[1:]
                     return rest
                 if what:
-                    self._keep(f"{state}-{what}", stage, home)
+                    self._save(f"{state}-{what}", stage, home)
         return []
 
-    def _keep(self, name: str, stage: Stage, home: Path) -> None:
+    def _save(self, name: str, stage: Stage, home: Path) -> None:
         screen = stage.terminal.screen
         rows = [row.replace(str(home), "~") for row in stage.terminal.lines()]
         x, y = screen.cursor
@@ -394,7 +394,7 @@ class Drawing:
         path = self.folder / f"{name}-{self.size[0]}-{self.agent.package.version}.txt"
         path.write_text("\n".join([*head, *rows]) + "\n", encoding="utf-8")
 
-    def _say(self, what: str, missing: Missing, stage: Stage) -> None:
+    def _report(self, what: str, missing: Missing, stage: Stage) -> None:
         print(
             f"{self.agent.name} {self.agent.package.version} {self.size[0]} {what or 'between'}: {missing}",
             flush=True,

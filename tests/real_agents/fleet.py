@@ -1,7 +1,7 @@
-"""Real agents in a fleet file: `relay up` starts them, and a user's terminal is attached to each.
+"""Real agents of a fleet file: `relay up` starts them, and tests attach terminals to them.
 
-The sessions' wall clock can be put forward (`Fleet.pass_time`): to relay, this looks as if the machine had
-slept, so a limit of hours ends within a test. The agents' own clock is unaffected.
+`Fleet.pass_time` puts the sessions' wall clock forward, as if the machine had slept, so a limit of hours ends
+within a test. The agents' own clock is unaffected.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ It shortens two waits from a minute to seconds: checking the wall clock, and typ
 
 @dataclass(frozen=True)
 class Member:
-    """An agent of a fleet. keys: those of its table besides its command and environment."""
+    """An agent of a fleet. keys: the keys of its table except its command and environment."""
 
     name: str
     agent: Agent
@@ -53,7 +53,7 @@ class Member:
 
 
 class Fleet:
-    """A fleet of real agents. `relay up` has started those with autostart."""
+    """A fleet of real agents, in which `relay up` has started those with autostart."""
 
     def __init__(self, rig: Rig, *members: Member) -> None:
         self.rig = rig

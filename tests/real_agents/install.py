@@ -1,4 +1,4 @@
-"""Install the agent CLIs that these tests drive: pinned versions, in .cache/agents of this clone.
+"""Install the pinned versions of the agent CLIs that these tests drive, in .cache/agents of this clone.
 
     python tests/real_agents/install.py claude qwen       what `make test-agents` runs
 
@@ -85,11 +85,11 @@ class Package:
             command = ["npm", "view", self.package, "version"]
         else:
             command = [python() or "python3.12", "-m", "pip", "index", "versions", self.package]
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=MINUTES * 60, check=True)
-        return asked.stdout.strip() if self.npm else asked.stdout.partition("(")[2].partition(")")[0]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=MINUTES * 60, check=True)
+        return output.stdout.strip() if self.npm else output.stdout.partition("(")[2].partition(")")[0]
 
     def blocked(self) -> str:
-        """Return what this machine lacks to install it, or ""."""
+        """Return what this machine lacks for the installation, or ""."""
         if self.npm and not (shutil.which("npm") and shutil.which("node")):
             return f"{self.name}: npm and Node.js are not installed"
         if not self.npm and python() is None:
@@ -97,7 +97,7 @@ class Package:
         return ""
 
     def missing(self) -> str:
-        """Return why there is nothing to test, or "" if it is installed."""
+        """Return why the agent cannot be tested, or "" if it is installed."""
         if self.installed:
             return ""
         if blocked := self.blocked():
@@ -160,11 +160,11 @@ PINNED = {
 
 
 LATER = {"pi": replace(PINNED["pi"], package="@earendil-works/pi-coding-agent", version="0.87.1")}
-"""Newest versions whose package has another name. The registry lacks dependencies of pi 1.0 and newer."""
+"""Newest versions, whose package has another name. The registry lacks dependencies of pi 1.0 and newer."""
 
 
 def _newest() -> dict[str, str]:
-    """Return the newest versions by agent, for the agents asked about."""
+    """Return the recorded newest versions by agent."""
     try:
         return dict(json.loads(NEWEST_FILE.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -208,7 +208,7 @@ def _missing_node(manifest: Path) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Install what is missing; an unknown name is an error, a failed installation only a notice."""
+    """Install missing agents; an unknown name is an error, a failed installation only a notice."""
     if unknown := sorted(set(names) - set(PACKAGES)):
         print(f"No such agent: {', '.join(unknown)}. There are {', '.join(PACKAGES)}.", file=sys.stderr)
         return 2
@@ -229,7 +229,7 @@ def main(names: list[str]) -> int:
 
 
 def _look_for_newest(names: list[str]) -> None:
-    """Record the newest versions; if a registry does not answer, keep the version and say so."""
+    """Record the newest versions; if a registry does not answer, report it and keep the pinned version."""
     for name in set(names) - LATER.keys():
         try:
             PACKAGES[name] = replace(PACKAGES[name], version=PINNED[name].newest())

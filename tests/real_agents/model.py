@@ -1,10 +1,10 @@
-"""A scripted model on loopback: it records what an agent asks, and answers what a test has scripted.
+"""A scripted model on loopback, which records an agent's requests and answers as a test has scripted.
 
-    with Model(Rule("ping", "pong")) as model:     # an agent is pointed at model.port
+    with Model(Rule("ping", "pong")) as model:     # an agent connects to model.port
         ...                                        # whose user says "ping"
-        assert model.count("ping") == 1            # was received once
+        assert model.count("ping") == 1            # it was received once
 
-The first rule whose conditions hold answers. Step n of a rule answers the n-th request of a turn: after a
+The first rule that matches answers. Step n of a rule answers the n-th request of a turn: after a
 step that calls a tool, the next one follows when the tool's result has arrived. With no rule, or past the
 last step, the model says "Done.".
 """
@@ -29,12 +29,12 @@ SHELLS = ("Bash", "bash", "shell_command", "exec_command", "shell", "run_shell_c
 """Agents' names for the tool that runs a command line."""
 
 HELD = 60.0
-"""Seconds until a held answer is dropped; only a broken test takes that long."""
+"""Seconds until a held answer continues; only a broken test takes that long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """A command line for the agent's shell tool, whatever its name. escalate: leave codex's sandbox."""
+    """A command line for the agent's shell tool. escalate: leave codex's sandbox."""
 
     command: str
     escalate: bool = False
@@ -102,7 +102,7 @@ SIDE_RULES = (
     Rule("", "{}", system="(?i)suggestion generator|predict what the user", side=True),
 )
 """Side requests: claude, codex and opencode ask for a title (with the user's text), qwen for its memory."""
-_ELSE = Rule("", "Done.")
+_DEFAULT = Rule("", "Done.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Request:
 
 
 class Model:
-    """The server. `script` may be replaced at any time; `requests` are the conversation's, in order."""
+    """The server. A test may replace `script` at any time; `requests` are the conversation's, in order."""
 
     def __init__(self, *script: Rule) -> None:
         self.script = list(script)
@@ -142,21 +142,21 @@ class Model:
         self._thread.join()
 
     def received(self, *roles: str) -> list[str]:
-        """Return every different text said to the model. roles: default: all except the model's own."""
-        said = dict.fromkeys(said for request in list(self.requests) for said in request.turn.said)
-        return [each.text for each in said if each.role in (roles or ("user", "note", "result"))]
+        """Return each distinct text that the model received. roles: by default, all but the model's own."""
+        entries = dict.fromkeys(entry for request in list(self.requests) for entry in request.turn.entries)
+        return [each.text for each in entries if each.role in (roles or ("user", "note", "result"))]
 
     def count(self, text: str) -> int:
-        """Return how often `text` was said to the model, counting in each request only what it adds."""
+        """Return how often the model received `text`, counting in each request only what it adds."""
         counts = [
-            sum(said.text.count(text) for said in request.turn.said if said.role != "assistant")
+            sum(entry.text.count(text) for entry in request.turn.entries if entry.role != "assistant")
             for request in list(self.requests)
         ]
         return sum(max(0, now - before) for before, now in itertools.pairwise([0, *counts]))
 
     def answer(self, turn: Turn) -> Step:
         """Return the step that answers `turn`, and record it unless it is a side request."""
-        rule = next((each for each in (*SIDE_RULES, *self.script) if each.fits(turn)), _ELSE)
+        rule = next((each for each in (*SIDE_RULES, *self.script) if each.fits(turn)), _DEFAULT)
         step = rule.step(turn.step)
         if not rule.side:
             self.requests.append(Request(turn, step))
@@ -177,14 +177,14 @@ def _shell(shell: Shell, turn: Turn) -> Call:
     properties = offered[name].get("properties") or {}
     key = "cmd" if "cmd" in properties else "command"
     listed = (properties.get(key) or {}).get("type") == "array"
-    given: dict[str, Any] = {key: ["bash", "-lc", shell.command] if listed else shell.command}
+    arguments: dict[str, Any] = {key: ["bash", "-lc", shell.command] if listed else shell.command}
     if "description" in properties:
-        given["description"] = "Run a scripted command"
+        arguments["description"] = "Run a scripted command"
     if "is_background" in properties:
-        given["is_background"] = False
+        arguments["is_background"] = False
     if shell.escalate and "sandbox_permissions" in properties:
-        given |= {"sandbox_permissions": "require_escalated", "justification": "May this command run?"}
-    return Call(name, given)
+        arguments |= {"sandbox_permissions": "require_escalated", "justification": "May this command run?"}
+    return Call(name, arguments)
 
 
 class _Server(ThreadingHTTPServer):
@@ -193,7 +193,7 @@ class _Server(ThreadingHTTPServer):
     model: Model
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore agents that disconnect in mid-request: that is not the test's fault."""
+        """Ignore agents that disconnect during a request."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -266,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
         if status in (400, 401):
             self.send_header(
                 "x-should-retry", "false"
-            )  # as Anthropic's API does; else claude tries ten times
+            )  # as Anthropic's API does; otherwise claude tries ten times
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(raw)

@@ -1,8 +1,8 @@
 """How to start each agent CLI against a scripted model, without dialogs, update checks or an account.
 
-Tested with the versions that install.py pins. Common to all: the environment is built from scratch, so no
-proxy, key or setting of the machine reaches an agent; HOME is the test's; the working folder is a git
-repository that the agent trusts.
+Tested with the versions that install.py pins. The environment is built from scratch, so no proxy, key or
+setting of the machine reaches an agent; HOME is the test's; the working folder is a git repository that the
+agent trusts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What a test has to know about one agent.
+    """What tests need to know about an agent.
 
     ready, permission, question, plan: a regular expression for a row that it draws when it has started and
     waits, or that the dialog has; "" if it has none. question_call, plan_call: the tools that ask.
@@ -100,7 +100,7 @@ def prepare(place: Place, package: Package) -> dict[str, str]:
 
 
 def _claude(place: Place) -> Start:
-    """Without these settings it starts with up to three dialogs, and runs no hooks in an unknown folder."""
+    """Avoid up to three dialogs at the start, and let it run hooks in this folder."""
     place.put(
         ".claude.json",
         {
@@ -145,7 +145,7 @@ enabled = false
 
 
 def _qwen(place: Place) -> Start:
-    """The model's name must be in both the environment and the settings."""
+    """Put the model's name into both the environment and the settings."""
     place.put(
         ".qwen/settings.json",
         {
@@ -154,7 +154,7 @@ def _qwen(place: Place) -> Start:
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
             "model": {"name": "mock-model"},
-            # Otherwise it asks the model after turns what to remember, and what might be said next.
+            # Otherwise it asks the model after each turn what to remember, and what the user may say next.
             "ui": {"enableFollowupSuggestions": False},
             "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         },
@@ -168,7 +168,7 @@ def _qwen(place: Place) -> Start:
 
 
 def _pi(place: Place) -> Start:
-    """Custom providers go into models.json; both --provider and --model are required."""
+    """Put the provider into models.json; both --provider and --model are required."""
     model = {
         "id": "mock-model",
         "name": "Mock",
@@ -231,7 +231,7 @@ def _opencode(place: Place) -> Start:
 
 
 def _aider(place: Place) -> Start:
-    """Without a fresh price list in its cache, it downloads one."""
+    """Put a fresh price list into its cache; otherwise it downloads one."""
     place.put(".aider/caches/model_prices_and_context_window.json", {"mock-model": {}})
     arguments = (
         "--model=openai/mock-model",
@@ -271,7 +271,7 @@ AGENTS = {
             question=r"Enter to select",
             question_call=Call("AskUserQuestion", {"questions": [_QUESTION]}),
             plan=r"Would you like to proceed\?|Claude wants to exit plan mode",
-            plan_call=Call("ExitPlanMode", {"plan": "1. Mend the fence."}),
+            plan_call=Call("ExitPlanMode", {"plan": "1. Fix the fence."}),
             planning=("--permission-mode=plan",),
             clear="/clear",
             free=("--allowedTools=Bash,Write",),
@@ -296,7 +296,7 @@ AGENTS = {
             question=r"Which colour\?",
             question_call=Call("ask_user_question", {"questions": [_QUESTION]}),
             plan=r"Would you like to proceed\?",
-            plan_call=Call("exit_plan_mode", {"plan": "1. Mend the fence."}),
+            plan_call=Call("exit_plan_mode", {"plan": "1. Fix the fence."}),
             planning=("--approval-mode=plan",),
             clear="/clear",
             free=("--approval-mode=yolo",),

@@ -1,4 +1,4 @@
-"""Real agents in real terminals, wrapped by `relay`: how tests drive and observe them."""
+"""Drive and observe real agents in real terminals, wrapped by `relay`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Wrapped:
         self.terminal.type(text)
 
     def say(self, text: str) -> None:
-        """Type a line, and submit it once it is drawn: agents take an immediate Enter for a newline."""
+        """Type a line, and submit it once it is drawn: agents read an immediate Enter as a newline."""
         self.terminal.type(text)
         self.sees(re.escape(text[-30:]))
         time.sleep(self.agent.pause)
@@ -82,8 +82,8 @@ class Wrapped:
         return any(re.search(pattern, row) for row in self.terminal.lines())
 
     def receives(self, text: str) -> None:
-        """Wait until `text` has been said to the agent's model."""
-        self.rig.wait(lambda: self.model.count(text), f"{self.name}'s model is told {text[:80]!r}")
+        """Wait until the agent's model has received `text`."""
+        self.rig.wait(lambda: self.model.count(text), f"{self.name}'s model receives {text[:80]!r}")
 
     def info(self) -> dict[str, Any]:
         """Return the row of `relay ps --json`; empty once the session has ended."""
@@ -111,7 +111,7 @@ class Wrapped:
         return [row["state"] for row in self.rig.messages(self.name)]
 
     def becomes(self, *states: str) -> None:
-        """Wait until `relay ps` shows one of `states`; `prompting` stands for any kind."""
+        """Wait until `relay ps` shows one of `states`; `prompting` means any kind."""
         self.rig.wait(
             lambda: self.state in states or self.state.split(" ")[0] in states,
             f"{self.name} is {' or '.join(states)}",
@@ -128,8 +128,8 @@ class Wrapped:
         return [each for each in entries if each["name"] == self.name and kind in ("", each["event"])]
 
     def describe(self) -> str:
-        """Describe everything known, for a failed assertion."""
-        asked = [
+        """Describe the agent, its model and its session, for a failed assertion."""
+        requests = [
             f"  user {r.turn.user[-200:]!r} step {r.turn.step} -> {r.step.status} {r.step.text[:60]!r}"
             for r in self.model.requests
         ]
@@ -139,8 +139,8 @@ class Wrapped:
             [
                 f"--- {self.name} ({self.agent.name}): {self.state}, {json.dumps(self.explain())[:1500]}",
                 *self.terminal.lines(),
-                f"its model was asked {len(asked)} times, answered {self.model.answered}:",
-                *asked,
+                f"its model received {len(requests)} requests, answered {self.model.answered}:",
+                *requests,
                 *self.model.faults,
                 *(f"  {json.dumps(each)[:300]}" for each in self.events()[-25:]),
                 *log[-20:],
@@ -164,7 +164,7 @@ class Rig:
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
         self.agents: list[Wrapped] = []
-        self.settings(teach="never")  # a lesson would come between a test's words and the expected answer
+        self.settings(teach="never")  # instructions would come between a test's text and the expected answer
         self._open = ExitStack()
 
     def __enter__(self) -> Rig:
@@ -229,7 +229,7 @@ class Rig:
         return Placed(place.work, model, start.arguments, {**common, **start.environment})
 
     def attach(self, agent: Agent, name: str, placed: Placed, command: Sequence[str]) -> Wrapped:
-        """Run `relay attach NAME` in a terminal, for an agent started in another way."""
+        """Run `relay attach NAME` in a terminal, for an agent that is already running."""
         argv = [*self.relay.command, "attach", name]
         return self._open_terminal(agent, name, placed, argv, command)
 
@@ -257,12 +257,12 @@ class Rig:
         return sorted(rows, key=lambda row: row["time"])
 
     def wait(self, condition: Callable[[], T], what: str) -> T:
-        """Draw the agents' output until `condition()` holds; else raise AssertionError with all details."""
+        """Process the agents' output until `condition()` holds; else raise AssertionError with details."""
         deadline = time.monotonic() + PATIENCE
         while not (value := condition()):
             if time.monotonic() > deadline:
-                told = "\n".join(each.describe() for each in self.agents)
-                raise AssertionError(f"never came true: {what}\n{told}")
+                details = "\n".join(each.describe() for each in self.agents)
+                raise AssertionError(f"timed out: {what}\n{details}")
             for each in self.agents:
                 each.terminal.drain()
             open_ = [each.terminal.master for each in self.agents if not each.terminal.ended()]

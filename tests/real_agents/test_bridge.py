@@ -1,4 +1,4 @@
-"""Handlers in a relay.config.py reach real agents through the agents' own hooks, within the same turn."""
+"""Handlers in a relay.config.py act on real agents through the agents' own hooks, within the turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from real_agents.rig import Rig
 
 RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
 
-ENDS = """
+RECORD_ENDS = """
 import json
 from relay import on
 
@@ -26,7 +26,7 @@ def note(last_assistant_message, success, ctx):
         out.write(json.dumps([last_assistant_message, success]) + "\\n")
 """
 
-ASKED = """
+RECORD_PROMPTS = """
 from relay import on
 
 @on("prompting")
@@ -38,7 +38,7 @@ def note(kind, ctx):
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 def test_a_denied_tool_call_does_not_happen(rig: Rig, agent: Agent) -> None:
-    """R36: the model reads the reason; the denied command does not run, another one does."""
+    """R36: the model reads the reason; another command runs."""
     config = """
 from relay import on
 
@@ -57,8 +57,8 @@ def policy(tool_name, tool_input):
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_linters_finding_reaches_the_model_before_its_next_step(rig: Rig, agent: Agent) -> None:
-    """R73: real ruff checks a real file, and the model reads its findings."""
+def test_a_linters_findings_reach_the_model_before_its_next_step(rig: Rig, agent: Agent) -> None:
+    """R73: here, the real ruff's."""
     config = f"""
 import subprocess
 from relay import on
@@ -81,20 +81,20 @@ def lint(ctx):
     )
     alice.say("begin now")
     alice.sees("I see")
-    told = [
+    rounds = [
         number
         for number, request in enumerate(alice.model.requests)
-        if any("F401" in said.text for said in request.turn.said)
+        if any("F401" in entry.text for entry in request.turn.entries)
     ]
-    assert told[:1] == [1]
+    assert rounds[:1] == [1]
     alice.becomes("ready")
     assert len(alice.model.requests) == 2
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_turn_goes_on_until_a_handler_is_content(rig: Rig, agent: Agent) -> None:
-    """R1, R2, R7, R8, R10: agent_end comes last; what it injects continues the turn, None ends it."""
-    config = ENDS + (
+def test_a_handler_continues_the_turn_until_it_is_satisfied(rig: Rig, agent: Agent) -> None:
+    """R1, R2, R7, R8, R10: an injection by agent_end continues the turn; None ends it."""
+    config = RECORD_ENDS + (
         """
 @on("agent_end")
 def more(last_assistant_message):
@@ -119,7 +119,7 @@ def more(last_assistant_message):
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_continuations_stop_at_the_cap(rig: Rig, agent: Agent) -> None:
+def test_continuations_are_capped(rig: Rig, agent: Agent) -> None:
     """R10: a handler that always continues gets three in a row, and three more after the next prompt."""
     config = """
 from relay import on
@@ -138,8 +138,8 @@ def more():
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_message_rides_on_the_reply_to_a_tools_hook(rig: Rig, agent: Agent) -> None:
-    """R73: a message sent while a command runs reaches the model in the same turn."""
+def test_a_message_is_delivered_in_the_reply_to_a_tools_hook(rig: Rig, agent: Agent) -> None:
+    """R73: a message sent while a command runs reaches the model within the turn."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done")
     alice = rig.wrap(agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free)
     alice.say("begin now")
@@ -148,14 +148,14 @@ def test_a_message_rides_on_the_reply_to_a_tools_hook(rig: Rig, agent: Agent) ->
     (alice.work / "go").touch()
     alice.sees("It ran")
     alice.becomes("ready")
-    assert any("while it runs" in said.text for said in alice.model.requests[1].turn.said)
+    assert any("while it runs" in entry.text for entry in alice.model.requests[1].turn.entries)
     assert alice.model.count("while it runs") == 1
     assert alice.messages() == ["injected"]
 
 
 @pytest.mark.agents("claude", "pi")
-def test_a_failed_tool_is_told_with_its_error(rig: Rig, agent: Agent) -> None:
-    """R37: tool_post reports the error."""
+def test_a_failed_tool_is_reported_with_its_error(rig: Rig, agent: Agent) -> None:
+    """R37"""
     config = """
 from relay import on
 
@@ -172,25 +172,25 @@ def note(tool_name, error, ctx):
     )
     alice.say("begin now")
     alice.sees("It failed")
-    said = rig.wait((alice.work / "failure").read_text, "tool_post fired")
-    assert said.lower().startswith("bash: ")
-    assert "3" in said
+    report = rig.wait((alice.work / "failure").read_text, "tool_post fired")
+    assert report.lower().startswith("bash: ")
+    assert "3" in report
 
 
 @pytest.mark.agents("claude", "qwen")
 def test_a_plan_waits_for_approval(rig: Rig, agent: Agent) -> None:
-    """R88, R96, R99: a proposed plan is recognised, and its handlers run."""
+    """R88, R96, R99: a proposed plan is recognized, and its handlers run."""
     assert agent.plan_call is not None
     alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", Step("My plan.", calls=(agent.plan_call,))),
-        config=ASKED,
+        config=RECORD_PROMPTS,
         arguments=agent.planning,
     )
     alice.say("begin now")
     alice.sees(agent.plan)
-    rig.wait(lambda: alice.state == "prompting (plan_approval)", "the plan is seen")
+    rig.wait(lambda: alice.state == "prompting (plan_approval)", "the plan is recognized")
     rig.wait((alice.work / "asked").exists, "prompting fires")
     assert alice.send("no hurry", wait=3) == "stored"
     alice.type("\x1b")
@@ -199,18 +199,18 @@ def test_a_plan_waits_for_approval(rig: Rig, agent: Agent) -> None:
 
 
 @pytest.mark.agents("claude", "qwen")
-def test_a_question_is_seen_as_one(rig: Rig, agent: Agent) -> None:
-    """R89, R96, R99: a question is recognised, and is over once the user has answered."""
+def test_a_question_is_recognized(rig: Rig, agent: Agent) -> None:
+    """R89, R96, R99: until the user has answered it."""
     assert agent.question_call is not None
     alice = rig.wrap(
         agent,
         "Alice",
         Rule("^begin", Step("Let me ask.", calls=(agent.question_call,)), "A good choice."),
-        config=ASKED,
+        config=RECORD_PROMPTS,
     )
     alice.say("begin now")
     alice.sees(agent.question)
-    rig.wait(lambda: alice.state == "prompting (question)", "the question is seen")
+    rig.wait(lambda: alice.state == "prompting (question)", "the question is recognized")
     rig.wait((alice.work / "asked").exists, "prompting fires")
     alice.type("\r")
     alice.sees("A good choice")
@@ -219,8 +219,8 @@ def test_a_question_is_seen_as_one(rig: Rig, agent: Agent) -> None:
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_directives_are_taken_from_the_exact_text(rig: Rig, agent: Agent) -> None:
-    """Text before a tool call counts; text in a fence, in a quote or after a backslash does not."""
+def test_directives_are_read_from_the_exact_text(rig: Rig, agent: Agent) -> None:
+    """Text before a tool call counts; text in a fence or a quote or after a backslash does not."""
     before = "\n".join(
         [
             "First this.",
@@ -245,22 +245,22 @@ def test_directives_are_taken_from_the_exact_text(rig: Rig, agent: Agent) -> Non
         arguments=agent.free,
     )
     alice.say("begin now")
-    rig.wait(lambda: any(row["body"] == "said last" for row in rig.messages("you")), "all is heard")
+    rig.wait(lambda: any(row["body"] == "said last" for row in rig.messages("you")), "all directives arrive")
     alice.becomes("ready")
     assert [row["body"] for row in rig.messages("you")] == ["said before the tool", "said last"]
 
 
-def test_an_agent_is_taught_once(rig: Rig, agent: Agent) -> None:
-    """The first conversation says who it is and how to write directives; none of that fires."""
+def test_an_agent_is_instructed_once(rig: Rig, agent: Agent) -> None:
+    """The first conversation gets its name and how to write directives; the examples are not acted on."""
     rig.settings(teach="auto")
     alice = rig.wrap(agent, "Alice", Rule("^begin", "@relay:you I know my name"))
-    if not agent.native:  # the lesson is typed
+    if not agent.native:  # the instructions are typed
         alice.receives("@relay:")
         alice.becomes("ready")
     alice.say("begin now")
-    rig.wait(lambda: rig.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive arrives")
     alice.becomes("ready")
-    told = [text for text in alice.model.received() if "@relay:" in text]
-    assert len(told) == 1
-    assert "Alice" in told[0]
+    instructions = [text for text in alice.model.received() if "@relay:" in text]
+    assert len(instructions) == 1
+    assert "Alice" in instructions[0]
     assert [row["body"] for row in rig.messages("you")] == ["I know my name"]

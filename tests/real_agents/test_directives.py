@@ -1,4 +1,4 @@
-"""Directives between real agents."""
+"""Real agents exchange messages by directives."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from real_agents.recipes import Agent
 from real_agents.rig import Rig
 
 
-def test_one_real_agent_answers_anothers_directive(rig: Rig, agent: Agent) -> None:
-    """R99: Alice's words reach Bob's model once, and his answer hers; the user only starts it."""
+def test_an_agent_answers_the_directive_of_another(rig: Rig, agent: Agent) -> None:
+    """R99: each message reaches the other's model once."""
     alice = rig.wrap(
         agent,
         "Alice",

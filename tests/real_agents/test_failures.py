@@ -1,4 +1,4 @@
-"""Real agents whose API fails: the session reports why, once, and when a limit ends."""
+"""When the API of a real agent fails, the session reports the reason once, and when a limit ends."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ NO_RETRY = {"x-should-retry": "false"}
 
 
 def subscriber(agent: Agent, settings: dict[str, Any] | None = None) -> Agent:
-    """Return claude with a login in place of a key: only then does it report limits. settings: the user's."""
+    """Return claude with a login instead of a key, so that it reports limits. settings: the user's."""
 
     def start(place: Place) -> Start:
-        given = agent.start(place)
+        start_of_agent = agent.start(place)
         if settings is not None:
             place.put(".claude/settings.json", settings)
         environment = {
-            name: value for name, value in given.environment.items() if name != "ANTHROPIC_API_KEY"
+            name: value for name, value in start_of_agent.environment.items() if name != "ANTHROPIC_API_KEY"
         }
         environment |= {
             "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy-000000000000",
             "TZ": "America/New_York",
         }
-        return replace(given, environment=environment)
+        return replace(start_of_agent, environment=environment)
 
     return replace(agent, start=start)
 
 
 def limited(agent: Agent, reset: int) -> Step:
-    """Return the API's answer when the limit is used up until `reset`, in seconds since the epoch."""
+    """Return the API's answer for a limit that is reached until `reset`, in seconds since the epoch."""
     if agent.name == "codex":
         return Step(status=429, error={"type": "usage_limit_reached", "plan_type": "pro", "resets_at": reset})
     unified = {"status": "rejected", "reset": str(reset), "representative-claim": "five_hour"}
@@ -53,32 +53,32 @@ def failures(alice: Wrapped) -> list[dict[str, Any]]:
 
 
 def ends_at(failed: dict[str, Any], reset: int) -> bool:
-    """Return whether the limit ends then; agents leave out the seconds."""
+    """Return whether the limit ends at `reset`; agents omit the seconds."""
     return failed["reset_at"] is not None and abs(failed["reset_at"] - reset) < 60
 
 
 @pytest.mark.agents("claude", "codex")
-def test_a_usage_limit_and_when_it_ends(rig: Rig, agent: Agent) -> None:
-    """The limit is reported once, even by the session after a killed one, until a turn succeeds."""
+def test_a_usage_limit_is_reported_with_its_reset_time(rig: Rig, agent: Agent) -> None:
+    """Once, even if the session is killed, until a turn succeeds."""
     reset = int(time.time()) + HOURS * 3600
     wrapped = subscriber(agent) if agent.name == "claude" else agent
     alice = rig.wrap(wrapped, "Alice", Rule("^begin", limited(agent, reset)))
     alice.say("begin now")
-    (failed,) = rig.wait(lambda: failures(alice), "the failure is told")
+    (failed,) = rig.wait(lambda: failures(alice), "the failure is reported")
     assert failed["class"] == "rate_limited" and "limit" in failed["text"]
     assert failed["source"] == ("hook" if agent.name == "claude" else "transcript")
     assert ends_at(failed, reset)
-    rig.wait(lambda: alice.state.split(" ")[0] in {"failed", "prompting"}, "it shows that")
+    rig.wait(lambda: alice.state.split(" ")[0] in {"failed", "prompting"}, "its state shows that")
     session = alice.info()["pid"]
     os.kill(session, signal.SIGKILL)
-    rig.wait(lambda: alice.info().get("pid") not in {None, session}, "another session is there")
-    rig.wait(lambda: alice.explain().get("failure"), "it knows of it")
+    rig.wait(lambda: alice.info().get("pid") not in {None, session}, "another session is running")
+    rig.wait(lambda: alice.explain().get("failure"), "it knows of the failure")
     if agent.name == "claude":
         rig.wait(
             lambda: (
                 alice.shows("Stop and wait for limit to reset") or alice.shows("Continuing automatically")
             ),
-            "it tells of the limit",
+            "it draws its limit",
         )
         alice.type("\x1b")
         rig.wait(lambda: not alice.shows("Esc to cancel"), "it waits for a prompt")
@@ -122,50 +122,52 @@ CLASSES = {
 
 
 @pytest.mark.agents("claude", "codex")
-def test_what_failed_has_a_class(rig: Rig, agent: Agent) -> None:
-    """One conversation has a turn for each class; each counts as a separate occurrence."""
+def test_each_failure_is_classified(rig: Rig, agent: Agent) -> None:
+    """Each turn of the conversation fails for another reason."""
     steps = CLASSES[agent.name]
     alice = rig.wrap(agent, "Alice", *(Rule(f"^try {cls}", *[step] * 12) for cls, step in steps.items()))
     for number, cls in enumerate(steps, start=1):
         alice.say(f"try {cls} now")
-        rig.wait(lambda number=number: len(failures(alice)) >= number, f"{cls} is told")
+        rig.wait(lambda number=number: len(failures(alice)) >= number, f"{cls} is reported")
         alice.becomes("failed", "ready")
     assert [failed["class"] for failed in failures(alice)] == list(steps)
 
 
 @pytest.mark.agents("claude", "codex")
-def test_a_model_that_quotes_a_limit_has_not_failed(rig: Rig, agent: Agent) -> None:
-    said = f"{LIMIT}\n\nAPI Error: 529 Overloaded\n\n- ■ You've hit your usage limit. Try again at 8:00 PM."
-    alice = rig.wrap(agent, "Alice", Rule("^quote", said), Rule("^fail", Step(status=401)))
+def test_quoting_a_limit_is_not_a_failure(rig: Rig, agent: Agent) -> None:
+    quotation = (
+        f"{LIMIT}\n\nAPI Error: 529 Overloaded\n\n- ■ You've hit your usage limit. Try again at 8:00 PM."
+    )
+    alice = rig.wrap(agent, "Alice", Rule("^quote", quotation), Rule("^fail", Step(status=401)))
     alice.say("quote it for me")
     alice.sees("529 Overloaded")
     alice.becomes("ready")
     assert alice.explain()["failure"] is None
-    alice.say("fail for me")  # any effect of a quotation would show by then
-    rig.wait(lambda: failures(alice), "the failure is told")
+    alice.say("fail for me")  # by then, any effect of a quotation would show
+    rig.wait(lambda: failures(alice), "the failure is reported")
     assert [failed["class"] for failed in failures(alice)] == ["unauthorized"]
 
 
 @pytest.mark.agents("claude")
-def test_without_hooks_its_screen_tells_of_the_limit(rig: Rig, agent: Agent) -> None:
+def test_without_hooks_the_limit_is_read_from_the_screen(rig: Rig, agent: Agent) -> None:
     reset = int(time.time()) + HOURS * 3600
-    silent = subscriber(agent, {"disableAllHooks": True})
-    alice = rig.wrap(silent, "Alice", Rule("^begin", limited(agent, reset)))
+    without_hooks = subscriber(agent, {"disableAllHooks": True})
+    alice = rig.wrap(without_hooks, "Alice", Rule("^begin", limited(agent, reset)))
     alice.say("begin now")
-    (failed,) = rig.wait(lambda: failures(alice), "the failure is told")
+    (failed,) = rig.wait(lambda: failures(alice), "the failure is reported")
     assert (failed["class"], failed["source"]) == ("rate_limited", "screen")
     zone = failed["text"].rpartition("(")[2]
     assert zone == "America/New_York)" and ends_at(failed, reset)
 
 
 @pytest.mark.agents("claude")
-def test_a_run_without_a_terminal_exits_with_its_reason(rig: Rig, agent: Agent) -> None:
+def test_a_run_without_a_terminal_reports_its_failure(rig: Rig, agent: Agent) -> None:
     """claude -p prints its limit, and exits with 1."""
     reset = int(time.time()) + HOURS * 3600
     rule = Rule("^begin", limited(agent, reset))
     alice = rig.wrap(subscriber(agent), "Alice", rule, arguments=("-p", "begin now"), ready=False)
     rig.wait(alice.terminal.ended, "it ends")
     assert alice.terminal.code == 1
-    (failed,) = rig.wait(lambda: failures(alice), "the failure is told")
+    (failed,) = rig.wait(lambda: failures(alice), "the failure is reported")
     assert failed["class"] == "rate_limited" and failed["source"] in {"hook", "transcript", "exit"}
     assert ends_at(failed, reset)

@@ -1,4 +1,4 @@
-"""Each directive is received once and exactly, whatever surrounds it and whatever happens to the terminal."""
+"""Each directive is received once and exactly, in any Markdown and across resizes of the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from real_agents.rig import Rig, Wrapped
 
 WIDTHS = (80, 120, 60, 200, 80)
 PACE = 0.02
-"""Seconds between two pieces of a reply. If all comes at once, opencode draws only the last page."""
+"""Seconds between two pieces of a reply. If it arrives at once, opencode draws only the last page."""
 
 URL = "https://example.com/" + "/".join(f"part-{n}" for n in range(40)) + "?q=1&r=2#end"
 LONG = " ".join(f"word{n}" for n in range(50))
@@ -64,7 +64,7 @@ with a blank one
 
 \\@relay:you said behind a backslash
 """
-NONE = [
+NOT_DIRECTIVES = [
     "said in a fence of an item",
     "said in a fence in a fence",
     "said behind the inner fence",
@@ -86,15 +86,15 @@ BODIES = [
 ]
 
 UNRECORDED = {"gemini": "\N{ZERO WIDTH JOINER}"}
-"""What an agent omits from its own record."""
+"""Characters that an agent omits from its own record."""
 
-LEAVES_TEXT_TWICE = {"aider"}
-"""Agents whose live display sometimes fails to erase what they print above it, for the user as well."""
+DRAWS_TEXT_TWICE = {"aider"}
+"""Agents that sometimes leave text on the screen twice, because they do not erase their live display."""
 
-SAID = [*BODIES, *BODIES, "last of the first turn", "after the resizes"]
+EXPECTED = [*BODIES, *BODIES, "last of the first turn", "after the resizes"]
 
 
-def said(rig: Rig) -> list[str]:
+def received(rig: Rig) -> list[str]:
     return [row["body"] for row in rig.messages("you")]
 
 
@@ -103,15 +103,15 @@ def resize(alice: Wrapped) -> None:
     for columns in WIDTHS[1:]:
         written = len(alice.terminal.output)
         alice.terminal.resize(columns, 40)
-        alice.rig.wait(lambda written=written: len(alice.terminal.output) > written, "it is drawn again")
+        alice.rig.wait(lambda written=written: len(alice.terminal.output) > written, "it is redrawn")
         alice.becomes("ready")
 
 
-def have_it_talk(rig: Rig, agent: Agent) -> None:
-    """Have it say REPLY before and after a tool, and a line after resizes; wait for the end of each."""
+def converse(rig: Rig, agent: Agent) -> None:
+    """Make the agent say REPLY before and after a tool, and a line after resizes; wait for each."""
     command, reply = "echo @relay:you said by a tool", REPLY
     tool = Step(reply, calls=(Shell(command),), pace=PACE)
-    if toolless := agent.name == "aider":  # it offers to run shell commands in its text
+    if without_tools := agent.name == "aider":  # it offers to run shell commands in its text
         reply = REPLY.replace("```sh", "```text")
         tool = Step(f"{reply}\n```bash\n{command}\n```\n", pace=PACE)
     last = Step(reply + "\n@relay:you last of the first turn", pace=PACE)
@@ -125,51 +125,53 @@ def have_it_talk(rig: Rig, agent: Agent) -> None:
         columns=WIDTHS[0],
     )
     alice.say("begin now")
-    if toolless:
+    if without_tools:
         for asks in (agent.permission, "Add command output"):
             alice.sees(asks)
             alice.becomes("prompting")
             alice.type("y\r")
         alice.becomes("ready")
         alice.say("go on now")
-    rig.wait(lambda: "last of the first turn" in said(rig), "all is heard")
+    rig.wait(lambda: "last of the first turn" in received(rig), "all directives arrive")
     alice.becomes("ready")
     resize(alice)
     alice.say("again now")
-    rig.wait(lambda: "after the resizes" in said(rig), "what comes later is heard")
+    rig.wait(lambda: "after the resizes" in received(rig), "the directive after the resizes arrives")
     alice.becomes("ready")
     assert not [each for each in alice.events("directive") if each.get("outcome") == "failed"]
 
 
-def test_each_directive_is_heard_once_and_exactly(
+def test_each_directive_is_received_once_and_exactly(
     rig: Rig, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
-    """Directives come before and after a tool, in a long turn and after resizes; nothing else counts."""
-    have_it_talk(rig, agent)
-    record_property("received", ["its record", f"{len(SAID)} of {len(SAID)}", "", ""])
-    assert said(rig) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in SAID]
+    """Before and after a tool, in a long turn and after resizes; nothing else is a directive."""
+    converse(rig, agent)
+    record_property("received", ["its record", f"{len(EXPECTED)} of {len(EXPECTED)}", "", ""])
+    assert received(rig) == [text.replace(UNRECORDED.get(agent.name, "\0"), "") for text in EXPECTED]
 
 
-def test_from_the_screen_alone_none_is_heard_twice_or_cut(
+def test_from_the_screen_alone_no_directive_is_cut_or_received_twice(
     rig: Rig, agent: Agent, record_property: Callable[[str, object], None]
 ) -> None:
-    """The hooks and the record are off. Text that the drawing makes ambiguous cannot be told apart."""
+    """Without hooks and record. Some text is ambiguous as drawn."""
     own = rig.relay.home / "config" / "patterns" / f"{agent.name}.toml"
     own.parent.mkdir(parents=True)
     own.write_text(f'name = "{agent.name}"\n[native]\nhooks = ""\ntranscript = ""\n')
-    have_it_talk(rig, agent)
-    heard, expected = Counter(map(drawn, said(rig))), Counter(map(drawn, SAID))
-    missed, none = expected - heard, heard - expected
-    names = {drawn(text): text for text in (*SAID, *NONE)}
+    converse(rig, agent)
+    seen, expected = Counter(map(drawn, received(rig))), Counter(map(drawn, EXPECTED))
+    missed, spurious = expected - seen, seen - expected
+    names = {drawn(text): text for text in (*EXPECTED, *NOT_DIRECTIVES)}
     cells = [
         ", ".join(f"`{names.get(each, each).split(chr(10))[0][:32]}`" for each in sorted(some))
-        for some in (missed, none)
+        for some in (missed, spurious)
     ]
-    record_property("received", ["its screen", f"{(heard & expected).total()} of {expected.total()}", *cells])
-    left = BODIES if agent.name in LEAVES_TEXT_TWICE else []
-    assert set(none) <= set(map(drawn, [*NONE, *left])), "nothing is cut, or said twice"
+    record_property("received", ["its screen", f"{(seen & expected).total()} of {expected.total()}", *cells])
+    left = BODIES if agent.name in DRAWS_TEXT_TWICE else []
+    assert set(spurious) <= set(map(drawn, [*NOT_DIRECTIVES, *left])), (
+        "no directive may be cut or received twice"
+    )
 
 
 def drawn(text: str) -> str:
-    """Return a text without what agents omit or insert when they draw it."""
+    """Return a text without the characters that agents omit or insert as they draw it."""
     return re.sub(r"[\s*_`]+", "", text)

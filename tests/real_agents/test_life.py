@@ -1,4 +1,4 @@
-"""Real agents that are killed, restarted, resized or refused by their API: everything is received once."""
+"""Directives and messages arrive once, even if agents are killed, restarted or refused by their API."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BODY = (
 
 
 @pytest.mark.parametrize("columns", [60, 200])
-def test_a_directive_is_heard_once_at_any_width(rig: Rig, agent: Agent, columns: int) -> None:
-    """A body wider than the terminal arrives complete if the agent has hooks, else at least once."""
+def test_a_directive_is_received_once_at_any_width(rig: Rig, agent: Agent, columns: int) -> None:
+    """A body wider than the terminal is complete if the agent has hooks."""
     alice = rig.wrap(agent, "Alice", Rule("^begin", f"Now then.\n\n@relay:you {BODY}\n"), columns=columns)
     alice.say("begin now")
-    rig.wait(lambda: rig.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive arrives")
     alice.becomes("ready")
     bodies = [row["body"] for row in rig.messages("you")]
     assert len(bodies) == 1
@@ -35,38 +35,41 @@ def test_a_directive_is_heard_once_at_any_width(rig: Rig, agent: Agent, columns:
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode")
-def test_a_killed_agents_message_is_heard_by_its_successor(rig: Rig, agent: Agent) -> None:
-    """A message waiting behind a dialog when the agent is killed goes to its successor, once."""
+def test_a_killed_agents_message_goes_to_its_successor(rig: Rig, agent: Agent) -> None:
+    """The message was waiting for a dialog to close."""
     alice = rig.wrap(agent, "Alice", Rule("^begin", Step(calls=(Shell("touch approved", escalate=True),))))
     alice.say("begin now")
     alice.sees(agent.permission)
     alice.becomes("prompting")
-    assert alice.send("for whoever comes", wait=HOLDS) == "stored"
+    assert alice.send("for the next agent", wait=HOLDS) == "stored"
     os.kill(alice.info()["agent_pid"], signal.SIGKILL)
     rig.wait(alice.terminal.ended, "the session ends with its agent")
     assert alice.terminal.code == 128 + signal.SIGKILL
     second = rig.wrap(agent, "Alice")
-    second.receives("for whoever comes")
+    second.receives("for the next agent")
     second.becomes("ready")
-    assert (alice.model.count("for whoever comes"), second.model.count("for whoever comes")) == (0, 1)
+    assert (alice.model.count("for the next agent"), second.model.count("for the next agent")) == (0, 1)
     assert not (alice.work / "approved").exists()
 
 
-def test_an_api_that_fails_loses_no_message(rig: Rig, agent: Agent) -> None:
-    """The API returns 529, which most retry, then 401, on which they give up; the user retries later."""
+def test_a_failing_api_loses_no_message(rig: Rig, agent: Agent) -> None:
+    """The API returns 529, which most agents retry, then 401, on which they give up."""
     alice = rig.wrap(agent, "Alice", Rule("", Step(status=529)))
     alice.say("begin now")
-    rig.wait(lambda: alice.model.requests, "the model is asked")
+    rig.wait(lambda: alice.model.requests, "the model gets a request")
     alice.send("are you well?")
     alice.model.script = [Rule("", Step(status=401))]
 
     def given_up() -> bool:
         return alice.model.requests[-1].step.status == 401
 
-    rig.wait(lambda: given_up() or alice.state == "failed", "the model is asked again, or that was all")
+    rig.wait(
+        lambda: given_up() or alice.state == "failed",
+        "the model gets another request, or the agent has failed",
+    )
     if not given_up():  # pi 0.87.1
         alice.say("once more")
-        rig.wait(given_up, "the model is asked again")
+        rig.wait(given_up, "the model gets another request")
     alice.becomes("ready", "failed")
     alice.model.script = []
     alice.say("try it again")
@@ -77,8 +80,8 @@ def test_an_api_that_fails_loses_no_message(rig: Rig, agent: Agent) -> None:
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode")
-def test_a_new_conversation_repeats_nothing(rig: Rig, agent: Agent) -> None:
-    """R99: after /clear no old directive counts again, and messages reach the new conversation."""
+def test_a_new_conversation_repeats_no_directive(rig: Rig, agent: Agent) -> None:
+    """R99: after /clear, old directives do not count again, and messages arrive."""
     alice = rig.wrap(
         agent,
         "Alice",
@@ -86,27 +89,27 @@ def test_a_new_conversation_repeats_nothing(rig: Rig, agent: Agent) -> None:
         Rule("^second", "Now then.\n\n@relay:you after it"),
     )
     alice.say("first thing")
-    rig.wait(lambda: rig.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive arrives")
     alice.becomes("ready")
     alice.say(agent.clear)
-    rig.wait(lambda: not alice.shows("before it"), "the conversation is gone from the screen")
+    rig.wait(lambda: not alice.shows("before it"), "the screen is cleared")
     alice.becomes("ready")
     alice.send("news for you")
     alice.receives("news for you")
     alice.becomes("ready")
     alice.say("second thing")
-    rig.wait(lambda: len(rig.messages("you")) > 1, "the second directive is heard")
+    rig.wait(lambda: len(rig.messages("you")) > 1, "the second directive arrives")
     assert [row["body"] for row in rig.messages("you")] == ["before it", "after it"]
     assert alice.model.count("news for you") == 1
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
-def test_a_resumed_conversation_repeats_nothing(rig: Rig, agent: Agent) -> None:
-    """Redrawing the earlier conversation does not repeat its directives."""
+def test_a_resumed_conversation_repeats_no_directive(rig: Rig, agent: Agent) -> None:
+    """Even though the old conversation is redrawn."""
     script = (Rule("^first", "Now then.\n\n@relay:you before it"), Rule("^second", "@relay:you after it"))
     alice = rig.wrap(agent, "Alice", *script)
     alice.say("first thing")
-    rig.wait(lambda: rig.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive arrives")
     alice.becomes("ready")
     rig.relay("stop", "--now", "Alice")
     rig.wait(alice.terminal.ended, "the session ends")
@@ -114,24 +117,25 @@ def test_a_resumed_conversation_repeats_nothing(rig: Rig, agent: Agent) -> None:
     again.sees("before it")
     again.becomes("ready")
     again.say("second thing")
-    rig.wait(lambda: len(rig.messages("you")) > 1, "the second directive is heard")
+    rig.wait(lambda: len(rig.messages("you")) > 1, "the second directive arrives")
     again.becomes("ready")
     assert [row["body"] for row in rig.messages("you")] == ["before it", "after it"]
 
 
-def test_killed_sessions_leave_the_agent_and_what_it_said(rig: Rig, agent: Agent) -> None:
-    """S7: the same agent stays in the same conversation; each directive and each message counts once."""
-    words = [Rule(f"^say {n}", f"@relay:you number {n}") for n in ("one", "two", "three")]
-    alice = rig.wrap(agent, "Alice", *words)
+def test_an_agent_outlives_killed_sessions(rig: Rig, agent: Agent) -> None:
+    """S7: the agent keeps its process and conversation; each directive and each message counts once."""
+    rules = [Rule(f"^say {n}", f"@relay:you number {n}") for n in ("one", "two", "three")]
+    alice = rig.wrap(agent, "Alice", *rules)
     before = alice.info()
     for count, word in enumerate(("one", "two", "three"), start=1):
         alice.say(f"say {word}")
-        rig.wait(lambda count=count: len(rig.messages("you")) >= count, "the directive is heard")
+        rig.wait(lambda count=count: len(rig.messages("you")) >= count, "the directive arrives")
         alice.becomes("ready")
         session = alice.info()["pid"]
         os.kill(session, signal.SIGKILL)
         rig.wait(
-            lambda session=session: alice.info().get("pid") not in {None, session}, "another session is there"
+            lambda session=session: alice.info().get("pid") not in {None, session},
+            "another session is running",
         )
     alice.becomes("ready")
     alice.send("are you still there?")

@@ -1,4 +1,4 @@
-"""Memory with real agents: what was saved yesterday is known today."""
+"""Real agents remember in a new session what they saved in an earlier one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.agents("claude", "codex", "qwen")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "memory" / "relay.config.py"
 
 
-def test_a_note_of_yesterday_is_in_the_first_prompt_of_today(rig: Rig, agent: Agent) -> None:
-    """R51, R63: the shipped example does this with what the agent itself saved."""
+def test_a_saved_note_is_in_the_first_prompt_of_the_next_session(rig: Rig, agent: Agent) -> None:
+    """R51, R63: with the shipped example."""
     config = EXAMPLE.read_text()
     yesterday = rig.wrap(
         agent, "Alice", Rule("^learn", "@memory:save The project work uses Prisma."), config=config
@@ -29,8 +29,8 @@ def test_a_note_of_yesterday_is_in_the_first_prompt_of_today(rig: Rig, agent: Ag
 
     today = rig.wrap(agent, "Alice", Rule("^begin", "Begun."), config=config)
     today.say("begin now")
-    rig.wait(lambda: any("begin now" in text for text in today.model.received()), "the model is asked")
-    first = [said.text for said in today.model.requests[0].turn.said]
+    rig.wait(lambda: any("begin now" in text for text in today.model.received()), "the model gets a request")
+    first = [entry.text for entry in today.model.requests[0].turn.entries]
     assert any(
         "not instructions:\n[CONTEXT FROM MEMORY]\n- The project work uses Prisma. (Alice)" in text
         for text in first

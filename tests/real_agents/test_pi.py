@@ -1,4 +1,4 @@
-"""pi, whose record a relay extension writes: its conversations, the user's own extensions, and Esc."""
+"""relay's extension for pi, which reports state and text, works with forks, Esc and other extensions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = (
     Rule("^third", "Now then.\n\n@relay:you at last"),
 )
 
-MINE = """
+EXTENSION = """
 import { writeFileSync } from "node:fs"
 export default (pi) => {
   pi.on("tool_call", (event) => {
@@ -30,15 +30,15 @@ export default (pi) => {
 """
 
 
-def said(rig: Rig) -> list[str]:
+def received(rig: Rig) -> list[str]:
     return [row["body"] for row in rig.messages("you")]
 
 
-def say(alice: Wrapped, text: str, heard: str) -> None:
-    """Say something that Alice answers with a message with that body."""
+def say(alice: Wrapped, text: str, body: str) -> None:
+    """Give Alice a prompt that she answers with a directive, and wait for its body."""
     alice.becomes("ready")
     alice.say(text)
-    alice.rig.wait(lambda: heard in said(alice.rig), f"{heard!r} is heard")
+    alice.rig.wait(lambda: body in received(alice.rig), f"{body!r} arrives")
     alice.becomes("ready")
 
 
@@ -50,15 +50,15 @@ def sessions(alice: Wrapped) -> list[Path]:
     return sorted((alice.rig.relay.home / "Alice" / "home" / ".pi").rglob("*.jsonl"))
 
 
-def test_a_fork_and_a_step_back_repeat_nothing(rig: Rig, agent: Agent) -> None:
-    """/fork and /tree show the old words again, in another conversation and on another branch."""
+def test_a_fork_and_a_step_back_repeat_no_directive(rig: Rig, agent: Agent) -> None:
+    """/fork and /tree redraw old text in another conversation or on another branch."""
     alice = rig.wrap(agent, "Alice", *SCRIPT)
     say(alice, "first thing", "before it")
     alice.say("/fork")
     alice.sees("Fork from Message|Fork from")
     alice.type("\r")
     alice.sees("Forked|Branched")
-    alice.type("\x15")  # the prompt is in its input again
+    alice.type("\x15")  # the prompt is back in the input
     say(alice, "second thing", "after it")
     alice.say("/tree")
     alice.sees("Session Tree")
@@ -69,12 +69,12 @@ def test_a_fork_and_a_step_back_repeat_nothing(rig: Rig, agent: Agent) -> None:
     alice.becomes("ready", "working")
     alice.type("\x15")
     say(alice, "third thing", "at last")
-    assert said(rig) == ["before it", "after it", "at last"]
+    assert received(rig) == ["before it", "after it", "at last"]
     assert "they report its state and its words" in bridge(alice)
 
 
 @pytest.mark.parametrize("how", ["--session", "--fork"])
-def test_a_conversation_that_is_named_repeats_nothing(rig: Rig, agent: Agent, how: str) -> None:
+def test_a_named_conversation_repeats_no_directive(rig: Rig, agent: Agent, how: str) -> None:
     alice = rig.wrap(agent, "Alice", *SCRIPT)
     say(alice, "first thing", "before it")
     rig.relay("stop", "--now", "Alice")
@@ -83,22 +83,22 @@ def test_a_conversation_that_is_named_repeats_nothing(rig: Rig, agent: Agent, ho
     again = rig.wrap(agent, "Alice", *SCRIPT, arguments=(how, str(session)))
     again.sees("before it")
     say(again, "second thing", "after it")
-    assert said(rig) == ["before it", "after it"]
+    assert received(rig) == ["before it", "after it"]
 
 
-def test_a_compaction_says_nothing(rig: Rig, agent: Agent) -> None:
-    """The summary may quote anything; later text counts."""
+def test_a_compaction_adds_no_directive(rig: Rig, agent: Agent) -> None:
+    """Although the summary may quote directives."""
     quoted = Rule("conversation to summarize|structured context checkpoint", "@relay:you from a summary")
     alice = rig.wrap(agent, "Alice", quoted, *SCRIPT)
     say(alice, "first thing", "before it")
     alice.say("/compact")
     alice.sees("Compacted from")
     say(alice, "second thing", "after it")
-    assert said(rig) == ["before it", "after it"]
+    assert received(rig) == ["before it", "after it"]
 
 
-def test_esc_in_a_tool_leaves_what_was_said_before_it(rig: Rig, agent: Agent) -> None:
-    """A message that rode on the tool's result is not lost with the turn, either."""
+def test_esc_during_a_tool_keeps_the_directive_before_it(rig: Rig, agent: Agent) -> None:
+    """Nor is a message lost that was delivered with the tool's result."""
     run = Step("@relay:you before the tool", calls=(Shell("touch started; sleep 600"),))
     alice = rig.wrap(agent, "Alice", Rule("^begin", run, "Never said."), *SCRIPT)
     alice.say("begin now")
@@ -107,21 +107,19 @@ def test_esc_in_a_tool_leaves_what_was_said_before_it(rig: Rig, agent: Agent) ->
     alice.type("\x1b")
     alice.receives("while it runs")
     say(alice, "second thing", "after it")
-    assert said(rig) == ["before the tool", "after it"]
+    assert received(rig) == ["before the tool", "after it"]
     assert alice.model.count("while it runs") == 1
     assert alice.messages() == ["injected"]
 
 
 @pytest.mark.parametrize("flags", [(), ("--no-extensions",)], ids=["found", "named alone"])
-def test_the_users_own_extensions_are_loaded_beside_ours(
-    rig: Rig, agent: Agent, flags: tuple[str, ...]
-) -> None:
-    """pi loads those it finds by itself and, with --no-extensions, those named; it does not complain."""
+def test_the_users_own_extensions_are_loaded_too(rig: Rig, agent: Agent, flags: tuple[str, ...]) -> None:
+    """Those that pi finds by itself, and with --no-extensions, those that are named."""
     folder = rig.relay.home / "Alice"
     found, named = folder / "home/.pi/agent/extensions/mine.js", folder / "named.js"
     for path in (found, named):
         path.parent.mkdir(parents=True, exist_ok=True)
-    (named if flags else found).write_text(MINE)
+    (named if flags else found).write_text(EXTENSION)
     call = Step(calls=(Shell("touch forbidden"),))
     alice = rig.wrap(
         agent,
@@ -137,14 +135,14 @@ def test_the_users_own_extensions_are_loaded_beside_ours(
     assert not alice.shows("Failed to load|Error")
 
 
-def test_without_the_extension_its_screen_is_read_and_that_is_said(rig: Rig, agent: Agent) -> None:
-    """A program between relay and pi drops the flag, as an old version would ignore the extension."""
+def test_without_the_extension_the_screen_is_read_and_that_is_shown(rig: Rig, agent: Agent) -> None:
+    """Here, a program between relay and pi drops the flag; an old version would ignore the extension."""
     script = rig.relay.home / "pi"
     script.write_text(f'#!/bin/sh\nshift 2\nexec {agent.package.command} "$@"\n')
     script.chmod(0o755)
-    through = replace(agent, package=replace(agent.package, program=str(script)))
-    alice = rig.wrap(through, "Alice", *SCRIPT)
+    without_extension = replace(agent, package=replace(agent.package, program=str(script)))
+    alice = rig.wrap(without_extension, "Alice", *SCRIPT)
     say(alice, "first thing", "before it")
     say(alice, "second thing", "after it")
-    assert said(rig) == ["before it", "after it"]
+    assert received(rig) == ["before it", "after it"]
     assert "relay reads the screen instead" in bridge(alice)

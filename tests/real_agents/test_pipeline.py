@@ -14,26 +14,26 @@ from real_agents.recipes import Agent
 from real_agents.rig import PATIENCE, Rig
 
 VOLATILE = re.compile(rb'"(session_id|uuid|\w+_ms)":(?:"[^"]*"|\d+)')
-"""What differs between runs: ids that claude generates, and times that it measures."""
+"""Values that differ between runs: ids and times."""
 
-SAID = "“Hi”\n\n> é 日本語 \\n\ttab\n"
+ANSWER = "“Hi”\n\n> é 日本語 \\n\ttab\n"
 
 
 @pytest.mark.agents("claude")
 @pytest.mark.parametrize(
     ("answer", "arguments", "code"),
     [
-        (Step(SAID), ("-p", "hi", "--output-format", "json"), 0),
-        (Step(SAID), ("-p", "hi"), 0),
+        (Step(ANSWER), ("-p", "hi", "--output-format", "json"), 0),
+        (Step(ANSWER), ("-p", "hi"), 0),
         (Step(status=400), ("-p", "hi", "--output-format", "json"), 1),
-        (Step(SAID), ("--no-such-option",), 1),
+        (Step(ANSWER), ("--no-such-option",), 1),
     ],
     ids=["json", "text", "refused", "misused"],
 )
-def test_a_pipeline_gets_what_the_agent_writes_by_itself(
+def test_a_pipeline_gets_the_agents_output_unchanged(
     rig: Rig, agent: Agent, answer: Step, arguments: tuple[str, ...], code: int
 ) -> None:
-    """The output is the same byte for byte, standard error is separate, and the exit code is the agent's."""
+    """Standard output and error and the exit code are the same as without relay."""
     place = rig.place(agent, "Alice", Rule("^hi", answer))
 
     def run(*before: str) -> tuple[bytes, bytes, int]:

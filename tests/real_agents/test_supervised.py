@@ -1,4 +1,4 @@
-"""Real agents that die: they restart by themselves, in the same terminal, with their conversation."""
+"""Real agents that crash restart in the same terminal, with their conversation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ pytestmark = pytest.mark.agents("claude", "codex", "qwen")
 KEYS = {"restart": "on-failure", "backoff": 0.1, "prompt": "first thing"}
 
 
-def die(alice: Wrapped, restarts: int) -> None:
-    """Kill the agent, and wait until the next one is ready."""
+def crash(alice: Wrapped, restarts: int) -> None:
+    """Kill the agent, and wait until its successor is ready."""
     os.kill(alice.info()["agent_pid"], signal.SIGKILL)
-    alice.rig.wait(lambda: alice.info().get("restarts") == restarts, "another agent follows")
+    alice.rig.wait(lambda: alice.info().get("restarts") == restarts, "the agent restarts")
     alice.becomes("ready")
 
 
-def test_a_crash_in_mid_turn(rig: Rig, agent: Agent) -> None:
-    """The first prompt is given once; the next agent has the old conversation, and is told to continue."""
+def test_an_agent_that_crashed_in_a_turn_continues_it(rig: Rig, agent: Agent) -> None:
+    """It has the old conversation, and does not get the first prompt again."""
     hold = threading.Event()
     script = (
         Rule("first thing", "The bird is a heron."),
@@ -36,26 +36,28 @@ def test_a_crash_in_mid_turn(rig: Rig, agent: Agent) -> None:
     alice.sees("a heron")
     alice.becomes("ready")
     alice.say("second thing")
-    rig.wait(lambda: any("second thing" in each.turn.user for each in alice.model.requests), "it is asked")
-    die(alice, 1)
+    rig.wait(
+        lambda: any("second thing" in each.turn.user for each in alice.model.requests), "the model gets it"
+    )
+    crash(alice, 1)
     alice.receives("You were interrupted")
     hold.set()
     alice.becomes("ready")
     alice.say("third thing")
     alice.sees("It still is")
     alice.becomes("ready")
-    said = [each.text for each in alice.model.requests[-1].turn.said]
-    assert len([text for text in said if "first thing" in text]) == 1, said
-    assert len([text for text in said if "a heron" in text]) == 1, said
-    assert "third thing" in said[-1]
+    texts = [each.text for each in alice.model.requests[-1].turn.entries]
+    assert len([text for text in texts if "first thing" in text]) == 1, texts
+    assert len([text for text in texts if "a heron" in text]) == 1, texts
+    assert "third thing" in texts[-1]
     alice.send("hello again", 60)
     alice.receives("hello again")
     phases = [event["phase"] for event in alice.events("phase")]
     assert phases == ["backoff", "starting"]
 
 
-def test_the_agent_of_a_finished_conversation_is_done(rig: Rig, agent: Agent) -> None:
-    """An agent that the user quits is not restarted, even if the policy restarts it after every exit."""
+def test_an_agent_that_the_user_quits_is_not_restarted(rig: Rig, agent: Agent) -> None:
+    """Even with a policy that restarts it after every exit."""
     alice = rig.wrap(agent, "Alice", Rule("first", "Yes."), supervision={"restart": "always"})
     alice.say("first")
     alice.sees("Yes")

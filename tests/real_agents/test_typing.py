@@ -13,7 +13,7 @@ from real_agents.recipes import Agent
 from real_agents.rig import PATIENCE, Rig, Wrapped
 
 HOLDS = 3.0
-"""Seconds for which a message must stay waiting: longer than relay ever takes to type one."""
+"""Seconds for which a message must stay waiting: longer than relay takes to type one."""
 
 WORDS = " ".join(f"word{number:04}" for number in range(1334))
 ESSAY = "\n\n".join(f"Point {number} takes its time." for number in range(1, 61))
@@ -32,19 +32,19 @@ BODIES = {
 }
 
 
-def test_texts_arrive_exactly_and_once(rig: Rig, agent: Agent) -> None:
-    """Every row of the typing table is typed in turn; each message's outcome is known."""
+def test_texts_arrive_once_and_exactly(rig: Rig, agent: Agent) -> None:
+    """Each text of BODIES, typed in turn."""
     alice = rig.wrap(agent, "Alice")
-    arrive(alice, BODIES)
+    check_arrival(alice, BODIES)
     assert not (alice.work / "typed-bang").exists()
 
 
-def test_texts_of_any_length_arrive_exactly_and_once(rig: Rig, agent: Agent) -> None:
-    arrive(rig.wrap(agent, "Alice"), LENGTHS)
+def test_texts_of_any_length_arrive_once_and_exactly(rig: Rig, agent: Agent) -> None:
+    check_arrival(rig.wrap(agent, "Alice"), LENGTHS)
 
 
-def arrive(alice: Wrapped, bodies: Mapping[str, str]) -> None:
-    """Send them to an idle agent one after another; its model gets each complete, and once."""
+def check_arrival(alice: Wrapped, bodies: Mapping[str, str]) -> None:
+    """Send the texts to an idle agent one after another; the model gets each once, complete."""
     for body in bodies.values():
         assert alice.send(body, PATIENCE) == "injected", f"{body[:40]!r}\n{alice.describe()}"
         alice.receives(body)
@@ -53,7 +53,7 @@ def arrive(alice: Wrapped, bodies: Mapping[str, str]) -> None:
 
 
 def test_control_characters_are_not_typed(rig: Rig, agent: Agent) -> None:
-    """An ESC, the end of a paste or a Ctrl-C in a message has no effect and is removed."""
+    """ESC, the end of a paste and Ctrl-C are removed from a message."""
     alice = rig.wrap(agent, "Alice")
     alice.send("one \x1b[31mred\x1b[0m two\x1b[201~ three\x03 four\x1b five")
     alice.receives("five")
@@ -63,7 +63,7 @@ def test_control_characters_are_not_typed(rig: Rig, agent: Agent) -> None:
     assert alice.model.count("four") == 1
 
 
-def test_a_message_waits_for_a_draft_and_leaves_it_whole(rig: Rig, agent: Agent) -> None:
+def test_a_message_waits_for_a_draft_and_leaves_it_intact(rig: Rig, agent: Agent) -> None:
     """The user's half-typed line is neither lost nor merged with a message."""
     alice = rig.wrap(agent, "Alice")
     alice.type("half a thou")
@@ -80,16 +80,16 @@ def test_a_message_waits_for_a_draft_and_leaves_it_whole(rig: Rig, agent: Agent)
     assert alice.model.count("for later") == 1
 
 
-def test_a_message_while_an_answer_streams_neither_cuts_it_nor_is_lost(rig: Rig, agent: Agent) -> None:
-    """Whether the agent queues input or relay waits, the answer is complete and the message arrives."""
-    go_on = threading.Event()
-    alice = rig.wrap(agent, "Alice", Rule("^begin", Step(ESSAY, hold=go_on, after=60)))
+def test_a_message_during_a_streamed_answer_arrives_without_cutting_it(rig: Rig, agent: Agent) -> None:
+    """Whether the agent queues the input or relay waits."""
+    release = threading.Event()
+    alice = rig.wrap(agent, "Alice", Rule("^begin", Step(ESSAY, hold=release, after=60)))
     alice.say("begin now")
     alice.sees(r"Point \d+ takes")  # aider draws the rest of a row later
     alice.send("while you speak", wait=HOLDS)
     answered = alice.model.answered
-    go_on.set()
-    rig.wait(lambda: alice.model.answered > answered, "the answer was taken to its end")
+    release.set()
+    rig.wait(lambda: alice.model.answered > answered, "the agent has read the whole answer")
     alice.receives("while you speak")
     alice.becomes("ready")
     assert alice.model.count("while you speak") == 1
@@ -97,8 +97,8 @@ def test_a_message_while_an_answer_streams_neither_cuts_it_nor_is_lost(rig: Rig,
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "pi")
-def test_a_message_while_a_tool_runs_is_heard_once(rig: Rig, agent: Agent) -> None:
-    """The message may arrive with the tool's result or after the turn; the command runs to its end."""
+def test_a_message_during_a_tool_call_arrives_once(rig: Rig, agent: Agent) -> None:
+    """With the tool's result or after the turn; the command finishes."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done; echo fini''shed")
     alice = rig.wrap(agent, "Alice", Rule("^begin", Step(calls=(command,)), "It ran."), arguments=agent.free)
     alice.say("begin now")
@@ -113,8 +113,8 @@ def test_a_message_while_a_tool_runs_is_heard_once(rig: Rig, agent: Agent) -> No
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "aider")
 def test_a_permission_dialog_is_never_answered_by_a_message(rig: Rig, agent: Agent) -> None:
-    """The message waits while the dialog is open, and arrives once the user has refused."""
-    alice = _asked_permission(rig, agent)
+    """The message waits until the user has answered the dialog."""
+    alice = _agent_asking_permission(rig, agent)
     assert alice.send("2 of us say yes, y", wait=HOLDS) == "stored"
     assert alice.state.startswith("prompting")
     assert alice.shows(agent.permission)
@@ -127,7 +127,7 @@ def test_a_permission_dialog_is_never_answered_by_a_message(rig: Rig, agent: Age
 
 @pytest.mark.agents("claude", "qwen")
 def test_a_question_is_never_answered_by_a_message(rig: Rig, agent: Agent) -> None:
-    """R89: the question is recognised; the message waits, and no choice is reported to the model."""
+    """R89: the message waits, and the model gets no choice."""
     assert agent.question_call is not None
     alice = rig.wrap(agent, "Alice", Rule("^begin", Step("Let me ask.", calls=(agent.question_call,))))
     alice.say("begin now")
@@ -143,13 +143,13 @@ def test_a_question_is_never_answered_by_a_message(rig: Rig, agent: Agent) -> No
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "opencode")
-def test_a_dialog_is_known_after_its_terminal_was_resized(rig: Rig, agent: Agent) -> None:
-    """The dialog is redrawn with different line breaks, and still recognised."""
-    alice = _asked_permission(rig, agent)
+def test_a_dialog_is_recognized_after_a_resize(rig: Rig, agent: Agent) -> None:
+    """Although it is redrawn with other line breaks."""
+    alice = _agent_asking_permission(rig, agent)
     for columns, rows in ((200, 50), (60, 24)):
         begin = len(alice.terminal.output)
         alice.terminal.resize(columns, rows)
-        rig.wait(lambda at=begin: len(alice.terminal.output) > at, "it is drawn anew")
+        rig.wait(lambda at=begin: len(alice.terminal.output) > at, "it is redrawn")
         alice.sees(agent.permission)
         alice.becomes("prompting")
     assert alice.send("2 of us say yes, y", wait=HOLDS) == "stored"
@@ -159,7 +159,7 @@ def test_a_dialog_is_known_after_its_terminal_was_resized(rig: Rig, agent: Agent
     assert not (alice.work / "approved").exists()
 
 
-def _asked_permission(rig: Rig, agent: Agent) -> Wrapped:
+def _agent_asking_permission(rig: Rig, agent: Agent) -> Wrapped:
     """Return an agent that asks whether a command may run."""
     offer = "Let me see.\n\n```bash\ntouch approved\n```\n"  # aider has no tools and uses these
     step = Step(offer) if agent.name == "aider" else Step(calls=(Shell("touch approved", escalate=True),))
@@ -171,6 +171,6 @@ def _asked_permission(rig: Rig, agent: Agent) -> Wrapped:
 
 
 def _refuse(alice: Wrapped) -> None:
-    """Refuse as the user does."""
+    """Refuse the command, as the user would."""
     alice.type("n\r" if alice.agent.name == "aider" else "\x1b")
     alice.rig.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")

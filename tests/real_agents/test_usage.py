@@ -1,4 +1,4 @@
-"""Token usage of real agents, from their files or a plugin; the model here counts 110 tokens per answer."""
+"""Token usage of real agents is read from their files or a plugin; an answer of the model has 110 tokens."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def tokens(agent: Wrapped) -> int:
     return int(agent.info().get("tokens") or 0)
 
 
-def test_each_answer_of_the_model_counts_once(rig: Rig, agent: Agent) -> None:
-    """The answer before a tool call counts, too; a resize and another session change nothing."""
+def test_each_answer_of_the_model_is_counted_once(rig: Rig, agent: Agent) -> None:
+    """Even the answer before a tool call; another session shows the same count."""
     alice = rig.wrap(
         agent,
         "Alice",
@@ -46,12 +46,12 @@ def test_each_answer_of_the_model_counts_once(rig: Rig, agent: Agent) -> None:
     assert usage["models"] and "" not in usage["models"]
     before = alice.explain()["usage"]
     rig.relay("reload", "Alice")
-    rig.wait(lambda: tokens(alice) == before["tokens"]["total"], "another session says the same")
+    rig.wait(lambda: tokens(alice) == before["tokens"]["total"], "another session shows the same")
     assert alice.explain()["usage"] == before
 
 
 @pytest.mark.agents("codex")
-def test_the_rate_limits_of_the_account_as_codex_is_told_them(rig: Rig, agent: Agent) -> None:
+def test_codexs_rate_limits_are_shown(rig: Rig, agent: Agent) -> None:
     resets = int(time.time()) + 3000
     headers = {
         "x-codex-primary-used-percent": "42.5",
@@ -64,9 +64,9 @@ def test_the_rate_limits_of_the_account_as_codex_is_told_them(rig: Rig, agent: A
     alice = rig.wrap(agent, "Alice", Rule("^begin", Step("Hello.", headers=headers)), arguments=agent.free)
     alice.say("begin now")
     rig.wait(lambda: json.loads(rig.relay("usage", "--json").stdout)["limits"], "codex's limits are logged")
-    (told,) = json.loads(rig.relay("usage", "--json").stdout)["limits"]
-    assert (told["account"], told["agent"]) == ("default", "codex")
-    assert told["windows"] == [
+    (limits,) = json.loads(rig.relay("usage", "--json").stdout)["limits"]
+    assert (limits["account"], limits["agent"]) == ("default", "codex")
+    assert limits["windows"] == [
         {"used_percent": 42.5, "window_minutes": 300, "resets_at": resets},
         {"used_percent": 7, "window_minutes": 10080, "resets_at": resets + 86400},
     ]

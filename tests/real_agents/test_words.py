@@ -1,4 +1,4 @@
-"""Agents with their own records: whatever the Markdown, each directive is received once, exactly."""
+"""The directives of agents with hooks or a plugin are received once and exactly, in any Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from real_agents.rig import Rig
 
 URL = "https://example.com/" + "/".join(f"part-{number}" for number in range(40))
 
-SAID = f"""# A heading
+TEXT = f"""# A heading
 
 @relay:you one: **bold**, `code` and *stress*
 
@@ -41,8 +41,8 @@ SAID = f"""# A heading
 
 **Bye.**"""
 
-HEARD = [
-    *(line.removeprefix("@relay:you ") for line in SAID.splitlines() if line[:13] in {
+EXPECTED = [
+    *(line.removeprefix("@relay:you ") for line in TEXT.splitlines() if line[:13] in {
         "@relay:you on", "@relay:you tw", "@relay:you th", "@relay:you fo"
     }),
     "# five\n\n- of several\n  lines",
@@ -50,35 +50,35 @@ HEARD = [
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "opencode")
-def test_whatever_the_markdown_each_directive_is_heard_once(rig: Rig, agent: Agent) -> None:
+def test_each_directive_is_received_once_in_any_markdown(rig: Rig, agent: Agent) -> None:
     """Before and after a tool, and after a resize, which makes the agent redraw everything."""
     alice = rig.wrap(
         agent,
         "Alice",
-        Rule("^begin", Step(SAID, calls=(Shell("echo @relay:you by a tool"),)), "@relay:you after the tool"),
-        Rule("^again", f"Now:\n\n{SAID}"),
+        Rule("^begin", Step(TEXT, calls=(Shell("echo @relay:you by a tool"),)), "@relay:you after the tool"),
+        Rule("^again", f"Now:\n\n{TEXT}"),
         arguments=agent.free,
     )
     alice.say("begin now")
-    rig.wait(lambda: len(rig.messages("you")) == len(HEARD) + 1, "all is heard")
+    rig.wait(lambda: len(rig.messages("you")) == len(EXPECTED) + 1, "all directives arrive")
     alice.becomes("ready")
     alice.terminal.resize(70, 30)
     alice.say("again please")
-    rig.wait(lambda: len(rig.messages("you")) >= 2 * len(HEARD) + 1, "all is heard again")
+    rig.wait(lambda: len(rig.messages("you")) >= 2 * len(EXPECTED) + 1, "all directives arrive again")
     alice.becomes("ready")
     alice.terminal.resize(120, 40)
     alice.say("and the end")
     alice.sees("Done")
     alice.becomes("ready")
-    assert [row["body"] for row in rig.messages("you")] == [*HEARD, "after the tool", *HEARD]
+    assert [row["body"] for row in rig.messages("you")] == [*EXPECTED, "after the tool", *EXPECTED]
 
 
 @pytest.mark.agents("opencode")
-def test_without_its_plugin_its_screen_is_read(rig: Rig, agent: Agent) -> None:
-    """With `--pure`, or a version that does not load it, nothing is lost, and `relay explain` says so."""
+def test_without_the_plugin_the_screen_is_read(rig: Rig, agent: Agent) -> None:
+    """With `--pure`, or a version that does not load it; `relay explain` shows that."""
     alice = rig.wrap(agent, "Alice", Rule("^begin", "@relay:you from the screen"), arguments=("--pure",))
     alice.say("begin now")
-    rig.wait(lambda: rig.messages("you"), "the directive is heard")
+    rig.wait(lambda: rig.messages("you"), "the directive arrives")
     alice.becomes("ready")
     assert [row["body"] for row in rig.messages("you")] == ["from the screen"]
     bridge = alice.explain()["bridge"]

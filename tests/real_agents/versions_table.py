@@ -1,6 +1,6 @@
-"""The docs' tables of tested agents.
+"""Update the tables of tested agents in docs/NATIVE.md.
 
-Versions: a row for each run of all tests. Heard: how one long reply was received, from each source.
+Versions: a row for each run of all tests. Received: how many directives of a long reply arrived, by source.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from real_agents.install import PACKAGES
 
 BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
 HEAD = "| agent | version | passed | failed | tested on |\n| --- | --- | --- | --- | --- |\n"
-HEARD = "<!-- heard:begin -->", "<!-- heard:end -->"
-HEARD_HEAD = (
+RECEIVED = "<!-- heard:begin -->", "<!-- heard:end -->"
+RECEIVED_HEAD = (
     "| agent | version, source | heard once | missed | heard, though none |\n" + HEAD.splitlines()[1] + "\n"
 )
 _AGENT = re.compile(r"\[([a-z]+)")
 
 
 class VersionsTable:
-    """Counts what each agent passes, and writes it into `file` at the end."""
+    """Counts the tests that each agent passes, and writes the tables into `file` at the end."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._outcomes: dict[str, dict[str, str]] = defaultdict(dict)
-        self._heard: dict[tuple[str, str], str] = {}
+        self._received: dict[tuple[str, str], str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         found = _AGENT.search(report.nodeid)
@@ -38,7 +38,7 @@ class VersionsTable:
         self._outcomes[found[1]][report.nodeid] = report.outcome
         for _, cells in (each for each in report.user_properties if each[0] == "received"):
             source = f"{PACKAGES[found[1]].version}, {cells[0]}"
-            self._heard[found[1], source] = f"| {' | '.join((found[1], source, *cells[1:]))} |\n"
+            self._received[found[1], source] = f"| {' | '.join((found[1], source, *cells[1:]))} |\n"
 
     def pytest_sessionfinish(self) -> None:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -51,14 +51,14 @@ class VersionsTable:
             rows[agent, version] = f"| {' | '.join(cells)} |\n"
         if rows:
             text = self._file.read_text(encoding="utf-8")
-            text = written(written(text, rows), self._heard, HEARD, HEARD_HEAD)
+            text = with_rows(with_rows(text, rows), self._received, RECEIVED, RECEIVED_HEAD)
             self._file.write_text(text, encoding="utf-8")
 
 
-def written(
+def with_rows(
     text: str, rows: dict[tuple[str, str], str], marks: tuple[str, str] = (BEGIN, END), head: str = HEAD
 ) -> str:
-    """Return `text` with these rows in the table between `marks`, matched by two cells; others stay."""
+    """Return `text` with these rows in the table between `marks`, replacing rows with the same two cells."""
     before, _, rest = text.partition(marks[0])
     table, _, after = rest.partition(marks[1])
     kept = {

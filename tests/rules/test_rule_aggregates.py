@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -19,7 +20,7 @@ ENDS = {"continue": False, "stopReason": "enough"}
 
 
 def fired(name: str, *answers: object) -> Fired:
-    """Return an event whose rules a, b, ... have answered so; a number is an exit code."""
+    """Return an event whose rules a, b, ... gave these answers; a number is an exit code."""
     ran: list[RuleRun] = []
     for letter, answer in zip("abcdefgh", answers, strict=False):
         code = answer if isinstance(answer, int) else 0
@@ -56,7 +57,7 @@ def test_any_block_blocks_the_prompt(place: int, block: object) -> None:
     assert outcome(fired("UserPromptSubmit", *answers)) == "block"
 
 
-def test_a_turn_that_is_stopped() -> None:
+def test_a_rule_may_stop_a_prompt() -> None:
     """R24."""
     result = aggregate(fired("UserPromptSubmit", "one", ENDS))
     assert (result["blocking_error"], result["prevent_continuation"]) == (None, True)
@@ -72,7 +73,7 @@ def test_a_blocking_error_survives_a_stop(answers: tuple[object, ...]) -> None:
     assert refused_prompt(fired("UserPromptSubmit", *answers).results) == "[Blocked by hook] no"
 
 
-def test_several_errors_have_their_rules_names() -> None:
+def test_each_of_several_errors_names_its_rule() -> None:
     """R25."""
     result = aggregate(fired("UserPromptSubmit", BLOCKS, "context", 2))
     assert result["blocking_error"] == "a: no\nc: no"
@@ -88,13 +89,13 @@ def test_several_errors_have_their_rules_names() -> None:
         ({"decision": "block"}, None),
     ],
 )
-def test_the_marker_of_a_prompt(answer: object, marker: str | None) -> None:
+def test_a_refused_prompt_is_marked_with_the_reason(answer: object, marker: str | None) -> None:
     """R39."""
     assert refused_prompt(fired("UserPromptSubmit", answer).results) == marker
 
 
 @pytest.mark.parametrize("name", sorted(EVENTS))
-def test_no_result_has_a_marker(name: str) -> None:
+def test_the_marker_is_not_part_of_the_result(name: str) -> None:
     """R40."""
     assert "marker" not in aggregate(fired(name, BLOCKS))
 
@@ -127,7 +128,7 @@ def test_the_result_of_a_stop_has_the_documented_fields() -> None:
         (2, "no", "no"),
     ],
 )
-def test_a_stop_that_goes_on(answer: object, follow_up: str | None, error: str | None) -> None:
+def test_a_stop_may_continue_the_turn(answer: object, follow_up: str | None, error: str | None) -> None:
     """R26, R27."""
     result = aggregate(fired("Stop", "", answer))
     assert (result["force_continue"], result["follow_up_message"]) == (True, follow_up)
@@ -140,7 +141,7 @@ def test_a_stop_that_goes_on(answer: object, follow_up: str | None, error: str |
     assert stop_outcome(fired("Stop", answer), Ending(0, 3, halted=True)) == "reentry_capped"
 
 
-def test_follow_ups_and_contexts_are_told_apart() -> None:
+def test_follow_ups_are_kept_apart_from_contexts() -> None:
     """R26."""
     result = aggregate(
         fired(
@@ -155,7 +156,7 @@ def test_follow_ups_and_contexts_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("answers", [(BLOCKS, ENDS), (ENDS, BLOCKS), ({"force_continue": True}, ENDS)])
-def test_to_end_the_turn_outranks_to_go_on(answers: tuple[object, ...]) -> None:
+def test_ending_the_turn_outranks_continuing_it(answers: tuple[object, ...]) -> None:
     """R26: halt is the strongest."""
     result = aggregate(fired("Stop", *answers))
     assert (result["force_continue"], result["follow_up_message"], result["stop_reason"]) == (
@@ -167,17 +168,17 @@ def test_to_end_the_turn_outranks_to_go_on(answers: tuple[object, ...]) -> None:
     assert stop_outcome(fired("Stop", *answers), Ending(0, 3)) == "block"
 
 
-def test_a_stop_with_an_error_alone_ends() -> None:
+def test_a_blocking_error_alone_ends_the_turn() -> None:
     """R31."""
-    told = fired("Stop", {"blockingError": "the disk is full"})
-    assert (aggregate(told)["blocking_error"], aggregate(told)["force_continue"]) == (
+    firing = fired("Stop", {"blockingError": "the disk is full"})
+    assert (aggregate(firing)["blocking_error"], aggregate(firing)["force_continue"]) == (
         "the disk is full",
         False,
     )
-    assert stop_outcome(told, Ending(0, 3)) == "block"
+    assert stop_outcome(firing, Ending(0, 3)) == "block"
 
 
-def test_what_a_stop_tells_the_user() -> None:
+def test_messages_of_a_stop_to_the_user_are_combined() -> None:
     """R26, R29."""
     result = aggregate(
         fired("Stop", {"systemMessage": "one"}, {"system_message": "two", "suppressOutput": True})
@@ -185,11 +186,11 @@ def test_what_a_stop_tells_the_user() -> None:
     assert (result["system_message"], result["suppress_output"]) == ("a: one\nb: two", True)
 
 
-# Everything else.
+# Other events.
 
 
 @pytest.mark.parametrize(
-    ("answer", "action", "came_to"),
+    ("answer", "action", "combined"),
     [
         ({"decision": "approve"}, "allow", "allow"),
         ("plain text", "continue", "allow"),
@@ -199,54 +200,59 @@ def test_what_a_stop_tells_the_user() -> None:
         (ENDS, "halt", "block"),
     ],
 )
-def test_a_tool_call(answer: object, action: str, came_to: str) -> None:
+def test_an_answer_decides_a_tool_call(answer: object, action: str, combined: str) -> None:
     """R31, R36."""
-    told = fired("PreToolUse", answer)
-    assert (aggregate(told)["action"], outcome(told)) == (action, came_to)
+    firing = fired("PreToolUse", answer)
+    assert (aggregate(firing)["action"], outcome(firing)) == (action, combined)
 
 
 def specific(**answer: Any) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **answer}}
 
 
-def test_a_tool_call_for_which_the_user_is_asked_does_not_go_on_by_itself() -> None:
-    """R31: "block"; of allow, ask and deny, the strongest wins."""
+def test_ask_outranks_allow_and_blocks_the_call() -> None:
+    """R31: the outcome is "block"; the strongest of allow, ask and deny wins."""
     allow, ask = specific(permissionDecision="allow"), specific(permissionDecision="ask")
     changed = specific(updatedInput={"command": "ls"})
-    told = fired("PreToolUse", allow, ask, changed)
-    assert (aggregate(told)["action"], outcome(told)) == ("ask", "block")
-    assert aggregate(told)["updated_input"] == {"command": "ls"}
-    assert not decide(told.results).allowed
+    firing = fired("PreToolUse", allow, ask, changed)
+    assert (aggregate(firing)["action"], outcome(firing)) == ("ask", "block")
+    assert aggregate(firing)["updated_input"] == {"command": "ls"}
+    assert not decide(firing.results).allowed
 
 
 @pytest.mark.parametrize("name", ["PostToolUse", "PostToolUseFailure"])
-def test_a_block_after_a_tool_counts_as_a_block(name: str) -> None:
+def test_a_block_after_a_tool_call_counts_as_a_block(name: str) -> None:
     """R31: the model gets the reason."""
-    told = fired(name, BLOCKS)
-    assert (aggregate(told)["blocking_error"], aggregate(told)["action"]) == ("no", "inject_context")
-    assert outcome(told) == "block"
+    firing = fired(name, BLOCKS)
+    assert (aggregate(firing)["blocking_error"], aggregate(firing)["action"]) == ("no", "inject_context")
+    assert outcome(firing) == "block"
 
 
-@pytest.mark.parametrize("name", ["SessionStart", "SessionEnd", "PreCompact", "Notification"])
-@pytest.mark.parametrize("answer", [2, BLOCKS, ENDS, {"blockingError": "no"}])
-def test_where_nothing_can_be_blocked_it_is_allowed(name: str, answer: object) -> None:
-    """R31, R34: the rule's texts are still kept."""
-    told = fired(name, answer)
-    assert outcome(told) == "allow"
-    assert len(aggregate(told)["messages"]) == 1
+def test_an_event_that_cannot_be_blocked_is_allowed(subtests: pytest.Subtests) -> None:
+    """R31, R34: the rule's messages are kept."""
+    for name, answer in itertools.product(
+        ["SessionStart", "SessionEnd", "PreCompact", "Notification"],
+        [2, BLOCKS, ENDS, {"blockingError": "no"}],
+    ):
+        with subtests.test(f"{name} {answer!r}"):
+            firing = fired(name, answer)
+            assert outcome(firing) == "allow"
+            assert len(aggregate(firing)["messages"]) == 1
 
 
-@pytest.mark.parametrize("name", sorted(EVENTS))
-@pytest.mark.parametrize("answer", ["", 1, "{", {"decision": "block"}, {"suppressOutput": True}])
-def test_nothing_decided_is_allowed(name: str, answer: object) -> None:
+def test_an_event_without_a_decision_is_allowed(subtests: pytest.Subtests) -> None:
     """R31."""
-    assert outcome(fired(name, answer)) == "allow"
+    for name, answer in itertools.product(
+        sorted(EVENTS), ["", 1, "{", {"decision": "block"}, {"suppressOutput": True}]
+    ):
+        with subtests.test(f"{name} {answer!r}"):
+            assert outcome(fired(name, answer)) == "allow"
 
 
 @pytest.mark.parametrize("name", sorted(EVENTS))
 def test_every_result_is_json(name: str) -> None:
     """R24, R26: attachments included."""
-    told = fired(name, BLOCKS, "text")
-    public = json.loads(json.dumps(aggregate(told)))
+    firing = fired(name, BLOCKS, "text")
+    public = json.loads(json.dumps(aggregate(firing)))
     assert public["matched_rule_count"] == 2
     assert public["messages"][0] == {"attachment_type": "hook_blocking_error", "content": "no", "rule": "a"}

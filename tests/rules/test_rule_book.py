@@ -1,4 +1,4 @@
-"""Which rules are in force: files, trust, switched-off rules, and the selection for an event (R12, R14)."""
+"""Which rules are in force: files, trust, disabled rules, and the selection for an event (R12, R14)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def chosen(book: RuleBook, name: str = "Stop", **data: object) -> list[str]:
     return [rule.command for rule in book.select(RuleEvent(name, data))]
 
 
-def test_several_files_are_one_set_of_rules_in_firing_order(user_home: Home, project: Path) -> None:
+def test_several_files_form_one_set_of_rules_in_firing_order(user_home: Home, project: Path) -> None:
     """R14: the user's own come first, then the project's, then those named on the command line."""
     write(user_home.config / "hooks.json", "own", "own 2")
     trust(user_home, write(project / "hooks.json", "project"))
@@ -63,7 +63,7 @@ def test_without_files_there_are_no_rules_and_no_warnings(user_home: Home, proje
     assert RuleBook.load(user_home, project) == RuleBook()
 
 
-def test_a_projects_rules_need_trust(user_home: Home, project: Path) -> None:
+def test_the_rules_of_a_project_need_trust(user_home: Home, project: Path) -> None:
     """R12: the trust is for this exact content."""
     path = write(project / "hooks.json", "theirs")
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_a_projects_rules_need_trust(user_home: Home, project: Path) -> None:
         write(path, "theirs", "and more")
 
 
-def test_naming_a_file_is_the_users_word(user_home: Home, project: Path) -> None:
+def test_a_file_named_on_the_command_line_needs_no_trust(user_home: Home, project: Path) -> None:
     """R12: the file is in force without trust, once, even if it is the project's own."""
     path = write(project / "hooks.json", "theirs")
     book = RuleBook.load(user_home, project, [path, path])
@@ -85,7 +85,7 @@ def test_naming_a_file_is_the_users_word(user_home: Home, project: Path) -> None
     assert book.rules[0].origin == "named"
 
 
-def test_the_nearest_file_of_the_project_counts(user_home: Home, project: Path) -> None:
+def test_the_nearest_file_of_a_project_is_used(user_home: Home, project: Path) -> None:
     """R12: the search goes up to the folder with .git, but not above the user's home folder."""
     inner = project / "a" / "b"
     inner.mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_the_nearest_file_of_the_project_counts(user_home: Home, project: Path) 
     assert find(Path.home()) is None
 
 
-def test_a_file_is_read_once_though_it_is_found_twice(user_home: Home, project: Path) -> None:
+def test_a_file_found_twice_is_read_once(user_home: Home, project: Path) -> None:
     """R14: the file may be in relay's own folder, or behind a link."""
     own = write(user_home.config / "hooks.json", "own")
     assert commands(RuleBook.load(user_home, user_home.config, [own])) == ["own"]
@@ -108,8 +108,8 @@ def test_a_file_is_read_once_though_it_is_found_twice(user_home: Home, project: 
     assert (commands(book), book.warnings) == (["own"], ())
 
 
-def test_the_project_of_one_is_a_link_into_that_of_another(user_home: Home, project: Path) -> None:
-    """R12: trust applies to the file that the link leads to."""
+def test_the_target_of_a_symlink_needs_trust(user_home: Home, project: Path) -> None:
+    """R12: trust applies to the target of the link."""
     real = write(project / "real.json", "real")
     (project / "hooks.json").symlink_to(real)
     assert commands(RuleBook.load(user_home, project)) == []
@@ -125,7 +125,7 @@ def unreadable(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (Path.mkdir, "cannot be read: "),
         (os.mkfifo, "cannot be read: it is not a regular file"),
@@ -137,33 +137,31 @@ def unreadable(path: Path) -> None:
     ],
     ids=["directory", "fifo", "dangling", "loop", "unreadable", "huge", "text"],
 )
-def test_a_file_that_cannot_be_read_leaves_the_others_in_force(
-    user_home: Home, project: Path, make, said
-) -> None:
+def test_an_unreadable_file_leaves_the_others_in_force(user_home: Home, project: Path, make, message) -> None:
     """R12, R14"""
     make(user_home.config / "hooks.json")
     book = RuleBook.load(user_home, project, [write(project / "x.json", "x")])
     (warning,) = book.warnings
     assert str(warning).startswith(f"{user_home.config / 'hooks.json'}")
-    assert said in str(warning)
+    assert message in str(warning)
     assert commands(book) == ["x"]
     assert not [
         link for link in Path("/proc/self/fd").glob("*") if link.resolve() == user_home.config / "hooks.json"
     ]
 
 
-def test_a_project_file_that_cannot_be_read_is_said_too(user_home: Home, project: Path) -> None:
+def test_an_unreadable_project_file_is_reported(user_home: Home, project: Path) -> None:
     (project / "hooks.json").mkdir()
     (warning,) = RuleBook.load(user_home, project).warnings
     assert "hooks.json: cannot be read" in str(warning)
 
 
-def test_a_named_file_that_has_gone_is_said(user_home: Home, project: Path) -> None:
+def test_a_missing_named_file_is_reported(user_home: Home, project: Path) -> None:
     (warning,) = RuleBook.load(user_home, project, [project / "gone.json"]).warnings
     assert "gone.json: cannot be read: No such file or directory" in str(warning)
 
 
-def test_only_rules_of_the_event_whose_matcher_fits_are_selected(user_home: Home, project: Path) -> None:
+def test_rules_are_selected_by_event_and_matcher(user_home: Home, project: Path) -> None:
     """R14, R19, R37"""
     for event in ("PreToolUse", "PostToolUseFailure"):
         write(project / f"{event}.json", f"bash after {event}", event=event, matcher="Bash")
@@ -176,28 +174,28 @@ def test_only_rules_of_the_event_whose_matcher_fits_are_selected(user_home: Home
     assert chosen(book, "Unheard") == []
 
 
-def test_equal_work_is_done_once(user_home: Home, project: Path) -> None:
-    """R14: files and matchers do not matter; a group's payload differs, so its work does."""
+def test_identical_rules_run_once(user_home: Home, project: Path) -> None:
+    """R14: files and matchers do not matter; a rule in a group gets another payload, so it differs."""
     write(project / "a.json", "same", event="PreToolUse", matcher="Bash")
     write(project / "b.json", "same", "other", event="PreToolUse", timeout=3)
     group = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "same"}]}]}}
     (project / "c.json").write_text(json.dumps(group))
     book = RuleBook.of(user_home, sorted(project.glob("*.json")))
     assert chosen(book, "PreToolUse", tool_name="Bash") == ["same", "other", "same"]
-    for tool, timeouts in (("Bash", [60, 3, 60]), ("Read", [3, 3, 60])):  # among those that match the first
+    for tool, timeouts in (("Bash", [60, 3, 60]), ("Read", [3, 3, 60])):  # the first of those that match
         found = book.select(RuleEvent("PreToolUse", {"tool_name": tool}))
         assert [rule.timeout for rule in found] == timeouts
 
 
-def test_a_rule_in_the_background_stands_for_no_guard(user_home: Home, project: Path) -> None:
-    """R14: a background rule decides nothing, whatever its command might decide."""
+def test_a_background_rule_does_not_replace_an_identical_guard(user_home: Home, project: Path) -> None:
+    """R14: a background rule decides nothing."""
     write(project / "a.json", "guard", event="PreToolUse", **{"async": True})
     write(project / "b.json", "guard", event="PreToolUse")
     found = RuleBook.of(user_home, sorted(project.glob("*.json"))).select(RuleEvent("PreToolUse"))
     assert [rule.background for rule in found] == [True, False]
 
 
-def test_a_rule_that_is_switched_off_is_not_selected(user_home: Home, project: Path) -> None:
+def test_a_disabled_rule_is_not_selected(user_home: Home, project: Path) -> None:
     path = write(project / "a.json", "one", "two", "two")
     one, two, again = RuleBook.of(user_home, [path]).rules
     switch(user_home, [one.id, two.id], off=True)
@@ -211,7 +209,7 @@ def test_a_rule_that_is_switched_off_is_not_selected(user_home: Home, project: P
     ]
 
 
-def test_what_is_switched_off_is_in_a_private_file(user_home: Home) -> None:
+def test_disabled_rules_are_stored_in_a_private_file(user_home: Home) -> None:
     assert disabled(user_home) == frozenset()
     switch(user_home, ["b", "a"], off=True)
     switch(user_home, ["c"], off=True)
@@ -226,10 +224,10 @@ def test_what_is_switched_off_is_in_a_private_file(user_home: Home) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"disabled": 3}', '{"disabled": [3]}', "[" * 5000, "\xff"]
 )
-def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
+def test_every_rule_is_enabled_if_the_list_of_disabled_rules_is_corrupt(
     user_home: Home, project: Path, content: str
 ) -> None:
-    """No guard is lost, and the user is told."""
+    """No guard is lost, and the user gets a warning."""
     write(user_home.config / "hooks.json", "guard")
     user_home.disabled_rules.write_text(content, "latin-1")
     book = RuleBook.load(user_home, project)
@@ -239,46 +237,46 @@ def test_with_a_spoilt_list_of_what_is_off_every_rule_is_on(
         switch(user_home, ["x"], off=True)
 
 
-def reloaded(user_home: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
+def reload(user_home: Home, project: Path, last: RuleBook, *named: Path) -> tuple[list[str], str]:
     """Return the commands in force after rereading the files, and the messages."""
     book = RuleBook.load(user_home, project, named, last=last)
     return commands(book), " ".join(str(warning) for warning in book.warnings)
 
 
-STAY = "This session keeps the rules that it loaded from the file before."
+KEEPS_RULES = "This session keeps the rules that it loaded from the file before."
 
 
-def test_a_projects_rules_stay_in_force_when_their_file_is_trusted_no_more(
+def test_the_rules_of_a_project_stay_in_force_when_its_file_is_no_longer_trusted(
     user_home: Home, project: Path
 ) -> None:
-    """R12: whoever writes to the file, such as the agent, must not be able to remove its guard."""
+    """R12: a program that writes to the file, such as the agent, must not be able to remove its guard."""
     path = write(project / "hooks.json", "guard")
     trust(user_home, path)
     last = RuleBook.load(user_home, project)
     write(path, "theirs")
-    now, said = reloaded(user_home, project, last)
+    now, message = reload(user_home, project, last)
     assert now == ["guard"]
-    assert said == (
-        f"{path}: is not trusted in its current form. {STAY} "
+    assert message == (
+        f"{path}: is not trusted in its current form. {KEEPS_RULES} "
         f"Read it, then `relay trust {path}` and `relay hooks reload`."
     )
     again = RuleBook.load(user_home, project, last=last)
-    assert reloaded(user_home, project, again) == (now, said)  # however often
+    assert reload(user_home, project, again) == (now, message)  # and again on every reload
     trust(user_home, path)
-    assert reloaded(user_home, project, again) == (["theirs"], "")
+    assert reload(user_home, project, again) == (["theirs"], "")
 
 
-def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(user_home: Home, project: Path) -> None:
+def test_a_nearer_untrusted_file_removes_no_guard(user_home: Home, project: Path) -> None:
     """R12"""
     trust(user_home, write(project / "hooks.json", "guard"))
     (project / "a").mkdir()
     last = RuleBook.load(user_home, project / "a")
     nearer = write(project / "a" / "hooks.json", "theirs")
-    assert reloaded(user_home, project / "a", last)[0] == ["guard"]
+    assert reload(user_home, project / "a", last)[0] == ["guard"]
     trust(user_home, nearer)
-    now, said = reloaded(user_home, project / "a", last)
+    now, message = reload(user_home, project / "a", last)
     assert now == ["theirs"]
-    assert f"{project / 'hooks.json'}: is no longer the nearest. No longer active: 1 rule" in said
+    assert f"{project / 'hooks.json'}: is no longer the nearest. No longer active: 1 rule" in message
 
 
 @pytest.mark.parametrize(
@@ -287,13 +285,13 @@ def test_a_nearer_file_that_is_not_trusted_takes_no_guard_away(user_home: Home, 
         *('{"hooks": {"Stop": [}', "", "\xff", " " * (2 << 20), '"no"', '[{"type": "command"}]'),
         *('{"hooks": [{"type": "command"}]}', '{"PreToolUse": []}', '{"hook": {"PreToolUse": []}}'),
     ],
-    ids=["broken", "empty", "no UTF-8", "huge", "text", "list", "hooks is a list", "no hooks", "hook"],
+    ids=["truncated", "empty", "not UTF-8", "huge", "text", "list", "hooks is a list", "no hooks", "hook"],
 )
 @pytest.mark.parametrize("origin", ["user", "named", "project"])
-def test_the_rules_of_a_file_that_cannot_be_read_any_more_stay_in_force(
+def test_the_rules_of_a_file_that_became_invalid_stay_in_force(
     user_home: Home, project: Path, content: str, origin: str
 ) -> None:
-    """R12: the others stay in force, too, in their order."""
+    """R12: so do the others, in their order."""
     paths = {
         "user": user_home.config / "hooks.json",
         "project": project / "hooks.json",
@@ -305,85 +303,83 @@ def test_the_rules_of_a_file_that_cannot_be_read_any_more_stay_in_force(
     last = RuleBook.load(user_home, project, [paths["named"]])
     paths[origin].write_text(content, "latin-1")
     trust(user_home, paths["project"])
-    now, said = reloaded(user_home, project, last, paths["named"])
+    now, message = reload(user_home, project, last, paths["named"])
     assert now == ["user", "user 2", "project", "project 2", "named", "named 2"]
-    assert said.startswith(str(paths[origin])) and said.endswith(STAY)
-    assert STAY not in reloaded(user_home, project, RuleBook(), paths["named"])[1]
+    assert message.startswith(str(paths[origin])) and message.endswith(KEEPS_RULES)
+    assert KEEPS_RULES not in reload(user_home, project, RuleBook(), paths["named"])[1]
 
 
-def test_a_file_that_cannot_be_opened_any_more_keeps_its_rules(user_home: Home, project: Path) -> None:
+def test_the_rules_of_a_file_that_became_unreadable_stay_in_force(user_home: Home, project: Path) -> None:
     path = write(user_home.config / "hooks.json", "guard")
     last = RuleBook.load(user_home, project)
     path.unlink()
     path.mkdir()
-    now, said = reloaded(user_home, project, last)
-    assert (now, "cannot be read" in said, STAY in said) == (["guard"], True, True)
+    now, message = reload(user_home, project, last)
+    assert (now, "cannot be read" in message, KEEPS_RULES in message) == (["guard"], True, True)
 
 
 @pytest.mark.parametrize(
     "content",
     ["{}", '{"hooks": {}}', '{"hooks": null}', '{"hooks": []}', '{"hooks": {"Stop": []}}', '{"model": "x"}'],
 )
-def test_the_rules_of_a_file_that_was_emptied_are_gone_and_that_is_said(
+def test_emptying_a_file_removes_its_rules_with_a_warning(
     user_home: Home, project: Path, content: str
 ) -> None:
     """R12"""
     path = write(user_home.config / "hooks.json", "guard", "guard 2")
     last = RuleBook.load(user_home, project)
     path.write_text(content)
-    now, said = reloaded(user_home, project, last)
+    now, message = reload(user_home, project, last)
     assert now == []
     text = "no longer has rules. No longer active: 2 rules that this session had loaded from it."
-    assert f"{path}: {text}" in said
+    assert f"{path}: {text}" in message
 
 
 @pytest.mark.parametrize("origin", ["user", "named"])
-def test_the_rules_of_a_file_that_was_deleted_are_gone_and_that_is_said(
+def test_deleting_a_file_removes_its_rules_with_a_warning(
     user_home: Home, project: Path, origin: str
 ) -> None:
-    """R12: the notice comes once."""
+    """R12: the warning appears once."""
     path = write(user_home.config / "hooks.json" if origin == "user" else project / "n", "guard")
     named = [] if origin == "user" else [path]
     last = RuleBook.load(user_home, project, named)
     path.unlink()
-    now, said = reloaded(user_home, project, last, *named)
+    now, message = reload(user_home, project, last, *named)
     assert now == []
-    assert f"{path}: is gone. No longer active: 1 rule that this session had loaded from it." in said
-    assert "is gone" not in reloaded(user_home, project, RuleBook(), *named)[1]
+    assert f"{path}: is gone. No longer active: 1 rule that this session had loaded from it." in message
+    assert "is gone" not in reload(user_home, project, RuleBook(), *named)[1]
 
 
-def test_what_is_switched_off_is_looked_up_without_reading_the_files(user_home: Home, project: Path) -> None:
-    """R14: the files may have changed meanwhile."""
+def test_disabled_rules_are_updated_without_rereading_the_files(user_home: Home, project: Path) -> None:
+    """R14: the files may have changed since."""
     path = write(user_home.config / "hooks.json", "one", "two")
     book = RuleBook.load(user_home, project)
     switch(user_home, [book.rules[0].id], off=True)
     path.write_text("{}")
-    off = book.switched(user_home)
-    assert (off.rules, chosen(off), chosen(book)) == (book.rules, ["two"], ["one", "two"])
+    updated = book.switched(user_home)
+    assert (updated.rules, chosen(updated), chosen(book)) == (book.rules, ["two"], ["one", "two"])
     user_home.disabled_rules.write_text("x")
     for _ in range(2):
-        off = off.switched(user_home)
-        assert (chosen(off), len(off.warnings)) == (["one", "two"], 1)
+        updated = updated.switched(user_home)
+        assert (chosen(updated), len(updated.warnings)) == (["one", "two"], 1)
     user_home.disabled_rules.unlink()
-    assert off.switched(user_home).warnings == ()
+    assert updated.switched(user_home).warnings == ()
 
 
-def test_a_guard_whose_matcher_cannot_decide_runs_and_that_is_told_once(
-    user_home: Home, project: Path
-) -> None:
+def test_a_guard_with_an_undecided_matcher_runs_and_is_reported_once(user_home: Home, project: Path) -> None:
     """R20: otherwise a long text would get around it."""
     path = write(project / "a.json", "guard", event="PreToolUse", matcher={"tool_input.command": "*rm -rf*"})
     book = RuleBook.of(user_home, [path])
-    told: list[str] = []
+    reported: list[str] = []
     event = RuleEvent("PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "x" * (2 << 20)}})
     for _ in range(2):
-        assert [rule.command for rule in book.select(event, told.append)] == ["guard"]
-    (text,) = told
+        assert [rule.command for rule in book.select(event, reported.append)] == ["guard"]
+    (text,) = reported
     assert text.startswith(f"{path}:1: PreToolUse: the text to match has 2097152 characters")
     assert text.endswith("The rule runs, because it may be intended.")
 
 
-def test_a_book_as_json(user_home: Home, project: Path) -> None:
+def test_a_rule_book_is_written_as_json(user_home: Home, project: Path) -> None:
     path = write(project / "a.json", "python3 /srv/x.py -a", event="PreToolUse", matcher="Bash")
     (rule,) = RuleBook.of(user_home, [path]).rules
     assert json.loads(json.dumps(RuleBook.of(user_home, [path]).public())) == {

@@ -1,4 +1,4 @@
-"""Commands of rules, all as real processes.
+"""The commands of rules run as real processes.
 
 The cost of a flood was measured on two cores, next to a thread that wakes every millisecond, like the one
 that forwards a terminal. 100 MB took 0.5 s and 25 ms of this process's time; the thread woke 0.4 ms late in
@@ -24,7 +24,7 @@ from support import eventually
 
 HANGING = Path(__file__).with_name("hanging.py")
 LONG = 50.0
-"""Seconds that no test here reaches."""
+"""A timeout in seconds that no test here reaches."""
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="finds a tree of processes by /proc")
 
@@ -40,7 +40,7 @@ def python(program: str, *arguments: str) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Return whether the process exists and is no zombie waiting for its parent."""
+    """Return whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] not in {b"Z", b"X"}
     except FileNotFoundError:
@@ -57,12 +57,12 @@ def test_a_command_reads_the_payload_and_answers() -> None:
     assert not out.problem
 
 
-def test_with_arguments_no_shell_comes_between() -> None:
+def test_a_command_with_arguments_runs_without_a_shell() -> None:
     """R15: the exec form."""
     assert run(["printf", "%s", "$HOME; exit 2"]).stdout == b"$HOME; exit 2"
 
 
-def test_a_payload_of_10_megabytes() -> None:
+def test_a_payload_of_10_megabytes_arrives_whole() -> None:
     """R15: all of it arrives."""
     payload = json.dumps({"content": "x" * 10_000_000}).encode()
     program = "import sys, zlib; d = sys.stdin.buffer.read(); print(len(d), zlib.crc32(d))"
@@ -73,21 +73,21 @@ def test_a_payload_of_10_megabytes() -> None:
 
 
 @pytest.mark.parametrize("line", ["exit 0", "exec <&-; echo read nothing; exit 0", "head -c 5 >/dev/null"])
-def test_a_command_that_does_not_read_its_payload(line: str, caplog: pytest.LogCaptureFixture) -> None:
-    """R15: a command may ignore it, and may close its standard input."""
+def test_a_command_may_ignore_its_payload(line: str, caplog: pytest.LogCaptureFixture) -> None:
+    """R15: it may also close its standard input."""
     out = run(line, b"x" * 10_000_000)
     assert (out.exit_code, out.problem) == (0, "")
     assert not caplog.records
 
 
-def test_it_runs_where_the_agent_is_and_with_its_environment(tmp_path: Path) -> None:
+def test_a_command_has_the_agents_directory_and_environment(tmp_path: Path) -> None:
     """R15: the same directory and environment as the agent."""
     env = {"PATH": os.environ["PATH"], "RELAY_NAME": "alice"}
     out = asyncio.run(command.run("pwd; echo $RELAY_NAME", b"", cwd=tmp_path, env=env, timeout=LONG))
     assert out.stdout.decode().split() == [str(tmp_path.resolve()), "alice"]
 
 
-def test_it_has_a_session_of_its_own_and_no_terminal() -> None:
+def test_a_command_has_its_own_session_and_no_terminal() -> None:
     """R15: a command can neither draw on the agent's screen nor read its keys."""
     program = (
         "import os\n"
@@ -98,7 +98,7 @@ def test_it_has_a_session_of_its_own_and_no_terminal() -> None:
     assert run(python(program)).stdout.decode().splitlines() == ["True", "no terminal"]
 
 
-def test_it_has_only_its_three_streams() -> None:
+def test_a_command_inherits_only_its_standard_streams() -> None:
     """R15: a command gets none of relay's own descriptors, which it could hold open."""
     if sys.platform != "linux":
         pytest.skip("lists descriptors by /proc")
@@ -106,8 +106,8 @@ def test_it_has_only_its_three_streams() -> None:
     assert json.loads(out.stdout)[:4] in ([0, 1, 2, 3], [0, 1, 2])
 
 
-def test_it_heeds_the_signals_that_relay_ignores() -> None:
-    """R15: tests run by a rule may need them."""
+def test_a_command_does_not_ignore_the_signals_that_relay_ignores() -> None:
+    """R15: tests that a rule runs may need them."""
     program = (
         "import asyncio, os, signal\n"
         "from pathlib import Path\n"
@@ -131,7 +131,7 @@ def test_it_heeds_the_signals_that_relay_ignores() -> None:
 
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
-def test_100_megabytes_of_output(stream: str) -> None:
+def test_output_beyond_the_limit_is_discarded(stream: str) -> None:
     """R15: the start is kept, the rest is discarded, and the exit code counts."""
     out = run(f"head -c 100000000 /dev/zero | tr '\\0' x{stream}; exit 2")
     kept, other = (out.stderr, out.stdout) if stream else (out.stdout, out.stderr)
@@ -149,7 +149,7 @@ def test_the_end_of_the_output_is_kept(lines: int) -> None:
     assert (out.stdout, out.cut) == (whole[:KEEP], len(whole) > KEEP)
 
 
-def test_output_as_long_as_is_kept_is_whole() -> None:
+def test_output_up_to_the_limit_is_whole() -> None:
     """R15."""
     out = run(f"head -c {KEEP} /dev/zero")
     assert (len(out.stdout), out.cut) == (KEEP, False)
@@ -169,13 +169,13 @@ def test_endless_output_ends_at_the_timeout(line: str) -> None:
 # The end of a command.
 
 
-def test_a_signal_is_the_exit_code_of_a_shell() -> None:
+def test_a_signal_becomes_the_exit_code_of_a_shell() -> None:
     """R15."""
     assert run("kill -KILL $$").exit_code == 128 + signal.SIGKILL
 
 
-def test_nobody_waits_for_a_child_that_keeps_the_output_open(tmp_path: Path) -> None:
-    """R15: the command's output counts once it has ended; what it left running continues."""
+def test_a_child_that_holds_the_output_open_delays_nothing(tmp_path: Path) -> None:
+    """R15: the output counts once the command has ended; its child keeps running."""
     line = f"(sleep 60 & echo $! > {tmp_path}/pid); echo done; exit 2"
 
     async def body() -> None:
@@ -187,7 +187,7 @@ def test_nobody_waits_for_a_child_that_keeps_the_output_open(tmp_path: Path) -> 
     os.kill(pid, signal.SIGKILL)
 
 
-async def _tree(
+async def _check_tree(
     folder: Path, end: Callable[[asyncio.Task[CommandResult]], Awaitable[None]], timeout: float
 ) -> None:
     """Run the hanging program in `folder`, `end` it once all its processes exist; check that none is left."""
@@ -208,20 +208,20 @@ async def _tree(
 
 
 @linux
-def test_a_rule_that_forks_and_hangs_is_ended_as_a_tree(tmp_path: Path) -> None:
-    """R15: the timeout ends children in their own sessions and daemons, too, although they ignore SIGTERM."""
+def test_a_timeout_kills_the_whole_process_tree(tmp_path: Path) -> None:
+    """R15: including daemons and children in other sessions, although they ignore SIGTERM."""
 
     async def end(task: asyncio.Task[CommandResult]) -> None:
         out = await task
         assert out.exit_code is None
         assert "with everything it had started" in out.problem
 
-    asyncio.run(_tree(tmp_path, end, timeout=4))
+    asyncio.run(_check_tree(tmp_path, end, timeout=4))
 
 
 @linux
-def test_to_cancel_a_run_ends_its_tree(tmp_path: Path) -> None:
-    """R15: the tree ends even if the run is cancelled again meanwhile."""
+def test_cancelling_a_run_kills_its_process_tree(tmp_path: Path) -> None:
+    """R15: even if it is cancelled twice."""
 
     async def end(task: asyncio.Task[CommandResult]) -> None:
         task.cancel()
@@ -230,7 +230,7 @@ def test_to_cancel_a_run_ends_its_tree(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(_tree(tmp_path, end, timeout=LONG))
+    asyncio.run(_check_tree(tmp_path, end, timeout=LONG))
 
 
 @linux
@@ -239,8 +239,8 @@ def test_to_cancel_a_run_ends_its_tree(tmp_path: Path) -> None:
     ["setsid sh -c '{daemon}' & wait; sleep 60", "env -i PATH=$PATH setsid sh -c '{daemon}; wait'; exit 0"],
     ids=["environment", "parents"],
 )
-def test_what_has_a_session_of_its_own_is_found(tmp_path: Path, line: str) -> None:
-    """R15: a daemon is found by its environment, a process with another environment by its parents."""
+def test_a_process_in_its_own_session_is_killed(tmp_path: Path, line: str) -> None:
+    """R15: a daemon by its environment; a process with another environment by its parents."""
     started = tmp_path / "pid"
     line = line.format(daemon=f"sleep 60 & echo $! > {started}.new; mv {started}.new {started}")
 
@@ -256,7 +256,7 @@ def test_what_has_a_session_of_its_own_is_found(tmp_path: Path, line: str) -> No
 
 
 @linux
-def test_no_zombie_and_no_descriptor_is_left() -> None:
+def test_no_zombies_or_descriptors_are_left() -> None:
     """R15."""
 
     def descriptors() -> int:
@@ -281,15 +281,15 @@ def test_no_zombie_and_no_descriptor_is_left() -> None:
 # Commands that cannot run.
 
 
-def test_a_command_that_is_not_there() -> None:
-    """R15: from a shell, its exit code; without one, a problem described in a sentence."""
+def test_a_missing_program_is_reported() -> None:
+    """R15: by the shell's exit code; without a shell, by a sentence."""
     assert run("no-such-program-anywhere").exit_code == 127
     out = run(["no-such-program-anywhere"])
     assert out.exit_code == 127
     assert "no program no-such-program-anywhere" in out.problem
 
 
-def test_a_command_that_is_no_program(tmp_path: Path) -> None:
+def test_a_file_that_is_not_executable_is_reported(tmp_path: Path) -> None:
     """R15."""
     script = tmp_path / "script"
     script.write_text("echo hello")
@@ -300,21 +300,21 @@ def test_a_command_that_is_no_program(tmp_path: Path) -> None:
     assert "#!" in run([str(script)]).problem
 
 
-def test_a_directory_that_is_gone(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     """R15."""
     out = run("true", cwd=tmp_path / "gone")
     assert out.exit_code is None
     assert "gone" in out.problem
 
 
-def test_a_nul_and_too_many_arguments() -> None:
+def test_arguments_with_a_nul_or_too_many_are_reported() -> None:
     """R15: arguments that no system call accepts are a problem."""
     assert run(["echo", "a\0b"]).problem
     assert run(["echo", *["x" * 100_000] * 200]).problem
 
 
-def test_where_no_process_can_be_started() -> None:
-    """R15: no descriptors are left for its pipes."""
+def test_a_failure_to_start_a_process_is_reported() -> None:
+    """R15: here, no descriptors are left for its pipes."""
     program = (
         "import asyncio, os, resource\n"
         "from pathlib import Path\n"

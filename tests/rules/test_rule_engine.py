@@ -1,4 +1,4 @@
-"""All rules of an event, run together."""
+"""The rules of an event run together: order, guards, changed input, time limits, background rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fire(directory: Path, rules: Sequence[Rule], what: RuleEvent, **more: Any) -
 
 
 def says(**fields: Any) -> str:
-    """Return a command that answers this about a tool call."""
+    """Return a command that prints this answer to a tool call."""
     answer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **fields}}
     return f"cat <<'END'\n{json.dumps(answer)}\nEND\n"
 
@@ -60,21 +60,19 @@ def changes(to: str) -> Rule:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("command", "action"), [("rm -r /", "deny"), ("ls", "continue")])
-def test_a_rule_for_claude_code_and_its_twin_give_the_same(
-    tmp_path: Path, shape: str, command: str, action: str
-) -> None:
+def test_a_rule_decides_alike_in_both_formats(tmp_path: Path, shape: str, command: str, action: str) -> None:
     """R15, R18: each rule reads the payload in its own format."""
     (tmp_path / "guard.py").write_text(
         "import json, sys\n"
-        "told = json.load(sys.stdin)\n"
-        f"told = told['data'] if {shape == 'flat'} else told\n"
-        "if 'rm' in told['tool_input']['command']: sys.exit(print('no rm', file=sys.stderr) or 2)\n"
+        "value = json.load(sys.stdin)\n"
+        f"value = value['data'] if {shape == 'flat'} else value\n"
+        "if 'rm' in value['tool_input']['command']: sys.exit(print('no rm', file=sys.stderr) or 2)\n"
     )
     rules = [rule("PreToolUse", "python3 -I -S guard.py", shape=shape, name="guard")]
     assert decide(fire(tmp_path, rules, call(command)).results).action == action
 
 
-def test_a_command_runs_where_the_agent_is_and_knows_its_project(tmp_path: Path) -> None:
+def test_a_command_runs_in_the_agents_directory_and_knows_its_project(tmp_path: Path) -> None:
     """R15: if the agent's directory is gone, it runs in the project."""
     (tmp_path / "sub").mkdir()
     where = rule("SessionStart", 'pwd; echo "$CLAUDE_PROJECT_DIR"')
@@ -84,14 +82,14 @@ def test_a_command_runs_where_the_agent_is_and_knows_its_project(tmp_path: Path)
         assert injected(fired.results) == [f"{at}\n{tmp_path}"]
 
 
-def test_a_prompt_takes_no_process(tmp_path: Path) -> None:
+def test_a_prompt_needs_no_process(tmp_path: Path) -> None:
     """R16: a prompt's text is injected even where no process can start."""
     prompt = rule("UserPromptSubmit", "", kind="prompt", prompt="Answer in markdown.")
     fired = asyncio.run(Engine(tmp_path / "gone", {}).run([prompt], event("UserPromptSubmit", prompt="hi")))
     assert injected(fired.results) == ["Answer in markdown."]
 
 
-def test_no_rules_come_to_nothing(tmp_path: Path) -> None:
+def test_no_rules_give_an_empty_result(tmp_path: Path) -> None:
     """R30."""
     fired = fire(tmp_path, [], call("ls"))
     assert (fired.matched_rule_count, fired.results) == (0, [])
@@ -117,7 +115,7 @@ def test_deciders_run_one_after_another(tmp_path: Path) -> None:
     assert [ran.exit_code for ran in fired.ran] == [0] * 4
 
 
-def test_observers_run_at_once(tmp_path: Path) -> None:
+def test_observers_run_concurrently(tmp_path: Path) -> None:
     """R34: each observer ends once the other exists."""
     both = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
     rules = [rule("PreCompact", both.format(*pair)) for pair in (("a", "b"), ("b", "a"))]
@@ -125,13 +123,13 @@ def test_observers_run_at_once(tmp_path: Path) -> None:
 
 
 def test_observers_are_bounded(tmp_path: Path) -> None:
-    """R34: only so many run at the same time."""
-    count = "touch here-$$; ls | grep -c here-; sleep 0.05; rm here-$$"
+    """R34: at most AT_ONCE run at the same time."""
+    count = "touch slot-$$; ls | grep -c slot-; sleep 0.05; rm slot-$$"
     fired = fire(tmp_path, [rule("SessionEnd", count) for _ in range(3 * AT_ONCE)], event("SessionEnd"))
     assert 1 < max(int(ran.stdout) for ran in fired.ran) <= AT_ONCE
 
 
-def test_500_rules_on_one_event(tmp_path: Path) -> None:
+def test_500_rules_run_in_order(tmp_path: Path) -> None:
     """R14: all of them run, in order."""
     rules = [rule("UserPromptSubmit", f"echo {number}") for number in range(500)]
     fired = fire(tmp_path, rules, event("UserPromptSubmit", prompt="hi"))
@@ -139,13 +137,13 @@ def test_500_rules_on_one_event(tmp_path: Path) -> None:
     assert fired.matched_rule_count == 500
 
 
-def test_all_reasons_are_told(tmp_path: Path) -> None:
+def test_all_reasons_are_reported(tmp_path: Path) -> None:
     """R24: a rule after one that denies is asked, too."""
     rules = [rule("PreToolUse", f"echo {name} >&2; exit 2", name=name) for name in ("a", "b")]
     assert decide(fire(tmp_path, rules, call("ls")).results).reason == "a: a\nb: b"
 
 
-def test_a_bad_rule_takes_no_other_down(tmp_path: Path) -> None:
+def test_a_failing_rule_does_not_affect_the_others(tmp_path: Path) -> None:
     """R15."""
     rules = [
         rule("PreToolUse", "/nowhere/at/all"),
@@ -160,15 +158,15 @@ def test_a_bad_rule_takes_no_other_down(tmp_path: Path) -> None:
     assert decide(fired.results).reason == "no"
 
 
-def test_a_number_that_no_json_can_hold_gets_around_no_guard(tmp_path: Path) -> None:
-    """R15: Python reads 1e999, and would write something that nothing else can read."""
+def test_a_number_beyond_json_does_not_get_around_a_guard(tmp_path: Path) -> None:
+    """R15: Python reads 1e999 but cannot write it as JSON."""
     what = event("PreToolUse", tool_input=json.loads('{"command": "rm", "timeout": 1e999}'))
     fired = fire(tmp_path, [rule("PreToolUse", guard("rm"))], what)
     assert "number" in decide(fired.results).reason
 
 
 @pytest.mark.parametrize("name", ["PreToolUse", "PostToolUse"])
-def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path, name: str) -> None:
+def test_an_event_beyond_json_is_reported(tmp_path: Path, name: str) -> None:
     """R15: the agent decides a tool's input; a call that cannot be shown to a guard is denied."""
     deep: list[object] = []
     for _ in range(5000):
@@ -179,8 +177,8 @@ def test_an_event_that_no_json_can_hold_is_a_problem(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("where", ["gone", "closed", "closed/inner", "long" * 5000, "nul\0"])
-def test_an_agent_escapes_no_guard_by_where_it_goes(tmp_path: Path, where: str) -> None:
-    """R15: where nothing can run, rules run in the project's folder."""
+def test_an_agent_cannot_escape_a_guard_by_changing_directory(tmp_path: Path, where: str) -> None:
+    """R15: if no rule can run there, it runs in the project's folder."""
     inner = tmp_path / "closed" / "inner"
     inner.mkdir(parents=True)
     inner.parent.chmod(0)
@@ -195,22 +193,22 @@ def test_an_agent_escapes_no_guard_by_where_it_goes(tmp_path: Path, where: str) 
 # Rules that change a tool's input.
 
 
-def test_a_guard_behind_a_rule_that_changes_the_input_sees_the_change(tmp_path: Path) -> None:
-    """R15: deciders see the input as changed by earlier ones."""
+def test_a_guard_after_a_rule_that_changes_the_input_sees_the_change(tmp_path: Path) -> None:
+    """R15: rules see the input as changed by earlier ones."""
     for shape in SHAPES:
         rules = [changes("rm"), rule("PreToolUse", guard("rm"), shape=shape)]
         assert decide(fire(tmp_path, rules, call("ls")).results).action == "deny"
 
 
 def test_a_guard_before_a_rule_that_changes_the_input_sees_the_change(tmp_path: Path) -> None:
-    """R15: nobody gets around a guard by coming after it."""
+    """R15: a later rule cannot get around a guard."""
     rules = [rule("PreToolUse", guard("rm")), changes("rm")]
     fired = fire(tmp_path, rules, call("ls"))
     assert decide(fired.results).action == "deny"
     assert fired.matched_rule_count == 2
 
 
-def test_what_was_allowed_before_a_change_is_not_allowed(tmp_path: Path) -> None:
+def test_a_changed_call_is_no_longer_allowed(tmp_path: Path) -> None:
     """R15: a rule allows only what it has seen."""
     allows = "grep -q '\"ls\"' && " + says(permissionDecision="allow").strip()
     rules = [rule("PreToolUse", allows), changes("rm")]
@@ -219,13 +217,13 @@ def test_what_was_allowed_before_a_change_is_not_allowed(tmp_path: Path) -> None
     assert (decision.allowed, decision.updated_input) == (False, {"command": "rm"})
 
 
-def test_what_was_refused_before_a_change_stays_refused(tmp_path: Path) -> None:
+def test_a_changed_call_stays_denied(tmp_path: Path) -> None:
     """R15."""
     rules = [rule("PreToolUse", guard("rm")), changes("ls")]
     assert decide(fire(tmp_path, rules, call("rm")).results).reason == "no rm"
 
 
-def test_a_rule_that_is_asked_twice_says_things_once(tmp_path: Path) -> None:
+def test_a_rule_that_runs_twice_adds_its_context_once(tmp_path: Path) -> None:
     """R25."""
     rules = [rule("PreToolUse", says(additionalContext="mind the gap")), changes("ls -l")]
     fired = fire(tmp_path, rules, call("ls"))
@@ -251,7 +249,7 @@ def test_each_change_builds_on_the_one_before(tmp_path: Path) -> None:
     assert decision.updated_input == {"command": "a b c ls"}
 
 
-def test_a_rule_that_the_changed_input_alone_is_for_is_asked(tmp_path: Path) -> None:
+def test_a_rule_that_matches_only_the_changed_input_runs(tmp_path: Path) -> None:
     """R19: matchers see the input that the tool will get."""
     first, second = changes("rm"), rule("PreToolUse", "echo no >&2; exit 2")
 
@@ -266,8 +264,8 @@ def test_a_rule_that_the_changed_input_alone_is_for_is_asked(tmp_path: Path) -> 
 # Time.
 
 
-def test_the_rules_of_an_event_share_its_time(tmp_path: Path) -> None:
-    """R13: a rule that gets no turn says so, and still blocks; a slow one is ended."""
+def test_the_rules_of_an_event_share_its_deadline(tmp_path: Path) -> None:
+    """R13: a slow rule is ended; one that has no time left is reported, and blocks."""
     seconds = iter([0.0, 0.0, 84.9, 85.0])
     rules = [rule("PreToolUse", "true"), rule("PreToolUse", "sleep 60"), rule("PreToolUse", "exit 2")]
     fired = fire(tmp_path, rules, call("ls"), clock=lambda: next(seconds))
@@ -277,14 +275,14 @@ def test_the_rules_of_an_event_share_its_time(tmp_path: Path) -> None:
     assert decide(fired.results).action == "deny"
 
 
-def test_a_slow_rule_leaves_the_event_loop_alone(tmp_path: Path) -> None:
-    """R15: other things happen meanwhile, including one that the rule waits for."""
+def test_a_slow_rule_does_not_block_the_event_loop(tmp_path: Path) -> None:
+    """R15: here, the rule waits for something that the loop does."""
 
     async def body() -> Fired:
-        slow = rule("PreToolUse", "touch there; until [ -e go ]; do sleep 0.01; done")
+        slow = rule("PreToolUse", "touch started; until [ -e go ]; do sleep 0.01; done")
         what = event("PreToolUse", cwd=str(tmp_path))
         running = asyncio.ensure_future(engine(tmp_path).run([slow], what))
-        await eventually((tmp_path / "there").exists)
+        await eventually((tmp_path / "started").exists)
         (tmp_path / "go").touch()
         return await running
 
@@ -292,7 +290,7 @@ def test_a_slow_rule_leaves_the_event_loop_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["PreToolUse", "PreCompact"])
-def test_to_cancel_an_event_ends_its_rules(tmp_path: Path, name: str) -> None:
+def test_cancelling_an_event_ends_its_rules(tmp_path: Path, name: str) -> None:
     """R15."""
 
     async def body() -> None:
@@ -318,15 +316,15 @@ class Reports:
         self.bus = EventBus()
         self.bus.add(self)
         self.runs: list[RuleRun] = []
-        self.over = asyncio.Event()
+        self.ended_once = asyncio.Event()
 
     @handles(RuleEnded)
     def ended(self, event: RuleEnded) -> None:
         self.runs.append(event.ran)
-        self.over.set()
+        self.ended_once.set()
 
 
-def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
+def test_a_background_rule_delays_nothing(tmp_path: Path) -> None:
     """R15: a background rule decides nothing, and is reported once it has ended."""
 
     async def body() -> Fired:
@@ -338,7 +336,7 @@ def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
         fired = await rules.run([slow], event("PreToolUse", cwd=str(tmp_path)))
         assert not reports.runs
         (tmp_path / "go").touch()
-        await reports.over.wait()
+        await reports.ended_once.wait()
         assert reports.runs[0].exit_code == 2
         await rules.close()
         return fired
@@ -347,7 +345,7 @@ def test_nobody_waits_for_a_rule_in_the_background(tmp_path: Path) -> None:
     assert (fired.matched_rule_count, fired.results) == (1, [])
 
 
-def test_rules_in_the_background_pile_up_to_a_bound(tmp_path: Path) -> None:
+def test_the_number_of_background_rules_is_bounded(tmp_path: Path) -> None:
     """R15: a session may last for weeks."""
 
     async def main() -> None:
@@ -362,7 +360,7 @@ def test_rules_in_the_background_pile_up_to_a_bound(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_to_close_ends_what_runs_in_the_background(tmp_path: Path) -> None:
+def test_closing_the_engine_ends_background_rules(tmp_path: Path) -> None:
     """R15."""
 
     async def body() -> None:

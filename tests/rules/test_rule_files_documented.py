@@ -1,4 +1,4 @@
-"""docs/RULES.md describes events, fields and tools as the code has them (R11, R13, R17, R21)."""
+"""docs/RULES.md describes events, fields and tools as the code defines them (R11, R13, R17, R21)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table(head: str) -> list[list[str]]:
     ]
 
 
-def test_events_types_and_matched_fields() -> None:
+def test_events_types_and_matched_fields_are_documented() -> None:
     """R11, R17"""
     rows = table("| event | types | a string matcher is compared with |")
     assert rows == [
@@ -31,7 +31,7 @@ def test_events_types_and_matched_fields() -> None:
     ]
 
 
-def test_names_of_tools() -> None:
+def test_names_of_tools_are_documented() -> None:
     """R21"""
     rows = {first: tuple(others.split(", ")) for first, others in table("| Claude Code | elsewhere |")}
     assert "Bash" in rows
@@ -43,7 +43,7 @@ def test_names_of_tools() -> None:
         assert claude_name(event) in {*rows, "Task"}
 
 
-def test_the_first_example_has_no_mistake_and_is_found_from_subfolders() -> None:
+def test_the_first_example_is_valid_and_works_in_subfolders() -> None:
     """R12, R13"""
     example = PAGE.partition("```json\n")[2].partition("```")[0]
     rules, warnings = parse(Path("/p/hooks.json"), example.encode(), "user")
@@ -52,7 +52,7 @@ def test_the_first_example_has_no_mistake_and_is_found_from_subfolders() -> None
     assert all(rule.command.startswith('"$CLAUDE_PROJECT_DIR"/') for rule in rules if rule.kind == "command")
 
 
-def test_limits() -> None:
+def test_limits_are_documented() -> None:
     """R13, R20"""
     assert f"together have {DEADLINE:g}, so a larger value means {DEADLINE:g}" in PAGE
     assert f"up to {LONGEST_TIMEOUT:.0f} |" in PAGE

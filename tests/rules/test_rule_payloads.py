@@ -1,4 +1,4 @@
-"""What rules' commands get on standard input."""
+"""The payload that a rule's command reads on standard input."""
 
 from __future__ import annotations
 
@@ -23,38 +23,37 @@ UNRULED = {
 
 
 def native(agent: str, name: str, **more: Any) -> RuleEvent:
-    """Return the event of a payload that `agent` really sent."""
-    told = parse(agent, "", (RECORDED / agent / f"{name}.json").read_text())
-    assert told is not None
-    found = from_native(told, **more)
+    """Return the event of a payload recorded from `agent`."""
+    native_event = parse(agent, "", (RECORDED / agent / f"{name}.json").read_text())
+    assert native_event is not None
+    found = from_native(native_event, **more)
     assert found is not None
     return found
 
 
-def read(shape: Shape, told: RuleEvent) -> dict[str, Any]:
-    value = json.loads(payload(shape, told))
+def read(shape: Shape, native_event: RuleEvent) -> dict[str, Any]:
+    value = json.loads(payload(shape, native_event))
     assert isinstance(value, dict)
     return value
 
 
-@pytest.mark.parametrize(
-    "path", sorted(RECORDED.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}"
-)
-def test_every_recorded_event_has_claudes_fields(path: Path) -> None:
-    """R18: every agent's events have them."""
-    told = parse(path.parent.name, "", path.read_text())
-    assert told is not None
-    found = from_native(told)
-    if told.name in UNRULED:
-        assert found is None
-        return
-    assert found is not None
-    assert found.agent == path.parent.name
-    value = read("group", found)
-    assert value["hook_event_name"] == found.name
-    assert found.name in EVENTS
-    assert {"session_id", "transcript_path", "cwd"} <= value.keys()
-    assert not EVENTS[found.name].matched or value[EVENTS[found.name].matched]
+def test_every_recorded_event_has_claude_codes_fields(subtests: pytest.Subtests) -> None:
+    """R18"""
+    for path in sorted(RECORDED.glob("*/*.json")):
+        with subtests.test(f"{path.parent.name}-{path.stem}"):
+            native_event = parse(path.parent.name, "", path.read_text())
+            assert native_event is not None
+            found = from_native(native_event)
+            if native_event.name in UNRULED:
+                assert found is None
+                continue
+            assert found is not None
+            assert found.agent == path.parent.name
+            value = read("group", found)
+            assert value["hook_event_name"] == found.name
+            assert found.name in EVENTS
+            assert {"session_id", "transcript_path", "cwd"} <= value.keys()
+            assert not EVENTS[found.name].matched or value[EVENTS[found.name].matched]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_every_recorded_event_has_claudes_fields(path: Path) -> None:
         ("opencode", "PreToolUse-Bash"),
     ],
 )
-def test_a_group_gets_what_claude_code_would_have_sent(agent: str, name: str) -> None:
+def test_a_group_gets_claude_codes_payload(agent: str, name: str) -> None:
     """R18, R21: the payload has Claude Code's names for the event and the tool."""
     value = read("group", native(agent, name))
     assert (value["hook_event_name"], value["tool_name"]) == ("PreToolUse", "Bash")
@@ -92,7 +91,7 @@ def test_a_flat_rule_gets_the_envelope(agent: str, name: str, tool: str) -> None
 
 @pytest.mark.parametrize("shape", ["flat", "group"])
 @pytest.mark.parametrize(
-    ("agent", "name", "said"),
+    ("agent", "name", "text"),
     [
         ("claude", "Stop", "Hi there."),
         ("qwen", "Stop", "Touched."),
@@ -101,23 +100,23 @@ def test_a_flat_rule_gets_the_envelope(agent: str, name: str, tool: str) -> None
         ("opencode", "Stop", "After the tool."),
     ],
 )
-def test_a_stop_is_flat(agent: str, name: str, said: str, shape: Shape) -> None:
-    """R18, R33: the payload has snake case at the top level, in both formats, and how the turn ended."""
+def test_the_payload_of_a_stop_is_flat(agent: str, name: str, text: str, shape: Shape) -> None:
+    """R18, R33: in both formats, with snake case at the top level and the reason for the end of the turn."""
     value = read(shape, native(agent, name))
     assert value["hook_event_name"] == "Stop"
-    assert value["last_assistant_message"].startswith(said)
+    assert value["last_assistant_message"].startswith(text)
     assert value["stop_hook_active"] is (agent == "qwen")
     assert (value["turn_end_reason"], value["at_max_iter"]) == ("final_response", False)
 
 
-def test_the_session_says_how_the_turn_has_ended() -> None:
+def test_a_stop_has_the_reason_for_the_end_of_the_turn() -> None:
     """R33."""
     value = read("flat", native("claude", "Stop", turn_end_reason="max_iterations", at_max_iter=True))
     assert (value["turn_end_reason"], value["at_max_iter"]) == ("max_iterations", True)
 
 
 @pytest.mark.parametrize("shape", ["flat", "group"])
-def test_a_compaction_is_flat(shape: Shape) -> None:
+def test_the_payload_of_a_compaction_is_flat(shape: Shape) -> None:
     """R18, R35: the compaction's type is null if unknown."""
     value = read(shape, native("gemini", "PreCompress"))
     assert (value["hook_event_name"], value["trigger"]) == ("PreCompact", "auto")
@@ -125,27 +124,27 @@ def test_a_compaction_is_flat(shape: Shape) -> None:
     assert read(shape, native("gemini", "PreCompress", compaction_type="full"))["compaction_type"] == "full"
 
 
-def test_a_subagent_is_named() -> None:
+def test_the_payload_names_the_subagent() -> None:
     """R18."""
     raw = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "agent_id": "a42", "agent_type": "reviewer"}
-    told = parse("claude", "", json.dumps(raw))
-    assert told is not None
-    found = from_native(told)
+    native_event = parse("claude", "", json.dumps(raw))
+    assert native_event is not None
+    found = from_native(native_event)
     assert found is not None
     assert read("group", found)["agent_id"] == read("flat", found)["data"]["agent_id"] == "a42"
 
 
-def test_what_has_a_wrong_type_is_left_out() -> None:
+def test_a_field_of_a_wrong_type_is_omitted() -> None:
     """R18: a payload is untrusted."""
     raw = {"tool_name": ["Bash"], "tool_input": "rm", "cwd": 7, "notification_type": {}, "custom": 1}
-    told = parse("claude", "PreToolUse", json.dumps(raw))
-    assert told is not None
-    found = from_native(told)
+    native_event = parse("claude", "PreToolUse", json.dumps(raw))
+    assert native_event is not None
+    found = from_native(native_event)
     assert found is not None
     assert found.data == {"tool_input": {}, "custom": 1, "hook_event_name": "PreToolUse"}
 
 
-def test_geminis_request_for_permission_is_called_as_claudes() -> None:
+def test_a_permission_request_of_gemini_has_claude_codes_name() -> None:
     """R18."""
     value = read("group", native("gemini", "Notification-ToolPermission"))
     assert value["notification_type"] == "permission_prompt"
@@ -153,7 +152,7 @@ def test_geminis_request_for_permission_is_called_as_claudes() -> None:
 
 @pytest.mark.parametrize("shape", ["flat", "group"])
 def test_any_text_becomes_json(shape: Shape) -> None:
-    """R15: even characters that cannot be encoded, such as half a surrogate pair."""
+    """R15: even half a surrogate pair, which cannot be encoded."""
     line = payload(shape, event("UserPromptSubmit", prompt="\ud800 é \n\x1b[31m", odd=Path("/x")))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1

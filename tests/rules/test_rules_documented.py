@@ -1,4 +1,4 @@
-"""docs/RULES.md: its table of events and agents matches the code."""
+"""The table of events and agents in docs/RULES.md matches the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER = "any other program"
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Return the documented table: event → column → how it is given, without footnote numbers."""
+    """Return the documented table: event → column → kind of support, without footnote numbers."""
     section = PAGE.partition("## Which agent reports which event")[2]
     rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("|")]
     heads, _, *rest = [[_plain(cell) for cell in row] for row in rows]
@@ -41,38 +41,38 @@ def _plain(cell: str) -> str:
     return re.sub(r"[`¹²³⁴-⁹]", "", cell).strip()
 
 
-def given(agent: str, event: str) -> str:
-    """Return how the code gives `event` for `agent`; "" means a program without a bridge."""
-    asked = hook_setup.entries(agent, "/socket") if agent else {}
-    told = (from_native(NativeEvent(NATIVE[agent][own], agent, own)) for own in asked)
-    if event in {each.name for each in told if each is not None}:
+def support(agent: str, event: str) -> str:
+    """Return how the code supports `event` for `agent`; "" means a program without a bridge."""
+    requested = hook_setup.entries(agent, "/socket") if agent else {}
+    native_events = (from_native(NativeEvent(NATIVE[agent][own], agent, own)) for own in requested)
+    if event in {each.name for each in native_events if each is not None}:
         return "native"
     return "derived" if event in DERIVED else "–"
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_each_event_is_in_the_table_as_each_agent_gives_it(event: str) -> None:
+def test_the_table_has_the_support_for_each_event_by_each_agent(event: str) -> None:
     """R11: native, derived, or not available."""
     assert table()[event] == {
-        **{title: given(agent, event) for agent, title in AGENTS.items()},
-        OTHER: given("", event),
+        **{title: support(agent, event) for agent, title in AGENTS.items()},
+        OTHER: support("", event),
     }
 
 
 def test_the_table_has_every_event_and_every_agent_with_a_bridge() -> None:
     """R11."""
-    assert [*AGENTS, "relay"] == list(NATIVE)  # a program with relay's own dialect reports whatever it likes
+    assert [*AGENTS, "relay"] == list(NATIVE)  # a program with relay's own dialect may report any event
     assert list(table())[: len(EVENTS)] == list(EVENTS)
 
 
-def test_the_page_on_the_bridge_says_how_each_agent_gets_it() -> None:
+def test_the_page_on_the_bridge_lists_each_agent() -> None:
     page = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text(encoding="utf-8")
     section = page.partition("## Agent by agent")[2].partition("\n\n")[2].partition("\n\n")[0]
     agents = [line.strip("| ").partition("|")[0].strip() for line in section.splitlines()[2:]]
     assert sorted(re.sub(r"( [\d.]+,?)+$", "", agent) for agent in agents) == sorted(AGENTS.values())
 
 
-def test_each_footnote_is_there() -> None:
+def test_every_footnote_exists() -> None:
     section = PAGE.partition("## Which agent reports which event")[2]
     signs = "¹²³⁴⁵⁶⁷⁸⁹"
     used = {sign for line in section.splitlines() if line.startswith("|") for sign in line if sign in signs}

@@ -1,4 +1,4 @@
-"""Rules and events in the notation of this folder's tests."""
+"""Build rules, events and outputs of commands for the tests of this folder."""
 
 from __future__ import annotations
 
