@@ -123,8 +123,8 @@ WORD = st.one_of(
         ["日本語の長い文字列です", "https://example.org/" + "a/long/path/" * 6, "👍", "naïve", "x=1"]
     ),
 )
-# The same wide character at the end of a row and the start of the next one is ambiguous, as opencode then hides
-# the character after it. relay passes such a directive over (docs/NATIVE.md).
+# The same wide character at the end of a row and the start of the next one is ambiguous: opencode hides
+# the next one after it. relay passes such a directive over (docs/NATIVE.md).
 SAID = st.lists(WORD, min_size=1, max_size=40).map(" ".join).filter(lambda text: "👍 👍" not in text)
 OTHER = st.one_of(
     *(SAID, st.just(RULE), SAID.map("- {}".format), SAID.map("## {}".format)),

@@ -229,6 +229,8 @@ def test_the_screen_replaces_a_record_torn_at_the_agents_end(ann: Aider) -> None
     ann.expect_directives("one")
 
 
+# A session that takes over within 0.1 s sometimes misses the line drawn next. The cause is not known yet.
+@pytest.mark.real_exec
 def test_a_record_that_becomes_ambiguous_mid_turn_repeats_nothing(ann: Aider) -> None:
     """Text that the record had is not read from the screen again, however late it is drawn."""
     ann.prompt()
