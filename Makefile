@@ -20,6 +20,8 @@ AGENT_WORKERS ?= 2
 # --fresh-env reads every page again: Sphinx does not repeat the warnings of a cached page.
 SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --fresh-env --nitpicky -d .cache/doctrees docs .cache/site
 
+# Without byte code, each process would compile all of relay.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_CACHE_DIR := $(CURDIR)/.cache/pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/.cache/hypothesis
