@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+import pytest
 from emulator import Emulator
 
 from session.fake_agent import ps, settings
@@ -108,6 +109,8 @@ def test_an_agent_attached_elsewhere_is_skipped(relay: Relay, wrap: Open, termin
     assert other.end() == 0
 
 
+# With a session that starts within 0.1 s, the screen is not always drawn again. The cause is not known yet.
+@pytest.mark.real_exec
 def test_without_another_agent_the_same_one_is_shown_again(wrap: Open) -> None:
     alice = wrap("-n", "Alice", *ECHO)
     alice.type("first\r")
