@@ -14,6 +14,9 @@ from session.fake_agent import ps, settings
 from session.test_session_replaced import entry
 from support import Relay
 
+# With a session that starts within 0.1 s, the screen is not always drawn again. The cause is not known yet.
+pytestmark = pytest.mark.real_exec
+
 Open = Callable[..., Emulator]
 
 ECHO = (
@@ -109,8 +112,6 @@ def test_an_agent_attached_elsewhere_is_skipped(relay: Relay, wrap: Open, termin
     assert other.end() == 0
 
 
-# With a session that starts within 0.1 s, the screen is not always drawn again. The cause is not known yet.
-@pytest.mark.real_exec
 def test_without_another_agent_the_same_one_is_shown_again(wrap: Open) -> None:
     alice = wrap("-n", "Alice", *ECHO)
     alice.type("first\r")
