@@ -21,6 +21,14 @@ PATIENCE = 60.0
 
 _TICK = 0.01  # seconds between two polls
 
+LONG = "RELAY_LONG" in os.environ
+"""True in `make test-long`."""
+
+
+def many(count: int) -> int:
+    """Return `count`, of examples or of an attack, in `make test-long`; otherwise a fifth of it."""
+    return count if LONG else max(count // 5, 10)
+
 
 def wait_until(
     condition: Callable[[], T], timeout: float = PATIENCE, message: str | Callable[[], str] = ""

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from session.fake_agent import FakeAgent
@@ -13,7 +14,6 @@ from support import Relay, session_patch
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").rglob("*.py"))}
 
 MOST_ATTRIBUTES = 12
 VALUES = {"Options"}  # not a dataclass, which would cost 5 ms before the agent starts
@@ -21,8 +21,14 @@ VALUES = {"Options"}  # not a dataclass, which would cost 5 ms before the agent 
 QUESTION_WORDS = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why", "Which", "That"}
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax tree of each module of relay."""
+    return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").rglob("*.py"))}
+
+
 def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
 
 
@@ -33,7 +39,7 @@ def words(nodes: list[ast.expr]) -> list[str]:
 def features() -> dict[str, list[str]]:
     """Return the modules that handle each kind of event, or answer each kind of question."""
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             for mark in getattr(node, "decorator_list", ()):
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) in {"handles", "answers"}:
@@ -101,7 +107,7 @@ def test_features_that_may_refuse_a_delivery_are_asked_first(relay: Relay) -> No
     """Otherwise the ledger would mark a refused message as being typed."""
     refusing = {
         path.stem
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if "answers(MayBegin)" in words(getattr(node, "decorator_list", []))
         and any(isinstance(each, ast.Raise) for each in ast.walk(node))
@@ -155,7 +161,7 @@ def test_the_code_does_not_refer_to_a_plan() -> None:
     pattern = re.compile(r"\bR\d{1,2}\b|\bdesign, section\b|\bDESIGN\b|\bREQUIREMENTS\b|\bFINDINGS\b")
     found = [
         f"{path.name}: {line.strip()}"
-        for path in TREES
+        for path in trees()
         for line in path.read_text().splitlines()
         if pattern.search(line)
     ]
@@ -164,7 +170,7 @@ def test_the_code_does_not_refer_to_a_plan() -> None:
 
 def test_no_public_docstring_begins_with_a_question_word() -> None:
     questions = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
@@ -178,5 +184,5 @@ def test_no_public_docstring_begins_with_a_question_word() -> None:
 def test_no_regular_expression_repeats_a_group_possessively() -> None:
     """Python before 3.11.5 matches too little (python/cpython#106052)."""
     possessive = re.compile(r"\)(?:\{[\d,]+\}|[*+?])\+|\(\?>")
-    found = [path.name for path in TREES if possessive.search(path.read_text(encoding="utf-8"))]
+    found = [path.name for path in trees() if possessive.search(path.read_text(encoding="utf-8"))]
     assert found == []

@@ -88,10 +88,9 @@ def test_output_and_exit_code_are_the_same(relay: Relay, arguments: list[str]) -
 
 def test_a_session_is_forked_too_and_looks_executed(relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Alice", "cat")
-    sessions = [command for command in processes_of(relay.home).values() if "session/__main__" in command]
-    assert [command.split()[:3] for command in sessions] == [
-        [sys.executable, "-P", str(forkserver.ROOT / "relay" / "session" / "__main__.py")]
-    ]
+    session = [sys.executable, "-P", str(forkserver.ROOT / "relay" / "session" / "__main__.py")]
+    commands = [command.split()[:3] for command in processes_of(relay.home).values()]
+    assert session in commands  # more than once while the session starts its broker
 
 
 def test_a_command_that_python_would_start_differently_is_executed(relay: Relay) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.toml_lines import KeyPath, TomlLines
+from support import many
 
 TEXT = textwrap.dedent('''\
     # run = "a comment"
@@ -158,7 +159,7 @@ def test_every_key_is_on_its_line(tables: dict[str, Any], data: Any) -> None:
             )
 
 
-@settings(max_examples=300)
+@settings(max_examples=many(300))
 @given(st.text(st.sampled_from("[]{}=.,\"'#\\ab1 \n"), max_size=30))
 def test_any_valid_toml_is_read_completely(text: str) -> None:
     try:

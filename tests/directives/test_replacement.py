@@ -20,6 +20,7 @@ from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
 from relay.readers.auto import AutoReader, Kind
 from relay.storage.progress import Progress, digest_of
+from support import many
 
 SIZE = 40, 10
 
@@ -280,7 +281,7 @@ def replacements(draw: st.DrawFn, words: list[bytes]) -> tuple[list[Step], int |
 
 
 @pytest.mark.parametrize("kind", ["lines"])
-@settings(max_examples=200)
+@settings(max_examples=many(200))
 @given(replacements(WORDS))
 @example(([*FENCED, Wait()], 3, 4, 4))
 @example(([*EMPTY, Wait(False), Output(b"@relay:Bob 0\r\n")], 2, 3, 3))
@@ -358,7 +359,7 @@ LATER = [
 
 
 @pytest.mark.parametrize("kind", ["auto", "screen"])
-@settings(max_examples=100)
+@settings(max_examples=many(100))
 @given(replacements(DRAWN))
 @example((COVERED, 1, 2, 2))
 @example((GROWN, 1, 2, 2))

@@ -19,6 +19,7 @@ from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory
 from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MAX_TEXT, MemoryStore
+from support import many
 
 Open = Callable[..., MemoryStore]
 
@@ -161,7 +162,7 @@ ANY_TEXT = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=ANY_TEXT, query=ANY_TEXT)
 def test_any_text_can_be_saved_and_found_by_itself(open_store: Open, text: str, query: str) -> None:
     store = open_store()

@@ -15,8 +15,10 @@ import importlib
 import inspect
 import json
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -24,6 +26,8 @@ from enum import StrEnum
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from relay.errors import MessageRefused
 from relay.eventbus import Event
@@ -46,7 +50,15 @@ FOLDER = Path("/project")
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Starts actors within milliseconds: the fork server has already imported everything."""
-PROCESSES.set_forkserver_preload(["failpoints"])
+
+
+@functools.cache
+def _start_server() -> None:
+    """Start the fork server; it finds this module only by PYTHONPATH (CPython issue 117378)."""
+    PROCESSES.set_forkserver_preload(["failpoints"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        multiprocessing.forkserver.ensure_running()
 
 
 class When(StrEnum):
@@ -306,6 +318,7 @@ class Actor:
 
     def start(self, failpoint: Failpoint | None = None, *, listens: bool = True) -> None:
         """Start it. listens: whether it may be its home's listener for presence."""
+        _start_server()
         theirs, self._commands = PROCESSES.Pipe(duplex=False)
         self._process = PROCESSES.Process(target=_main, args=(self, theirs, failpoint, listens), daemon=True)
         self._process.start()

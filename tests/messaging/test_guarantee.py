@@ -396,7 +396,7 @@ class Network(RuleBasedStateMachine):
 def _profile() -> settings:
     """Return settings for a few seconds; RELAY_LONG=1 runs for minutes, with new examples each time."""
     return settings(
-        max_examples=3000 if LONG else 100,
+        max_examples=3000 if LONG else 60,
         stateful_step_count=60,
         derandomize=not LONG,
         database=None,

@@ -31,7 +31,7 @@ from relay.messaging import inbox, publisher
 from relay.transport import broker, broker_watch, packets, topics
 from relay.transport.broker_watch import BrokerWatch, last_replacement
 from relay.transport.endpoint import Endpoint
-from support import PATIENCE, eventually, wait_until
+from support import PATIENCE, eventually, many, wait_until
 
 
 @pytest.fixture
@@ -109,21 +109,22 @@ This allows for a busy machine, and for a message that the broker dropped and it
 """
 
 ATTACKS = {
-    "S1": "retain_many(mallory, 1100, BIG)",
-    "S1, small": "retain_many(mallory, 20_000, bytes(1000))",
-    "S2, sessions": "leave_sessions(mallory, 600, 25)",
+    "S1": f"retain_many(mallory, {many(1100)}, BIG)",
+    "S1, small": f"retain_many(mallory, {many(20_000)}, bytes(1000))",
+    "S2, sessions": f"leave_sessions(mallory, {many(600)}, 25)",
     "S2, subscriptions": "leave_subscriptions(mallory, 3, 400)",
-    "S2, nonsense": "send_nonsense(mallory, 12_000)",
-    "S2, half open": "never_log_in(mallory, 2000)",
-    "S10": "flood(mallory, 7_500)",
-    "small": "flood(mallory, 20_000, 10, Priority.URGENT)",
-    "streams": "flood(mallory, 5_000, 10, new_streams=True)",
-    "expired": "flood(mallory, 2_000, ttl=0.001)",
-    "unacknowledged": "flood_unacknowledged(mallory, 20_000)",
-    "announcements": "announce(mallory, 20_000)",
-    "unacknowledged announcements": "announce(mallory, 20_000, ask=False)",
-    "forgeries": "send_forgeries(mallory, 5_000)",
+    "S2, nonsense": f"send_nonsense(mallory, {many(12_000)})",
+    "S2, half open": f"never_log_in(mallory, {many(2000)})",
+    "S10": f"flood(mallory, {many(7_500)})",
+    "small": f"flood(mallory, {many(20_000)}, 10, Priority.URGENT)",
+    "streams": f"flood(mallory, {many(5_000)}, 10, new_streams=True)",
+    "expired": f"flood(mallory, {many(2_000)}, ttl=0.001)",
+    "unacknowledged": f"flood_unacknowledged(mallory, {many(20_000)})",
+    "announcements": f"announce(mallory, {many(20_000)})",
+    "unacknowledged announcements": f"announce(mallory, {many(20_000)}, ask=False)",
+    "forgeries": f"send_forgeries(mallory, {many(5_000)})",
 }
+"""More than the broker or a receiver keeps of one sender, each."""
 
 
 def test_a_message_without_room_is_delivered_as_soon_as_there_is_room(

@@ -21,6 +21,7 @@ from relay.directives.screen_words import MOST, ScreenWords
 from relay.eventbus import Event
 from relay.place import TERMINAL, TRANSCRIPT, Place
 from relay.readers.line import Line
+from support import many
 
 
 def drawn(offset: int, *texts: str) -> Reading:
@@ -292,7 +293,7 @@ def play(history: History, missing: frozenset[int] = frozenset()) -> tuple[Count
     return Counter(features.used), every
 
 
-@settings(max_examples=500)
+@settings(max_examples=many(500))
 @given(histories)
 def test_nothing_is_lost_or_repeated_wherever_a_record_stops(history: History) -> None:
     """Either side may lag by up to a turn, and texts may be repeated."""
@@ -300,7 +301,7 @@ def test_nothing_is_lost_or_repeated_wherever_a_record_stops(history: History) -
     assert found == every
 
 
-@settings(max_examples=500)
+@settings(max_examples=many(500))
 @given(histories, st.frozensets(st.integers(1, 20)))
 def test_nothing_is_repeated_if_the_screen_omits_something(history: History, missing: frozenset[int]) -> None:
     found, every = play(history, missing)

@@ -13,6 +13,7 @@ from readers.rig import Rig
 from relay.directives.grammar import Grammar
 from relay.place import Place
 from relay.readers.line import Line
+from support import many
 
 WORD = st.text(st.sampled_from("abcxyz日本éñ👍-,.@:<>`"), min_size=1, max_size=9)
 SENTENCE = st.lists(WORD, min_size=1, max_size=30).map(" ".join)
@@ -138,7 +139,7 @@ SEQUENCES = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=many(200))
 @example(["\u2003".encode(), b"\x1b[1;1H"] * 3, 1, 5)
 @given(SEQUENCES, st.integers(1, 90), st.integers(1, 30))
 def test_no_sequences_make_a_reader_fail(pieces: list[bytes], columns: int, rows: int) -> None:

@@ -13,6 +13,7 @@ from relay.recording.asciicast import Cast, CastEvent
 from relay.recording.grid import Grid
 from relay.recording.stream_redactor import GROWTH, MAX_HOLD, StreamRedactor
 from relay.redaction import Redactor, Secret
+from support import many
 
 # Assembled from parts, so this file contains no secret.
 TOKEN = "gh" + "p_" + "a7Qz" * 9
@@ -201,7 +202,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=many(300))
 @example(["\x1b\x1b", f"\x1bP{TOKEN}"], 0.1)
 @example([f"{TOKEN}\x1b[5;7H{'x' * 90}/\x1b[5;7H-----BEGIN PRIVATE KEY-----"], 0.1)
 @given(st.lists(st.lists(PARTS, max_size=12).map("".join), max_size=8), st.sampled_from([0.1, 9.0]))

@@ -19,6 +19,7 @@ from relay.errors import RelayError
 from relay.shim import ring
 from relay.shim.ring import OUTPUT, PAGE, RECORD, TYPED, RingWriter
 from relay.shim.ring_reader import Record, RingReader
+from support import many
 
 TRAFFIC = Path(__file__).parent / "ring_traffic.py"
 
@@ -67,7 +68,7 @@ def test_records_are_read_in_order(small: Ring) -> None:
     assert small.reader.read() is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=many(300))
 @given(
     st.lists(
         st.one_of(
@@ -153,7 +154,7 @@ class InterruptedReader(RingReader):
         return first + super()._get(position + middle, length - middle)
 
 
-@settings(max_examples=300)
+@settings(max_examples=many(300))
 @given(
     st.lists(st.integers(1, 1900), min_size=1, max_size=8),
     st.lists(st.lists(st.integers(1, 1900), max_size=4), max_size=60),
@@ -292,7 +293,7 @@ def test_the_last_output_begins_with_a_whole_line_or_sequence(
     assert small.writer.last_output(most) == last
 
 
-@settings(max_examples=200)
+@settings(max_examples=many(200))
 @given(st.lists(st.binary(max_size=700), max_size=20), st.integers(0, 12_000))
 def test_output_since_any_byte_is_found(pieces: list[bytes], start: int) -> None:
     each = Ring()

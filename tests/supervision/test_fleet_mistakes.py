@@ -17,6 +17,7 @@ from relay.errors import ConfigError, ConfigMistakes
 from relay.supervision import agent_tables, schema
 from relay.supervision.fleet_file import parse
 from supervision.fleets import LEAD, mistakes, read
+from support import many
 
 MISTAKES = [
     ("[fleet]\nmax_runing = 3", "2: unknown key 'max_runing'. Did you mean max_running?"),
@@ -227,7 +228,7 @@ VALUES = st.recursive(
 )
 
 
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=many(150))
 @given(
     st.dictionaries(st.sampled_from(["A", "B", "a", "you", ""]), st.dictionaries(KEYS, VALUES, max_size=4))
 )

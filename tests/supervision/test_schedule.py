@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relay.supervision.schedule import Schedule, check_cron, duration, zone_of
+from support import many
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -99,7 +100,7 @@ def test_an_invalid_cron_expression_is_rejected(text: str, reason: str) -> None:
     assert reason in str(raised.value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=many(200))
 @given(
     st.lists(st.text(st.sampled_from("0123456789*/-,#LWMON "), max_size=5), min_size=5, max_size=5).map(
         " ".join
