@@ -6,7 +6,8 @@
 What it starts is a child of the test process, as after fork(2) and execve(2): descriptors, signals,
 environment, working directory, command line and exit status are its own, and ps(1) shows what it would show.
 There is one server for each test process, and every process starts from the same state: nothing that a test
-does in its own interpreter reaches it.
+does in its own interpreter reaches it. A `relay` that such a process starts, as `relay up` does, comes from
+the server, too; a stub in its place ends as it ends.
 
 execve(2) starts everything else: another program, an environment in which Python itself would start
 differently, what a test with the mark `real_exec` starts, and everything on systems other than Linux.
@@ -17,12 +18,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import dataclasses
 import fcntl
 import functools
 import gc
 import io
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -40,10 +43,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 COMMAND = [sys.executable, "-m", "relay"]
 
+_OWN_COMMAND = [sys.executable, "-P", "-m", "relay"]  # as relay itself starts it
+
 _SESSION = str(ROOT / "relay" / "session" / "__main__.py")
 
 _LARGEST = 100_000
 """Bytes of a request; a larger command line or environment goes through execve(2)."""
+
+_MOST_FILES = 1 << 10
+"""More than the number of any descriptor of the server."""
+
+_ADDRESS = "\0relay-tests-{}"  # of the server with that pid, in Linux's abstract namespace
+_address = ""
 
 _CLONE_PARENT = 0x8000  # sched.h: the child's parent is the caller's, here the test process
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)  # the number of the system call
@@ -77,21 +88,52 @@ def install() -> None:
 
 def _start(args: list[str], *rest: Any) -> int:
     """Do what _posixsubprocess.fork_exec does, and take the same arguments; return the child's pid."""
-    (_, _, keep, cwd, env, stdin, _, _, stdout, _, stderr, _, failed, _, session, group, *ids) = rest
-    preparation = ids[4]
-    plain = group == -1 and ids[:4] == [None, None, None, -1] and set(keep) == {failed}
-    if not plain or preparation not in (None, take_terminal) or not warm(args, env) or not _server().works:
+    start = _Start.of(args, rest)
+    if start is None or start.args[:3] != COMMAND or not warm(start.args, start.env) or not _server().works:
         return int(_fork_exec(args, *rest))
-    request = {
-        "argv": [os.fsdecode(word) for word in args],
-        "env": [os.fsdecode(each) for each in env],
-        "cwd": os.fsdecode(cwd) if cwd else os.getcwd(),
-        "session": bool(session),
-        "terminal": preparation is not None,
-        "umask": _umask(),
-    }
-    standard = [number if fd == -1 else fd for number, fd in enumerate((stdin, stdout, stderr))]
-    return _server().start(request, standard)
+    return _server().start(start.request(), start.standard)
+
+
+@dataclasses.dataclass
+class _Start:
+    """A call of _posixsubprocess.fork_exec that the server can carry out.
+
+    standard: what becomes its descriptors 0, 1 and 2.
+    """
+
+    args: list[str]
+    env: Sequence[bytes]
+    cwd: str
+    session: bool
+    terminal: bool
+    standard: list[int]
+
+    @classmethod
+    def of(cls, args: Sequence[str], rest: Sequence[Any]) -> _Start | None:
+        """Return the call with these arguments, or None if it asks for more than the server can do."""
+        (_, _, keep, cwd, env, stdin, _, _, stdout, _, stderr, _, failed, _, session, group, *ids) = rest
+        preparation = ids[4]
+        if group != -1 or ids[:4] != [None, None, None, -1] or set(keep) != {failed}:
+            return None
+        if preparation not in (None, take_terminal):
+            return None
+        if env is None:
+            env = [os.fsencode(name) + b"=" + os.fsencode(value) for name, value in os.environ.items()]
+        standard = [number if fd == -1 else fd for number, fd in enumerate((stdin, stdout, stderr))]
+        where = os.fsdecode(cwd) if cwd else os.getcwd()
+        return cls(
+            [os.fsdecode(word) for word in args], env, where, bool(session), preparation is not None, standard
+        )
+
+    def request(self) -> dict[str, Any]:
+        return {
+            "argv": self.args,
+            "env": [os.fsdecode(each) for each in self.env],
+            "cwd": self.cwd,
+            "session": self.session,
+            "terminal": self.terminal,
+            "umask": _umask(),
+        }
 
 
 @functools.cache
@@ -127,7 +169,7 @@ class _ForkServer:
 
 def warm(args: Sequence[str], env: Sequence[bytes] | None) -> bool:
     """Return True if the server can start this command."""
-    if _real_exec or env is None or list(args[:3]) != COMMAND:
+    if _real_exec or env is None or (list(args[:3]) != COMMAND and list(args[:4]) != _OWN_COMMAND):
         return False
     if sum(map(len, args)) + sum(map(len, env)) > _LARGEST:
         return False
@@ -178,19 +220,79 @@ def main(channel: socket.socket) -> None:
         channel.send(b"ready")
     except OSError:
         channel.send(b"not here")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(_ADDRESS.format(os.getpid()))
+    listener.listen(64)
+    global _address
+    _address = _ADDRESS.format(os.getpid())
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # until a child can handle them
     while True:
-        data, fds, _, _ = socket.recv_fds(channel, 2 * _LARGEST, 3)
-        if not data:
-            return
-        request = json.loads(data)
-        pid = _clone()
+        for ready in select.select([channel, listener], [], [])[0]:
+            if ready is listener:
+                _serve(listener.accept()[0])
+                continue
+            data, fds, _, _ = socket.recv_fds(channel, 2 * _LARGEST, 3)
+            if not data:
+                return
+            pid = _clone()
+            if pid == 0:
+                _become(json.loads(data), fds)
+            for fd in fds:
+                os.close(fd)
+            channel.send(str(pid).encode())
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _serve(connection: socket.socket) -> None:
+    """Start a process for one of those started before. Another process waits for it, and sends its status."""
+    peer = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    data, fds, _, _ = socket.recv_fds(connection, 2 * _LARGEST, 3)
+    if data and peer[1] == os.getuid() and os.fork() == 0:
+        pid = os.fork()
         if pid == 0:
-            channel.close()
-            _become(request, fds)
-        for fd in fds:
-            os.close(fd)
-        channel.send(str(pid).encode())
+            _become(json.loads(data), fds)
+        os.closerange(0, connection.fileno())
+        os.closerange(connection.fileno() + 1, _MOST_FILES)
+        _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(OSError):
+            connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+        os._exit(0)
+    connection.close()
+    for fd in fds:
+        os.close(fd)
+
+
+def _start_from_child(args: list[str], *rest: Any) -> int:
+    """Do what _posixsubprocess.fork_exec does in a process that the server started."""
+    start = _Start.of(args, rest)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with connection:
+        try:
+            if start is None or start.args[:4] != _OWN_COMMAND or not warm(start.args, start.env):
+                raise ConnectionRefusedError
+            connection.connect(_address)  # refused in another network namespace
+        except OSError:
+            return int(_fork_exec(args, *rest))
+        socket.send_fds(connection, [json.dumps(start.request()).encode()], start.standard)
+        pid = os.fork()
+        if pid == 0:
+            _end_as(connection.fileno())
+        return pid
+
+
+def _end_as(connection: int) -> NoReturn:
+    """Be a stub: end with the status that arrives on the socket `connection`."""
+    os.closerange(0, connection)
+    os.closerange(connection + 1, _MOST_FILES)
+    code = int(os.read(connection, 100) or 1)
+    if code >= 0:
+        os._exit(code)
+    signal.signal(-code, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+    os.kill(os.getpid(), -code)
+    os._exit(1)
 
 
 def _clone() -> int:
@@ -209,7 +311,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     """Be the process of `request`, in a child. Never return."""
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
-    os.closerange(3, max(fds) + 1)
+    os.closerange(3, _MOST_FILES)
     if request["session"]:
         os.setsid()
     if request["terminal"]:
@@ -223,7 +325,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
         os._exit(127)
     from relay.__main__ import main as relay
 
-    safe = "PYTHONSAFEPATH" in environment
+    safe = "PYTHONSAFEPATH" in environment or request["argv"][1] == "-P"
     call = functools.partial(_unblocked, relay)
     _run(request["argv"], environment, call, path=[] if safe else [os.getcwd()])
 
@@ -271,7 +373,8 @@ def _run(argv: list[str], env: Mapping[str, str], call: Callable[[], int], *, pa
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.path[:0] = [*path, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
-        sys.argv = argv[2:]  # without the interpreter and its option
+        sys.argv = argv[argv.index("relay") :] if "-m" in argv[:3] else argv[2:]
+        subprocess._fork_exec = _start_from_child  # type: ignore[attr-defined]
         sys.orig_argv = argv
         _open_standard()
         code = _exit_code(call)

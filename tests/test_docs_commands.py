@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,9 @@ NOT_RUN = {
 """Commands that are not run here, by their beginning, and the reason."""
 
 TERMINAL = re.compile(r"relay (wrap|attach|ps --watch|replay \w)")
+SYNTAX = re.compile(r"[|&;<>()$`\\*?\[~{#\n]")
+"""What only a shell understands."""
+
 AGENT = f"""\
 #!{sys.executable}
 import sys
@@ -140,16 +144,20 @@ class Shell:
             self._run_in_terminal(text)
             return
         where = self.relay.home / "where"
-        done = subprocess.run(
-            ["/bin/sh", "-euc", f'{text}\npwd > "{where}"'],
-            env=self.environment,
-            cwd=self.folder,
-            input="",
-            capture_output=True,
-            text=True,
-            timeout=5 * PATIENCE,
-            check=False,
-        )
+        if text.startswith("relay ") and not SYNTAX.search(text):  # it needs no shell
+            done = self.relay(*shlex.split(text)[1:], cwd=self.folder, check=False, timeout=5 * PATIENCE)
+            where.write_text(str(self.folder))
+        else:
+            done = subprocess.run(
+                ["/bin/sh", "-euc", f'{text}\npwd > "{where}"'],
+                env=self.environment,
+                cwd=self.folder,
+                input="",
+                capture_output=True,
+                text=True,
+                timeout=5 * PATIENCE,
+                check=False,
+            )
         assert done.returncode == 0, f"{text}\nexited with {done.returncode}\n{done.stdout}{done.stderr}"
         self.folder = Path(where.read_text().strip())
 
@@ -208,7 +216,6 @@ def shell(relay: Relay) -> Shell:
     environment = relay.environment | {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "GIT_CONFIG_GLOBAL": "/dev/null",
-        "PYTHONPATH": str(ROOT),
     }
     relay.environment = environment
     shell = Shell(relay, project, environment)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,3 +103,27 @@ def test_a_command_that_python_would_start_differently_is_executed(relay: Relay)
     assert not forkserver.warm([sys.executable, "-c", "pass"], [b"LC_ALL=C.UTF-8"])
     with forkserver.real_exec():
         assert not forkserver.warm(relay.command, [b"LC_ALL=C.UTF-8"])
+
+
+FLEET = """
+[agents.Ann]
+run = ["cat"]
+[agents.Bob]
+run = ["no-such-program"]
+"""
+
+
+def test_what_relay_starts_is_the_same(relay: Relay) -> None:
+    """`relay up` starts `relay wrap`: one agent runs, and one fails."""
+    (relay.home / "relay.toml").write_text(FLEET)
+    relay("trust", "relay.toml")
+    forked = relay("up", check=False)
+    rows = [row["name"] for row in json.loads(relay("ps", "--json").stdout)]
+    relay("down")
+    with forkserver.real_exec():
+        executed = relay("up", check=False)
+    assert rows == ["Ann"]
+    assert forked.returncode == executed.returncode == 1
+    outputs = {re.sub(r"\d+", "PID", run.stdout + run.stderr) for run in (forked, executed)}
+    assert len(outputs) == 1
+    assert "Ann is running" in min(outputs)

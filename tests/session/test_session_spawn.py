@@ -124,9 +124,10 @@ def test_the_file_is_checked_again_for_each_spawn(fleet: Fleet) -> None:
     assert [e["text"][:3] for e in fleet.lead.events("spawn_refused")] == [str(fleet.folder)[:3]] * 2
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
+def test_an_invalid_spawn_is_refused(fleet: Fleet) -> None:
+    fleet.up()
+    fleet.relay("wrap", "-d", "-n", "Bob", "-t", "web", "cat")
+    for words, why in (
         (
             "Tester sh -c reboot",
             "the fleet file has no agent that runs sh. Write the new agent's program, without",
@@ -138,12 +139,8 @@ def test_the_file_is_checked_again_for_each_spawn(fleet: Fleet) -> None:
         ("Spawn Worker", "the name 'Spawn' is reserved"),
         ("Bob Worker", "the name Bob belongs to another agent"),
         ("Tester", "write the new agent's name, what it runs, and its task: NAME COMMAND TASK"),
-    ],
-)
-def test_an_invalid_spawn_is_refused(fleet: Fleet, words: str, why: str) -> None:
-    fleet.up()
-    fleet.relay("wrap", "-d", "-n", "Bob", "-t", "web", "cat")
-    fleet.refused(f"@relay:spawn {words}", why)
+    ):
+        fleet.refused(f"@relay:spawn {words}", why)
     assert states(fleet.relay).keys() == {"Lead", "Bob"}
 
 
@@ -395,6 +392,7 @@ def test_spawn_uses_the_agents_own_session_whatever_its_environment_says(fleet: 
     assert record(fleet.relay, "Tester", "web")["parent"] == "Shell"
 
 
+@pytest.mark.real_exec  # a stub would be its parent
 def test_a_spawned_agent_is_identified_after_its_parents_session_was_replaced(fleet: Fleet) -> None:
     """The parent's shim adopts it, but neither it nor its session counts as the parent's."""
     fleet.up()
