@@ -90,11 +90,14 @@ def _end_all(home: Path) -> None:
         return
     relay = Relay(home)
     for _ in range(3):  # a session may have been ending, and its broker starting
-        for command in (("stop", "--all"), ("broker", "stop")):
+        left = processes_of(home)
+        if any("broker" not in command for command in left.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):  # the search below finds what is left
-                relay(*command, check=False, timeout=30)
-        for pid, command in processes_of(home).items():
-            if "relay.memory.helper" in command:  # it would wait for another session
+                relay("stop", "--all", check=False, timeout=30)
+            left = processes_of(home)
+        for pid, command in left.items():
+            # `relay broker stop` takes longer; a helper would wait for another session.
+            if "broker_supervisor" in command or "relay.memory.helper" in command:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
         with contextlib.suppress(AssertionError):

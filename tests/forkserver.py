@@ -26,6 +26,7 @@ import io
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import struct
@@ -39,6 +40,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from forkclient import ADDRESS, MOST_FILES, end_as
+
 ROOT = Path(__file__).resolve().parent.parent
 
 COMMAND = [sys.executable, "-m", "relay"]
@@ -50,11 +53,7 @@ _SESSION = str(ROOT / "relay" / "session" / "__main__.py")
 _LARGEST = 100_000
 """Bytes of a request; a larger command line or environment goes through execve(2)."""
 
-_MOST_FILES = 1 << 10
-"""More than the number of any descriptor of the server."""
-
-_ADDRESS = "\0relay-tests-{}"  # of the server with that pid, in Linux's abstract namespace
-_address = ""
+_address = ""  # in the processes that the server has started
 
 _CLONE_PARENT = 0x8000  # sched.h: the child's parent is the caller's, here the test process
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)  # the number of the system call
@@ -136,6 +135,14 @@ class _Start:
         }
 
 
+def shell_command() -> str:
+    """Return the command `relay` of a shell script that has no terminal."""
+    if _real_exec or subprocess._fork_exec is _fork_exec or not _server().works:  # type: ignore[attr-defined]
+        return shlex.join(COMMAND)
+    client = Path(__file__).with_name("forkclient.py")
+    return shlex.join([sys.executable, "-I", "-S", str(client), str(_server().pid)])
+
+
 @functools.cache
 def _server() -> _ForkServer:
     return _ForkServer()
@@ -158,6 +165,7 @@ class _ForkServer:
             start_new_session=True,
         )
         theirs.close()
+        self.pid = self._server.pid
         self.works = self._channel.recv(100) == b"ready"
 
     def start(self, request: dict[str, Any], standard: list[int]) -> int:
@@ -221,10 +229,10 @@ def main(channel: socket.socket) -> None:
     except OSError:
         channel.send(b"not here")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(_ADDRESS.format(os.getpid()))
+    listener.bind(ADDRESS.format(os.getpid()))
     listener.listen(64)
     global _address
-    _address = _ADDRESS.format(os.getpid())
+    _address = ADDRESS.format(os.getpid())
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # until a child can handle them
     while True:
         for ready in select.select([channel, listener], [], [])[0]:
@@ -254,7 +262,7 @@ def _serve(connection: socket.socket) -> None:
         if pid == 0:
             _become(json.loads(data), fds)
         os.closerange(0, connection.fileno())
-        os.closerange(connection.fileno() + 1, _MOST_FILES)
+        os.closerange(connection.fileno() + 1, MOST_FILES)
         _, status = os.waitpid(pid, 0)
         with contextlib.suppress(OSError):
             connection.send(str(os.waitstatus_to_exitcode(status)).encode())
@@ -278,21 +286,8 @@ def _start_from_child(args: list[str], *rest: Any) -> int:
         socket.send_fds(connection, [json.dumps(start.request()).encode()], start.standard)
         pid = os.fork()
         if pid == 0:
-            _end_as(connection.fileno())
+            end_as(connection.fileno())
         return pid
-
-
-def _end_as(connection: int) -> NoReturn:
-    """Be a stub: end with the status that arrives on the socket `connection`."""
-    os.closerange(0, connection)
-    os.closerange(connection + 1, _MOST_FILES)
-    code = int(os.read(connection, 100) or 1)
-    if code >= 0:
-        os._exit(code)
-    signal.signal(-code, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
-    os.kill(os.getpid(), -code)
-    os._exit(1)
 
 
 def _clone() -> int:
@@ -311,7 +306,11 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     """Be the process of `request`, in a child. Never return."""
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
-    os.closerange(3, _MOST_FILES)
+    os.closerange(3, MOST_FILES)
+    for number in request.get("closed", ()):
+        os.close(number)
+    for number in request.get("ignored", ()):
+        signal.signal(number, signal.SIG_IGN)
     if request["session"]:
         os.setsid()
     if request["terminal"]:

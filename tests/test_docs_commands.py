@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from ptyprocess import PtyProcess
 
+from forkserver import shell_command
 from support import PATIENCE, Relay, wait_until
 
 pytestmark = pytest.mark.timeout(
@@ -202,7 +203,10 @@ def shell(relay: Relay) -> Shell:
     programs.mkdir()
     for name in ("claude", "codex"):
         _program(programs / name, AGENT)
-    _program(programs / "relay", f'#!/bin/sh\nexec "{sys.executable}" -m relay "$@"\n')
+    _program(
+        programs / "relay",
+        f'#!/bin/sh\n[ -t 1 ] && exec "{sys.executable}" -m relay "$@"\nexec {shell_command()} "$@"\n',
+    )
     _program(programs / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (project / "relay.toml").write_text(FLEET)
     (project / "hooks.json").write_text(RULES)

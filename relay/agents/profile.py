@@ -36,6 +36,8 @@ class PromptKind(StrEnum):
     OTHER = "other"
 
 
+_WILD = re.compile(r"[*?\[]")
+
 ANY_COLOUR = -1
 """In a style: every colour except the terminal's own."""
 
@@ -172,7 +174,7 @@ class Interactive:
 
     def matches(self, command: str, arguments: Sequence[str]) -> bool:
         """Return True if `command`, a basename, runs interactively with `arguments`."""
-        if not any(fnmatchcase(command, name) for name in self.names):
+        if not _is_named(command, self.names):
             return False
         words, runs, stays = 0, False, False
         rest = iter(arguments)
@@ -246,9 +248,17 @@ class Profile:
         if not argv:
             return False
         command = PurePath(argv[0]).name.removeprefix("-")  # a login shell's argv[0] is "-bash"
-        return any(fnmatchcase(command, name) for name in self.commands) or any(
+        return _is_named(command, self.commands) or any(
             rule.matches(command, argv[1:]) for rule in self.interactive
         )
+
+
+def _is_named(command: str, patterns: Sequence[str]) -> bool:
+    """Return True if `command` matches one of the fnmatch patterns, most of which are plain names.
+
+    Compiling these would cost each session 15 ms.
+    """
+    return command in patterns or any(fnmatchcase(command, each) for each in patterns if _WILD.search(each))
 
 
 def _options(argument: str, value: frozenset[str]) -> list[tuple[str, bool]]:

@@ -17,7 +17,7 @@ from relay.cli.main import COMMANDS
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, events, ps
-from support import Relay, wait_until
+from support import LONG, Relay, wait_until
 
 DAEMON = """
 import json, os, sys
@@ -142,7 +142,8 @@ def test_a_daemon_of_an_agent_is_refused_the_users_commands(
         (message,) = post(ledger, "default", "you", "Bob", "from the user")
     for name in ("relay.config.py", "new.toml"):
         (tmp_path / name).write_text("x = 1\n")
-    commands = {command.format(id=message.id): words for command, words in REFUSED.items()}
+    chosen = list(REFUSED) if LONG or user is as_root else [*list(REFUSED)[::8], "attach --view Bob"]
+    commands = {command.format(id=message.id): REFUSED[command] for command in chosen}
     (tmp_path / "commands").write_text(json.dumps(list(commands)))
     (tmp_path / "daemon.py").write_text(DAEMON)
     relay("wrap", "-d", "-n", "Mallory", "sh", "-c", f"{sys.executable} {tmp_path}/daemon.py {tmp_path}; cat")
