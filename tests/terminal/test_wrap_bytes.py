@@ -75,7 +75,7 @@ def test_a_slow_terminal_loses_nothing_and_does_not_block_the_session(
     wrap: Open, home: Path, relay: Relay
 ) -> None:
     """While the terminal accepts nothing, the agent blocks, as without relay; the session answers."""
-    data = _random(300_000)
+    data = _random(1_000_000)
     (home / "data").write_bytes(data)
     outer = wrap("-n", "Slow", "sh", "-c", "stty -opost; echo go; cat data; touch done")
     outer.drawing = False

@@ -88,7 +88,7 @@ def test_q_and_ctrl_c_quit(wrap: Open, relay: Relay, key: str) -> None:
     outer.type(key)
     assert outer.end() == 3
     assert outer.restored()
-    assert ps(relay) == []
+    wait_until(lambda: ps(relay) == [])
     ended = wait_until(lambda: (found := record(relay)).get("phase") == "off" and found)
     assert (ended["wanted"], ended["exit_code"]) == ("down", 3)
 
