@@ -54,9 +54,9 @@ def _real_exec(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """Yield a fresh RELAY_HOME. Fail the test if it leaves a process behind."""
-    with _fresh_home() as path:
+def home(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Yield a fresh RELAY_HOME, named like its parameter. Fail the test if it leaves processes behind."""
+    with _fresh_home(getattr(request, "param", "")) as path:
         yield path
 
 
@@ -74,14 +74,16 @@ def shared() -> Iterator[Relay]:
 
 
 @contextlib.contextmanager
-def _fresh_home() -> Iterator[Path]:
+def _fresh_home(name: str = "") -> Iterator[Path]:
     """Yield a home with a short path, as socket paths are limited; afterwards end its processes."""
-    path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
+    path = folder / name
+    path.mkdir(exist_ok=True)
     yield path
     try:
         _end_all(path)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_all(home: Path) -> None:

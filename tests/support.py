@@ -118,7 +118,7 @@ def processes_of(home: Path) -> dict[int, str]:
     These are the processes with `home` as RELAY_HOME or with a path below it in their command line.
     """
     found = {}
-    marks = (f"RELAY_HOME={home}\0".encode(), f"{home}/".encode())
+    marks = (b"RELAY_HOME=" + os.fsencode(home) + b"\0", os.fsencode(home) + b"/")
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             environment = (entry / "environ").read_bytes() + b"\0"

@@ -49,7 +49,7 @@ def _projects(home: Home) -> list[Path]:
     """Return the files of the project around this folder that need trust. Raise ConfigError for none."""
     own = {home.config / name for name in (config_file.FILE, settings.FILE, rule_book.FILE)}  # need no trust
     here = Path.cwd()
-    found = [config_file.find(here, home), settings.find(here), rule_book.find(here)]
+    found = [config_file.find(here), settings.find(here), rule_book.find(here)]
     paths = [path for path in found if path is not None and path not in own]
     if not paths:
         raise ConfigError(

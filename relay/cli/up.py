@@ -117,6 +117,7 @@ class _Upstart:
         """
         told: set[str] = set()
         said: set[str] = set()
+        later: set[str] = set()  # these start when there is room, or their schedule says so
         first = True
         self._introduce(self.plan(self.status(), names))
         while True:
@@ -132,6 +133,7 @@ class _Upstart:
                         told.add(step.agent)
                         self.tell(step)
                         if step.kind in {"scheduled", "full"}:
+                            later.add(step.agent)
                             self._queue(step)
                 for step in starts:
                     if not first:
@@ -148,8 +150,15 @@ class _Upstart:
                 continue
             if not waiting:
                 return
-            for step in waiting:
-                if (why := self._in_vain(step, status)) is not None:
+            waiting_here = {step.agent for step in waiting}
+            for step in waiting:  # dependencies first
+                needs = (step.waits_for or {}).keys()
+                if needs & later:
+                    later.add(step.agent)
+                    told.add(step.agent)
+                    self._postpone(step)
+                    self._say(step.agent, "wait", f"starts once {_needs(step)}")
+                elif (why := self._in_vain(step, status, waiting_here - told)) is not None:
                     told.add(step.agent)
                     self._fail(step.agent, why)
                 elif step.agent not in said:
@@ -240,9 +249,11 @@ class _Upstart:
         else:
             self._fail(agent.name, outcome.text or describe(outcome.code), code=outcome.code)
 
-    def _in_vain(self, step: PlanStep, status: FleetStatus) -> str | None:
-        """Return why the dependency of `step` cannot be met; None if it may be."""
+    def _in_vain(self, step: PlanStep, status: FleetStatus, waiting: set[str]) -> str | None:
+        """Return why the dependency of `step` cannot be met; None if it may be, as by those in `waiting`."""
         for name, condition in (step.waits_for or {}).items():
+            if name in waiting:
+                continue
             late = key(name) in status.sessions and time.monotonic() > self._deadline(name)
             if (why := status.in_vain(name, condition, late=late)) is not None:
                 return f"is not started: it waits until {name} is {condition}, and {why}"

@@ -1,6 +1,8 @@
-"""Tells the user when relay.config.py has changed since the session loaded it."""
+"""Tells the user when a relay.config.py has changed since the session loaded it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from relay.eventbus import EventBus, handles
 from relay.hooks import config_file
@@ -8,20 +10,20 @@ from relay.lifecycle import SessionBegan
 from relay.terminal.events import Notify
 
 LOOK = 2.0
-"""Seconds between two checks of the file."""
+"""Seconds between two checks of a file."""
 
 
 class ConfigWatch:
-    """Tells the user once that the file has changed. config: the file as loaded; None without one."""
+    """Tells the user once for each file that it has changed. configs: the files as loaded."""
 
-    def __init__(self, bus: EventBus, config: config_file.ConfigFile | None) -> None:
+    def __init__(self, bus: EventBus, configs: Sequence[config_file.ConfigFile]) -> None:
         self._bus = bus
-        self._config = config
+        self._configs = configs
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        if self._config is not None:
-            self._bus.loop.call_later(LOOK, self._look, self._config)
+        for config in self._configs:
+            self._bus.loop.call_later(LOOK, self._look, config)
 
     def _look(self, config: config_file.ConfigFile) -> None:
         if not config_file.changed(config.path, config.digest):

@@ -1,7 +1,9 @@
-"""The user's relay.config.py: find it, read it once, check that it is trusted, execute it.
+"""The relay.config.py of the user and of the project: find each, read it once, check trust, execute it.
 
     find ──→ read ──→ trusted? ──→ load ──→ handlers and memory settings
-                         └─ no: a one-line notice; the session starts without the file
+                         └─ no: a one-line notice; the session starts without that file
+
+The user's own file always applies, and a project's adds to it: no project can switch off the user's guards.
 
 relay executes exactly the bytes that it hashed. Trust does not cover the modules that the file imports.
 """
@@ -52,10 +54,14 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The file that a session uses: none, one that may run, or none and a notice that says why."""
+    """The files that a session uses, the user's own first.
 
-    file: ConfigFile | None = None
-    notice: str | None = None
+    untrusted: a notice for each file that may not run. errors: what could not be read.
+    """
+
+    files: tuple[ConfigFile, ...] = ()
+    untrusted: tuple[str, ...] = ()
+    errors: tuple[ConfigError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +74,40 @@ class Loaded:
     channels: tuple[str, ...] = ()
 
 
-def find(directory: Path, home: Home) -> Path | None:
-    """Return the relay.config.py for an agent in `directory`; None if there is none.
+def find(directory: Path) -> Path | None:
+    """Return the project's relay.config.py for an agent in `directory`; None if there is none.
 
-    This is the nearest one, up to the project's root (the folder with .git) or the home folder; otherwise the
-    user's own, in relay's configuration folder.
+    This is the nearest one, up to the project's root (the folder with .git) or the home folder.
     """
-    own = home.config / FILE
-    return nearest(directory, FILE) or (own if own.is_file() else None)
+    return nearest(directory, FILE)
 
 
 def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
-    """Find the file (`explicit` is the one given with --config), read it, and check that it may run.
+    """Find the user's own file and the project's, read them, and check which may run.
 
-    The user's own file needs no trust; any other does, including one given with --config.
-    Raise ConfigError if a file cannot be read.
+    explicit: the file given with --config, in place of the project's. The user's own file needs no trust;
+    any other does.
     """
-    path = explicit.absolute() if explicit else find(directory, home)
-    if path is None:
-        return Choice()
-    file = read(path)
-    if path == home.config / FILE or Trust(home).covers(path, file.source):
-        return Choice(file)
-    command = f"relay trust {shlex.quote(str(path))}"
-    return Choice(
-        notice=f"{path} is not trusted, so it does not run. Read it, run `{command}`, then start again."
-    )
+    own = home.config / FILE
+    project = explicit.absolute() if explicit else find(directory)
+    paths = [own] if own.is_file() else []
+    if project is not None and project != own:
+        paths.append(project)
+    files, untrusted, errors = [], [], []
+    for path in paths:
+        try:
+            file = read(path)
+        except ConfigError as error:
+            errors.append(error)
+            continue
+        if path == own or Trust(home).covers(path, file.source):
+            files.append(file)
+        else:
+            command = f"relay trust {shlex.quote(str(path))}"
+            untrusted.append(
+                f"{path} is not trusted, so it does not run. Read it, run `{command}`, then start again."
+            )
+    return Choice(tuple(files), tuple(untrusted), tuple(errors))
 
 
 def read(path: Path) -> ConfigFile:
@@ -148,11 +162,12 @@ def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT)
 
 def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfig]:
     registry = Registry()
-    module = ModuleType(_MODULE)
+    name = f"{_MODULE}_{file.digest[:8]}"
+    module = ModuleType(name)
     module.__file__ = str(file.path)
     # The module must be found under its name: dataclasses resolves the annotations of the user's classes
     # there, and pickle the classes themselves.
-    sys.modules[_MODULE] = module
+    sys.modules[name] = module
     folder = str(file.path.parent.absolute())
     if folder not in sys.path:
         sys.path.append(folder)  # last: a project's queue.py must not shadow the standard one

@@ -17,7 +17,7 @@ RUN, _FOLDER = "run/", "folder/"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """id: identifies the owner to the ledgers and hosts of a team. folder: its path; "" for a run."""
+    """id: identifies the owner to the ledgers and hosts of a team. folder: to show; "" for a run."""
 
     id: str
     folder: str = ""
@@ -30,7 +30,8 @@ class Owner:
     @classmethod
     def of_folder(cls, folder: Path) -> Owner:
         """Return the agent with its own name in `folder`; other hosts learn only a digest of the path."""
-        return cls(_FOLDER + hashlib.sha256(os.fsencode(folder)).hexdigest()[:16], str(folder))
+        path = os.fsencode(folder)  # which need not be UTF-8
+        return cls(_FOLDER + hashlib.sha256(path).hexdigest()[:16], path.decode("utf-8", "replace"))
 
 
 def is_run(owner: str) -> bool:

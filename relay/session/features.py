@@ -470,7 +470,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "idle limit": lambda core: IdleLimit(
         core.bus, core.agent.terminal, most=core.setup.settings.continuations
     ),
-    "config watch": lambda core: ConfigWatch(core.bus, core.setup.config),
+    "config watch": lambda core: ConfigWatch(core.bus, core.setup.configs),
     "recorder": _recorder,
     "agent log": lambda core: AgentLog(
         core.bus,

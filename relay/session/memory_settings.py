@@ -21,16 +21,15 @@ def load(home: Home, directory: Path, explicit: Path | None = None) -> tuple[Mem
     up elsewhere.
     explicit: the relay.config.py given with --config.
     """
-    notices = []
     choice = config_file.choose(home, directory, explicit)
-    if choice.notice is not None:
-        notices.append(choice.notice)
-    if choice.file is not None:
-        registry = Registry()
-        builtin.install(registry)
-        if (found := config_file.load(choice.file, registry).memory) is not None:
-            return found, notices
+    if choice.errors:
+        raise choice.errors[0]
+    registry = Registry()
+    builtin.install(registry)
+    loaded = [config_file.load(file, registry).memory for file in choice.files]
+    if found := [memory for memory in loaded if memory is not None]:
+        return found[-1], [*choice.untrusted]
     settings, untaken = memory_config.load(home, directory, Trust(home).covers_file)
     if isinstance(settings, ConfigError):
         raise settings
-    return settings or MemoryConfig(), [*notices, *untaken]
+    return settings or MemoryConfig(), [*choice.untrusted, *untaken]

@@ -54,7 +54,6 @@ def notices(config: str, rules: Sequence[str]) -> list[str]:
     from pathlib import Path
 
     from relay import settings
-    from relay.errors import RelayError
     from relay.home import Home
     from relay.hooks import config_file
     from relay.hooks.trust import Trust
@@ -63,11 +62,8 @@ def notices(config: str, rules: Sequence[str]) -> list[str]:
 
     home, directory = Home.from_env(), Path.cwd()
     _, found = settings.load(home, directory, Trust(home).covers_file)
-    try:
-        choice = config_file.choose(home, directory, Path(config) if config else None)
-        found += [choice.notice] if choice.notice else []
-    except RelayError as error:
-        found.append(f"{error} The session runs without it.")
+    choice = config_file.choose(home, directory, Path(config) if config else None)
+    found += [*choice.untrusted, *(f"{error} The session runs without it." for error in choice.errors)]
     book = RuleBook.load(home, directory, [Path(path) for path in rules])
     return [*found, *map(str, book.warnings[:RULE_NOTICES])]
 

@@ -32,7 +32,7 @@ class Setup:
     """The configuration of a session, as read from files.
 
     memory:   the memory settings, or the mistake in them, which prevents saving anything anywhere.
-    config:   the relay.config.py in use, or None.
+    configs:  each relay.config.py in use.
     channels: the channels to join.
     notices:  what could not be used, and why, one line each.
     """
@@ -43,7 +43,7 @@ class Setup:
     registry: Registry
     rules: RuleBook
     memory: MemoryConfig | ConfigError
-    config: config_file.ConfigFile | None
+    configs: tuple[config_file.ConfigFile, ...]
     channels: tuple[str, ...]
     onboarding: str
     prices: Prices
@@ -91,21 +91,22 @@ class Setup:
             profile = replace(profile, inject="never")
         registry = Registry()
         builtin.install(registry)
-        memory: MemoryConfig | ConfigError | None = options.memory
-        config = None
+        memory: MemoryConfig | ConfigError | None = None
+        configs = []
         channels = settings.channels
-        try:
-            choice = config_file.choose(home, directory, Path(options.config) if options.config else None)
-            if choice.notice is not None:
-                notices.append(choice.notice)
-            if choice.file is not None:
-                loaded = config_file.load(choice.file, registry)
+        choice = config_file.choose(home, directory, Path(options.config) if options.config else None)
+        notices += [*choice.untrusted, *(f"{error} The session runs without it." for error in choice.errors)]
+        for file in choice.files:
+            try:
+                loaded = config_file.load(file, registry)
                 registry.include(loaded.registry)
-                memory = memory or loaded.memory
-                channels += loaded.channels
-                config = choice.file
-        except RelayError as error:
-            notices.append(f"{error} The session runs without it.")
+            except RelayError as error:
+                notices.append(f"{error} The session runs without it.")
+                continue
+            memory = loaded.memory or memory
+            channels += loaded.channels
+            configs.append(file)
+        memory = options.memory or memory
         if options.registry is not None:
             registry.include(options.registry)
         if memory is None:
@@ -130,7 +131,7 @@ class Setup:
             registry,
             rules,
             memory or MemoryConfig(),
-            config,
+            tuple(configs),
             tuple(names.channel(each) for each in channels),
             text,
             prices,

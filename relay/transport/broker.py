@@ -270,7 +270,7 @@ def _configure(home: Home, wanted: int | None) -> None:
 
 
 def _render(home: Home, port: int) -> str:
-    return nats.render(_store(home).all(), home.broker, port, _password(home))
+    return nats.render(_store(home).all(), port, _password(home))
 
 
 def _password(home: Home) -> str:
@@ -300,7 +300,7 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
     except OSError:
         return False
     current = found is not None and found[1].get("config") == _digest(text)
-    return current and nats.admits(text, agent, home.broker, port, _password(home))
+    return current and nats.admits(text, agent, port, _password(home))
 
 
 def _reload(home: Home, endpoint: Endpoint | None) -> None:

@@ -25,8 +25,10 @@ _ACKNOWLEDGES = 3  # seconds; messages that the broker had to drop count as unac
 _SESSION_SECONDS = 60  # for which the broker keeps mail of a lost client; ours waits in the ledger
 
 
-def render(agents: Iterable[Credentials], directory: Path, port: int, password: str) -> str:
-    """Return the configuration of a broker that keeps its store in `directory` and listens on `port`.
+def render(agents: Iterable[Credentials], port: int, password: str) -> str:
+    """Return the configuration of a broker that keeps its store where it runs and listens on `port`.
+
+    It has no path: nats-server reads JSON as its own format, in which a string cannot have every character.
 
     password: that of SERVICE, the first of the users, which come last in its one line of JSON.
     """
@@ -53,7 +55,7 @@ def render(agents: Iterable[Credentials], directory: Path, port: int, password: 
                 "max_ack_pending": _MAX_UNACKNOWLEDGED,
             },
             "jetstream": {
-                "store_dir": str(directory),
+                "store_dir": ".",
                 "max_memory_store": 2 * nats_streams.MAX_MEMORY,
                 "max_file_store": _MAX_STORE,
             },
@@ -62,9 +64,9 @@ def render(agents: Iterable[Credentials], directory: Path, port: int, password: 
     )
 
 
-def admits(configuration: str, agent: Credentials, directory: Path, port: int, password: str) -> bool:
+def admits(configuration: str, agent: Credentials, port: int, password: str) -> bool:
     """Return True if `configuration` is current and has `agent`; ignore the other users."""
-    settings = render([], directory, port, password).removesuffix("]}}")
+    settings = render([], port, password).removesuffix("]}}")
     return configuration.startswith(settings) and json.dumps(acl.nats_users([agent])[0]) in configuration
 
 

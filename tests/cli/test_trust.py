@@ -22,7 +22,7 @@ def test_trust_shows_the_file_and_trusts_it(relay: Relay, home: Path, tmp_path: 
     assert "   2  y = '<U+202E>␛[2J'" in result.stdout
     assert f"Trusted {path} (2 lines, sha256 " in result.stdout
     assert "This does not cover the modules it imports." in result.stdout
-    assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).file is not None
+    assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).files != ()
 
 
 def test_a_file_can_be_named(relay: Relay, tmp_path: Path):
@@ -119,7 +119,7 @@ def test_an_agent_may_not_trust_a_file_and_the_attempt_is_logged(relay: Relay, h
     result = relay("trust", cwd=tmp_path, env=agent, check=False)
     assert result.returncode == 1
     assert "an agent may not trust files" in result.stderr
-    assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).file is None
+    assert choose(Home.from_env({"RELAY_HOME": str(home)}), tmp_path).files == ()
     user = Home.from_env({"RELAY_HOME": str(home)})
     entries = [(entry["event"], entry["operation"], entry["name"]) for entry in journal.read(user.journal)]
     assert entries == [("refused", "trust", "Alice")]

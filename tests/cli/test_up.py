@@ -177,6 +177,57 @@ def test_an_agent_waits_until_its_dependency_is_done(
         assert "run is not started: it waits until build is done, and that exited with 3." in output
 
 
+def test_a_chain_of_dependencies_starts_in_order(relay: Relay, project: Path) -> None:
+    """Lead depends on Api, which is not started yet, as it depends on Migrate; that depends on Db."""
+    write(
+        relay,
+        project,
+        '[agents.Lead]\nrun = "cat"\ndepends_on = ["Api", "Db"]\n'
+        '[agents.Api]\nrun = "cat"\ndepends_on = { Migrate = "exited_ok" }\n'
+        '[agents.Migrate]\nrun = ["sh", "-c", "until [ -e gate ]; do sleep 0.02; done"]\n'
+        'depends_on = { Db = "started" }\n[agents.Db]\nrun = "cat"\n',
+    )
+    up = subprocess.Popen(
+        [*relay.command, "up"], cwd=project, env=relay.environment, stdout=subprocess.PIPE, text=True
+    )
+    assert up.stdout is not None
+    assert "Api waits until Migrate is exited_ok.\n" in iter(up.stdout.readline, "")
+    (project / "gate").touch()
+    output = up.communicate()[0]
+    assert up.returncode == 0
+    assert output.index("Api is running detached") < output.index("Lead is running detached")
+    assert states(relay).keys() == {"Db", "Api", "Lead"}
+
+
+def test_a_failure_in_a_chain_is_reported_for_each_that_depends_on_it(relay: Relay, project: Path) -> None:
+    write(
+        relay,
+        project,
+        '[agents.Lead]\nrun = "cat"\ndepends_on = ["Api"]\n'
+        '[agents.Api]\nrun = "cat"\ndepends_on = { Migrate = "exited_ok" }\n'
+        '[agents.Migrate]\nrun = ["sh", "-c", "exit 3"]\nrestart = "no"\n',
+    )
+    done = relay("up", cwd=project, check=False)
+    assert done.returncode == 1
+    assert "Api is not started: it waits until Migrate is exited_ok, and that exited with 3." in done.stderr
+    assert "Lead is not started: it waits until Api is ready, and that has not been started." in done.stderr
+    assert states(relay) == {}
+
+
+def test_what_depends_on_an_agent_that_waits_for_room_waits_too(relay: Relay, project: Path) -> None:
+    write(
+        relay,
+        project,
+        '[agents.Db]\nrun = "cat"\n[agents.Api]\nrun = "cat"\n'
+        '[agents.Lead]\nrun = "cat"\ndepends_on = ["Api"]\n',
+        most=1,
+    )
+    output = relay("up", cwd=project).stdout
+    assert "Api waits: max_running agents are running" in output
+    assert "Lead starts once Api is ready." in output
+    assert states(relay).keys() == {"Db"}
+
+
 def test_up_restarts_a_fleet_whose_processes_were_killed(relay: Relay, project: Path) -> None:
     """As after a reboot, `relay ps -a` lists them as gone."""
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')

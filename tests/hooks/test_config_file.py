@@ -1,5 +1,6 @@
 """relay.config.py: where relay looks for it, when it may run, and the messages about a mistake."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -50,11 +51,11 @@ def test_the_nearest_file_up_to_the_project_root_is_found(user_home: Home, tmp_p
     (project / ".git").mkdir(parents=True)
     (project / "a" / "b").mkdir(parents=True)
     write(tmp_path / "relay.config.py")
-    assert find(project / "a" / "b", user_home) is None
+    assert find(project / "a" / "b") is None
     top = write(project / "relay.config.py")
-    assert find(project / "a" / "b", user_home) == top
+    assert find(project / "a" / "b") == top
     nearest = write(project / "a" / "relay.config.py")
-    assert find(project / "a" / "b", user_home) == nearest
+    assert find(project / "a" / "b") == nearest
 
 
 def test_the_search_ends_at_the_home_folder(user_home: Home, tmp_path: Path):
@@ -62,42 +63,53 @@ def test_the_search_ends_at_the_home_folder(user_home: Home, tmp_path: Path):
     work = tmp_path / "user_home" / "work"
     work.mkdir()
     write(tmp_path / "relay.config.py")
-    assert find(work, user_home) is None
+    assert find(work) is None
 
 
 def test_the_users_own_file_is_the_default_and_needs_no_trust(user_home: Home, tmp_path: Path):
     """R57"""
     assert choose(user_home, tmp_path) == Choice()
     own = write(user_home.config / "relay.config.py")
+    assert choose(user_home, tmp_path) == Choice((read(own),))
+
+
+def test_a_projects_file_adds_to_the_users_own(user_home: Home, tmp_path: Path):
+    """B1: no project can switch off the user's guards."""
+    own = write(user_home.config / "relay.config.py")
+    path = write(tmp_path / "relay.config.py", "x = 1")
     choice = choose(user_home, tmp_path)
-    assert choice.file == read(own)
-    assert choice.notice is None
+    assert choice.files == (read(own),)
+    assert len(choice.untrusted) == 1
+    Trust(user_home).grant(path, path.read_bytes())
+    assert choose(user_home, tmp_path) == Choice((read(own), read(path)))
+    assert choose(user_home, tmp_path, own) == Choice((read(own),))
+    missing = choose(user_home, tmp_path, tmp_path / "missing.py")
+    assert missing.files == (read(own),)
+    assert re.search(r"missing.py: there is no such file. Check the path", str(missing.errors[0]))
 
 
 def test_a_projects_file_runs_only_if_trusted_and_unchanged(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "my project" / "relay.config.py")
     choice = choose(user_home, path.parent)
-    assert choice.file is None
-    assert "is not trusted, so it does not run" in choice.notice
-    assert f"relay trust '{path}'" in choice.notice
+    assert choice.files == ()
+    assert "is not trusted, so it does not run" in choice.untrusted[0]
+    assert f"relay trust '{path}'" in choice.untrusted[0]
     Trust(user_home).grant(path, path.read_bytes())
-    assert choose(user_home, path.parent).file.source == GOOD.encode()
+    assert choose(user_home, path.parent).files[0].source == GOOD.encode()
     write(path, GOOD + "\n")
-    assert choose(user_home, path.parent).file is None
+    assert choose(user_home, path.parent).files == ()
 
 
 def test_trust_applies_to_one_path(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "a" / "relay.config.py")
     Trust(user_home).grant(path, path.read_bytes())
     write(tmp_path / "b" / "relay.config.py")
-    assert choose(user_home, tmp_path / "b").file is None
+    assert choose(user_home, tmp_path / "b").files == ()
 
 
 def test_a_file_named_on_the_command_line_still_needs_trust(user_home: Home, tmp_path: Path):
     named = write(tmp_path / "elsewhere.py")
-    assert choose(user_home, tmp_path, named).file is None
-    with pytest.raises(ConfigError, match=r"missing.py: there is no such file. Check the path"):
-        choose(user_home, tmp_path, tmp_path / "missing.py")
+    assert choose(user_home, tmp_path, named).files == ()
 
 
 def test_the_hashed_content_is_what_runs(rig: Rig, user_home: Home, tmp_path: Path):
@@ -105,8 +117,8 @@ def test_the_hashed_content_is_what_runs(rig: Rig, user_home: Home, tmp_path: Pa
     Trust(user_home).grant(path, path.read_bytes())
     choice = choose(user_home, tmp_path)
     write(path, "raise RuntimeError('the newer content ran')")
-    assert len(load_file(choice.file, rig.registry).registry.handlers()) == 2
-    assert changed(path, choice.file.digest)
+    assert len(load_file(choice.files[0], rig.registry).registry.handlers()) == 2
+    assert changed(path, choice.files[0].digest)
 
 
 def test_a_changed_or_deleted_file_is_noticed(tmp_path: Path):

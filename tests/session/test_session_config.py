@@ -47,6 +47,26 @@ def test_the_users_own_file_needs_no_trust(relay: Relay) -> None:
     FakeAgent(relay, "Alice").wrap().receives("The configuration runs.")
 
 
+def test_a_projects_file_does_not_replace_the_users_own(relay: Relay) -> None:
+    """B1: neither an untrusted one, nor a trusted one, nor one with a mistake."""
+    (relay.home / "config").mkdir(exist_ok=True)
+    (relay.home / "config" / "relay.config.py").write_text(GREETING)
+    folder = project(relay, GREETING.replace("The configuration", "The project"), trust=False)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.receives("The configuration runs.")
+    alice.notice("is not trusted, so it does not run")
+    relay("trust", folder / "relay.config.py")
+    bob = FakeAgent(relay, "Bob").wrap(cwd=folder)
+    bob.receives("The configuration runs.")
+    bob.receives("The project runs.")
+    (folder / "relay.config.py").write_text("1 / 0\n")
+    file = folder / "relay.config.py"
+    Trust(Home.from_env(relay.environment)).grant(file, file.read_bytes())
+    carol = FakeAgent(relay, "Carol").wrap(cwd=folder)
+    carol.notice("ZeroDivisionError")
+    carol.receives("The configuration runs.")
+
+
 @pytest.mark.parametrize(
     ("config", "line", "words"),
     [
