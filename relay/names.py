@@ -21,7 +21,10 @@ DEFAULT_TEAM = "default"
 
 _EDGE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _INNER = _EDGE | frozenset("_.-")
-_RESERVED = frozenset({"relay", PERSON, "all", "everyone", "spawn", "release"})
+_RESERVED = frozenset(
+    {"relay", PERSON, "user", "human", "system", "assistant", "all", "everyone", "spawn", "release"}
+)
+"""What relay, agents and models call themselves, the user and the team; no agent may pose as them."""
 
 
 def validate(name: str, what: str = "name") -> str:

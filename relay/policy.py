@@ -21,7 +21,7 @@ from typing import Any
 from relay.errors import ConfigError
 
 SUBJECTS = ("command", "file_path", "path", "url")
-"""The inputs that a glob is matched against: the first that a call has, else all its inputs as JSON."""
+"""The inputs that a glob must match: each that a call has; if it has none, all its inputs as JSON."""
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)(?:\((?P<subject>.*)\))?\Z", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
@@ -66,7 +66,9 @@ class Policy:
 
     def allows(self, tool: str, tool_input: Mapping[str, Any]) -> str | None:
         """Return the rule that allows this call, as the user wrote it; None if the user must be asked."""
-        subject = next((tool_input[key] for key in SUBJECTS if isinstance(tool_input.get(key), str)), None)
-        if subject is None:
-            subject = json.dumps(tool_input, sort_keys=True, default=str)
-        return next((rule.text for rule in self._rules if rule.covers(tool, subject)), None)
+        subjects = [str(tool_input[key]) for key in SUBJECTS if key in tool_input]
+        subjects = subjects or [json.dumps(tool_input, sort_keys=True, default=str)]
+        for rule in self._rules:
+            if all(rule.covers(tool, subject) for subject in subjects):
+                return rule.text
+        return None

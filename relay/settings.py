@@ -69,9 +69,7 @@ class Settings:
     stop_seconds: float = _setting(
         5.0, "seconds from asking an agent to stop until it is killed", project=True, most=60
     )
-    handler_seconds: float = _setting(
-        30.0, "seconds until a relay.config.py handler times out", project=True, most=600
-    )
+    handler_seconds: float = _setting(30.0, "seconds until a relay.config.py handler times out", most=600)
     prefix: str = _setting("@", "the character that starts a directive", project=True)
     directives: str = _setting(
         "all",
@@ -191,12 +189,12 @@ class Settings:
 
 
 def load(
-    home: Home, directory: Path, trusted: Callable[[Path], bool] = lambda path: False
+    home: Home, directory: Path, trusted: Callable[[Path, bytes], bool] = lambda path, content: False
 ) -> tuple[Settings, list[str]]:
     """Return the settings for an agent in `directory`, and notices about ignored settings.
 
     A file with a mistake is ignored as a whole; its notice says where the mistake is.
-    trusted: returns True if the user trusts a project's file with its current content.
+    trusted: returns True if the user trusts a project's file with this content.
     """
     settings = Settings()
     notices: list[str] = []
@@ -206,11 +204,12 @@ def load(
         if path is None or not path.is_file():
             continue
         try:
-            values = _read(path)
+            content = read(path)
+            values = _parse(path, content)
         except ConfigError as error:
             notices.append(f"{error} relay ignores the whole file.")
             continue
-        if path != own and not trusted(path):
+        if path != own and not trusted(path, content):
             refused = sorted(name for name in values if not _FIELDS[name].metadata["project"])
             values = {name: value for name, value in values.items() if name not in refused}
             if refused:
@@ -239,24 +238,32 @@ def nearest(directory: Path, name: str, exists: Callable[[Path], bool] = Path.is
     return next((path for path in paths if exists(path)), None)
 
 
-def read(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the parsed content of the file, and its text. Raise ConfigError if it is not TOML."""
+def read(path: Path) -> bytes:
+    """Return the content of the file. Raise ConfigError if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
-        values = tomli.loads(text)
-    except tomli.TOMLDecodeError as error:
-        raise ConfigError(f"{error.msg} (column {error.colno}). Fix that line.", path, error.lineno) from None
-    except RecursionError:
-        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
+        return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}. Make it readable.", path) from None
+
+
+def parse(path: Path, content: bytes) -> tuple[dict[str, Any], str]:
+    """Return the parsed content of the TOML file at `path`, and its text. Raise ConfigError with the line."""
+    try:
+        text = content.decode("utf-8")
+        return tomli.loads(text), text
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
-    return values, text
+    except tomli.TOMLDecodeError as error:
+        message = f"not valid TOML: {error.msg} (column {error.colno}). Fix that line."
+        raise ConfigError(message, path, error.lineno) from None
+    except RecursionError:
+        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
+    except ValueError as error:  # such as a number of 5,000 digits
+        raise ConfigError(f"not valid TOML: {error}.", path) from None
 
 
-def _read(path: Path) -> dict[str, Any]:
-    everything, text = read(path)
+def _parse(path: Path, content: bytes) -> dict[str, Any]:
+    everything, text = parse(path, content)
     values = {name: value for name, value in everything.items() if name not in TABLES}
     for name, value in values.items():
         if wrong := mistake(name, value):

@@ -21,6 +21,7 @@ from relay.policy import Policy
         ("Write(/tmp/*)", "Write", {"file_path": "/tmp/x", "content": "y"}),
         ('Other({"a": 1})', "Other", {"a": 1}),
         ("mcp__files.read", "mcp__files.read", {}),
+        ("Grep(/src/*)", "Grep", {"path": "/src/a", "file_path": "/src/b"}),
     ],
 )
 def test_a_rule_allows_a_call(rule: str, tool: str, tool_input: dict[str, object]) -> None:
@@ -46,6 +47,8 @@ NOT_COVERED = [
     ("bash(git status)", "Bash", {"command": "git status"}),
     ("Bash(git status)", "Bash", {}),
     ("Bash()", "Bash", {"command": "ls"}),
+    ("Write(/src/*)", "Write", {"command": "/src/x", "file_path": "/root/.bashrc"}),  # D13
+    ("Write(/src/*)", "Write", {"file_path": "/src/x", "path": ["/root/.bashrc"]}),
 ]
 
 

@@ -16,12 +16,12 @@ from relay.settings import FILE, Settings, load
 def settings(folder: Path, line: str) -> tuple[Settings, list[str]]:
     home = Home(str(folder / "config"), str(folder / "state"), str(folder / "run"))
     (folder / FILE).write_text(line + "\n", encoding="utf-8")
-    return load(home, folder, trusted=lambda path: False)
+    return load(home, folder, trusted=lambda path, content: False)
 
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("idle_seconds", 3600), ("closing_seconds", 600), ("handler_seconds", 600), ("stop_seconds", 60)],
+    [("idle_seconds", 3600), ("closing_seconds", 600), ("stop_seconds", 60)],
 )
 def test_timings_are_bounded(tmp_path: Path, name: str, most: int) -> None:
     """Otherwise any project could make `relay stop` wait for years."""
@@ -53,7 +53,7 @@ def test_counts_and_choices_are_checked(tmp_path: Path) -> None:
 
     def own(line: str) -> tuple[Settings, list[str]]:
         (home.config / FILE).write_text(line + "\n", encoding="utf-8")
-        return load(home, project, trusted=lambda path: False)
+        return load(home, project, trusted=lambda path, content: False)
 
     assert own("continuations = 0\nteach = 'never'") == (Settings(continuations=0, teach="never"), [])
     for line, message in (
@@ -66,6 +66,7 @@ def test_counts_and_choices_are_checked(tmp_path: Path) -> None:
             "relay.toml:2: directives must be 'all', 'builtin' or 'none', not 'buildin'. ",
         ),
         ("directives = 'buildin'", "Did you mean builtin?"),
+        ("idle_seconds = " + "9" * 5000, "not valid TOML: Exceeds the limit"),  # D14
         ("directives = false", "directives must be a string, 'all', 'builtin' or 'none', not False."),
     ):
         loaded, (notice,) = own(line)
@@ -75,9 +76,31 @@ def test_counts_and_choices_are_checked(tmp_path: Path) -> None:
     assert loaded == Settings() and "in allow, 'Bash(git' is not a rule" in notice
     (home.config / FILE).unlink()
     (project / FILE).write_text("continuations = 20\n", encoding="utf-8")
-    loaded, (notice,) = load(home, project, trusted=lambda path: False)
+    loaded, (notice,) = load(home, project, trusted=lambda path, content: False)
     assert loaded == Settings()
     assert "continuations ignored, because the file is not trusted" in notice
+
+
+def test_what_is_trusted_is_what_counts(tmp_path: Path) -> None:
+    """D7: the file was read twice, and could be swapped in between."""
+    home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
+    path = tmp_path / FILE
+    path.write_text("continuations = 7\n", encoding="utf-8")
+
+    def trusted(path: Path, content: bytes) -> bool:
+        path.write_text("continuations = 20\n", encoding="utf-8")
+        return content == b"continuations = 7\n"
+
+    assert load(home, tmp_path, trusted) == (Settings(continuations=7), [])
+
+
+def test_no_untrusted_project_shortens_the_time_of_a_guard(tmp_path: Path) -> None:
+    """D2: a guard that times out lets the call through."""
+    home = Home(str(tmp_path / "home"), str(tmp_path / "state"), str(tmp_path / "run"))
+    (tmp_path / FILE).write_text("handler_seconds = 0\n", encoding="utf-8")
+    loaded, (notice,) = load(home, tmp_path)
+    assert loaded == Settings()
+    assert "handler_seconds ignored, because the file is not trusted" in notice
 
 
 def test_only_the_user_can_allow_tool_calls_in_advance(tmp_path: Path) -> None:
@@ -88,7 +111,7 @@ def test_only_the_user_can_allow_tool_calls_in_advance(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     (home.config / FILE).write_text("allow = ['Read']\n", encoding="utf-8")
     (project / FILE).write_text("allow = ['Bash(rm *)']\nidle_seconds = 7\n", encoding="utf-8")
-    loaded, (notice,) = load(home, project, trusted=lambda path: True)
+    loaded, (notice,) = load(home, project, trusted=lambda path, content: True)
     assert (loaded.allow, loaded.idle_seconds) == (("Read",), 7.0)
     assert "allow ignored: only your own" in notice
 

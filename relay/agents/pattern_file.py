@@ -99,8 +99,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import tomli
-
 from relay.agents.profile import (
     ANY_COLOUR,
     AgentOption,
@@ -121,7 +119,7 @@ from relay.agents.profile import (
     WhileWorking,
 )
 from relay.errors import ConfigError
-from relay.settings import is_prefix
+from relay.settings import is_prefix, parse
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
@@ -171,13 +169,11 @@ class PatternFile:
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise ConfigError(f"it has more than {MAX_BYTES} bytes, so it is not a pattern file.", path)
-            text = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            content = path.read_bytes()
+        except OSError as error:
             raise ConfigError(f"cannot read it: {error}. Fix it or remove it.", path) from None
-        try:
-            return cls(path, text, tomli.loads(text))
-        except tomli.TOMLDecodeError as error:
-            raise ConfigError(f"not valid TOML: {error.msg}. Fix that line.", path, error.lineno) from None
+        values, text = parse(path, content)
+        return cls(path, text, values)
 
     def fields(self) -> dict[str, Any]:
         """Return the checked values by the name of the Profile field; those of a table by its keys.

@@ -267,7 +267,7 @@ def _outcome(home: Home, fired: Fired) -> str:
     """Return the outcome of the rules in a session with the settings of this folder."""
     if fired.event.name != "Stop":
         return outcome(fired)
-    settings, _ = load_settings(home, Path.cwd(), Trust(home).covers_file)
+    settings, _ = load_settings(home, Path.cwd(), Trust(home).covers)
     return stop_outcome(fired, Ending.from_payload(fired.event.data, settings.continuations))
 
 

@@ -183,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
 
 def limits_here(home: Home) -> Limits:
     """Return the runaway guard's limits for a sender in the working directory without a session."""
-    found, _ = settings.load(home, Path.cwd(), Trust(home).covers_file)  # a session reports a file's mistakes
+    found, _ = settings.load(home, Path.cwd(), Trust(home).covers)  # a session reports a file's mistakes
     return Limits.of(found)
 
 

@@ -20,6 +20,11 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _key(path: Path) -> str:
+    """Return the path by which a file is known. A link to a trusted file is another file."""
+    return str(path.absolute().parent.resolve() / path.name)
+
+
 class Trust:
     """The trusted files of one home: `{"files": {PATH: {"sha256": HEX, "time": SECONDS}}}`."""
 
@@ -28,22 +33,15 @@ class Trust:
 
     def covers(self, path: Path, content: bytes) -> bool:
         """Return True if `path` is trusted with `content`, the very bytes that the caller will use."""
-        entry = self._read().get(str(path.resolve()))
+        entry = self._read().get(_key(path))
         return isinstance(entry, dict) and entry.get("sha256") == digest(content)
-
-    def covers_file(self, path: Path) -> bool:
-        """Return True if `path` is trusted in its current form. Use it only for files read as data."""
-        try:
-            return self.covers(path, path.read_bytes())
-        except OSError:
-            return False
 
     def grant(self, path: Path, content: bytes) -> str:
         """Trust `path` with `content` from now on, and with nothing else; return the digest."""
         value = digest(content)
 
         def text() -> str:
-            files = self._read() | {str(path.resolve()): {"sha256": value, "time": time.time()}}
+            files = self._read() | {_key(path): {"sha256": value, "time": time.time()}}
             return json.dumps({"files": files}, indent=2) + "\n"
 
         rewrite(self._path, text)

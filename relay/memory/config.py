@@ -16,7 +16,7 @@ from relay.errors import ConfigError
 from relay.home import Home
 from relay.memory.options import snake
 from relay.names import did_you_mean
-from relay.settings import FILE, find, read
+from relay.settings import FILE, find, parse, read
 from relay.toml_lines import TomlLines
 
 TABLE = "memory"
@@ -116,13 +116,14 @@ class MemoryConfig:
 
 
 def load(
-    home: Home, directory: Path, trusted: Callable[[Path], bool]
+    home: Home, directory: Path, trusted: Callable[[Path, bytes], bool]
 ) -> tuple[MemoryConfig | ConfigError | None, list[str]]:
     """Return the settings of relay.toml, the project's or the user's own, and notices about ignored ones.
 
     None: no file that counts has the table.  A ConfigError: the table has a mistake, so nothing may be saved
     elsewhere; the error is in the notices, too.
-    trusted: returns True if the user trusts a project's current file: a backend may be anybody's server.
+    trusted: returns True if the user trusts a project's file with this content. A backend may be anybody's
+    server.
     """
     own = home.config / FILE
     notices: list[str] = []
@@ -130,12 +131,13 @@ def load(
         if path is None or not path.is_file():
             continue
         try:
-            values, text = read(path)
+            content = read(path)
+            values, text = parse(path, content)
         except ConfigError:
             continue  # reported with the settings
         if TABLE not in values:
             continue
-        if path != own and not trusted(path):
+        if path != own and not trusted(path, content):
             notices.append(
                 f"{path}: [{TABLE}] ignored, because the file is not trusted. Read it, then run `relay trust "
                 f"{path}`."

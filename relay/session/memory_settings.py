@@ -29,7 +29,7 @@ def load(home: Home, directory: Path, explicit: Path | None = None) -> tuple[Mem
     loaded = [config_file.load(file, registry).memory for file in choice.files]
     if found := [memory for memory in loaded if memory is not None]:
         return found[-1], [*choice.untrusted]
-    settings, untaken = memory_config.load(home, directory, Trust(home).covers_file)
+    settings, untaken = memory_config.load(home, directory, Trust(home).covers)
     if isinstance(settings, ConfigError):
         raise settings
     return settings or MemoryConfig(), [*choice.untrusted, *untaken]

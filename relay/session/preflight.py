@@ -61,7 +61,7 @@ def notices(config: str, rules: Sequence[str]) -> list[str]:
     from relay.session.setup import RULE_NOTICES
 
     home, directory = Home.from_env(), Path.cwd()
-    _, found = settings.load(home, directory, Trust(home).covers_file)
+    _, found = settings.load(home, directory, Trust(home).covers)
     choice = config_file.choose(home, directory, Path(config) if config else None)
     found += [*choice.untrusted, *(f"{error} The session runs without it." for error in choice.errors)]
     book = RuleBook.load(home, directory, [Path(path) for path in rules])

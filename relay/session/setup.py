@@ -77,7 +77,7 @@ class Setup:
     @classmethod
     def load(cls, options: Options, home: Home, directory: Path) -> Setup:
         """Return the configuration; skip a file with a mistake, and add a notice that says where it is."""
-        settings, untaken = settings_file.load(home, directory, Trust(home).covers_file)
+        settings, untaken = settings_file.load(home, directory, Trust(home).covers)
         notices = [*untaken]
         named = options.profile
         try:
@@ -110,7 +110,7 @@ class Setup:
         if options.registry is not None:
             registry.include(options.registry)
         if memory is None:
-            memory, untaken = memory_config.load(home, directory, Trust(home).covers_file)
+            memory, untaken = memory_config.load(home, directory, Trust(home).covers)
             notices += untaken
         rules = RuleBook.load(home, directory, [Path(path) for path in options.rules])
         notices += map(str, rules.warnings[:RULE_NOTICES])

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from relay import names, settings
 from relay.errors import ConfigError, ConfigMistakes, InvalidName
 from relay.home import Home
@@ -87,17 +85,7 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     Raise ConfigError if it is not TOML, ConfigMistakes for everything else that is wrong, settings included.
     """
     path = path.absolute()
-    try:
-        text = content.decode("utf-8")
-        values = tomli.loads(text)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
-    except tomli.TOMLDecodeError as error:
-        raise ConfigError(
-            f"not valid TOML: {error.msg} (column {error.colno}). Correct the line.", path, error.lineno
-        ) from None
-    except RecursionError:
-        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
+    values, text = settings.parse(path, content)
     top = Spot(path, TomlLines(text))
     _check_settings(top, values)
     fleet = table(values.get("fleet", {}), top.at("fleet"), schema.FLEET_KEYS, schema.elsewhere)

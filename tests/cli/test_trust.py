@@ -87,7 +87,7 @@ def test_a_file_with_errors_is_not_trusted(
     assert (result.returncode, "Trusted" in result.stdout, "Traceback" in result.stderr) == (1, False, False)
     assert message.replace("{path}", str(path)) in result.stderr, result.stderr
     assert result.stderr.endswith(f"Not trusted: {path}. Correct it, then run `relay trust` again.\n")
-    assert not Trust(Home.from_env({"RELAY_HOME": str(home)})).covers_file(path)
+    assert not Trust(Home.from_env({"RELAY_HOME": str(home)})).covers(path, path.read_bytes())
 
 
 def test_a_projects_fleet_is_trusted_with_the_rest(relay: Relay, home: Path, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_projects_fleet_is_trusted_with_the_rest(relay: Relay, home: Path, tmp
     assert "with the next `relay up`" in result.stdout and "Its agents: Lead." in result.stdout
     user = Home.from_env({"RELAY_HOME": str(home)})
     assert list(fleet_file.load(user, tmp_path).agents) == ["Lead"]
-    assert load(user, tmp_path, Trust(user).covers_file)[1] == []
+    assert load(user, tmp_path, Trust(user).covers)[1] == []
 
 
 def test_a_missing_file_is_reported(relay: Relay, tmp_path: Path):

@@ -135,11 +135,22 @@ def test_a_corrupt_trust_file_trusts_nothing(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
     for damage in ("{", "[]", "[" * 5000, '{"files": []}', '{"files": {"%s": 3}}' % path):  # noqa: UP031
         user_home.trust.write_text(damage)
-        assert not Trust(user_home).covers_file(path)
+        assert not Trust(user_home).covers(path, path.read_bytes())
     Trust(user_home).grant(path, path.read_bytes())
-    assert Trust(user_home).covers_file(path)
+    assert Trust(user_home).covers(path, path.read_bytes())
     assert user_home.trust.stat().st_mode & 0o777 == 0o600
-    assert not Trust(user_home).covers_file(tmp_path / "missing")
+
+
+def test_a_link_to_a_trusted_file_is_not_trusted(user_home: Home, tmp_path: Path):
+    """D1: a project would run its own scripts by the rules of its neighbour."""
+    path = write(tmp_path / "a" / "relay.config.py")
+    Trust(user_home).grant(path, path.read_bytes())
+    (tmp_path / "b").mkdir()
+    link = tmp_path / "b" / "relay.config.py"
+    link.symlink_to(path)
+    assert not Trust(user_home).covers(link, link.read_bytes())
+    (tmp_path / "c").symlink_to(tmp_path / "a")
+    assert Trust(user_home).covers(tmp_path / "c" / "relay.config.py", path.read_bytes())
 
 
 def load(rig: Rig, folder: Path, text: str, **options: float) -> Loaded:

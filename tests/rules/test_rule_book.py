@@ -108,13 +108,16 @@ def test_a_file_found_twice_is_read_once(user_home: Home, project: Path) -> None
     assert (commands(book), book.warnings) == (["own"], ())
 
 
-def test_the_target_of_a_symlink_needs_trust(user_home: Home, project: Path) -> None:
-    """R12: trust applies to the target of the link."""
+def test_a_link_needs_trust_of_its_own(user_home: Home, project: Path) -> None:
+    """R12, D1: for what it links to. Rules name scripts beside them, so those of a neighbour differ."""
     real = write(project / "real.json", "real")
     (project / "hooks.json").symlink_to(real)
-    assert commands(RuleBook.load(user_home, project)) == []
     trust(user_home, real)
+    assert commands(RuleBook.load(user_home, project)) == []
+    trust(user_home, project / "hooks.json")
     assert commands(RuleBook.load(user_home, project)) == ["real"]
+    write(real, "other")
+    assert commands(RuleBook.load(user_home, project)) == []
 
 
 def unreadable(path: Path) -> None:

@@ -70,6 +70,7 @@ def test_a_name_in_use_is_refused(relay: Relay) -> None:
         (("-n", "x" * 300, "cat"), 2, "has 300 characters; use at most 64"),
         (("-n", "you", "cat"), 2, "the name 'you' is reserved"),
         (("-n", "Spawn", "cat"), 2, "the name 'Spawn' is reserved"),
+        (("-n", "User", "cat"), 2, "the name 'User' is reserved"),
         (("-t", "../up", "cat"), 2, "'../up' is not a valid team"),
         (("no-such-command-anywhere",), 127, "no-such-command-anywhere"),
         (("/etc/passwd",), 126, "/etc/passwd"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -303,6 +304,18 @@ def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
     run = _run(shared, f"trap '' HUP USR1; relay wrap {sys.executable} probe.py", cwd=tmp_path)
     assert run.stdout.replace(b"\r", b"") == alone.stdout
     assert str(int(signal.SIGHUP)).encode() in run.stdout
+
+
+def test_an_agent_is_waited_for_although_its_callers_ignored_sigchld(shared: Relay, tmp_path: Path) -> None:
+    """D15: a short program was not seen to end, and relay waited for ever."""
+    probe = f"{sys.executable} -c 'import signal as s; print(s.getsignal(s.SIGCHLD) == s.SIG_DFL)'"
+    (tmp_path / "start.py").write_text(
+        "import os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "os.execv('/bin/sh', ['sh', '-c', sys.argv[1]])\n"
+    )
+    script = f"{RELAY} wrap {probe}"
+    run = _run(shared, f"{sys.executable} start.py {shlex.quote(script)}", cwd=tmp_path)
+    assert run.stdout.replace(b"\r", b"") == b"True\n", run.stderr
 
 
 def test_a_detached_agent_does_not_keep_the_callers_descriptors(relay: Relay, home: Path) -> None:
