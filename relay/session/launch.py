@@ -91,9 +91,8 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     told = _told(options, env, home) if mode.interactive and not options.detached else []
     channel, theirs = socketpair()
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # else nobody would learn that a short program has ended
+        # Otherwise nobody would learn that a short program has ended.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Until handlers are installed, a signal would leave the terminal raw, or the agent without a terminal.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     # Set raw mode before the agent can draw: its output must not pass through a cooked terminal.

@@ -313,7 +313,7 @@ def test_an_agent_is_waited_for_although_its_callers_ignored_sigchld(shared: Rel
         "import os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
         "os.execv('/bin/sh', ['sh', '-c', sys.argv[1]])\n"
     )
-    script = f"{RELAY} wrap {probe}"
+    script = f"relay wrap {probe}"
     run = _run(shared, f"{sys.executable} start.py {shlex.quote(script)}", cwd=tmp_path)
     assert run.stdout.replace(b"\r", b"") == b"True\n", run.stderr
 
