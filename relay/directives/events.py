@@ -39,9 +39,10 @@ class AgentSaid(Event):
 
 @dataclass(frozen=True, slots=True)
 class DirectiveRead(Event):
-    """The agent has said a directive."""
+    """The agent has said a directive. again: as in AgentSaid."""
 
     directive: Directive
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +77,4 @@ def said(
     if lines:
         texts = tuple(unescape(line.text, prefix) for line in lines)
         found.append(AgentSaid(texts, lines[-1].place, again, tuple(line.place for line in lines)))
-    return found + [DirectiveRead(directive) for directive in directives]
+    return found + [DirectiveRead(directive, again) for directive in directives]

@@ -86,6 +86,7 @@ class HandlerRunner:
         self._hooked = hooked
         self._progress = progress
         self._resumed = 0.0
+        self._handled_before: frozenset[str] | None = None
         self._exited = False
         self._ready = asyncio.Event()
         self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
@@ -93,7 +94,16 @@ class HandlerRunner:
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
         self._resumed = time.monotonic()
+        self._note_namespaces()
         self._tasks.queue(events.SessionStart.name, self._go_on() if event.resumed else self._start())
+
+    def _note_namespaces(self) -> None:
+        """Note what has handlers for the next session, which acts on nothing that was said to nobody."""
+        now = self._runner.registry.namespaces()
+        noted = [note["namespaces"] for note in self._progress.notes if note["note"] == "handles"]
+        self._handled_before = frozenset(noted[-1]) if noted else None
+        if now != self._handled_before:
+            self._progress.note("handles", namespaces=sorted(now))
 
     async def _go_on(self) -> None:
         """Resume the directives of an earlier session: the ledger knows which messages it sent."""
@@ -185,15 +195,21 @@ class HandlerRunner:
     @handles(DirectiveRead)
     def directive(self, event: DirectiveRead) -> None:
         namespace = event.directive.namespace
-        self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(event.directive))
+        self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(event))
 
-    async def _act_on(self, directive: Directive) -> None:
+    async def _act_on(self, event: DirectiveRead) -> None:
+        directive = event.directive
         await self._ready.wait()
         digest = digest_of(directive.namespace, directive.target, directive.body)
         queue = ORDERED_WITH.get(directive.namespace, directive.namespace)
         known = self._recognized(directive, digest)
         if known is not None and (known[1].done or not known[1].repeats):
             self._leave(directive, *known)
+            return
+        if known is None and event.again and not self._was_handled(directive.namespace):
+            self._progress.begin(directive.place, digest, queue)
+            self._progress.done(directive.place)
+            self._bus.publish(DirectiveRecognized("done"))
             return
         again = None if known is None else known[0]
         if again is not None:
@@ -203,6 +219,10 @@ class HandlerRunner:
         failed = await self._act(directive)
         # Not reached if the handlers are cancelled: the next session has to know.
         self._progress.done(directive.place, "failed" if failed else None)
+
+    def _was_handled(self, namespace: str) -> bool:
+        """Return True if the earlier session had a handler for `namespace`, or nobody knows."""
+        return self._handled_before is None or namespace in self._handled_before
 
     def _recognized(self, directive: Directive, digest: str) -> tuple[str, Begun] | None:
         # The time is when it was read: acting on earlier directives may have taken long.

@@ -147,6 +147,10 @@ class Registry:
         """Return True if `@namespace:` begins a directive."""
         return bool(self._handlers_of(namespace))
 
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have handlers."""
+        return frozenset(handler.pattern.namespace for handler in self._patterns if handler.pattern)
+
     def has_builtin(self, namespace: str) -> bool:
         return any(handler.builtin for handler in self._handlers_of(namespace))
 

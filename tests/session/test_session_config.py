@@ -47,6 +47,34 @@ def test_the_users_own_file_needs_no_trust(relay: Relay) -> None:
     FakeAgent(relay, "Alice").wrap().receives("The configuration runs.")
 
 
+DEPLOY = """
+from relay import pattern
+
+@pattern("deploy")
+def deploy(target, message, ctx):
+    return {"inject": f"Deployed {message} to {target}."}
+"""
+
+
+def test_what_was_said_before_a_handler_existed_is_never_given_to_it(relay: Relay) -> None:
+    """B2: a reload reads the output again."""
+    folder = project(relay, "", trust=False)
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.say("@deploy:staging v1")
+    alice.say("@memory:save the session runs")
+    alice.receives("Saved to memory")
+    (folder / "relay.config.py").write_text(DEPLOY)
+    relay("trust", folder / "relay.config.py")
+    relay("reload", "Alice")
+    alice.say("@deploy:staging v2")
+    alice.receives("Deployed v2 to staging.")
+    relay("reload", "Alice")
+    alice.say("@deploy:staging v3")
+    alice.receives("Deployed v3 to staging.")
+    assert "Deployed v1" not in alice.received
+    assert alice.received.count("Deployed v2") == 1
+
+
 def test_a_projects_file_does_not_replace_the_users_own(relay: Relay) -> None:
     """B1: neither an untrusted one, nor a trusted one, nor one with a mistake."""
     (relay.home / "config").mkdir(exist_ok=True)
