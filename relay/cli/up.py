@@ -18,7 +18,7 @@ from relay.cli import join
 from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, start_agent, starting
-from relay.control.fleet_status import FleetStatus
+from relay.control.fleet_status import FleetStatus, in_words
 from relay.control.guard import person_only
 from relay.errors import WorktreeError
 from relay.home import Home
@@ -193,7 +193,7 @@ class _Upstart:
                     del left[name]
                 elif session.state in {"prompting", "held", "waiting"} or time.monotonic() > deadline:
                     del left[name]
-                    self._fail(name, f"is not ready: it is {session.state}")
+                    self._fail(name, f"is not ready: it is {in_words(session.state)}")
             if left and not told:
                 told = True
                 self._report.say(
@@ -247,7 +247,10 @@ class _Upstart:
             text = outcome.text or f"{agent.name} was started."
             self._say(agent.name, "resumed" if started.resumed else "started", text.rstrip("."))
         else:
-            self._fail(agent.name, outcome.text or describe(outcome.code), code=outcome.code)
+            text = outcome.text.rstrip(".") or describe(outcome.code)
+            if not text.startswith(agent.name) and outcome.text:
+                text = f"is not started: {text}"
+            self._fail(agent.name, text, code=outcome.code)
 
     def _in_vain(self, step: PlanStep, status: FleetStatus, waiting: set[str]) -> str | None:
         """Return why the dependency of `step` cannot be met; None if it may be, as by those in `waiting`."""

@@ -113,7 +113,7 @@ class FleetStatus:
         if session is None:
             return None if condition in self.reached(name) else f"that {self.end(name)}"
         late = late and condition in {"started", "ready"} and session.state != "prompting"
-        return f"that is {session.state}" if late or session.state in {"held", "failed"} else None
+        return f"that is {in_words(session.state)}" if late or session.state in {"held", "failed"} else None
 
 
 def _is_left(record: AgentRecord, *, boot: bool) -> bool:
@@ -121,3 +121,8 @@ def _is_left(record: AgentRecord, *, boot: bool) -> bool:
     if record.wanted == "down":
         return boot or record.by == "stop"
     return boot and record.phase is Phase.DONE  # a reboot does not repeat a task
+
+
+def in_words(state: str) -> str:
+    """Return a session's state for a sentence that begins with "it is"."""
+    return {"backoff": "about to restart"}.get(state, state)

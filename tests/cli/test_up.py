@@ -214,6 +214,14 @@ def test_a_failure_in_a_chain_is_reported_for_each_that_depends_on_it(relay: Rel
     assert states(relay) == {}
 
 
+def test_a_program_that_is_not_installed_is_reported_in_a_sentence(relay: Relay, project: Path) -> None:
+    """C16."""
+    write(relay, project, '[agents.Lead]\nrun = "claud"\n')
+    done = relay("up", cwd=project, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "relay: Lead is not started: command not found: 'claud'; it is not in PATH.\n"
+
+
 def test_what_depends_on_an_agent_that_waits_for_room_waits_too(relay: Relay, project: Path) -> None:
     write(
         relay,
