@@ -101,8 +101,8 @@ def _check(path: Path, content: bytes) -> list[str]:
     if path.name != rule_book.FILE:
         return ["It takes effect with the next `relay wrap`. Any change revokes the trust."]
     rules, mistakes = rule_file.parse(path.absolute(), content, "project")
-    if unread := [str(mistake) for mistake in mistakes if mistake.unread]:
-        raise ConfigError("\n".join(unread))
+    if wrong := [str(mistake) for mistake in mistakes if mistake.unread or mistake.skipped]:
+        raise ConfigError("\n".join(map(visible, wrong)))
     notes = ["None of its rules can run."]
     if rules:
         notes = [

@@ -69,9 +69,10 @@ class Rule:
 class RuleWarning:
     """One mistake in a file of rules, and what to do about it; the other rules are still in force.
 
-    line:   1-based; 0 if it concerns the whole file.
-    event:  as written there; "" if it is in none.
-    unread: the file as a whole cannot be read, so its rules are unknown.
+    line:    1-based; 0 if it concerns the whole file.
+    event:   as written there; "" if it is in none.
+    unread:  the file as a whole cannot be read, so its rules are unknown.
+    skipped: a rule that was meant to run does not.
     """
 
     path: Path
@@ -79,6 +80,7 @@ class RuleWarning:
     line: int = 0
     event: str = ""
     unread: bool = False
+    skipped: bool = False
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else str(self.path)

@@ -59,7 +59,11 @@ _REFUSED = {
 
 
 class _Skip(Exception):
-    """A rule is skipped; the text says why, and what to do."""
+    """A rule is skipped, by a mistake in it; the text says which, and what to do."""
+
+
+class _NotForRelay(_Skip):
+    """A rule is skipped, though Claude Code may run it; the text says why, and what to do."""
 
 
 def parse(path: Path, content: bytes, origin: Origin) -> tuple[list[Rule], list[RuleWarning]]:
@@ -87,8 +91,10 @@ class _File:
     rules: list[Rule] = field(default_factory=list)
     warnings: list[RuleWarning] = field(default_factory=list)
 
-    def warn(self, text: str, line: int = 0, event: str = "", *, unread: bool = False) -> None:
-        self.warnings.append(RuleWarning(self.path, text, line, event, unread))
+    def warn(
+        self, text: str, line: int = 0, event: str = "", *, unread: bool = False, skipped: bool = False
+    ) -> None:
+        self.warnings.append(RuleWarning(self.path, text, line, event, unread, skipped))
 
     def read(self, content: bytes) -> None:
         if len(content) > LARGEST:
@@ -130,7 +136,9 @@ class _File:
             self.warn(f"relay runs no rules for this Claude Code event. Skipped. {allowed}", line, name)
             return
         hint = did_you_mean(name, EVENTS)
-        self.warn(f"there is no such event. Skipped. {hint}{allowed}", line, one_line(ascii(name), 60))
+        self.warn(
+            f"there is no such event. Skipped. {hint}{allowed}", line, one_line(ascii(name), 60), skipped=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class _Section:
     def read(self, entries: Node) -> None:
         for entry in _listed(entries):
             if not isinstance(entry.value, dict):
-                self._warn(f"a rule must be an object, not {_shown(entry)}. Skipped.", entry)
+                self._warn(f"a rule must be an object, not {_shown(entry)}. Skipped.", entry, skipped=True)
                 continue
             self.file.repeated(entry, self.event.name)
             hooks = None if "type" in entry.value else self._spelt(entry, "hooks")
@@ -161,11 +169,14 @@ class _Section:
                 f"hooks is {_shown(hooks)}, so the group has no rules; write a list of them: "
                 '[{"type": "command", "command": "..."}]. Skipped.',
                 hooks,
+                skipped=True,
             )
             return
         for handler in _listed(hooks):
             if not isinstance(handler.value, dict):
-                self._warn(f"a handler must be an object, not {_shown(handler)}. Skipped.", handler)
+                self._warn(
+                    f"a handler must be an object, not {_shown(handler)}. Skipped.", handler, skipped=True
+                )
                 continue
             self.file.repeated(handler, self.event.name)
             if "matcher" in handler.value:
@@ -178,11 +189,11 @@ class _Section:
             found = matcher(None if matched is None else matched.plain(), self.event)
             for key, why in _REFUSED.items():
                 if key in node.value:
-                    raise _Skip(why)
+                    raise _NotForRelay(why)
             text = _text(node, kind)
             args = _args(node) if kind == "command" else None
         except (_Skip, BadMatcher) as skip:
-            self._warn(f"{skip} Skipped.", node)
+            self._warn(f"{skip} Skipped.", node, skipped=not isinstance(skip, _NotForRelay))
             return
         self._useless(node, (*_FIELDS, "hooks"), used=(matched,))
         if "once" in node.value:
@@ -215,19 +226,19 @@ class _Section:
         if not isinstance(given.value, str):
             raise _Skip(f"type is {_shown(given)}. {allowed}")
         if given.value in _NOT_RUN:
-            raise _Skip(f"relay does not run rules of the type {given.value!r}. {allowed}")
+            raise _NotForRelay(f"relay does not run rules of the type {given.value!r}. {allowed}")
         if given.value not in get_args(RuleKind):
             hint = did_you_mean(given.value, get_args(RuleKind))
             raise _Skip(f"type is {_shown(given)}. {hint}{allowed}")
         if shape == "group" and given.value == "prompt":
-            raise _Skip(
+            raise _NotForRelay(
                 "a prompt in a group calls a model, which relay does not do. For literal text, write a flat "
                 "rule for UserPromptSubmit, without the surrounding hooks."
             )
         for kind in self.event.kinds:
             if kind == given.value:
                 return kind
-        raise _Skip(f"rules of the type {given.value!r} are not for {self.event.name}. {allowed}")
+        raise _NotForRelay(f"rules of the type {given.value!r} are not for {self.event.name}. {allowed}")
 
     def _matched(self, entry: Node) -> Node | None:
         """Return the matcher of a rule or a group, and warn about doubts in it."""
@@ -303,8 +314,8 @@ class _Section:
         self._warn(f"name is {_shown(given)}; write a string.", given)
         return ""
 
-    def _warn(self, text: str, node: Node) -> None:
-        self.file.warn(text, node.line, self.event.name)
+    def _warn(self, text: str, node: Node, *, skipped: bool = False) -> None:
+        self.file.warn(text, node.line, self.event.name, skipped=skipped)
 
 
 def _text(node: Node, key: str) -> str:

@@ -1,5 +1,6 @@
 """`relay trust`: what it shows, and what it refuses."""
 
+import json
 import os
 from pathlib import Path
 
@@ -123,6 +124,23 @@ def test_an_agent_may_not_trust_a_file_and_the_attempt_is_logged(relay: Relay, h
     user = Home.from_env({"RELAY_HOME": str(home)})
     entries = [(entry["event"], entry["operation"], entry["name"]) for entry in journal.read(user.journal)]
     assert entries == [("refused", "trust", "Alice")]
+
+
+def test_rules_that_would_be_skipped_are_not_trusted(relay: Relay, tmp_path: Path):
+    """B4: the user would believe that they guard something."""
+    path = tmp_path / "hooks.json"
+    guard = {"matcher": "Bash", "type": "command", "command": "./guard.sh"}
+    for event, change, words in (
+        ("PreTolUse", {}, "there is no such event. Skipped. Did you mean PreToolUse?"),
+        ("PreToolUse", {"command": "", "comand": "x"}, 'Is "comand" a typo?'),
+        ("PreToolUse", {"matcher": "Ba(sh"}, "is not a regular expression"),
+    ):
+        path.write_text(json.dumps({"hooks": {event: [guard | change]}}))
+        result = relay("trust", path, check=False)
+        assert result.returncode == 1 and words in result.stderr
+        assert "Not trusted" in result.stderr
+    path.write_text(json.dumps({"hooks": {"PreToolUse": [guard], "SubagentStop": [guard]}}))
+    assert "Warning: " in relay("trust", path).stdout  # Claude Code itself runs that one
 
 
 def test_a_path_that_is_not_a_file_is_not_read(relay: Relay, tmp_path: Path):
