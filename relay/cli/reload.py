@@ -16,6 +16,7 @@ from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_cla
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import unique
+from relay.session.in_force import InForce
 
 STARTS = 30.0
 """Seconds a session may take, on a busy machine, to start or to fail for good after three tries."""
@@ -44,12 +45,15 @@ def run(args: argparse.Namespace) -> int:
         print("No agent is running.")
     with Outcomes(args) as report:
         for claim in found:
-            _reload(claim, report)
+            _reload(home, claim, report)
     return 1 if report.failed else 0
 
 
-def _reload(claim: SessionInfo, report: Outcomes) -> None:
-    """Make the agent's shim start another session, and wait until it is ready."""
+def _reload(home: Home, claim: SessionInfo, report: Outcomes) -> None:
+    """Make the agent's shim start another session, and wait until it is ready.
+
+    Raise RelayError if it fails, or cannot use a file, so that what was in force before still is.
+    """
     with report.attempt(claim.name, name=claim.name, team=claim.team):
         before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
         deadline = time.monotonic() + STARTS
@@ -62,5 +66,9 @@ def _reload(claim: SessionInfo, report: Outcomes) -> None:
             if time.monotonic() > deadline:
                 raise RelayError("the new session is not ready yet. `relay ps` shows when it is.")
             time.sleep(_LOOK)
+        session = call(claim.socket, {"op": "info"}, PATIENCE)["info"]["id"]
+        if mistakes := InForce.load(home, session).mistakes:
+            what = f"{claim.name} has a new session, but not all of its configuration."
+            raise RelayError("\n".join((what, *mistakes)))
         fields = {"name": claim.name, "team": claim.team, "outcome": "reloaded", "pid": status["pid"]}
         report.done(f"{claim.name} has a new session (pid {status['pid']}).", **fields)

@@ -21,6 +21,7 @@ class Notices:
     """The notices of one session.
 
     first: notices from before the session began. told: those of them that the user has seen already.
+    noticed: those that the agent's last session began with; they are not repeated.
     """
 
     def __init__(
@@ -31,17 +32,21 @@ class Notices:
         first: tuple[str, ...],
         *,
         told: frozenset[str] = frozenset(),
+        noticed: frozenset[str] = frozenset(),
     ) -> None:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
         self._first = first
         self._told = told
+        self._noticed = noticed
         self._mistakes: set[str] = set()
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        for text in () if event.resumed else self._first:
+        for text in self._first:
+            if event.resumed and text in self._noticed:
+                continue
             if text in self._told:
                 self.keep(Notify(text))
             else:

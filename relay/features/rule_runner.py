@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,7 @@ class RuleRunner:
 
     files: rule files named for this run, in addition to the user's and the project's.
     full:  record the whole output of commands, not a preview.
+    loaded: called with the rules whenever they have been read again.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class RuleRunner:
         directory: Path,
         files: Sequence[Path],
         full: bool,
+        loaded: Callable[[RuleBook], None] = lambda book: None,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -75,6 +77,7 @@ class RuleRunner:
         self._home = home
         self._load = partial(RuleBook.load, home, directory, files)
         self._full = full
+        self._loaded = loaded
         self._running: list[tuple[str, float]] = []  # events, and the time of their start (monotonic)
         self._reported: dict[str, set[str]] = {}  # problems by rule
 
@@ -204,6 +207,7 @@ class RuleRunner:
         """Read the rule files again. The warnings say what is wrong, and what stays in force instead."""
         before = self._book.warnings
         self._book = self._load(last=self._book)
+        self._loaded(self._book)
         for warning in before:
             if warning not in self._book.warnings:
                 self._bus.publish(WithdrawNotice(str(warning)))

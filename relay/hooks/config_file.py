@@ -15,8 +15,9 @@ import contextvars
 import shlex
 import sys
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -56,12 +57,17 @@ class ConfigFile:
 class Choice:
     """The files that a session uses, the user's own first.
 
-    untrusted: a notice for each file that may not run. errors: what could not be read.
+    untrusted: a notice for each file that may not run. errors: what could not be read. Both by path.
     """
 
     files: tuple[ConfigFile, ...] = ()
-    untrusted: tuple[str, ...] = ()
-    errors: tuple[ConfigError, ...] = ()
+    untrusted: Mapping[Path, str] = field(default_factory=dict)
+    errors: Mapping[Path, ConfigError] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files that were found, those that may run first."""
+        return [*(file.path for file in self.files), *self.untrusted, *self.errors]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +99,23 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
     paths = [own] if own.is_file() else []
     if project is not None and project != own:
         paths.append(project)
-    files, untrusted, errors = [], [], []
+    files: list[ConfigFile] = []
+    untrusted: dict[Path, str] = {}
+    errors: dict[Path, ConfigError] = {}
     for path in paths:
         try:
             file = read(path)
         except ConfigError as error:
-            errors.append(error)
+            errors[path] = error
             continue
         if path == own or Trust(home).covers(path, file.source):
             files.append(file)
         else:
             command = f"relay trust {shlex.quote(str(path))}"
-            untrusted.append(
+            untrusted[path] = (
                 f"{path} is not trusted, so it does not run. Read it, run `{command}`, then start again."
             )
-    return Choice(tuple(files), tuple(untrusted), tuple(errors))
+    return Choice(tuple(files), untrusted, errors)
 
 
 def read(path: Path) -> ConfigFile:

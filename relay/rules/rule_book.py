@@ -36,12 +36,25 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class RuleSource:
+    """The content of a file of rules, as it was used."""
+
+    path: Path
+    origin: Origin
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class RuleBook:
-    """The rules of all files together, in firing order; `disabled` has the ids of disabled rules."""
+    """The rules of all files together, in firing order; `disabled` has the ids of disabled rules.
+
+    sources: where the rules come from, which may be an earlier content of a file.
+    """
 
     rules: tuple[Rule, ...] = ()
     warnings: tuple[RuleWarning, ...] = ()
     disabled: frozenset[str] = frozenset()
+    sources: tuple[RuleSource, ...] = ()
     _warned: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
@@ -65,6 +78,17 @@ class RuleBook:
         for path in named:
             book.add(path, "named")
         return book.done()
+
+    @classmethod
+    def again(cls, sources: Iterable[RuleSource]) -> RuleBook:
+        """Return the rules that an earlier session had from these sources."""
+        rules = [rule for each in sources for rule in parse(each.path, each.content, each.origin)[0]]
+        return cls(tuple(rules), sources=tuple(sources))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The warnings about files that relay cannot use now, so that their former rules stay in force."""
+        return tuple(str(warning) for warning in self.warnings if _STAY in warning.text)
 
     @classmethod
     def of(cls, home: Home, named: Sequence[Path]) -> RuleBook:
@@ -147,7 +171,9 @@ class _Loading:
     def __init__(self, home: Home, last: RuleBook | None = None) -> None:
         self._home = home
         self._last = () if last is None else last.rules
+        self._former = () if last is None else last.sources
         self._rules: list[Rule] = []
+        self._sources: list[RuleSource] = []
         self._warnings: list[RuleWarning] = []
         self._seen: list[Path] = []
 
@@ -157,7 +183,7 @@ class _Loading:
             return
         self._seen.append(path)
         rules, warnings = self._taken(path, origin)
-        if any(warning.unread for warning in warnings) and (kept := self._kept(path, origin)):
+        if any(warning.unread for warning in warnings) and (kept := self._keep(path, origin)):
             rules = kept
             warnings = [replace(each, text=f"{each.text} {_STAY}") for each in warnings]
         self._rules += rules
@@ -170,20 +196,26 @@ class _Loading:
             text = f"cannot be read: {error.strerror}. Make it readable."
             return [], [RuleWarning(path, text, unread=not isinstance(error, FileNotFoundError))]
         if origin != "project" or len(content) > LARGEST or Trust(self._home).covers(path, content):
-            return parse(path, content, origin)
+            rules, warnings = parse(path, content, origin)
+            if rules:
+                self._sources.append(RuleSource(path, origin, content))
+            return rules, warnings
         command = f"`relay trust {shlex.quote(str(path))}` and `relay hooks reload`"
-        if kept := self._kept(path, origin):
+        if kept := self._keep(path, origin):
             return kept, [
                 RuleWarning(path, f"is not trusted in its current form. {_STAY} Read it, then {command}.")
             ]
         text = f"is not trusted, so none of its rules applies. Read it, then {command}."
         return [], [RuleWarning(path, text)]
 
-    def _kept(self, path: Path, origin: Origin) -> list[Rule]:
+    def _keep(self, path: Path, origin: Origin) -> list[Rule]:
         """Return the last rules in place of those in `path`; a project's may come from a file further up."""
-        if origin == "project":
-            return [rule for rule in self._last if rule.origin == origin]
-        return [rule for rule in self._last if rule.path == path]
+
+        def stays(each: Rule | RuleSource) -> bool:
+            return each.origin == origin if origin == "project" else each.path == path
+
+        self._sources += filter(stays, self._former)
+        return list(filter(stays, self._last))
 
     def done(self) -> RuleBook:
         now = {rule.path for rule in self._rules}
@@ -195,10 +227,10 @@ class _Loading:
             text = f"{why}. No longer active: {lost} that this session had loaded from it."
             self._warnings.append(RuleWarning(path, text))
         ids, problem = _off(self._home)
-        return RuleBook(tuple(self._rules), (*self._warnings, *problem), ids)
+        return RuleBook(tuple(self._rules), (*self._warnings, *problem), ids, tuple(self._sources))
 
 
-_STAY = "This session keeps the rules that it loaded from the file before."
+_STAY = "The rules that were loaded from it before stay in force."
 
 
 def disabled(home: Home) -> frozenset[str]:

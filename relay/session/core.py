@@ -10,6 +10,7 @@ from relay.lifecycle import Identity
 from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor
+from relay.session.in_force import InForce
 from relay.session.setup import Setup
 from relay.session.started import Started
 from relay.state.agent_terminal import AgentTerminal
@@ -39,12 +40,14 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The parts created before the features."""
+    """The parts created before the features. noticed: the notices of the agent's last session."""
 
     bus: EventBus
     tasks: Tasks
     started: Started
     setup: Setup
+    in_force: InForce
+    noticed: frozenset[str]
     session: Identity
     journal: Journal
     redactor: Redactor

@@ -10,6 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from relay.agents.transcript_reader import TranscriptReader
@@ -80,7 +81,8 @@ starts with the session and is cancelled at the session's end."""
 def _notices(core: Core) -> Notices:
     note = core.started.bridge_note
     first = (*core.setup.notices, note) if note else core.setup.notices
-    return Notices(core.bus, core.tasks, core.journal, first, told=frozenset(core.started.told))
+    told = frozenset(core.started.told)
+    return Notices(core.bus, core.tasks, core.journal, first, told=told, noticed=core.noticed)
 
 
 def _output_reader(core: Core) -> OutputReader:
@@ -141,6 +143,9 @@ def _rule_runner(core: Core) -> RuleRunner:
         directory=directory,
         files=[Path(path) for path in core.started.options.rules],
         full=core.setup.settings.hook_output == "full",
+        loaded=lambda book: replace(core.in_force, rules=book.sources).save(
+            core.started.home, core.session.id
+        ),
     )
 
 

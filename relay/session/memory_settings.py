@@ -22,14 +22,14 @@ def load(home: Home, directory: Path, explicit: Path | None = None) -> tuple[Mem
     explicit: the relay.config.py given with --config.
     """
     choice = config_file.choose(home, directory, explicit)
-    if choice.errors:
-        raise choice.errors[0]
+    for error in choice.errors.values():
+        raise error
     registry = Registry()
     builtin.install(registry)
     loaded = [config_file.load(file, registry).memory for file in choice.files]
     if found := [memory for memory in loaded if memory is not None]:
-        return found[-1], [*choice.untrusted]
+        return found[-1], [*choice.untrusted.values()]
     settings, untaken = memory_config.load(home, directory, Trust(home).covers)
     if isinstance(settings, ConfigError):
         raise settings
-    return settings or MemoryConfig(), [*choice.untrusted, *untaken]
+    return settings or MemoryConfig(), [*choice.untrusted.values(), *untaken]

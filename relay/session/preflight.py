@@ -63,7 +63,8 @@ def notices(config: str, rules: Sequence[str]) -> list[str]:
     home, directory = Home.from_env(), Path.cwd()
     _, found = settings.load(home, directory, Trust(home).covers)
     choice = config_file.choose(home, directory, Path(config) if config else None)
-    found += [*choice.untrusted, *(f"{error} The session runs without it." for error in choice.errors)]
+    found += choice.untrusted.values()
+    found += [f"{error} The session runs without it." for error in choice.errors.values()]
     book = RuleBook.load(home, directory, [Path(path) for path in rules])
     return [*found, *map(str, book.warnings[:RULE_NOTICES])]
 

@@ -39,6 +39,7 @@ from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
 from relay.session.core import Agent, Core
 from relay.session.features import FEATURES, Feature
+from relay.session.in_force import InForce
 from relay.session.setup import Setup
 from relay.session.shutdown import Shutdown
 from relay.session.started import Started
@@ -209,6 +210,8 @@ class Session:
         if follower is not None:
             directory = self._core.session.directory
             again = self._started.again(directory, follower.command, resumes=follower.resumes)
+            home = self._started.home
+            InForce.load(home, self._started.id).save(home, again["hello"]["id"])
             self._started.shim.start(again)
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
@@ -227,7 +230,11 @@ class Session:
 
 def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     """Create the parts that the features share."""
-    setup = Setup.load(started.options, started.home, Path(enter_again(started.env)))
+    before = InForce.load(started.home, started.id)
+    setup = Setup.load(started.options, started.home, Path(enter_again(started.env)), before)
+    configs = {file.path: file for file in setup.configs}
+    in_force = InForce(configs, setup.rules.sources, setup.notices, setup.mistakes)
+    in_force.save(started.home, started.id)
     session = Identity(started.id, started.name, started.team, setup.directory)
     redactor = Redactor(known_in(started.env))
     journal = Journal(started.home.journal, session.id, session.name, bus, publishes=True, redactor=redactor)
@@ -250,7 +257,21 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     progress = Progress(started.home.state / "sessions" / f"{started.id}.jsonl", resumed=started.resumed)
     agent = Agent(reader, terminal, status, turn, view, state, continuations)
     memory = _memory(setup, started.home, session)
-    return Core(bus, tasks, started, setup, session, journal, redactor, progress, agent, memory)
+    noticed = frozenset(before.notices)
+    return Core(
+        bus,
+        tasks,
+        started,
+        setup,
+        in_force,
+        noticed,
+        session,
+        journal,
+        redactor,
+        progress,
+        agent,
+        memory,
+    )
 
 
 def _memory(setup: Setup, home: Home, session: Identity) -> MemoryStore | RelayError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from relay.hooks.trust import Trust
 from relay.memory import config as memory_config
 from relay.memory.config import MemoryConfig
 from relay.rules.rule_book import RuleBook
+from relay.session.in_force import InForce
 from relay.session.options import Options
 from relay.settings import Settings
 
@@ -33,6 +35,7 @@ class Setup:
 
     memory:   the memory settings, or the mistake in them, which prevents saving anything anywhere.
     configs:  each relay.config.py in use.
+    mistakes: what could not be used, so that what was in force before still is.
     channels: the channels to join.
     notices:  what could not be used, and why, one line each.
     """
@@ -44,6 +47,7 @@ class Setup:
     rules: RuleBook
     memory: MemoryConfig | ConfigError
     configs: tuple[config_file.ConfigFile, ...]
+    mistakes: tuple[str, ...]
     channels: tuple[str, ...]
     onboarding: str
     prices: Prices
@@ -75,8 +79,11 @@ class Setup:
         return False
 
     @classmethod
-    def load(cls, options: Options, home: Home, directory: Path) -> Setup:
-        """Return the configuration; skip a file with a mistake, and add a notice that says where it is."""
+    def load(cls, options: Options, home: Home, directory: Path, before: InForce) -> Setup:
+        """Return the configuration; skip a file with a mistake, and add a notice that says where it is.
+
+        before: what was in force in the agent's last session, and stays in force in place of such a file.
+        """
         settings, untaken = settings_file.load(home, directory, Trust(home).covers)
         notices = [*untaken]
         named = options.profile
@@ -92,17 +99,19 @@ class Setup:
         registry = Registry()
         builtin.install(registry)
         memory: MemoryConfig | ConfigError | None = None
-        configs = []
+        configs: list[config_file.ConfigFile] = []
+        mistakes: list[str] = []
         channels = settings.channels
         choice = config_file.choose(home, directory, Path(options.config) if options.config else None)
-        notices += [*choice.untrusted, *(f"{error} The session runs without it." for error in choice.errors)]
-        for file in choice.files:
-            try:
-                loaded = config_file.load(file, registry)
-                registry.include(loaded.registry)
-            except RelayError as error:
-                notices.append(f"{error} The session runs without it.")
+        for path in choice.paths:
+            loaded, file, why = _load(choice, path, before.former(path, home), registry)
+            if why is not None:
+                notices.append(why)
+            if loaded is None or file is None:
                 continue
+            if why is not None:
+                mistakes.append(why)
+            registry.include(loaded.registry)
             memory = loaded.memory or memory
             channels += loaded.channels
             configs.append(file)
@@ -112,7 +121,8 @@ class Setup:
         if memory is None:
             memory, untaken = memory_config.load(home, directory, Trust(home).covers)
             notices += untaken
-        rules = RuleBook.load(home, directory, [Path(path) for path in options.rules])
+        named_rules = [Path(path) for path in options.rules]
+        rules = RuleBook.load(home, directory, named_rules, RuleBook.again(before.rules))
         notices += map(str, rules.warnings[:RULE_NOTICES])
         if (more := len(rules.warnings) - RULE_NOTICES) > 0:
             notices.append(f"There are {more} more warnings about rules; list them with `relay hooks list`")
@@ -132,8 +142,25 @@ class Setup:
             rules,
             memory or MemoryConfig(),
             tuple(configs),
+            (*mistakes, *rules.kept),
             tuple(names.channel(each) for each in channels),
             text,
             prices,
             tuple(notices),
         )
+
+
+def _load(
+    choice: config_file.Choice, path: Path, former: config_file.ConfigFile | None, registry: Registry
+) -> tuple[config_file.Loaded | None, config_file.ConfigFile | None, str | None]:
+    """Return what the relay.config.py at `path` gives, the file as it was used, and what is wrong with it."""
+    why = choice.untrusted.get(path) or str(choice.errors.get(path, ""))
+    for file in [file for file in choice.files if file.path == path]:
+        try:
+            return config_file.load(file, registry), file, None
+        except RelayError as error:
+            why = str(error)
+    if former is not None:
+        with suppress(RelayError):
+            return config_file.load(former, registry), former, f"{why} Its former content stays in force."
+    return None, None, why if path in choice.untrusted else f"{why} The session runs without it."

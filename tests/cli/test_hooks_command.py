@@ -527,10 +527,10 @@ def test_a_session_keeps_its_rules_when_their_file_becomes_unusable(relay: Relay
     lines = relay("hooks", "reload").stdout.splitlines()
     assert lines[0] == "Alice has 2 rules."
     assert (
-        f"{project}: is not trusted in its current form. This session keeps the rules that it loaded"
+        f"{project}: is not trusted in its current form. The rules that were loaded from it before stay"
         in lines[1]
     )
-    assert f"{named}:1: it is not JSON" in lines[2] and lines[2].endswith("from the file before.")
+    assert f"{named}:1: it is not JSON" in lines[2] and lines[2].endswith("stay in force.")
     listing = list_rules(relay, "Alice")
     assert [rule["name"] for rule in listing["rules"]] == ["guard", "other"]
     assert len(listing["warnings"]) == 2

@@ -85,15 +85,17 @@ def test_a_projects_file_adds_to_the_users_own(user_home: Home, tmp_path: Path):
     assert choose(user_home, tmp_path, own) == Choice((read(own),))
     missing = choose(user_home, tmp_path, tmp_path / "missing.py")
     assert missing.files == (read(own),)
-    assert re.search(r"missing.py: there is no such file. Check the path", str(missing.errors[0]))
+    assert re.search(
+        r"missing.py: there is no such file. Check the path", str(missing.errors[tmp_path / "missing.py"])
+    )
 
 
 def test_a_projects_file_runs_only_if_trusted_and_unchanged(user_home: Home, tmp_path: Path):
     path = write(tmp_path / "my project" / "relay.config.py")
     choice = choose(user_home, path.parent)
     assert choice.files == ()
-    assert "is not trusted, so it does not run" in choice.untrusted[0]
-    assert f"relay trust '{path}'" in choice.untrusted[0]
+    assert "is not trusted, so it does not run" in choice.untrusted[path]
+    assert f"relay trust '{path}'" in choice.untrusted[path]
     Trust(user_home).grant(path, path.read_bytes())
     assert choose(user_home, path.parent).files[0].source == GOOD.encode()
     write(path, GOOD + "\n")

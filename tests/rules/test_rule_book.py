@@ -246,7 +246,7 @@ def reload(user_home: Home, project: Path, last: RuleBook, *named: Path) -> tupl
     return commands(book), " ".join(str(warning) for warning in book.warnings)
 
 
-KEEPS_RULES = "This session keeps the rules that it loaded from the file before."
+KEEPS_RULES = "The rules that were loaded from it before stay in force."
 
 
 def test_the_rules_of_a_project_stay_in_force_when_its_file_is_no_longer_trusted(

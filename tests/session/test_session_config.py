@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from relay.home import Home
 from relay.hooks.trust import Trust
-from session.fake_agent import FakeAgent, project, settings
+from session.fake_agent import FakeAgent, project, ps, settings
 from support import Relay, session_patch, wait_until
 
 GREETING = """
@@ -73,6 +76,33 @@ def test_what_was_said_before_a_handler_existed_is_never_given_to_it(relay: Rela
     alice.receives("Deployed v3 to staging.")
     assert "Deployed v1" not in alice.received
     assert alice.received.count("Deployed v2") == 1
+
+
+def test_a_mistake_before_a_reload_leaves_the_last_good_handlers_in_force(relay: Relay) -> None:
+    """B3: also after the session was killed; `relay reload` says so, and fails."""
+    folder = project(relay, DEPLOY, trust=True)
+    file = folder / "relay.config.py"
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.say("@deploy:staging v1")
+    alice.receives("Deployed v1 to staging.")
+    file.write_text(DEPLOY + "1 / 0\n")
+    Trust(Home.from_env(relay.environment)).grant(file, file.read_bytes())
+    done = relay("reload", "Alice", check=False)
+    assert done.returncode == 1
+    assert f"{file}:7: loading failed with ZeroDivisionError" in done.stderr
+    assert "Its former content stays in force." in done.stderr
+    alice.notice("Its former content stays in force.")
+    alice.say("@deploy:staging v2")
+    alice.receives("Deployed v2 to staging.")
+    os.kill(ps(relay)[0]["pid"], signal.SIGKILL)
+    alice.say("@deploy:staging v3")
+    alice.receives("Deployed v3 to staging.")
+    file.write_text(DEPLOY.replace("Deployed", "Shipped"))
+    assert relay("reload", "Alice", check=False).returncode == 1  # nobody has trusted it
+    relay("trust", file)
+    relay("reload", "Alice")
+    alice.say("@deploy:staging v4")
+    alice.receives("Shipped v4 to staging.")
 
 
 def test_a_projects_file_does_not_replace_the_users_own(relay: Relay) -> None:

@@ -6,13 +6,16 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents.hooked import Claude, Json
 from relay.features.rule_runner import REPORTED
-from session.fake_agent import FakeAgent, events, settings
+from session.fake_agent import FakeAgent, events, ps, settings
 from session.transcript import Transcript
 from support import Relay, wait_until
 
@@ -286,6 +289,34 @@ def test_a_projects_rules_need_trust(relay: Relay, tmp_path: Path) -> None:
     relay("hooks", "reload")
     (call,) = claude.fire("PreToolUse", **BASH)
     assert specific(call)["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize("how", ["changed", "broken", "nearer"])
+def test_a_guard_survives_its_session(relay: Relay, tmp_path: Path, how: str) -> None:
+    """D3: whatever the agent has written meanwhile."""
+    path = tmp_path / "hooks.json"
+    guard = {"matcher": "Bash", "type": "command", "command": "echo never >&2; exit 2"}
+    path.write_text(json.dumps({"hooks": {"PreToolUse": [guard]}}))
+    (tmp_path / "a").mkdir()
+    (tmp_path / ".git").mkdir()
+    relay("trust", path)
+    claude = start_agent(Claude(relay).wrap(cwd=tmp_path / "a"))
+    assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
+    match how:
+        case "changed":
+            path.write_text(path.read_text() + " ")
+        case "broken":
+            path.write_text("{")
+        case "nearer":
+            (tmp_path / "a" / "hooks.json").write_text('{"hooks": {}}')
+    before = ps(relay)[0]["pid"]
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: ps(relay)[0]["pid"] not in {before, None})
+    assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
+    assert relay("reload", "Ann", check=False).returncode == 1
+    assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
+    relay("restart", "Ann")
+    assert specific(start_agent(claude).fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
 
 
 def test_rules_can_be_disabled_and_reloaded_in_a_running_session(relay: Relay) -> None:

@@ -1,0 +1,80 @@
+"""The configuration in force for an agent: its next session keeps what a mistake in a file would remove.
+
+STATE/sessions/ID.config, which ends with the agent; a restarted one gets a copy:
+
+    {"configs": [[PATH, SOURCE]], "rules": [[PATH, ORIGIN, SOURCE]], "notices": [...], "mistakes": [...]}
+
+SOURCE is the file's content when it was last used, in Base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relay.home import Home
+from relay.hooks.config_file import FILE, ConfigFile
+from relay.rules.rule_book import RuleSource
+from relay.storage.files import write_private
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """configs: by path. notices: what the user was told. mistakes: those that left something in force."""
+
+    configs: Mapping[Path, ConfigFile] = field(default_factory=dict)
+    rules: tuple[RuleSource, ...] = ()
+    notices: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+    def former(self, path: Path, home: Home) -> ConfigFile | None:
+        """Return what was in force in place of the file at `path`; a project's may have been further up."""
+        own = home.config / FILE
+        if path == own:
+            return self.configs.get(own)
+        return next((file for file in self.configs.values() if file.path != own), None)
+
+    @classmethod
+    def load(cls, home: Home, session: str) -> InForce:
+        """Return what the agent's last session noted; nothing if it noted nothing."""
+        try:
+            saved = json.loads(_path(home, session).read_bytes())
+            configs = [ConfigFile(Path(path), base64.b64decode(text)) for path, text in saved["configs"]]
+            rules = [(Path(path), origin, base64.b64decode(text)) for path, origin, text in saved["rules"]]
+            return cls(
+                {file.path: file for file in configs},
+                tuple(RuleSource(*each) for each in rules),
+                tuple(saved["notices"]),
+                tuple(saved["mistakes"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls()
+
+    def save(self, home: Home, session: str) -> None:
+        """Note it for the agent's next session."""
+        saved = {
+            "configs": [[str(path), _encoded(file.source)] for path, file in self.configs.items()],
+            "rules": [[str(each.path), each.origin, _encoded(each.content)] for each in self.rules],
+            "notices": self.notices,
+            "mistakes": self.mistakes,
+        }
+        path = _path(home, session)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_private(path, json.dumps(saved))
+        except OSError as error:
+            _log.warning("what is in force cannot be noted for the next session: %s", error)
+
+
+def _path(home: Home, session: str) -> Path:
+    return home.state / "sessions" / f"{session}.config"
+
+
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
