@@ -86,7 +86,6 @@ class HandlerRunner:
         self._hooked = hooked
         self._progress = progress
         self._resumed = 0.0
-        self._handled_before: frozenset[str] | None = None
         self._exited = False
         self._ready = asyncio.Event()
         self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
@@ -99,11 +98,9 @@ class HandlerRunner:
 
     def _note_namespaces(self) -> None:
         """Note what has handlers for the next session, which acts on nothing that was said to nobody."""
-        now = self._runner.registry.namespaces()
-        noted = [note["namespaces"] for note in self._progress.notes if note["note"] == "handles"]
-        self._handled_before = frozenset(noted[-1]) if noted else None
-        if now != self._handled_before:
-            self._progress.note("handles", namespaces=sorted(now))
+        now = sorted(self._runner.registry.namespaces())
+        if now != self._handled_before():
+            self._progress.note("handles", namespaces=now)
 
     async def _go_on(self) -> None:
         """Resume the directives of an earlier session: the ledger knows which messages it sent."""
@@ -206,7 +203,8 @@ class HandlerRunner:
         if known is not None and (known[1].done or not known[1].repeats):
             self._leave(directive, *known)
             return
-        if known is None and event.again and not self._was_handled(directive.namespace):
+        before = self._handled_before()
+        if known is None and event.again and before is not None and directive.namespace not in before:
             self._progress.begin(directive.place, digest, queue)
             self._progress.done(directive.place)
             self._bus.publish(DirectiveRecognized("done"))
@@ -220,9 +218,10 @@ class HandlerRunner:
         # Not reached if the handlers are cancelled: the next session has to know.
         self._progress.done(directive.place, "failed" if failed else None)
 
-    def _was_handled(self, namespace: str) -> bool:
-        """Return True if the earlier session had a handler for `namespace`, or nobody knows."""
-        return self._handled_before is None or namespace in self._handled_before
+    def _handled_before(self) -> list[str] | None:
+        """Return the namespaces that had handlers in the earlier session; None if nobody knows."""
+        noted = [note["namespaces"] for note in self._progress.notes if note["note"] == "handles"]
+        return noted[-1] if noted else None
 
     def _recognized(self, directive: Directive, digest: str) -> tuple[str, Begun] | None:
         # The time is when it was read: acting on earlier directives may have taken long.
