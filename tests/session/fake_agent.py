@@ -121,8 +121,15 @@ class FakeAgent:
         return self.relay("events").stdout + (session.read_text() if session.exists() else "")
 
     def _pull(self, what: Entry) -> None:
+        def sent() -> bool:
+            try:
+                strings.sendto(json.dumps(what).encode(), str(self.folder / "strings"))
+            except (ConnectionRefusedError, FileNotFoundError):
+                return False  # it was restarted, and does not listen yet
+            return True
+
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
-            strings.sendto(json.dumps(what).encode(), str(self.folder / "strings"))
+            wait_until(sent, message=self.log)
 
 
 def events(relay: Relay) -> list[Entry]:
