@@ -306,7 +306,7 @@ def test_errors_keep_their_order_with_the_users_first(user: Home) -> None:
 
 def test_a_file_that_is_not_text_is_refused(user: Home) -> None:
     (user.config / "patterns" / "bad.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="cannot read it"):
+    with pytest.raises(ConfigError, match="is not UTF-8"):
         profiles(user)
 
 

@@ -170,7 +170,6 @@ def test_a_cluster_is_one_bus_until_it_loses_its_majority(
         wait_until(lambda: rows(urls[0])["passes"].status is Finding.HOLDS)
         assert not broken(rows(*urls))
         cluster.nodes[2].kill()
-        wait_until(lambda: not cluster.led_by(cluster.nodes[2]))
         # Once a message passes at both, the remaining nodes have elected leaders.
         found = wait_until(lambda: broken(latest := rows_if_connected(*urls)) == {"reach"} and latest)
         assert found
