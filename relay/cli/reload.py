@@ -16,7 +16,7 @@ from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_cla
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import unique
-from relay.session.in_force import InForce
+from relay.session.active_config import ActiveConfig
 
 STARTS = 30.0
 """Seconds a session may take, on a busy machine, to start or to fail for good after three tries."""
@@ -67,7 +67,7 @@ def _reload(home: Home, claim: SessionInfo, report: Outcomes) -> None:
                 raise RelayError("the new session is not ready yet. `relay ps` shows when it is.")
             time.sleep(_LOOK)
         session = call(claim.socket, {"op": "info"}, PATIENCE)["info"]["id"]
-        if mistakes := InForce.load(home, session).mistakes:
+        if mistakes := ActiveConfig.load(home, session).mistakes:
             what = f"{claim.name} has a new session, but not all of its configuration."
             raise RelayError("\n".join((what, *mistakes)))
         fields = {"name": claim.name, "team": claim.team, "outcome": "reloaded", "pid": status["pid"]}

@@ -10,7 +10,7 @@ from relay.lifecycle import Identity
 from relay.memory.store import MemoryStore
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor
-from relay.session.in_force import InForce
+from relay.session.active_config import ActiveConfig
 from relay.session.setup import Setup
 from relay.session.started import Started
 from relay.state.agent_terminal import AgentTerminal
@@ -46,7 +46,7 @@ class Core:
     tasks: Tasks
     started: Started
     setup: Setup
-    in_force: InForce
+    active: ActiveConfig
     noticed: frozenset[str]
     session: Identity
     journal: Journal

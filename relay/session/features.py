@@ -143,9 +143,7 @@ def _rule_runner(core: Core) -> RuleRunner:
         directory=directory,
         files=[Path(path) for path in core.started.options.rules],
         full=core.setup.settings.hook_output == "full",
-        loaded=lambda book: replace(core.in_force, rules=book.sources).save(
-            core.started.home, core.session.id
-        ),
+        loaded=lambda book: replace(core.active, rules=book.sources).save(core.started.home, core.session.id),
     )
 
 

@@ -37,9 +37,9 @@ from relay.memory.store import MemoryStore
 from relay.project import enter_again
 from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
+from relay.session.active_config import ActiveConfig
 from relay.session.core import Agent, Core
 from relay.session.features import FEATURES, Feature
-from relay.session.in_force import InForce
 from relay.session.setup import Setup
 from relay.session.shutdown import Shutdown
 from relay.session.started import Started
@@ -211,7 +211,7 @@ class Session:
             directory = self._core.session.directory
             again = self._started.again(directory, follower.command, resumes=follower.resumes)
             home = self._started.home
-            InForce.load(home, self._started.id).save(home, again["hello"]["id"])
+            ActiveConfig.load(home, self._started.id).save(home, again["hello"]["id"])
             self._started.shim.start(again)
         await self._bus.ask_all(Goodbye(code))
         await asyncio.wait({acted}, timeout=AFTERTHOUGHT)
@@ -230,11 +230,11 @@ class Session:
 
 def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     """Create the parts that the features share."""
-    before = InForce.load(started.home, started.id)
+    before = ActiveConfig.load(started.home, started.id)
     setup = Setup.load(started.options, started.home, Path(enter_again(started.env)), before)
     configs = {file.path: file for file in setup.configs}
-    in_force = InForce(configs, setup.rules.sources, setup.notices, setup.mistakes)
-    in_force.save(started.home, started.id)
+    active = ActiveConfig(configs, setup.rules.sources, setup.notices, setup.mistakes)
+    active.save(started.home, started.id)
     session = Identity(started.id, started.name, started.team, setup.directory)
     redactor = Redactor(known_in(started.env))
     journal = Journal(started.home.journal, session.id, session.name, bus, publishes=True, redactor=redactor)
@@ -263,7 +263,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
         tasks,
         started,
         setup,
-        in_force,
+        active,
         noticed,
         session,
         journal,

@@ -21,7 +21,7 @@ from relay.hooks.trust import Trust
 from relay.memory import config as memory_config
 from relay.memory.config import MemoryConfig
 from relay.rules.rule_book import RuleBook
-from relay.session.in_force import InForce
+from relay.session.active_config import ActiveConfig
 from relay.session.options import Options
 from relay.settings import Settings
 
@@ -79,7 +79,7 @@ class Setup:
         return False
 
     @classmethod
-    def load(cls, options: Options, home: Home, directory: Path, before: InForce) -> Setup:
+    def load(cls, options: Options, home: Home, directory: Path, before: ActiveConfig) -> Setup:
         """Return the configuration; skip a file with a mistake, and add a notice that says where it is.
 
         before: what was in force in the agent's last session, and stays in force in place of such a file.

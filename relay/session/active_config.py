@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class ActiveConfig:
     """configs: by path. notices: what the user was told. mistakes: those that left something in force."""
 
     configs: Mapping[Path, ConfigFile] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class InForce:
         return next((file for file in self.configs.values() if file.path != own), None)
 
     @classmethod
-    def load(cls, home: Home, session: str) -> InForce:
+    def load(cls, home: Home, session: str) -> ActiveConfig:
         """Return what the agent's last session noted; nothing if it noted nothing."""
         try:
             saved = json.loads(_path(home, session).read_bytes())
