@@ -243,7 +243,6 @@ def test_a_hung_broker_only_delays_messages(home: Home) -> None:
                 for number in range(100):
                     await alice.send("Bob", str(number))
                 assert len(await alice.ledger()) == 100
-                assert bob.messages.empty()
             finally:
                 os.kill(status.pid, signal.SIGCONT)
             assert [m.body for m in await bob.receive(100)] == [str(number) for number in range(100)]
