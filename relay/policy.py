@@ -66,8 +66,11 @@ class Policy:
 
     def allows(self, tool: str, tool_input: Mapping[str, Any]) -> str | None:
         """Return the rule that allows this call, as the user wrote it; None if the user must be asked."""
-        subjects = [str(tool_input[key]) for key in SUBJECTS if key in tool_input]
-        subjects = subjects or [json.dumps(tool_input, sort_keys=True, default=str)]
+        given = [tool_input[key] for key in SUBJECTS if tool_input.get(key) is not None]
+        subjects = [
+            value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+            for value in given or [tool_input]
+        ]
         for rule in self._rules:
             if all(rule.covers(tool, subject) for subject in subjects):
                 return rule.text

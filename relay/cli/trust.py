@@ -76,7 +76,7 @@ def _trust(home: Home, path: Path, report: Outcomes) -> None:
         advice = f"Not trusted: {path}. Correct it, then run `relay trust` again."
         raise ConfigError(f"{error}\n{advice}") from None
     value = Trust(home).grant(path, content)
-    said = f"Trusted {visible(str(path.resolve()))} ({count(len(lines), 'line')}, sha256 {value[:12]})."
+    said = f"Trusted {visible(str(path.absolute()))} ({count(len(lines), 'line')}, sha256 {value[:12]})."
     report.done(said, file=str(path), outcome="trusted", sha256=value, notes=notes)
     report.say("\n".join(notes))
 

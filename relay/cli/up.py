@@ -153,14 +153,14 @@ class _Upstart:
             waiting_here = {step.agent for step in waiting}
             for step in waiting:  # dependencies first
                 needs = (step.waits_for or {}).keys()
-                if needs & later:
+                if (why := self._in_vain(step, status, waiting_here - told | later)) is not None:
+                    told.add(step.agent)
+                    self._fail(step.agent, why)
+                elif needs & later:
                     later.add(step.agent)
                     told.add(step.agent)
                     self._postpone(step)
                     self._say(step.agent, "wait", f"starts once {_needs(step)}")
-                elif (why := self._in_vain(step, status, waiting_here - told)) is not None:
-                    told.add(step.agent)
-                    self._fail(step.agent, why)
                 elif step.agent not in said:
                     said.add(step.agent)
                     self._report.say(f"{step.agent} waits until {_needs(step)}.")

@@ -11,7 +11,7 @@ import time
 
 from relay.errors import NameInUse, RelayError
 from relay.home import Home, check_socket_path, private_directory
-from relay.names import validate
+from relay.names import is_valid, validate
 from relay.storage.locks import is_held, open_lock, try_lock
 
 TYPE_CHECKING = False
@@ -116,8 +116,8 @@ def claim_free(home: Home, team: str, command: str) -> Claim:
     base = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in base).strip("-_")[:50]
     base = base or "agent"
     for number in range(1, 1000):
-        name = validate(base if number == 1 else f"{base}-{number}")
-        if taken := _try(home, team, name):
+        name = base if number == 1 else f"{base}-{number}"
+        if is_valid(name) and (taken := _try(home, team, name)):
             return taken
     raise NameInUse(f"a thousand sessions are called {base}. Choose a name with -n.")
 

@@ -22,7 +22,10 @@ class ConfigWatch:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
+        # If the file has changed already, its former content is in force, and the user knows.
         for config in self._configs:
+            if config_file.changed(config.path, config.digest):
+                continue
             self._bus.loop.call_later(LOOK, self._look, config)
 
     def _look(self, config: config_file.ConfigFile) -> None:

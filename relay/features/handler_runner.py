@@ -100,7 +100,7 @@ class HandlerRunner:
         """Note what has handlers for the next session, which acts on nothing that was said to nobody."""
         now = sorted(self._runner.registry.namespaces())
         if now != self._handled_before():
-            self._progress.note("handles", namespaces=now)
+            self._progress.note("handles", namespaces=now, time=time.time())
 
     async def _go_on(self) -> None:
         """Resume the directives of an earlier session: the ledger knows which messages it sent."""
@@ -191,23 +191,18 @@ class HandlerRunner:
 
     @handles(DirectiveRead)
     def directive(self, event: DirectiveRead) -> None:
+        if event.again and self._had_no_handler(event.directive):
+            return
         namespace = event.directive.namespace
-        self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(event))
+        self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(event.directive))
 
-    async def _act_on(self, event: DirectiveRead) -> None:
-        directive = event.directive
+    async def _act_on(self, directive: Directive) -> None:
         await self._ready.wait()
         digest = digest_of(directive.namespace, directive.target, directive.body)
         queue = ORDERED_WITH.get(directive.namespace, directive.namespace)
         known = self._recognized(directive, digest)
         if known is not None and (known[1].done or not known[1].repeats):
             self._leave(directive, *known)
-            return
-        before = self._handled_before()
-        if known is None and event.again and before is not None and directive.namespace not in before:
-            self._progress.begin(directive.place, digest, queue)
-            self._progress.done(directive.place)
-            self._bus.publish(DirectiveRecognized("done"))
             return
         again = None if known is None else known[0]
         if again is not None:
@@ -217,6 +212,17 @@ class HandlerRunner:
         failed = await self._act(directive)
         # Not reached if the handlers are cancelled: the next session has to know.
         self._progress.done(directive.place, "failed" if failed else None)
+
+    def _had_no_handler(self, directive: Directive) -> bool:
+        """Return True if nothing had a handler for the directive when it was said; no session acts on it."""
+        before = self._handled_before()
+        if before is None or directive.namespace in before or str(directive.place) in self._progress.earlier:
+            return False
+        digest = digest_of(directive.namespace, directive.target, directive.body)
+        self._progress.begin(directive.place, digest, directive.namespace)
+        self._progress.done(directive.place)
+        self._bus.publish(DirectiveRecognized("done"))
+        return True
 
     def _handled_before(self) -> list[str] | None:
         """Return the namespaces that had handlers in the earlier session; None if nobody knows."""

@@ -58,16 +58,14 @@ class Choice:
     """The files that a session uses, the user's own first.
 
     untrusted: a notice for each file that may not run. errors: what could not be read. Both by path.
+    paths: of all of these, the user's own first.
     """
 
     files: tuple[ConfigFile, ...] = ()
     untrusted: Mapping[Path, str] = field(default_factory=dict)
     errors: Mapping[Path, ConfigError] = field(default_factory=dict)
 
-    @property
-    def paths(self) -> list[Path]:
-        """All files that were found, those that may run first."""
-        return [*(file.path for file in self.files), *self.untrusted, *self.errors]
+    paths: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
     own = home.config / FILE
     project = explicit.absolute() if explicit else find(directory)
     paths = [own] if own.is_file() else []
-    if project is not None and project != own:
+    if project is not None and project.resolve() != own.resolve():
         paths.append(project)
     files: list[ConfigFile] = []
     untrusted: dict[Path, str] = {}
@@ -115,7 +113,7 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
             untrusted[path] = (
                 f"{path} is not trusted, so it does not run. Read it, run `{command}`, then start again."
             )
-    return Choice(tuple(files), untrusted, errors)
+    return Choice(tuple(files), untrusted, errors, tuple(paths))
 
 
 def read(path: Path) -> ConfigFile:

@@ -183,8 +183,11 @@ class _Loading:
             return
         self._seen.append(path)
         rules, warnings = self._taken(path, origin)
-        if any(warning.unread for warning in warnings) and (kept := self._keep(path, origin)):
-            rules = kept
+        unread = any(warning.unread for warning in warnings) and any(self._former_of(path, origin))
+        skipped = any(warning.skipped for warning in warnings)
+        if unread or (skipped and any(rule.path == path for rule in self._last)):
+            self._sources = [each for each in self._sources if each.path != path]
+            rules = self._keep(path, origin)
             warnings = [replace(each, text=f"{each.text} {_STAY}") for each in warnings]
         self._rules += rules
         self._warnings += warnings
@@ -208,14 +211,18 @@ class _Loading:
         text = f"is not trusted, so none of its rules applies. Read it, then {command}."
         return [], [RuleWarning(path, text)]
 
-    def _keep(self, path: Path, origin: Origin) -> list[Rule]:
+    def _former_of(self, path: Path, origin: Origin) -> list[Rule]:
         """Return the last rules in place of those in `path`; a project's may come from a file further up."""
+        if origin == "project":
+            return [rule for rule in self._last if rule.origin == origin]
+        return [rule for rule in self._last if rule.path == path]
 
-        def stays(each: Rule | RuleSource) -> bool:
-            return each.origin == origin if origin == "project" else each.path == path
-
-        self._sources += filter(stays, self._former)
-        return list(filter(stays, self._last))
+    def _keep(self, path: Path, origin: Origin) -> list[Rule]:
+        """Return the same, and keep the sources that they come from."""
+        rules = self._former_of(path, origin)
+        paths = {rule.path for rule in rules}
+        self._sources += [each for each in self._former if each.path in paths]
+        return rules
 
     def done(self) -> RuleBook:
         now = {rule.path for rule in self._rules}

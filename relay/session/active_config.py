@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,13 @@ class ActiveConfig:
             return self.configs.get(own)
         return next((file for file in self.configs.values() if file.path != own), None)
 
+    def gone(self, found: Collection[Path], home: Home) -> list[str]:
+        """Return a notice for each file of which nothing is `found` any more, so that it no longer counts."""
+        own = home.config / FILE
+        places = {path == own for path in found}
+        lost = [path for path in self.configs if (path == own) not in places]
+        return [f"{path} is gone; what it had registered is no longer active." for path in lost]
+
     @classmethod
     def load(cls, home: Home, session: str) -> ActiveConfig:
         """Return what the agent's last session noted; nothing if it noted nothing."""
@@ -50,10 +57,10 @@ class ActiveConfig:
             return cls(
                 {file.path: file for file in configs},
                 tuple(RuleSource(*each) for each in rules),
-                tuple(saved["notices"]),
-                tuple(saved["mistakes"]),
+                tuple(map(str, saved["notices"])),
+                tuple(map(str, saved["mistakes"])),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return cls()
 
     def save(self, home: Home, session: str) -> None:

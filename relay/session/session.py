@@ -233,7 +233,8 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     before = ActiveConfig.load(started.home, started.id)
     setup = Setup.load(started.options, started.home, Path(enter_again(started.env)), before)
     configs = {file.path: file for file in setup.configs}
-    active = ActiveConfig(configs, setup.rules.sources, setup.notices, setup.mistakes)
+    notices = (*setup.notices, *filter(None, [started.bridge_note]))
+    active = ActiveConfig(configs, setup.rules.sources, notices, setup.mistakes)
     active.save(started.home, started.id)
     session = Identity(started.id, started.name, started.team, setup.directory)
     redactor = Redactor(known_in(started.env))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -107,14 +106,17 @@ class Setup:
             loaded, file, why = _load(choice, path, before.former(path, home), registry)
             if why is not None:
                 notices.append(why)
-            if loaded is None or file is None:
+            if file is None:
                 continue
+            configs.append(file)  # even if it cannot be loaded now: the next session tries again
             if why is not None:
                 mistakes.append(why)
+            if loaded is None:
+                continue
             registry.include(loaded.registry)
             memory = loaded.memory or memory
             channels += loaded.channels
-            configs.append(file)
+        notices += before.gone(choice.paths, home)
         memory = options.memory or memory
         if options.registry is not None:
             registry.include(options.registry)
@@ -153,7 +155,10 @@ class Setup:
 def _load(
     choice: config_file.Choice, path: Path, former: config_file.ConfigFile | None, registry: Registry
 ) -> tuple[config_file.Loaded | None, config_file.ConfigFile | None, str | None]:
-    """Return what the relay.config.py at `path` gives, the file as it was used, and what is wrong with it."""
+    """Return what the relay.config.py at `path` gives, the file as it was used, and what is wrong with it.
+
+    If not even its former content can be loaded, the latter is the file.
+    """
     why = choice.untrusted.get(path) or str(choice.errors.get(path, ""))
     for file in [file for file in choice.files if file.path == path]:
         try:
@@ -161,6 +166,8 @@ def _load(
         except RelayError as error:
             why = str(error)
     if former is not None:
-        with suppress(RelayError):
+        try:
             return config_file.load(former, registry), former, f"{why} Its former content stays in force."
+        except RelayError as error:
+            return None, former, f"{why} Its former content cannot be loaded either: {error}"
     return None, None, why if path in choice.untrusted else f"{why} The session runs without it."

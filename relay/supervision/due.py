@@ -47,7 +47,9 @@ def enqueue(record: AgentRecord, agent: FleetAgent, now: float, *, scheduled: bo
 
 def postpone(record: AgentRecord, agent: FleetAgent, now: float, why: str) -> AgentRecord:
     """Return the record of an agent that is to start now, but waits for those that it depends on."""
-    return record if record.overdue else _queued(record, agent, now, why, overdue=True)
+    return (
+        record if record.overdue and record.wanted == "up" else _queued(record, agent, now, why, overdue=True)
+    )
 
 
 def _queued(record: AgentRecord, agent: FleetAgent, now: float, why: str, *, overdue: bool) -> AgentRecord:

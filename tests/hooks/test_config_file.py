@@ -70,7 +70,7 @@ def test_the_users_own_file_is_the_default_and_needs_no_trust(user_home: Home, t
     """R57"""
     assert choose(user_home, tmp_path) == Choice()
     own = write(user_home.config / "relay.config.py")
-    assert choose(user_home, tmp_path) == Choice((read(own),))
+    assert choose(user_home, tmp_path) == Choice((read(own),), paths=(own,))
 
 
 def test_a_projects_file_adds_to_the_users_own(user_home: Home, tmp_path: Path):
@@ -81,8 +81,8 @@ def test_a_projects_file_adds_to_the_users_own(user_home: Home, tmp_path: Path):
     assert choice.files == (read(own),)
     assert len(choice.untrusted) == 1
     Trust(user_home).grant(path, path.read_bytes())
-    assert choose(user_home, tmp_path) == Choice((read(own), read(path)))
-    assert choose(user_home, tmp_path, own) == Choice((read(own),))
+    assert choose(user_home, tmp_path) == Choice((read(own), read(path)), paths=(own, path))
+    assert choose(user_home, tmp_path, own) == Choice((read(own),), paths=(own,))
     missing = choose(user_home, tmp_path, tmp_path / "missing.py")
     assert missing.files == (read(own),)
     assert re.search(

@@ -312,6 +312,18 @@ def test_the_rules_of_a_file_that_became_invalid_stay_in_force(
     assert KEEPS_RULES not in reload(user_home, project, RuleBook(), paths["named"])[1]
 
 
+def test_a_misspelt_rule_does_not_replace_the_one_before(user_home: Home, project: Path) -> None:
+    """B3: the guard would be gone."""
+    path = write(user_home.config / "hooks.json", "guard")
+    last = RuleBook.load(user_home, project)
+    path.write_text(path.read_text().replace('"command":', '"comand":'))
+    now, message = reload(user_home, project, last)
+    assert now == ["guard"]
+    assert "the command is missing" in message and message.endswith(KEEPS_RULES)
+    again = RuleBook.again(RuleBook.load(user_home, project, last=last).sources)
+    assert commands(again) == ["guard"]
+
+
 def test_the_rules_of_a_file_that_became_unreadable_stay_in_force(user_home: Home, project: Path) -> None:
     path = write(user_home.config / "hooks.json", "guard")
     last = RuleBook.load(user_home, project)

@@ -105,6 +105,23 @@ def test_a_mistake_before_a_reload_leaves_the_last_good_handlers_in_force(relay:
     alice.receives("Shipped v4 to staging.")
 
 
+def test_handlers_that_cannot_be_loaded_now_come_back_with_the_next_session(relay: Relay) -> None:
+    folder = project(relay, "import helper\n" + DEPLOY, trust=False)
+    (folder / "helper.py").write_text("")
+    relay("trust", folder / "relay.config.py")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    (folder / "helper.py").write_text("1 / 0\n")
+    done = relay("reload", "Alice", check=False)
+    assert done.returncode == 1 and "Its former content cannot be loaded either" in done.stderr
+    (folder / "helper.py").write_text("")
+    relay("reload", "Alice")
+    alice.say("@deploy:staging v1")
+    alice.receives("Deployed v1 to staging.")
+    (folder / "relay.config.py").unlink()
+    relay("reload", "Alice")
+    alice.notice("relay.config.py is gone; what it had registered is no longer active.")
+
+
 def test_a_projects_file_does_not_replace_the_users_own(relay: Relay) -> None:
     """B1: neither an untrusted one, nor a trusted one, nor one with a mistake."""
     (relay.home / "config").mkdir(exist_ok=True)
