@@ -89,6 +89,14 @@ class Claude:
 
     def _pull(self, what: Json) -> None:
         (self.folder / "pulled").write_text(json.dumps(what))  # five megabytes do not fit into a datagram
+
+        def sent() -> bool:
+            try:
+                strings.sendto(b"", str(self.folder / "strings"))
+            except (ConnectionRefusedError, FileNotFoundError):
+                return False  # it was restarted, and does not listen yet
+            return True
+
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as strings:
-            strings.sendto(b"", str(self.folder / "strings"))
+            wait_until(sent)
         wait_until(lambda: not (self.folder / "pulled").exists())
