@@ -98,6 +98,7 @@ class _Upstart:
         self._fresh = fresh
         self._boot = boot
         self._started: dict[str, float] = {}  # started agents, and until when to wait for each
+        self._failed: set[str] = set()
 
     def status(self) -> FleetStatus:
         return FleetStatus.now(self._home, self._fleet)
@@ -258,7 +259,10 @@ class _Upstart:
             if name in waiting:
                 continue
             late = key(name) in status.sessions and time.monotonic() > self._deadline(name)
-            if (why := status.in_vain(name, condition, late=late)) is not None:
+            why = status.in_vain(name, condition, late=late)
+            if why is None and name in self._failed:
+                why = "that is not started"  # its last run may have met the condition
+            if why is not None:
                 return f"is not started: it waits until {name} is {condition}, and {why}"
         return None
 
@@ -271,6 +275,7 @@ class _Upstart:
         self._report.done(_sentence(name, text), name=name, action=action, text=text, **more)
 
     def _fail(self, name: str, text: str, **more: Any) -> None:
+        self._failed.add(name)
         self._report.complain(_sentence(name, text))
         self._report.add(name=name, action="failed", text=text, **more)
 

@@ -214,6 +214,22 @@ def test_a_failure_in_a_chain_is_reported_for_each_that_depends_on_it(relay: Rel
     assert states(relay) == {}
 
 
+def test_an_earlier_run_of_a_dependency_that_fails_now_does_not_count(relay: Relay, project: Path) -> None:
+    """`relay up` waited for ever."""
+    chain = (
+        '[agents.Run]\nrun = "cat"\ndepends_on = { Build = "done" }\n'
+        '[agents.Build]\nrun = "true"\nrestart = "no"\ndepends_on = { Setup = "exited_ok" }\n'
+        '[agents.Setup]\nrestart = "no"\n'
+    )
+    write(relay, project, chain + 'run = "true"\n')
+    relay("up", cwd=project)
+    relay("down", cwd=project)
+    write(relay, project, chain + 'run = "false"\n')
+    done = relay("up", cwd=project, check=False)
+    assert done.returncode == 1
+    assert "Run is not started: it waits until Build is done, and that is not started." in done.stderr
+
+
 def test_a_program_that_is_not_installed_is_reported_in_a_sentence(relay: Relay, project: Path) -> None:
     """C16."""
     write(relay, project, '[agents.Lead]\nrun = "claud"\n')
