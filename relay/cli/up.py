@@ -260,8 +260,8 @@ class _Upstart:
                 continue
             late = key(name) in status.sessions and time.monotonic() > self._deadline(name)
             why = status.in_vain(name, condition, late=late)
-            if why is None and name in self._failed:
-                why = "that is not started"  # its last run may have met the condition
+            if why is None and name in self._failed and key(name) not in status.sessions:
+                why = "that is not started"  # an earlier run met the condition
             if why is not None:
                 return f"is not started: it waits until {name} is {condition}, and {why}"
         return None
