@@ -64,7 +64,6 @@ class Choice:
     files: tuple[ConfigFile, ...] = ()
     untrusted: Mapping[Path, str] = field(default_factory=dict)
     errors: Mapping[Path, ConfigError] = field(default_factory=dict)
-
     paths: tuple[Path, ...] = ()
 
 

@@ -73,6 +73,7 @@ class RuleWarning:
     event:   as written there; "" if it is in none.
     unread:  the file as a whole cannot be read, so its rules are unknown.
     skipped: a rule that was meant to run does not.
+    stays:   the rules that were loaded from the file before stay in force.
     """
 
     path: Path
@@ -81,6 +82,7 @@ class RuleWarning:
     event: str = ""
     unread: bool = False
     skipped: bool = False
+    stays: bool = False
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else str(self.path)

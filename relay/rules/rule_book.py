@@ -88,7 +88,7 @@ class RuleBook:
     @property
     def kept(self) -> tuple[str, ...]:
         """The warnings about files that relay cannot use now, so that their former rules stay in force."""
-        return tuple(str(warning) for warning in self.warnings if _STAY in warning.text)
+        return tuple(str(warning) for warning in self.warnings if warning.stays)
 
     @classmethod
     def of(cls, home: Home, named: Sequence[Path]) -> RuleBook:
@@ -188,7 +188,7 @@ class _Loading:
         if unread or (skipped and any(rule.path == path for rule in self._last)):
             self._sources = [each for each in self._sources if each.path != path]
             rules = self._keep(path, origin)
-            warnings = [replace(each, text=f"{each.text} {_STAY}") for each in warnings]
+            warnings = [replace(each, text=f"{each.text} {_STAY}", stays=True) for each in warnings]
         self._rules += rules
         self._warnings += warnings
 
@@ -206,7 +206,9 @@ class _Loading:
         command = f"`relay trust {shlex.quote(str(path))}` and `relay hooks reload`"
         if kept := self._keep(path, origin):
             return kept, [
-                RuleWarning(path, f"is not trusted in its current form. {_STAY} Read it, then {command}.")
+                RuleWarning(
+                    path, f"is not trusted in its current form. {_STAY} Read it, then {command}.", stays=True
+                )
             ]
         text = f"is not trusted, so none of its rules applies. Read it, then {command}."
         return [], [RuleWarning(path, text)]

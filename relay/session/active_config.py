@@ -64,14 +64,16 @@ class ActiveConfig:
             return cls()
 
     def save(self, home: Home, session: str) -> None:
-        """Note it for the agent's next session."""
+        """Note it for the agent's next session, unless there is nothing to note."""
+        path = _path(home, session)
+        if self == ActiveConfig() and not path.exists():
+            return
         saved = {
             "configs": [[str(path), _encoded(file.source)] for path, file in self.configs.items()],
             "rules": [[str(each.path), each.origin, _encoded(each.content)] for each in self.rules],
             "notices": self.notices,
             "mistakes": self.mistakes,
         }
-        path = _path(home, session)
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             write_private(path, json.dumps(saved))

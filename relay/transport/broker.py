@@ -76,7 +76,7 @@ def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple
     with _election(home):
         endpoint = _ensure(home, port, LINGER)
         if not _is_admitted(home, endpoint.port, credentials):
-            _reload(home, endpoint)
+            endpoint = _reload(home, endpoint) or endpoint
         return endpoint, credentials
 
 
@@ -303,15 +303,19 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
     return current and nats.admits(text, agent, port, _password(home))
 
 
-def _reload(home: Home, endpoint: Endpoint | None) -> None:
-    """Make a running broker reload its users; under the election lock."""
+def _reload(home: Home, endpoint: Endpoint | None) -> Endpoint | None:
+    """Make a running broker reload its users; under the election lock.
+
+    Return its endpoint if it had to be replaced: another version of relay may have started it, and not every
+    setting can be reloaded.
+    """
     found = _read_endpoint(home)
     if endpoint is None or endpoint.pid is None or found is None:
-        return
+        return None
     text = _render(home, endpoint.port)
     digest = _digest(text)
     if found[1].get("config") == digest:
-        return
+        return None
     try:
         write_private(_config(home), text)
         with open(_log(home), "rb") as log:
@@ -320,19 +324,32 @@ def _reload(home: Home, endpoint: Endpoint | None) -> None:
             printed, deadline = b"", time.monotonic() + _RELOAD_SECONDS
             while b"Reloaded server configuration" not in printed:
                 printed += log.read()
-                if b"Failed to reload" in printed or time.monotonic() > deadline:
+                if b"Failed to reload" in printed:
+                    return _replace(home, endpoint.port)
+                if time.monotonic() > deadline:
                     raise BrokerError(
                         f"the broker did not accept a new agent. See {_log(home)}; restarting it with `relay "
                         "broker stop` may help."
                     )
                 time.sleep(0.001)
         write_private(home.broker / "endpoint.json", json.dumps({**found[1], "config": digest}))
+        return None
     except ProcessLookupError:
         raise BrokerError("the broker has just ended; relay is restarting it.") from None
     except OSError as error:
         raise BrokerError(
             f"cannot write the broker's configuration: {error.strerror}. Free some space."
         ) from None
+
+
+def _replace(home: Home, port: int) -> Endpoint:
+    """Stop the broker, and start another one on its port; under the election lock."""
+    keeps = (home.broker / broker_supervisor.KEEP).exists()
+    _stop(home)
+    endpoint = _ensure(home, port, LINGER)
+    if keeps:
+        (home.broker / broker_supervisor.KEEP).touch(0o600)
+    return endpoint
 
 
 def _stop(home: Home) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage import locks
 from relay.storage.locks import is_held, open_lock, try_lock
-from relay.transport import broker
+from relay.transport import broker, broker_supervisor, broker_watch, nats
 from relay.transport.endpoint import Endpoint
 from support import wait_until
 
@@ -52,6 +53,28 @@ def gone(pid: int) -> bool:
 
 def supervisor_of(home: Home) -> int:
     return int(json.loads((home.broker / "endpoint.json").read_text())["supervisor"])
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_broker_with_settings_of_another_version_is_replaced(
+    home: Home, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    """nats-server reloads its users, but not, for example, the folder of its store."""
+    render = nats.render
+
+    def former(*arguments: Any) -> str:
+        settings = json.loads(render(*arguments))
+        return json.dumps({**settings, "jetstream": {**settings["jetstream"], "store_dir": str(home.broker)}})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nats, "render", former)
+        before = broker.ensure(home, keep=keep)
+    endpoint, credentials = broker.admit(home, "default", "Alice")
+    assert endpoint.port == before.port and endpoint.pid != before.pid
+    assert broker.status(home) == endpoint
+    broker_watch.greet((endpoint.host, endpoint.port), ("relay", (home.broker / "service").read_text()), 30)
+    assert (home.broker / broker_supervisor.KEEP).exists() is keep
+    assert broker.admit(home, "default", "Alice") == (endpoint, credentials)
 
 
 def test_the_broker_is_started_once_and_then_reused(home: Home) -> None:

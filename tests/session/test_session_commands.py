@@ -190,3 +190,9 @@ def test_ps_and_explain_say_why_an_agent_is_off_the_bus(relay: Relay) -> None:
     assert "127.0.0.1:1" in row["bus"] and (row["held"], row["waiting"]) == (0, 0)
     assert "(off the bus)" in relay("ps").stdout
     assert f"Bus: {row['bus'].rstrip('.')}." in relay("explain", "Alice").stdout
+
+
+def test_a_program_with_a_reserved_name_gets_another(relay: Relay) -> None:
+    (relay.home / "assistant").symlink_to("/bin/cat")
+    relay("wrap", "-d", "./assistant")
+    assert [row["name"] for row in ps(relay)] == ["assistant-2"]
