@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextvars
+import os
 import shlex
 import sys
 import traceback
@@ -167,7 +168,7 @@ def load(file: ConfigFile, built_in: Registry, *, timeout: float = LOAD_TIMEOUT)
 
 def _execute(file: ConfigFile, built_in: Registry) -> tuple[Registry, RelayConfig]:
     registry = Registry()
-    name = f"{_MODULE}_{file.digest[:8]}"
+    name = f"{_MODULE}_{digest(os.fsencode(file.path))[:8]}"  # the same after a change: pickles stay valid
     module = ModuleType(name)
     module.__file__ = str(file.path)
     # The module must be found under its name: dataclasses resolves the annotations of the user's classes
