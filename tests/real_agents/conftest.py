@@ -46,12 +46,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Remove tests that apply to none of the chosen agents, instead of skipping them."""
+    """Remove tests that apply to none of the chosen agents, instead of skipping them.
+
+    The others start relay as users do, with execve(2).
+    """
     without_agent = [item for item in items if isinstance(item, pytest.Function) and _agent(item) == NO_AGENT]
     items[:] = [item for item in items if item not in without_agent]
     for item in items:
         if _agent(item) is not None:
             item.add_marker(pytest.mark.timeout(TIMEOUT))
+            item.add_marker(pytest.mark.real_exec)
     config.hook.pytest_deselected(items=without_agent)
 
 
