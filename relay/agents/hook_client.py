@@ -70,6 +70,13 @@ _FIRST = "SessionStart"
 
 _POLL = 0.02  # seconds between two attempts to connect
 
+_REPEAT = 0.1
+"""Seconds after which a time limit is enforced again: a system call that began as the signal came misses it."""
+
+
+class _Expired(BaseException):
+    """A time limit is over.  No handler of errors takes it for an error."""
+
 
 class _Json:
     """The options of the interpreter's JSON scanner, as `json.JSONDecoder` sets them."""
@@ -99,16 +106,22 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
     answer = b""
     begun = monotonic()
     waits = False  # longer, because of a guard
+    expired = False
 
     def expire(*_: object) -> None:
-        nonlocal waits
-        if not decide or waits or answer or not _guarded(event, path):
-            raise TimeoutError
-        waits = True
-        limit(AGAIN - TAKEN)
+        nonlocal waits, expired
+        if expired:
+            return
+        if decide and not waits and not answer and _guarded(event, path):
+            waits = True
+            limit(AGAIN - TAKEN)
+            return
+        expired = True
+        raise _Expired
 
     def limit(seconds: float) -> None:
-        _signal.setitimer(_signal.ITIMER_REAL, max(min(seconds, begun + LONGEST - monotonic()), 0.001))
+        left = max(min(seconds, begun + LONGEST - monotonic()), 0.001)
+        _signal.setitimer(_signal.ITIMER_REAL, left, _REPEAT)
 
     try:
         try:

@@ -319,10 +319,11 @@ GUARDED = [
 """Each agent's names for the events that may be guarded."""
 
 
-def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01) -> str:
-    """Return what is printed for `event` if no session answers in time."""
+def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01, patch: str = "") -> str:
+    """Return what is printed for `event` if no session answers in time. patch: code that runs first."""
     code = (
-        f"from relay.agents import hook_client; hook_client.TAKEN = {taken}; hook_client.AGAIN = 0.05; "
+        f"from relay.agents import hook_client; hook_client.TAKEN = {taken}; hook_client.AGAIN = 0.05\n"
+        f"{patch}\n"
         f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, decide=True)"
     )
     done = subprocess.run(
@@ -368,6 +369,31 @@ def test_an_unguarded_event_proceeds_if_no_session_answers(
         assert unanswered(path, "Stop", agent) == ""
         Path(hook_guards.path_of(str(path))).unlink()
         assert unanswered(path, event, agent) == ""
+
+
+def test_a_time_limit_that_a_system_call_misses_is_enforced_again(path: Path) -> None:
+    """The signal may come right before recv(2) blocks, or while the guards are read."""
+    missed = """
+signal, calls = hook_client._signal.signal, []
+def miss_one(number, handler):
+    signal(number, lambda *a: handler(*a) if calls else calls.append(a))
+hook_client._signal.signal = miss_one
+"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
+        stopped.bind(str(path))
+        stopped.listen()
+        assert unanswered(path, "PreToolUse", "claude", patch=missed) == ""
+    slow = """
+class Slow:
+    def __getattr__(self, name):
+        if name == "O_RDONLY":
+            hook_client.sleep(0.2)
+        return getattr(posix, name)
+posix, hook_client.posix = hook_client.posix, Slow()
+"""
+    path.unlink()
+    hook_guards.write(str(path), "Zoë", hook_guards.GUARDED)
+    assert "`relay reload Zoë`" in unanswered(path, "PreToolUse", "claude", patch=slow)
 
 
 def test_an_unreadable_note_counts_as_a_guard(path: Path) -> None:
