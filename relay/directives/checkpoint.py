@@ -77,6 +77,7 @@ class Checkpoints:
         self._progress = progress
         self._saved = (0, 0.0)  # the position and the time of the last one
         self._waits: list[tuple[int, bool]] = []
+        self._first_turn = math.inf  # the position at which it is still to begin
 
     def due(self, position: int) -> bool:
         """Return True if another one is due at `position` of the ring."""
@@ -110,15 +111,28 @@ class Checkpoints:
         """Note for later sessions that the program waited at `position` of the ring."""
         self._progress.note("waited", at=position, sure=sure)
 
-    def expect_waits(self, last: tuple[int, bool]) -> None:
-        """Expect the waits that earlier sessions noted, and the `last` one, which is noted in the ring."""
+    def first_turn(self, position: int) -> None:
+        """Note for later sessions that the agent's first turn began at `position` of the ring."""
+        self._progress.note("first_turn", at=position)
+
+    def expect(self, last: tuple[int, bool]) -> None:
+        """Expect what earlier sessions noted, and the `last` wait, which is noted in the ring."""
         noted = {(note["at"], note["sure"]) for note in self._progress.notes if note["note"] == "waited"}
         self._waits = sorted(noted | ({last} if last[0] else set()))
+        began = (note["at"] for note in self._progress.notes if note["note"] == "first_turn")
+        self._first_turn = next(began, math.inf)
 
     @property
-    def next_wait(self) -> float:
-        """The position of the next expected wait; infinity: none."""
-        return self._waits[0][0] if self._waits else math.inf
+    def next_expected(self) -> float:
+        """The position of the next expected wait or first turn; infinity: none."""
+        return min(self._waits[0][0] if self._waits else math.inf, self._first_turn)
+
+    def begins_by(self, position: int) -> bool:
+        """Return True, once, if the first turn began at or before `position`."""
+        begins = self._first_turn <= position
+        if begins:
+            self._first_turn = math.inf
+        return begins
 
     def waits_until(self, position: int) -> list[bool]:
         """Remove the waits expected up to `position`; return for each whether it was sure."""

@@ -30,7 +30,7 @@ from relay.readers.auto import AutoReader
 from relay.shim import ring
 from relay.shim.ring_reader import Record
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import PromptSubmitted, TurnDrawn
+from relay.state.events import FirstTurnBegan, PromptSubmitted, TurnDrawn
 from relay.terminal.events import (
     AgentExited,
     AgentResumed,
@@ -132,7 +132,7 @@ class OutputReader:
     def _restore(self) -> None:
         """Continue from a checkpoint if the ring no longer holds all of the output."""
         records = self._shim.ring
-        self._checkpoints.expect_waits(records.last_wait)
+        self._checkpoints.expect(records.last_wait)
         if skip := self._shim.hello.skip:
             records.skip_to(skip, self._shim.ring.joined.offset)
             self._bus.publish(Notify("part of the agent's output crashed two sessions, so relay skips it."))
@@ -183,6 +183,11 @@ class OutputReader:
         if event.kept:
             self._words.keep()
 
+    @handles(FirstTurnBegan)
+    def first_turn(self, _: FirstTurnBegan) -> None:
+        if not self._terminal.replaying:
+            self._checkpoints.first_turn(self._shim.ring.done_up_to)
+
     @handles(TurnShown)
     def turn_shown(self, _: TurnShown) -> None:
         self._words.turn()
@@ -223,13 +228,13 @@ class OutputReader:
         self._shim.arm()
         reader, started, offset = self._shim.ring, time.monotonic(), self._terminal.output_offset()
         while (record := reader.read()) is not None:
-            self._wait_again(record.position)
+            self._repeat(record.position)
             self._take(record)
             if time.monotonic() - started > SLICE and reader.pending:
                 self._empty_later(0)
                 break
         else:
-            self._wait_again(reader.head)
+            self._repeat(reader.head)
             if self._terminal.output_offset() - offset >= FLOOD and not self._ended.is_set():
                 self._empty_later(BREATH)
         self._save()
@@ -237,10 +242,12 @@ class OutputReader:
             self._bus.publish(ScreenChanged())
             self._schedule()
 
-    def _wait_again(self, position: int) -> None:
-        """Repeat the waits for input that an earlier session detected, up to `position` of the ring."""
+    def _repeat(self, position: int) -> None:
+        """Repeat what an earlier session saw up to `position` of the ring: waits for input, the first turn."""
         for sure in self._checkpoints.waits_until(position):
             self._publish(self._read(partial(self._pipeline.waiting, self._pipeline.now, sure=sure)))
+        if self._checkpoints.begins_by(position):
+            self._bus.publish(FirstTurnBegan())
 
     def _empty_later(self, delay: float) -> None:
         self._scheduled = True
@@ -301,7 +308,7 @@ class OutputReader:
 
     def _output(self, record: Record) -> Record:
         """Read `record` and the output that follows, as large pieces are faster. Return the last record."""
-        burst, until = self._pipeline.burst(record.data, record.time), self._checkpoints.next_wait
+        burst, until = self._pipeline.burst(record.data, record.time), self._checkpoints.next_expected
 
         def joins(record: Record) -> bool:
             return record.position < until and burst.takes(record.data, record.time)

@@ -23,7 +23,15 @@ from relay.rules.event import derived
 from relay.rules.events import Consult
 from relay.rules.turn_end import Ending, agent_end, decide_stop
 from relay.state.continuations import Continuations
-from relay.state.events import HooksAlive, PromptSubmitted, StateChanged, StateJudged, TurnBegan, TurnDrawn
+from relay.state.events import (
+    FirstTurnBegan,
+    HooksAlive,
+    PromptSubmitted,
+    StateChanged,
+    StateJudged,
+    TurnBegan,
+    TurnDrawn,
+)
 from relay.state.readiness import Readiness
 from relay.state.turn import Turn
 from relay.tasks import Tasks
@@ -180,6 +188,14 @@ class TurnTracker:
     # The source of its words.
 
     def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._bus.publish(FirstTurnBegan())
+        self._choose()
+
+    @handles(FirstTurnBegan)
+    def began(self, _: FirstTurnBegan) -> None:
+        """An earlier session may have seen it."""
         self._begun = True
         self._choose()
 

@@ -42,6 +42,11 @@ class PromptSubmitted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FirstTurnBegan(Event):
+    """The agent's first turn begins: from here on, its words count."""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnBegan(Event):
     """A new turn of the agent begins; a continuation of the last one does not count."""
 

@@ -103,7 +103,7 @@ class Session:
                 continue
             burst, until, pieces = (
                 self.pipeline.burst(step.data, time),
-                self.checkpoints.next_wait,
+                self.checkpoints.next_expected,
                 [step.data],
             )
             while ahead and ahead[0][0] < until and isinstance(step := ahead[0][2], Output):
@@ -193,7 +193,7 @@ def two_sessions(
         first.progress.close(remove=False)
         second = Session(Path(folder), kind, first.acted, resumed=True)
         last = Path(folder) / "wait"
-        second.checkpoints.expect_waits(tuple(json.loads(last.read_text())) if last.exists() else (0, False))
+        second.checkpoints.expect(tuple(json.loads(last.read_text())) if last.exists() else (0, False))
         if begins:
             second.load()
         second.replay([record for record in recorded(steps[:back]) if record[0] >= begins])

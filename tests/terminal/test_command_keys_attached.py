@@ -15,7 +15,6 @@ from session.test_session_replaced import entry
 from support import Relay
 
 # With a session that starts within 0.1 s, the screen is not always drawn again. The cause is not known yet.
-pytestmark = pytest.mark.real_exec
 
 Open = Callable[..., Emulator]
 
