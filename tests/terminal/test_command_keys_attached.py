@@ -7,14 +7,11 @@ import signal
 import sys
 from collections.abc import Callable
 
-import pytest
 from emulator import Emulator
 
 from session.fake_agent import ps, settings
 from session.test_session_replaced import entry
 from support import Relay
-
-# With a session that starts within 0.1 s, the screen is not always drawn again. The cause is not known yet.
 
 Open = Callable[..., Emulator]
 
@@ -81,6 +78,7 @@ def test_keys_switch_from_agent_to_agent(relay: Relay, wrap: Open) -> None:
     start(relay, "Bob", "Cy")
     terminal = wrap("-n", "Alice", "sh", "-c", "echo this is Alice; exec cat")
     terminal.wait_for("this is Alice")
+    entry(relay)  # only then can one switch to it
     seen = len(terminal.output)
     for key, name in [(b"n", "Bob"), (b"n", "Cy"), (b"n", "Alice"), (b"p", "Cy"), (b"p", "Bob")]:
         terminal.type(b"\x1d" + key)
@@ -111,8 +109,9 @@ def test_an_agent_attached_elsewhere_is_skipped(relay: Relay, wrap: Open, termin
     assert other.end() == 0
 
 
-def test_without_another_agent_the_same_one_is_shown_again(wrap: Open) -> None:
+def test_without_another_agent_the_same_one_is_shown_again(relay: Relay, wrap: Open) -> None:
     alice = wrap("-n", "Alice", *ECHO)
+    entry(relay)
     alice.type("first\r")
     seen = alice.see("<first>")
     alice.type(b"\x1dn")
