@@ -71,7 +71,7 @@ _FIRST = "SessionStart"
 _POLL = 0.02  # seconds between two attempts to connect
 
 _REPEAT = 0.1
-"""Seconds after which a time limit is enforced again: a system call that began as the signal came misses it."""
+"""Seconds after which a time limit is enforced again: a system call that begins at that moment misses it."""
 
 
 class _Expired(BaseException):

@@ -243,7 +243,7 @@ class OutputReader:
             self._schedule()
 
     def _repeat(self, position: int) -> None:
-        """Repeat what an earlier session saw up to `position` of the ring: waits for input, the first turn."""
+        """Repeat what an earlier session saw up to `position` of the ring: waits, the first turn."""
         for sure in self._checkpoints.waits_until(position):
             self._publish(self._read(partial(self._pipeline.waiting, self._pipeline.now, sure=sure)))
         if self._checkpoints.begins_by(position):

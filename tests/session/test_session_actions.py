@@ -327,7 +327,7 @@ def test_an_agent_is_held_after_the_maximum_of_unattended_turns(relay: Relay) ->
     assert "wait for it" not in alice.received
     assert relay("release", "--agent", "Alice").stdout == "Alice continues.\n"
     alice.receives("wait for it")
-    assert [m["state"] for m in messages(relay)] == ["injected"]
+    wait_until(lambda: [m["state"] for m in messages(relay)] == ["injected"])
 
 
 def test_a_hold_outlives_the_session_and_the_agent(relay: Relay) -> None:

@@ -155,7 +155,7 @@ def test_a_named_agent_gets_its_messages_only_in_its_own_folder(relay: Relay) ->
     bob.notice(f"2 messages for the agent of this name in {folders[0]} are waiting for that agent")
     relay("send", "--wait", "60", "Bob", "for two")
     bob.receives_exactly(("the user", "for two"))
-    assert [row["state"] for row in messages(relay)] == ["stored", "queued", "injected"]
+    wait_until(lambda: [row["state"] for row in messages(relay)] == ["stored", "queued", "injected"])
     bob.exit()
     wait_until_gone(relay, "Bob")
     (bob.folder / "strings").unlink()
@@ -190,7 +190,7 @@ def test_a_broadcast_goes_to_running_agents_and_names_them(relay: Relay) -> None
     wait_until_gone(relay, "Alice")
     refused = relay("send", "*", "hello?", check=False)
     assert refused.returncode == 1 and "has no other agents" in refused.stderr
-    assert {row["state"] for row in messages(relay)} == {"injected"}
+    wait_until(lambda: {row["state"] for row in messages(relay)} == {"injected"})
 
 
 def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Relay) -> None:
