@@ -193,6 +193,7 @@ def _sight(
         drawn=drawn,
         title=title,
         cursor=None if screen is None else screen.cursor,
+        suggested=False,  # which keys the user pressed is not known
     )
 
 

@@ -1,8 +1,13 @@
-"""The draft: the user's half-typed line, tracked from their keys.
+"""The draft: what the user's keys have left in the agent's input, as far as keys alone can tell.
 
-Typing into an agent while the user has a draft there would merge the two, so the injector waits.  The draft
-is what a line editor would make of the keys: text, erasing, submitting, pastes.  Arrow keys, the mouse and
-focus reports only count as activity; the terminal's answers to queries do not count.
+                 text ───────────→ TEXT ─ any other editing key ─→ UNKNOWN
+    EMPTY ───────┴─ recall, Tab, Esc, Alt, a click ──────────────────↑
+      ↑                              Enter; erased; `clear`: the screen shows an empty input
+
+In canonical mode the kernel edits the line, so the keys tell all.  Programs have line editors of their own,
+with modes, kill rings, histories and key bindings: only text, Backspace at its end, Ctrl-U and Enter mean the
+same in each.  Motion and deletion leave an empty input empty.  After any other key the draft is unknown until
+Enter, or until the screen shows the input empty.  The terminal's answers to queries do not count.
 
 Some programs take a key without Enter: `y` at a question, a digit in a dialog.  Such keys stop being a draft
 once they are no longer on the screen (`taken`).
@@ -14,7 +19,7 @@ import codecs
 import re
 from collections.abc import Sequence
 
-from relay.state.view import INPUT_BORDER
+from relay.state.agent_terminal import INPUT_BORDER
 
 ESCAPE_TIMEOUT = 0.05
 """Seconds after which a lone ESC was the Esc key, not the start of a sequence (vim's ttimeoutlen)."""
@@ -36,6 +41,11 @@ _ANSWER = re.compile("\x1b\\[(?:[?>=][0-?]*[ -/]*[A-Za-z]|[0-9;]*\\$y|[0-9;]*[Rn
 _FOCUS = ("\x1b[I", "\x1b[O")
 _ERASE = ("\x7f", "\x08")
 _CTRL_C, _CTRL_D, _CTRL_U, _CTRL_W, _CTRL_Z, _CTRL_BACKSLASH = "\x03", "\x04", "\x15", "\x17", "\x1a", "\x1c"
+_STAYS_EMPTY = "\x01\x02\x04\x05\x06\x0b\x0c\x17"  # Ctrl with A, B, D, E, F, K, L, W
+_MOTION = re.compile("\x1b(?:\\[(?:1;\\d+)?[CDFH]|\\[[13478](?:;\\d+)?~|O[CDFH])")  # →, ←, End, Home, Delete
+_QUOTES = ("\x11", "\x16")  # Ctrl-Q, Ctrl-V: line editors insert the next key
+_PREFIXES = ("\x1b", "\x18", *_QUOTES)  # Esc and Ctrl-X: the next key is a command
+_BUTTON = re.compile("\x1b\\[(?:<(?:[12]?\\d|3[01]);[0-9;]*M|M[ -?])")  # a button was pressed, not a wheel
 
 
 class Draft:
@@ -46,6 +56,8 @@ class Draft:
         self._pending = ""  # an unfinished escape sequence
         self._typed_before = float("-inf")  # `last_typed` before the pending sequence
         self._text = ""
+        self._known = True  # the input holds `_text`
+        self._last = ""  # the last key or sequence
         self._pasting = False
         self._raw = False  # the whole text was typed while the terminal was not canonical
         self._edited = float("-inf")  # when the text last changed
@@ -56,7 +68,22 @@ class Draft:
 
     @property
     def empty(self) -> bool:
-        return not self._text
+        """True if the keys prove that the input is empty."""
+        return self._known and not self._text and not self._pending
+
+    @property
+    def typed(self) -> bool:
+        """True if keys have put text into the input, which is perhaps still there."""
+        return bool(self._text)
+
+    @property
+    def prefixed(self) -> bool:
+        """True if a line editor may take the next key for a command: the last one was Esc, for example."""
+        return (self._pending or self._last) in _PREFIXES
+
+    def doubt(self) -> None:
+        """Note that something else than the known keys may have changed the input."""
+        self._known = False
 
     def type(self, data: bytes, now: float, *, canonical: bool, asking: bool = False) -> None:
         """Process bytes that the user typed at `now` (seconds).
@@ -71,8 +98,8 @@ class Draft:
         self.answers = asking and (not before or self.answers)
 
     def clear(self) -> None:
-        """Forget the draft."""
-        self._text = ""
+        """Note that the input is empty."""
+        self._text, self._known, self._pending = "", True, ""
 
     def taken(self, last_output: float, unfinished: str, rows: Sequence[str], *, canonical: bool) -> bool:
         """Return True if the program has consumed the draft's keys one by one.
@@ -82,7 +109,9 @@ class Draft:
 
         last_output (seconds), unfinished (the cursor's row), rows (the screen's), canonical: current values.
         """
-        if last_output <= self._edited or self._shown(unfinished, [] if canonical else rows):
+        if not self._known or last_output <= self._edited:
+            return False
+        if self._shown(unfinished, [] if canonical else rows):
             return False
         if len(self._text) == 1:
             return self.answers or self._raw
@@ -103,7 +132,7 @@ class Draft:
 
     def _keys(self, data: bytes, now: float, canonical: bool) -> None:
         if self._pending == "\x1b" and now - self.last_typed > ESCAPE_TIMEOUT:
-            self._pending = ""
+            self._escape()
         elif self._pending:
             self.last_typed = self._typed_before  # the sequence may be a terminal's answer, not typed
         text = self._pending + self._decoder.decode(data)
@@ -142,10 +171,11 @@ class Draft:
             size = len(match[0]) + (3 if match[0] == "\x1b[M" else 0)
             if place + size > len(text):
                 return 0
-            self._sequence(match[0], match[1], match[2], now, canonical)
+            self._sequence(text[place : place + size], match[1], match[2], now, canonical)
             return size
         if match := _SS3.match(text, place):
             self.last_typed = now
+            self._edit(match[0], canonical)
             return len(match[0])
         rest = text[place : place + _MAX_STRING]
         if _UNFINISHED.fullmatch(rest) or (_STRING_START.match(rest) and len(rest) < _MAX_STRING):
@@ -153,21 +183,39 @@ class Draft:
         self.last_typed = now
         if rest.startswith(_ALT_ENTER):
             self._add("\n")
-        return 2  # Alt with a key: a line editor's command
+        else:
+            self._edit(rest[:2], canonical)  # Alt with a key: a line editor's command
+        return 2
 
     def _sequence(self, whole: str, parameters: str, final: str, now: float, canonical: bool) -> None:
         if _ANSWER.match(whole):
             return
         self.last_typed = now
         if whole == "\x1b[200~":
-            self._pasting = True
+            self._pasting, self._last = True, whole
         elif final == "u" or (final == "~" and parameters.startswith("27;")):
             if final == "~":  # xterm's modifyOtherKeys, `27;modifiers;code`
                 fields = parameters.split(";")
                 parameters = f"{fields[2]};{fields[1]}" if len(fields) == 3 else ""
             self._encoded(parameters, canonical)
-        elif canonical and whole not in _FOCUS and final not in "Mm":
+        elif final in "Mm" and whole.startswith(("\x1b[<", "\x1b[M")):
+            if not canonical and _BUTTON.match(whole):
+                self.doubt()
+        elif whole not in _FOCUS:
+            self._edit(whole, canonical)
+
+    def _edit(self, whole: str, canonical: bool) -> None:
+        """Process a sequence with which programs edit their input, or an Alt key."""
+        self._last = whole
+        if canonical:
             self._add(whole)  # no line editor: the kernel keeps the sequence in the line
+        elif self._text or not _MOTION.fullmatch(whole):
+            self.doubt()
+
+    def _escape(self) -> None:
+        """Process the Esc key alone."""
+        self._pending, self._last = "", "\x1b"
+        self.doubt()
 
     def _encoded(self, parameters: str, canonical: bool) -> None:
         """Process a key of the kitty keyboard protocol: `code[:...];modifiers[:event];text`."""
@@ -185,21 +233,41 @@ class Draft:
         elif modifiers & 0b100 and 64 <= (code & ~0x20) < 96:
             self._press(chr(code & 0x1F), canonical)
         elif not modifiers & 0b110:
-            self._press(chr(code), canonical)
+            if code == 27:
+                self._escape()
+            else:
+                self._press(chr(code), canonical)
+        else:
+            self.doubt()
 
     def _press(self, key: str, canonical: bool) -> None:
-        if key == "\r" or (key == "\n" and canonical):
-            if self._text.endswith("\\") and not canonical:
-                self._add("\n")  # agents' input boxes treat backslash and Enter as a newline
-            else:
-                self._text = ""
+        if canonical:
+            self._press_canonical(key)
+        elif self._last in _QUOTES or (key == "\r" and self._text.endswith("\\")):
+            self._add("\n")  # agents' input boxes treat backslash and Enter as a newline
+        elif key == "\r":
+            self._text, self._known = "", True
+        elif self._last in _PREFIXES:
+            self.doubt()
+        elif key in _ERASE:
+            self._text = self._text[:-1]
+        elif key == _CTRL_U and "\n" not in self._text:
+            self._text = ""
+        elif key == "\n" or (key >= " " and key != "\x7f"):
+            self._add(key)
+        elif self._text or key not in _STAYS_EMPTY:
+            self.doubt()
+        self._last = key
+
+    def _press_canonical(self, key: str) -> None:
+        """Process a key as the kernel does (termios(3), "Canonical and noncanonical mode")."""
+        if key in ("\r", "\n", _CTRL_U, _CTRL_C, _CTRL_BACKSLASH, _CTRL_D, _CTRL_Z):
+            self._text, self._known = "", True
         elif key in _ERASE:
             self._text = self._text[:-1]
         elif key == _CTRL_W:
             self._text = re.sub(r"\S+\s*\Z|\s+\Z", "", self._text)
-        elif key in (_CTRL_U, _CTRL_C, _CTRL_BACKSLASH) or (canonical and key in (_CTRL_D, _CTRL_Z)):
-            self._text = ""
-        elif key == "\n" or key == "\t" or key >= " ":
+        elif key == "\t" or key >= " ":
             self._add(key)
 
     def _add(self, text: str) -> None:

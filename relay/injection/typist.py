@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from relay.injection.injection import Injection, Outcome, Proof, Result
-from relay.injection.layout import Style, closing_mark
+from relay.injection.layout import Style, closing_mark, opening_mark
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.readiness import danger
 from relay.state.view import AgentView
@@ -80,6 +80,7 @@ class Typist:
         self._began = clock()
         self._before: tuple[str, ...] = ()  # the screen's rows when the typing began
         self._end = ""  # the end of the text being typed
+        self._size = 0  # characters of that text
         self.arrived = False
         self._output = asyncio.Event()
         self._seen = bytearray()
@@ -148,6 +149,7 @@ class Typist:
     async def _input(self, text: str, style: Style, mark: str) -> str | None:
         begin, end = (PASTE_BEGIN, PASTE_END) if style is Style.PASTE else (b"", b"")
         empty, offset = self._terminal.unfinished(), self._terminal.output_offset()
+        self._size = len(text)
         self._terminal.write(begin + text.encode() + end)
         if not await self._written():
             return "the program did not read what was typed"
@@ -166,7 +168,7 @@ class Typist:
                 return "Enter was not pressed: the program prints without a pause"
             if self.arrived:
                 return None
-            if reason := self._asking():
+            if reason := self._asking() or self._mangled(mark):
                 return f"Enter was not pressed: {reason}"
             row, rows = self._terminal.unfinished(), self._terminal.screen_text()
             # If an input does not show its text, only the whole screen can tell.
@@ -188,6 +190,17 @@ class Typist:
         found = danger(replace(sight, evidence=news), self._view.profile, self._before)
         return found.reason if found else None
 
+    def _mangled(self, mark: str) -> str | None:
+        """Return a reason if the screen shows the end of the text without its beginning, though it has room.
+
+        A line editor may have taken the first keys for a command: after Esc, or in vi's command mode.
+        """
+        drawn = _packed(self._terminal.screen_text())
+        room = self._terminal.size[0] * (self._terminal.size[1] // 2)
+        if self._size > room or _packed([self._end]) not in drawn or _packed([opening_mark(mark)]) in drawn:
+            return None
+        return "the program shows the text without its beginning, which it has taken for a command"
+
     def _drawn(self, offset: int, written: float) -> bool:
         """Return True once the program has drawn the text, `written` at that time, or something in its place.
 
@@ -206,8 +219,7 @@ class Typist:
         rows = self._terminal.screen_text()
         if not rows:
             return True
-        drawn = "".join(row.strip(_BORDERS) for row in rows).replace(" ", "")
-        return self._end.replace(" ", "") in drawn or _placeholders(rows) > _placeholders(self._before)
+        return _packed([self._end]) in _packed(rows) or _placeholders(rows) > _placeholders(self._before)
 
     def _taken(self, held: _Held) -> bool:
         """Return True if the input has changed since Enter was pressed, and no longer holds the text."""
@@ -239,6 +251,11 @@ class Typist:
             except TimeoutError:
                 continue
         return True
+
+
+def _packed(rows: Sequence[str]) -> str:
+    """Return what `rows` show as one text without blanks and borders."""
+    return "".join(row.strip(_BORDERS) for row in rows).replace(" ", "")
 
 
 def _placeholders(rows: Sequence[str]) -> int:

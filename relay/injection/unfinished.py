@@ -26,11 +26,11 @@ from relay.injection.layout import Style, closing_mark, opening_mark
 from relay.injection.typist import Typist
 from relay.message import Priority
 from relay.shim.process_wait import SCREEN_QUIET
-from relay.state.agent_terminal import AgentTerminal
+from relay.state.agent_terminal import INPUT_BORDER, AgentTerminal
 from relay.state.detection import ScreenSnapshot, detect
 from relay.state.input_box import find_input
 from relay.state.readiness import TerminalSnapshot, danger
-from relay.state.view import INPUT_BORDER, AgentView
+from relay.state.view import AgentView
 from relay.storage.progress import Progress
 
 PATIENCE = 5.0

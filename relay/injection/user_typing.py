@@ -1,4 +1,11 @@
-"""Tracks the user's typing: while they type, or have a half-typed line, nothing is injected.
+"""What stands in the agent's input, and whether the user is typing: then nothing is injected.
+
+    keys ──→ Draft: empty, text, unknown ─┐
+    screen ─→ the input's row, its cursor ┴─→ obstacle: why nothing may be typed
+
+What the keys prove counts at once.  After keys that prove nothing, the screen decides once the program has
+read them all: a profile's rule shows its input empty, or the cursor's row is as it was before the first key.
+While neither is so, the input is unknown, and relay does not type.
 
 While relay types a text, it holds back the user's keys, so they neither mix with the text nor get lost.
 """
@@ -7,18 +14,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from relay.injection.draft import Draft
 from relay.shim.process_wait import SCREEN_QUIET
-from relay.state.agent_terminal import AgentTerminal
+from relay.state.agent_terminal import INPUT_BORDER, AgentTerminal
 from relay.state.readiness import Readiness, Verdict
 from relay.state.view import AgentView
 
-USER_PAUSE = 2.0
+USER_PAUSE = 1.0
 """Seconds after the user's last key during which nothing is typed."""
+
+ECHO_QUIET = 0.05
+"""Seconds without output after which the program has drawn its prompt."""
 
 HOLD_TIMEOUT = 0.25
 """Seconds to wait for the user's keys to be held back from the agent."""
+
+_STOP, _START = b"\x13", b"\x11"  # VSTOP and VSTART (termios(3)): Ctrl-S, Ctrl-Q
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the cursor is. row: its row. x: its column. below: the rows below that are not blank."""
+
+    row: str
+    x: int
+    below: tuple[str, ...]
+
+    @property
+    def bare(self) -> bool:
+        """True if there is only a prompt mark."""
+        return bool(self.row) and not self.row.strip(INPUT_BORDER) and not self.below
 
 
 class UserTyping:
@@ -29,6 +56,10 @@ class UserTyping:
         self._view = view
         self._clock = clock
         self._draft = Draft()
+        self._empty: _Place | None = None  # around the cursor, with an empty input
+        self._empty_at = 0  # bytes of output by then
+        self._stopped = float("-inf")  # when Ctrl-S stopped the terminal's output
+        self._began = False  # the first record was read
         self._holds = 0  # requested, but not yet in effect
         self._held = asyncio.Event()
 
@@ -56,13 +87,19 @@ class UserTyping:
 
     def keys(self, data: bytes) -> bool:
         """Record what was typed, after it was written to the terminal. Return True if it was a key."""
-        self._end_draft()
-        may_answer = self._draft.empty or self._draft.answers
+        self._settle()
+        tty, draft = self._terminal.tty(), self._draft
+        if draft.empty and self._view.output_quiet() >= ECHO_QUIET:
+            self._empty, self._empty_at = self._place(), self._terminal.output_offset()
+        may_answer = draft.empty or draft.answers
         asking = may_answer and self._view.verdict.state is Readiness.PROMPTING
-        canonical = self._terminal.tty().canonical
-        before = self._draft.last_typed
-        self._draft.type(data, self._clock(), canonical=canonical, asking=asking)
-        return self._draft.last_typed != before
+        if tty.stops and (last := max(data.rfind(_STOP), data.rfind(_START))) >= 0:
+            self._stopped = self._clock() if data[last : last + 1] == _STOP else float("-inf")
+            data = data.replace(_STOP, b"").replace(_START, b"")
+        before = draft.last_typed
+        draft.type(data, self._clock(), canonical=tty.canonical, asking=asking)
+        self._view.untouched = draft.empty
+        return draft.last_typed != before
 
     def rest(self) -> None:
         """Assume that the user has not touched the keyboard for a long time."""
@@ -70,20 +107,60 @@ class UserTyping:
 
     def obstacle(self) -> Verdict | None:
         """Return why nothing may be typed now, or None if the user is not in the way."""
-        self._end_draft()
-        if not self._draft.empty:
-            left = self._terminal.last_output() + SCREEN_QUIET - self._clock()
-            return Verdict(Readiness.WORKING, "you have a half-typed line in it", left if left > 0 else None)
-        left = self._draft.last_typed + USER_PAUSE - self._clock()
-        if left > 0:
-            return Verdict(Readiness.WORKING, f"you typed within the last {USER_PAUSE:g} s", left)
-        return None
+        self._settle()
+        draft, now = self._draft, self._clock()
+        if self._stopped + SCREEN_QUIET > self._terminal.last_output():
+            return _wait("its output is stopped: you pressed Ctrl-S, and Ctrl-Q continues it")
+        if not draft.empty:
+            left = max(draft.last_typed, self._terminal.last_output()) + SCREEN_QUIET - now
+            what = "you have a half-typed line in it"
+            if not draft.typed:
+                what = "the keys you pressed may have left something in its input"
+            if draft.prefixed and not self._view.ruled:
+                what = "you pressed Esc or another prefix key in it: it would take the next key for a command"
+            return _wait(what, left if left > 0 else None)
+        left = draft.last_typed + USER_PAUSE - now
+        return _wait(f"you typed within the last {USER_PAUSE:g} s", left) if left > 0 else None
 
-    def _end_draft(self) -> None:
-        """Drop keys that the program took without an Enter, such as the answer to a dialog."""
+    def _place(self) -> _Place | None:
+        """Return what the cursor's row shows, and the rows below; None without a virtual screen."""
+        cursor, rows = self._terminal.cursor(), self._terminal.screen_text()
+        if cursor is None:
+            return None
+        x, y = cursor
+        return _Place(self._terminal.unfinished().rstrip(), x, tuple(filter(None, rows[y + 1 :])))
+
+    def _settle(self) -> None:
+        """Forget the draft once the screen shows that the input is empty, or the program took its keys."""
         terminal, draft = self._terminal, self._draft
-        if draft.empty or terminal.last_output() + SCREEN_QUIET > self._clock() or terminal.output_pending():
+        if not self._began and terminal.read_from >= 0:
+            self._began = True
+            if terminal.read_from and self._view.ruled:
+                draft.doubt()  # keys before that may have left something in the input
+                self._view.untouched = False
+        last_output = terminal.last_output()
+        changed = max(last_output, draft.last_typed)
+        if draft.empty or changed + SCREEN_QUIET > self._clock() or terminal.output_pending():
             return
         canonical, rows = terminal.tty().canonical, terminal.screen_text()
-        if draft.taken(terminal.last_output(), terminal.unfinished(), rows, canonical=canonical):
+        if terminal.unread_keys():
+            return
+        empty = not canonical and self._shown_empty()
+        if empty or draft.taken(last_output, terminal.unfinished(), rows, canonical=canonical):
             draft.clear()
+        self._view.untouched = draft.empty
+
+    def _shown_empty(self) -> bool:
+        """Return True if the screen shows an empty input, which takes the next key for text."""
+        place = self._place()
+        same = place is not None and (place == self._empty or place.bare)
+        if self._view.ruled:
+            state = self._view.state()
+            return state == "ready" or (state == "draft" and place == self._empty)  # a known suggestion
+        if not same or self._draft.prefixed:
+            return False
+        return not self._draft.typed or self._terminal.output_offset() > self._empty_at  # else it hides text
+
+
+def _wait(reason: str, seconds: float | None = None) -> Verdict:
+    return Verdict(Readiness.WORKING, reason, seconds)

@@ -30,6 +30,8 @@ COLUMNS, ROWS = 120, 40
 """The size of a detached terminal."""
 _IFLAG, _OFLAG, _CFLAG, _LFLAG, _ISPEED, _OSPEED, _CC = range(7)
 """Indices into the list that termios.tcgetattr returns."""
+_PEER = 0x5441
+"""TIOCGPTPEER of ioctl_tty(2): opens the other end of a pseudo-terminal."""
 
 
 def resolve(command: str, env: Mapping[str, str]) -> str:
@@ -223,6 +225,17 @@ class Pty:
             return 0 if self.master < 0 else os.tcgetpgrp(self.master)
         except OSError:
             return 0
+
+    def unread_keys(self) -> int:
+        """Return the number of bytes in the terminal's input that no program has read; 0 if unknown."""
+        try:
+            slave = fcntl.ioctl(self.master, _PEER, os.O_RDWR | os.O_NOCTTY)
+        except (OSError, ValueError):  # it is gone, or the system is not Linux
+            return 0
+        try:
+            return int.from_bytes(fcntl.ioctl(slave, termios.FIONREAD, bytes(4)), sys.byteorder)
+        finally:
+            os.close(slave)
 
     def attributes(self) -> list[Any] | None:
         """Return the termios attributes of the agent's terminal, or None if it is gone."""

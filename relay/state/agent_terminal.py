@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from relay.columns import width
 from relay.place import TERMINAL, Place
 from relay.readers.auto import AutoReader
 from relay.readers.controls import leaves_line
@@ -16,6 +17,9 @@ from relay.terminal.tty_state import TtyState, tty_state
 
 SCROLLBACK_LINES, SCROLLBACK_BYTES = 2000, 1 << 19
 """Maximum output kept for the scrollback of a terminal that attaches."""
+
+INPUT_BORDER = " \t│┃|║▏▕>❯›»"
+"""Characters that input boxes draw around a text."""
 
 _NO_TEXT = re.compile(  # all control sequences and characters except colours (SGR), tabs and line ends
     rb"\x1b\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\a\x1b]*(?:\a|\x1b\\)?|\x1b(?!\[)[ -/]*[0-~]?"
@@ -128,6 +132,10 @@ class AgentTerminal:
         """Return the line discipline and the foreground process group of the agent's terminal."""
         return tty_state(self._pty)
 
+    def unread_keys(self) -> int:
+        """Return the number of bytes in the terminal's input that the program has not read."""
+        return self._pty.unread_keys()
+
     def output_pending(self) -> bool:
         """Return True if the agent has written output that the screen does not show yet.
 
@@ -171,6 +179,22 @@ class AgentTerminal:
     def cursor(self) -> tuple[int, int] | None:
         """Return the cursor's position (x, y), zero-based; None without a virtual screen."""
         return None if self.screen is None else self.screen.cursor
+
+    def suggests(self) -> bool:
+        """Return True if the text from the cursor on, in its row, is drawn faint: it was not typed.
+
+        The cell under the cursor does not count: agents draw a cursor there themselves.
+        """
+        screen = self.screen
+        if screen is None:
+            return False
+        x, y = screen.cursor
+        at, behind = 0, list[int]()
+        for character in screen.rows()[y].text.rstrip(INPUT_BORDER):
+            if at > x and character != " ":
+                behind.append(at)
+            at += width(character)
+        return bool(behind) and all(screen.faint(column, y) for column in behind)
 
     def title(self) -> str:
         """Return the title that the program has set; "" without a virtual screen."""

@@ -21,11 +21,13 @@ class ScreenSnapshot:
     """The screen at one moment: the visible rows from the top, without trailing blanks, and the title.
 
     cursor: (x, y), zero-based; None if unknown.
+    suggested: a text behind the cursor at the start of the input is the agent's suggestion, not the user's.
     """
 
     rows: tuple[str, ...]
     title: str = ""
     cursor: tuple[int, int] | None = None
+    suggested: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,10 @@ def detect(
         region = {"title": title, "bottom": drawn[-rule.rows :], "screen": drawn}[rule.region]
         if (lines := _holds(rule, region)) is not None:
             return Detection(rule.state, rule.kind, rule.name, lines)
-    if profile.input is None or (box := find_input(screen.rows, profile.input, screen.cursor)) is None:
+    if profile.input is None:
+        return None
+    box = find_input(screen.rows, profile.input, screen.cursor, suggested=screen.suggested)
+    if box is None:
         return None
     state, name = _INPUT[not box.text]
     return Detection(state, None, name, box.lines[:SHOWN]) if states is None or state in states else None

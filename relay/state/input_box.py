@@ -51,13 +51,18 @@ class InputBox:
 
 
 def find_input(
-    rows: Sequence[str], style: InputStyle, cursor: tuple[int, int] | None = None
+    rows: Sequence[str],
+    style: InputStyle,
+    cursor: tuple[int, int] | None = None,
+    *,
+    suggested: bool = True,
 ) -> InputBox | None:
     """Return the lowest input on the screen, if there is one.
 
-    cursor: (x, y), zero-based, if known. A cursor before a text marks it as a placeholder; after typing, the
-    cursor is at the end. Without a cursor, a placeholder is recognized by its words. The frame around the
-    cursor is the input's, whatever is below it: after resizes, that may be remnants of earlier drawing.
+    cursor: (x, y), zero-based, if known. A text behind it is a placeholder if its words are known to be one
+    or it is `suggested`: users, too, can move the cursor before their text. Without a cursor, the words
+    decide. The frame around the cursor is the input's, whatever is below it: after resizes, that may be
+    remnants of earlier drawing.
     """
     below = 0
     for y in range(len(rows) - 1, max(len(rows) - 1 - HEIGHT, -1), -1):
@@ -68,13 +73,20 @@ def find_input(
             framed = None
         if found := framed or _bare(rows, y, style):
             top, texts, column = found
-            text = "\n".join(texts).strip()
+            text = "\n".join(texts).strip() or (_below(rows, y, cursor) if top == y else "")
             first = y if top == y else top + 1
-            if text and _is_placeholder(text, (column, first), cursor, range(first, y + 1), style):
+            at_start = _at_start(text, (column, first), cursor, range(first, y + 1))
+            if text and at_start is not False and ((at_start and suggested) or _is_placeholder(text, style)):
                 text = ""
             return InputBox(top, y, text, tuple(each.strip() for each in rows[top : y + 1] if each.strip()))
         below += 1
     return None
+
+
+def _below(rows: Sequence[str], y: int, cursor: tuple[int, int] | None) -> str:
+    """Return the text of a frameless input below its first row `y`, where the cursor is, or ""."""
+    further = [] if cursor is None else [row.strip() for row in rows[y + 1 : cursor[1] + 1]]
+    return "\n".join(further) if all(further) else ""
 
 
 def _framed(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[str], int] | None:
@@ -142,10 +154,13 @@ def _glyph(row: str, style: InputStyle, most: int = 2) -> int | None:
     return indent + 2 if not text else len(row.rstrip()) - len(text.rstrip())
 
 
-def _is_placeholder(
-    text: str, start: tuple[int, int], cursor: tuple[int, int] | None, rows: range, style: InputStyle
-) -> bool:
-    if cursor is not None and cursor[1] in rows:
-        return cursor[1] == start[1] and start[0] - 2 <= cursor[0] <= start[0] and text.count("\n") < 2
+def _at_start(text: str, start: tuple[int, int], cursor: tuple[int, int] | None, rows: range) -> bool | None:
+    """Return whether the cursor is before `text`; None if it is not in the input, or unknown."""
+    if cursor is None or cursor[1] not in rows:
+        return None
+    return cursor[1] == start[1] and start[0] - 2 <= cursor[0] <= start[0] and text.count("\n") < 2
+
+
+def _is_placeholder(text: str, style: InputStyle) -> bool:
     words = " ".join(text.split())
     return bool(_PLACEHOLDER.match(words)) or any(each.search(words) for each in style.placeholders)

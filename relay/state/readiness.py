@@ -106,6 +106,7 @@ class TerminalSnapshot:
     drawn:      all visible rows.
     title:      the title that the program has set (OSC 0, OSC 2).
     cursor:     (x, y), zero-based; None if unknown.
+    suggested:  as in ScreenSnapshot.
     evidence:   the latest evidence from its hooks and status reports.
     """
 
@@ -123,6 +124,7 @@ class TerminalSnapshot:
     drawn: tuple[str, ...] = ()
     title: str = ""
     cursor: tuple[int, int] | None = None
+    suggested: bool = True
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -163,7 +165,8 @@ def _shown(terminal: TerminalSnapshot, profile: Profile) -> Detection | None:
 
 
 def _screen(terminal: TerminalSnapshot) -> ScreenSnapshot:
-    return ScreenSnapshot(terminal.drawn or terminal.rows, terminal.title, terminal.cursor)
+    rows = terminal.drawn or terminal.rows
+    return ScreenSnapshot(rows, terminal.title, terminal.cursor, suggested=terminal.suggested)
 
 
 def _sign(

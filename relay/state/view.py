@@ -9,15 +9,12 @@ from collections.abc import Callable
 from relay.agents.profile import Profile
 from relay.shim import process_wait
 from relay.shim.process_wait import Wait
-from relay.state.agent_terminal import AgentTerminal
+from relay.state.agent_terminal import INPUT_BORDER, AgentTerminal
 from relay.state.detection import ScreenSnapshot, detect
 from relay.state.evidence import Evidence, reported
 from relay.state.hook_state import HookState
 from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge
 from relay.terminal.status import StatusRecords
-
-INPUT_BORDER = " \t│┃|║▏▕>❯›»"
-"""Characters that input boxes draw around a text."""
 
 _ENDS = 64  # marks to remember: more than a screen has rows
 
@@ -41,6 +38,7 @@ class AgentView:
     """Judges whether relay may type into the agent. The typist reports what it types.
 
     held: the verdict that forbids all typing, for the reason `never` or that of `forbid`; None without one.
+    untouched: no key of the user's can have put anything into the agent's input.
     """
 
     def __init__(
@@ -54,6 +52,7 @@ class AgentView:
         self.profile = profile
         self._terminal = terminal
         self.held = Verdict(Readiness.UNSAFE, never) if never else None
+        self.untouched = True
         self._evidence = evidence
         self._text = ""  # the text being typed now, its blanks collapsed
         self._ends: deque[str] = deque(maxlen=_ENDS)  # the closing marks of the last texts typed
@@ -122,6 +121,7 @@ class AgentView:
             drawn=tuple(drawn),
             title=port.title(),
             cursor=port.cursor(),
+            suggested=self._suggested,
             evidence=self._evidence.current(),
         )
 
@@ -133,8 +133,13 @@ class AgentView:
     def state(self) -> str | None:
         """Return the state that the profile's rules detect on the screen now, or None if no rule holds."""
         port = self._terminal
-        screen = ScreenSnapshot(tuple(port.screen_text()), port.title(), port.cursor())
+        rows = tuple(port.screen_text())
+        screen = ScreenSnapshot(rows, port.title(), port.cursor(), suggested=self._suggested)
         return found.state if (found := detect(screen, self.profile)) else None
+
+    @property
+    def _suggested(self) -> bool:
+        return self.untouched or self._terminal.suggests()
 
     def _rows(self, drawn: list[str]) -> tuple[str, ...]:
         """Return `_others(drawn)`, cached because the screen often stays the same between looks."""

@@ -127,12 +127,15 @@ class StyleColor(Structure):
 
 
 class CellStyle(Sized):
-    # GhosttyStyle; relay does not read what follows the colours (bold, italic, ...).
+    # GhosttyStyle; relay reads its colours and `faint`.
     _fields_ = (
         ("foreground", StyleColor),
         ("background", StyleColor),
         ("underline", StyleColor),
-        ("_attributes", c_bool * 8),
+        ("_bold", c_bool),
+        ("_italic", c_bool),
+        ("faint", c_bool),
+        ("_attributes", c_bool * 5),
         ("_underline", c_int),
     )
 

@@ -255,6 +255,10 @@ class VirtualScreen:
         """Return the colours of one cell of the active screen, zero-based."""
         return self._attempt(lambda: self._colours(vt.ACTIVE, x, y), Colours())
 
+    def faint(self, x: int, y: int) -> bool:
+        """Return True if a cell of the active screen is faint (SGR 2)."""
+        return self._attempt(lambda: bool(self._style(vt.ACTIVE, x, y).faint), False)
+
     def repaint(self, *, joined: bool = True) -> bytes:
         """Return bytes that draw the active screen with colours, cursor and modes on a fresh terminal.
 
@@ -444,10 +448,13 @@ class VirtualScreen:
 
     def _colours(self, tag: int, at: int, y: int) -> Colours:
         """Return the colours of character `at` in row `y`, assuming one column per character before it."""
-        ref = self._ref(tag, min(at, self.columns - 1), y)
-        style = vt.CellStyle()
-        _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
+        style = self._style(tag, min(at, self.columns - 1), y)
         return Colours(_rgb(style.foreground), _rgb(style.background))
+
+    def _style(self, tag: int, x: int, y: int) -> vt.CellStyle:
+        ref, style = self._ref(tag, x, y), vt.CellStyle()
+        _check(self._lib.ghostty_grid_ref_style(ctypes.byref(ref), ctypes.byref(style)), "reading a style")
+        return style
 
     def _format_rows(self, selection: vt.Selection, unwrap: bool, count: int, emit: int = vt.PLAIN) -> str:
         options = vt.SelectionFormat(emit, unwrap, True, ctypes.pointer(selection))

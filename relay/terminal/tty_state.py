@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import termios
 from dataclasses import dataclass
 
 from relay.shim.pty import Pty, flags
@@ -12,6 +13,7 @@ class TtyState:
     """The line discipline of the agent's terminal (termios(3)) and its foreground process group.
 
     canonical, echo, icrnl: ICANON, ECHO and ICRNL of its termios.
+    stops:       Ctrl-S stops its output (IXON).
     foreground:  the terminal's foreground process group, 0 if it has none.
     agent_group: the process group in which the agent was started.
     """
@@ -21,11 +23,18 @@ class TtyState:
     icrnl: bool
     foreground: int
     agent_group: int
+    stops: bool = False
 
 
 def tty_state(pty: Pty) -> TtyState:
     """Return the current state of the agent's terminal."""
-    canonical, echo, icrnl = flags(pty.attributes())
+    attributes = pty.attributes()
+    canonical, echo, icrnl = flags(attributes)
     return TtyState(
-        canonical=canonical, echo=echo, icrnl=icrnl, foreground=pty.foreground(), agent_group=pty.pid
+        canonical=canonical,
+        echo=echo,
+        icrnl=icrnl,
+        foreground=pty.foreground(),
+        agent_group=pty.pid,
+        stops=attributes is not None and bool(attributes[0] & termios.IXON),
     )

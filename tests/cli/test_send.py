@@ -246,8 +246,8 @@ def test_an_unknown_id_is_reported(absent: Relay) -> None:
         ),
         ({"state": "working", "obstacle": "it computes"}, "Bob is working"),
         (
-            {"state": "working", "obstacle": "you typed within the last 2 s"},
-            "Bob is working, and you typed within the last 2 s",
+            {"state": "working", "obstacle": "you typed within the last 1 s"},
+            "Bob is working, and you typed within the last 1 s",
         ),
         ({"state": "failed", "reason": "no credit"}, "Bob has failed: no credit"),
         ({"state": "stopped"}, "Bob is stopped"),

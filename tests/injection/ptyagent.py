@@ -37,6 +37,7 @@ from relay.message import Priority
 from relay.place import Place
 from relay.shim import process_wait
 from relay.shim.process_wait import Waiting
+from relay.shim.pty import Pty
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.evidence import Evidence
 from relay.state.view import AgentView
@@ -75,6 +76,7 @@ class PtyAgent(AgentTerminal):
         os.set_blocking(self.master, False)
         self.log = log
         self._screen = VirtualScreen(COLUMNS, ROWS)
+        self._screen.answer_queries(self.write)
         self.everything = b""
         self.outcomes: list[tuple[str, Outcome]] = []
         self.typing: list[str] = []
@@ -219,7 +221,11 @@ class PtyAgent(AgentTerminal):
             icrnl=bool(modes[0] & termios.ICRNL),
             foreground=foreground,
             agent_group=self.pid,
+            stops=bool(modes[0] & termios.IXON),
         )
+
+    def unread_keys(self) -> int:
+        return Pty(self.pid, self.master).unread_keys()
 
     def output_pending(self) -> bool:
         poll = select.poll()

@@ -23,31 +23,47 @@ RAW_KEYS = [
     (b"hello", False),
     (b"hello\r", True),
     (b"hello\x15", True),
-    (b"hello\x03", True),
+    (b"hello\x03", False),  # programs differ: it clears the input, or brings back an earlier prompt
     (b"hi\x7f\x7f", True),
     (b"hi\x7f", False),
     ("é\x7f".encode(), True),
-    (b"two words\x17\x17", True),
-    (b"two words\x17", False),
+    (b"word\x17", False),  # line editors differ on what a word is
+    (b"\x17\x0b\x01\x05\x15\x7f", True),  # deletion and motion in an empty input
     (b"line\x1b\r", False),  # Alt+Enter: a newline in the draft
     (b"line\\\r", False),  # a backslash escapes Enter
     (b"line\n", False),  # Ctrl+J: a newline in the draft
     (b"\x1b[200~pasted\rtext\x1b[201~", False),
     (b"\x1b[200~pasted\rtext\x1b[201~\r", True),
     (b"\x1b[200~\x1b[201~", True),
-    (b"\x1b[A\x1b[B\x1bOC\x1b[1;5D\x1b[3~", True),  # arrows, delete
-    (b"\x1b[<0;10;20M\x1b[<0;10;20m\x1b[M abc\x1b[I\x1b[O".replace(b"abc", b"ab"), True),  # mouse, focus
+    (b"\x1bOC\x1b[1;5D\x1b[3~\x1b[H\x1b[F", True),  # right, left, delete, home, end
+    (b"\x1b[A", False),  # up: recalls
+    (b"\t", False),
+    (b"\x1b[A\r", True),
+    (b"ab\x01\x0b", False),  # Ctrl-A, Ctrl-K
+    (b"ab\x01\x15", False),  # Ctrl-U erases only what is before the cursor
+    (b"a\nb\x15", False),  # Ctrl-U erases a line
+    (b"\x16\r", False),  # Ctrl-V inserts the next key
+    (b"\x19", False),  # Ctrl-Y: yanks
+    (
+        b"\x1b[<64;10;20M\x1b[<35;10;20M\x1b[<0;10;20m\x1b[M`ab\x1b[I\x1b[O",
+        True,
+    ),  # wheel, motion, release, focus
+    (b"\x1b[<0;10;20M", False),  # a click
+    (b"\x1b[<1;10;20M", False),
     (
         b"\x1b[?62;22c\x1b[24;80R\x1b[?2026;2$y\x1b[?1u\x1b]11;rgb:00/00/00\x1b\\\x1bP1+r\x1b\\",
         True,
     ),  # terminal responses
     (b"\x1b[97;1u", False),  # kitty keyboard: a
     (b"\x1b[97;1u\x1b[97;1:3u\x1b[127u", True),  # a pressed and released, backspace
-    (b"x\x1b[99;5u", True),  # Ctrl+C
-    (b"x\x1b[27;5;99~", True),  # the same from xterm
+    (b"x\x1b[117;5u", True),  # Ctrl+U
+    (b"x\x1b[27;5;117~", True),  # the same from xterm
+    (b"\x1b[27u", False),  # Esc
+    (b"\x1b[98;3u", False),  # Alt+b
     (b"x\x1b[13;2u", False),  # Shift+Enter
     (b"x\x1b[13u", True),  # Enter
-    (b"\x1bb\x1bf", True),  # Alt+b, Alt+f
+    (b"\x1by", False),  # Alt+y
+    (b"\x1b", False),
 ]
 
 

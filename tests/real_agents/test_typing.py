@@ -80,6 +80,23 @@ def test_a_message_waits_for_a_draft_and_leaves_it_intact(rig: Rig, agent: Agent
     assert alice.model.count("for later") == 1
 
 
+@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+def test_a_message_waits_for_a_recalled_prompt(rig: Rig, agent: Agent) -> None:
+    """Also with the cursor before it, as before a suggestion; once it is erased, the message comes."""
+    alice = rig.wrap(agent, "Alice")
+    alice.type("remember the milk\r")
+    alice.receives("remember the milk")
+    alice.becomes("ready")
+    alice.type("\x1b[A")
+    rig.wait(lambda: "unsent text" in alice.explain()["reason"], "the prompt is recalled")
+    alice.type("\x01")  # Ctrl-A
+    assert alice.send("for later", wait=HOLDS) == "stored"
+    alice.type("\x0b")  # Ctrl-K
+    alice.receives("for later")
+    assert [alice.model.count(text) for text in ("remember the milk", "for later")] == [1, 1]
+    assert not [text for text in alice.model.received("user") if "for later" in text and "milk" in text]
+
+
 def test_a_message_during_a_streamed_answer_arrives_without_cutting_it(rig: Rig, agent: Agent) -> None:
     """Whether the agent queues the input or relay waits."""
     release = threading.Event()
