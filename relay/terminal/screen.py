@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from relay.columns import width
-from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, POP_KEYBOARD
+from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, OSC_RESETS, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.pen import Pen, may_hide, palette_colour
@@ -45,6 +45,9 @@ _CLUSTERS = 2027
 """DEC private mode: draw a grapheme cluster as one character. (On in most terminals that support it.)"""
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\-~])")
+
+_LOOK = re.compile(rb"\x1b\](\d{1,3})(?:;([^\x07\x1b]{0,200}))?(?:\x07|\x1b\\)|\x1b\[\d* q")
+"""OSC sequences, and DECSCUSR, the cursor's shape."""
 
 T = TypeVar("T")
 V = TypeVar("V", bool, int)
@@ -94,6 +97,37 @@ class _Notes:
     hides: bool = False
 
 
+class _Looks:
+    """What a program has set that the library does not draw: colours, the shapes of cursor and pointer.
+
+    numbers: those of its OSC sequences that leave something set (relay.shim.modes.OSC_RESETS).
+    """
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+        self._set: dict[bytes, bytes] = {}  # the last sequence for each
+
+    def note(self, data: bytes) -> None:
+        for match in _LOOK.finditer(data):
+            number, value = match[1], match[2] or b""
+            if number is None:
+                self._set[b"cursor"] = match[0]
+            elif value.endswith(b"?"):
+                continue  # a query
+            elif int(number) in OSC_RESETS:
+                self.numbers.add(int(number))
+                each = value.partition(b";")[0] if number in (b"4", b"5") else b""
+                if number not in (b"8", b"9"):
+                    self._set[number + each] = match[0]
+            elif len(number) == 3 and int(number[1:]) in OSC_RESETS and not value:
+                for key in [key for key in self._set if key.startswith(number[1:].lstrip(b"0"))]:
+                    del self._set[key]
+
+    def drawn(self) -> bytes:
+        """Return bytes that set it again."""
+        return b"".join(self._set.values())
+
+
 class _CallFailed(Exception):
     """The library refused a call."""
 
@@ -114,6 +148,7 @@ class VirtualScreen:
         self._drained = Drained([])
         self._rows: list[Row] | None = None  # cached rows of the active screen, unless it has changed
         self._plain = True  # no control sequence so far: there is no mode to undo
+        self._looks = _Looks()
         self._take: Callable[[int, int, int], list[Row]] | None = None  # reads the rows that scroll off
         self._size = _bounded(columns, rows)
         self._terminal: c_void_p | None = c_void_p()
@@ -136,6 +171,8 @@ class VirtualScreen:
             return
         self._rows = None
         self._plain = self._plain and b"\x1b" not in data and b"\x0e" not in data
+        if b"\x1b]" in data or b" q" in data:
+            self._looks.note(data)
         if not self._plain and not self._notes.hides:
             self._notes.hides = may_hide(data)
         try:
@@ -281,7 +318,7 @@ class VirtualScreen:
         if self._value(vt.PENDING_WRAP, c_bool) and last.isascii():
             place += last.encode()  # only writing a character in the last column leaves a wrap pending
         visible = b"\x1b[?25h" if self.cursor_visible else b"\x1b[?25l"
-        return enter + clear + body + place + visible
+        return enter + clear + self._looks.drawn() + body + place + visible
 
     def _joined(self, body: bytes) -> bytes:
         """Return `body`, rows separated by line ends, without the line ends of soft-wrapped rows."""
@@ -308,6 +345,7 @@ class VirtualScreen:
         if self.alternate:
             used = next((number for number in ALTERNATE if self.mode(number)), 1049)
             parts.append(b"\x1b[?%dl" % used)
+        parts += [b"\x1b]%s\x1b\\" % OSC_RESETS[number] for number in sorted(self._looks.numbers)]
         return b"".join(parts) + AT_REST
 
     def close(self) -> None:
@@ -480,8 +518,10 @@ class VirtualScreen:
         return [Row(row.decode("utf-8", "replace")) for row in rows]
 
     def _format_screen(self) -> bytes:
-        screen = vt.ScreenExtra(style=True, kitty_keyboard=True, charsets=True)
-        extra = vt.TerminalExtra(modes=True, scrolling_region=True, keyboard=True, screen=screen)
+        screen = vt.ScreenExtra(style=True, hyperlink=True, kitty_keyboard=True, charsets=True)
+        extra = vt.TerminalExtra(
+            modes=True, scrolling_region=True, tabstops=True, keyboard=True, screen=screen
+        )
         return self._format(vt.ACTIVE, 0, self.height, extra)
 
     def _format(

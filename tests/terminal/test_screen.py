@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 
+from relay.shim.modes import AT_REST
 from relay.terminal import libghostty
 from relay.terminal import screen as screens
 from relay.terminal.libghostty import ScreenUnavailable
@@ -187,6 +188,9 @@ DRAWINGS = {
     "cursor": b"text\x1b[4;7H\x1b[?25l",
     "modes": b"\x1b[?2004h\x1b[?1002h\x1b[?1006h\x1b[?1h\x1b=ready",
     "region": b"head\x1b[2;4r\x1b[4;1Hbody",
+    "cursor's shape, colours": b"\x1b[4 q\x1b]12;#ff0000\x07\x1b]11;rgb:00/00/10\x1b\\\x1b]4;1;red\x07text",
+    "tab stops": b"\x1b[3g\x1b[5G\x1bH\r\tx",
+    "an open link": b"see \x1b]8;;https://x.org\x1b\\li",
     "attributes that continue": b"plain \x1b[7;33mmore",
 }
 
@@ -221,6 +225,27 @@ def test_the_modes_that_a_program_left_are_undone() -> None:
     assert used.modes_reset() == fresh.modes_reset()
     used.feed(b"\x1b[2J\x1b[Hq")
     assert texts(used)[0] == "q"
+
+
+def test_colours_that_a_program_set_are_reset(subtests: pytest.Subtests) -> None:
+    """And only those: a shell may have set others."""
+    cases = [
+        (b"\x1b]11;#000010\x1b\\", b"\x1b]111\x1b\\"),
+        (b"\x1b]4;1;red\x07\x1b]12;red\x07", b"\x1b]104\x1b\\\x1b]112\x1b\\"),
+        (b"\x1b]22;wait\x07", b"\x1b]22;\x1b\\"),
+        (b"\x1b]8;;https://x.org\x07", b"\x1b]8;;\x1b\\"),
+        (b"\x1b]11;?\x07\x1b]2;title\x07", b""),
+    ]
+    for drawn, reset in cases:
+        with subtests.test(repr(drawn)):
+            used, plain = screen(20, 5, b"\x1b[m", drawn), screen(20, 5, b"\x1b[m")
+            assert used.modes_reset() == plain.modes_reset().replace(AT_REST, reset + AT_REST)
+
+
+def test_colours_that_a_program_reset_are_not_set_again() -> None:
+    used = screen(20, 5, b"\x1b]11;#000010\x07\x1b]4;1;red\x07\x1b]111\x07\x1b]104\x07\x1b]12;red\x07")
+    assert b"\x1b]12;red\x07" in used.repaint()
+    assert b"]11;" not in used.repaint() and b"]4;" not in used.repaint()
 
 
 def test_a_program_that_only_printed_leaves_nothing_to_undo() -> None:
