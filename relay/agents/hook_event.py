@@ -145,6 +145,13 @@ class NativeEvent:
     agent_type: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def readable(self) -> bool:
+        """False for a tool call without a name, or with an input that is no object: rules cannot check it."""
+        tool_input = self.raw.get("tool_input")
+        named = bool(self.tool_name) or self.name is not NativeName.TOOL_PRE
+        return named and (tool_input is None or isinstance(tool_input, dict))
+
 
 MAX_MS = 1e12
 """Milliseconds, 30 years: a larger value is not a duration."""

@@ -110,6 +110,9 @@ class NativeHooks:
         name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:
             event = parse(kind, name, str(fields.get("payload", "")))
+            unread = decide and event is not None and not event.readable
+            if unread and (refused := await self._guarded(kind, name, why)):
+                return {"stdout": refused, "code": 0}
             answered = await self._take(event, decide=decide, pid=request.pid) if event else None
         except RecursionError:  # input that parses may still be nested too deeply to be serialized
             answered = None

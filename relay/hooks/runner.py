@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import names
+from relay.agents.hook_guards import GUARDED
 from relay.directives.directive import Directive
 from relay.errors import RelayError
 from relay.eventbus import EventBus
@@ -33,6 +34,12 @@ from relay.hooks.result import HookResult, result_of
 from relay.hooks.threads import Abandoned, Call, Finished, LoopThread, WorkerPool
 from relay.place import Place
 from relay.text import one_line
+
+FAILED = (
+    "A handler that may forbid this has failed, so relay denies it: {} Tell the user, who can mend it and "
+    "run `relay reload`."
+)
+"""The reason of a denial that no handler has decided."""
 
 _TIMEOUT = 30.0  # seconds that a user's handler may take
 
@@ -70,12 +77,17 @@ class Runner:
         self._loop_thread: LoopThread | None = None
 
     async def fire(self, event: HandlerEvent, ctx: Context) -> list[HookResult]:
-        """Call the handlers of `event` one after another until one stops the others."""
+        """Call the handlers of `event` one after another until one stops the others.
+
+        A handler that fails denies what it may guard: a tool call, a prompt.
+        """
         values = {"event": event, **{name: getattr(event, name) for name in event.field_names()}}
         results: list[HookResult] = []
         for handler in self.registry.for_event(event):
-            answers, _ = await self._answer(handler, values, ctx)
+            answers, error = await self._answer(handler, values, ctx)
             results += answers
+            if error is not None and event.name in GUARDED:
+                results.append(HookResult("deny", reason=FAILED.format(error), source=handler.name))
             if any(answer.stop for answer in answers):
                 break
         return results

@@ -101,9 +101,11 @@ class _Looks:
     """What a program has set that the library does not draw: colours, the shapes of cursor and pointer.
 
     numbers: those of its OSC sequences that leave something set (relay.shim.modes.OSC_RESETS).
+    plain:   no control sequence so far: there is no mode to undo.
     """
 
     def __init__(self) -> None:
+        self.plain = True
         self.numbers: set[int] = set()
         self._set: dict[bytes, bytes] = {}  # the last sequence for each
 
@@ -147,7 +149,6 @@ class VirtualScreen:
         self._on_reply: Callable[[bytes], None] | None = None
         self._drained = Drained([])
         self._rows: list[Row] | None = None  # cached rows of the active screen, unless it has changed
-        self._plain = True  # no control sequence so far: there is no mode to undo
         self._looks = _Looks()
         self._take: Callable[[int, int, int], list[Row]] | None = None  # reads the rows that scroll off
         self._size = _bounded(columns, rows)
@@ -170,10 +171,11 @@ class VirtualScreen:
         if self.failed is not None or self._terminal is None:
             return
         self._rows = None
-        self._plain = self._plain and b"\x1b" not in data and b"\x0e" not in data
+        looks = self._looks
+        looks.plain = looks.plain and b"\x1b" not in data and b"\x0e" not in data
         if b"\x1b]" in data or b" q" in data:
-            self._looks.note(data)
-        if not self._plain and not self._notes.hides:
+            looks.note(data)
+        if not looks.plain and not self._notes.hides:
             self._notes.hides = may_hide(data)
         try:
             size = _SLICE if self._take is not None and keep else len(data)
@@ -337,7 +339,7 @@ class VirtualScreen:
 
     def modes_reset(self) -> bytes:
         """Return bytes that undo the modes that the program has set, for a terminal it has left."""
-        if self._terminal is None or self._plain:
+        if self._terminal is None or self._looks.plain:
             return b""
         parts = [POP_KEYBOARD] if self._value(vt.KITTY_KEYBOARD_FLAGS, c_uint8) else []
         parts += [b"\x1b[?%dl" % number for number in MODES_OFF if self.mode(number)]

@@ -9,7 +9,17 @@ import pytest
 
 from hooks.rig import Rig, directive, texts
 from relay.errors import RelayError
-from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
+from relay.hooks.events import (
+    HandlerEvent,
+    Idle,
+    MessageReceived,
+    Output,
+    PromptSubmit,
+    SessionEnd,
+    SessionStart,
+    ToolPost,
+    ToolPre,
+)
 from relay.hooks.result import HookResult
 
 SHORT = 1.5  # seconds: the timeout of handlers that hang; enough for the others on a busy machine
@@ -403,3 +413,27 @@ def test_idle_threads_are_reused(rig: Rig):
     rig.run(scene)
     assert len(threads) == 20
     assert len(set(threads)) == 1
+
+
+def hangs():
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize("event", [ToolPre("Bash", {}), PromptSubmit(prompt="hi")], ids=["tool", "prompt"])
+def test_a_guard_that_fails_or_is_late_denies(rig: Rig, event: HandlerEvent):
+    """D2: whatever goes wrong, what it may forbid does not pass. The other handlers still run."""
+    for handler in (raises, raises_async, hangs, lambda: 42, sys.exit):
+        rig.registry.add_event(event.name, handler)
+    rig.registry.add_event(event.name, lambda: "a text")
+    results, services = rig.fire(event, timeout=SHORT)
+    denied = [result.reason for result in results if result.action == "deny"]
+    assert len(denied) == len(services.problems) == 5
+    assert denied[0].startswith(
+        "A handler that may forbid this has failed, so relay denies it: its handler fail"
+    )
+    assert texts(results) == ["a text"]
+
+
+def test_a_handler_that_only_observes_denies_nothing_when_it_fails(rig: Rig):
+    rig.registry.add_event("tool_post", raises)
+    assert rig.fire(ToolPost("Bash", {}))[0] == []

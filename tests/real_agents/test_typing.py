@@ -84,7 +84,9 @@ def test_a_message_waits_for_a_draft_and_leaves_it_intact(rig: Rig, agent: Agent
 def test_a_message_waits_for_a_recalled_prompt(rig: Rig, agent: Agent) -> None:
     """Also with the cursor before it, as before a suggestion; once it is erased, the message comes."""
     alice = rig.wrap(agent, "Alice")
-    alice.type("remember the milk\r")
+    alice.type("remember the milk")
+    alice.sees("remember the milk")
+    alice.type("\r")
     alice.receives("remember the milk")
     alice.becomes("ready")
     alice.type("\x1b[A")

@@ -479,6 +479,22 @@ def test_a_call_that_cannot_be_parsed_is_denied(relay: Relay) -> None:
     assert not claude.fire("PostToolUse", raw=payload)[0]["stdout"]
 
 
+def test_a_call_that_rules_cannot_read_is_denied(relay: Relay) -> None:
+    """A name that is missing or no text, an input that is no object: no rule could match them."""
+    rules(relay, PreToolUse='grep -q \'"command": *"rm\' && exit 2; exit 0')
+    claude = start_agent(Claude(relay).wrap())
+    for call in (
+        {"tool_name": "Bash", "tool_input": '{"command": "rm -rf /"}'},
+        {"tool_name": "Bash", "tool_input": [{"command": "rm -rf /"}]},
+        {"tool_name": 7, "tool_input": {}},
+        {"tool_input": {"command": "ls"}},
+        {"tool_name": "", "tool_input": {}},
+    ):
+        (answer,) = claude.fire("PreToolUse", raw=json.dumps(call))
+        assert specific(answer)["permissionDecision"] == "deny", call
+    assert not claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})[0]["stdout"]
+
+
 def test_a_rule_with_a_different_problem_each_time_is_reported_only_a_few_times(relay: Relay) -> None:
     """R80: for example, the output may contain the time. The journal has each problem."""
     rules(relay, PostToolUse="echo $$ >&2; exit 1")
