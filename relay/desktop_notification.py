@@ -7,6 +7,7 @@ of the session, which gives up on a desktop that does not answer.
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import os
 import sys
@@ -19,7 +20,11 @@ APP = "relay"
 
 
 async def notify(title: str, text: str) -> str:
-    """Show a notification; its texts must be safe to show. Return "" or, for the user, why it failed."""
+    """Show a notification. Return "" or, for the user, why it failed.
+
+    Desktops of Linux read the text as markup (Desktop Notifications Specification 1.2, "Markup"), so it is
+    escaped: an agent's words must not become a link or an image.
+    """
     if os.environ.get("CI"):
         return "CI machines have no desktop"
     if sys.platform == "linux" and not _has_bus():
@@ -69,6 +74,8 @@ def main() -> int:
     logger.addHandler(problems)
     logger.propagate = False
     title, text = json.load(sys.stdin)
+    if sys.platform == "linux":
+        text = html.escape(text, quote=False)
     asyncio.run(DesktopNotifier(app_name=APP).send(title=title, message=text))
     if problems.last:
         print(problems.last, file=sys.stderr)

@@ -92,7 +92,7 @@ def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:
     merged |= {name: kind(**tables[name]) for name, kind in _TABLES.items()}
     base = generic or Profile(GENERIC, paths[-1])
     if inputs:
-        merged["input"] = InputStyle(**inputs)
+        merged["input"] = InputStyle(**inputs, assumed=generic is None)
     elif not any(rule.state == "ready" for rule in rules.values()):
         merged["input"] = None if base.input is None else replace(base.input, assumed=True)
     for key in ("reader", "decoration", "prefix", "inject", "fullscreen", "block_end", "settle"):

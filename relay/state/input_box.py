@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay.agents.profile import InputStyle
 from relay.state.signs import is_listed
@@ -24,6 +24,9 @@ BARE_FOOTER = 4
 
 HEIGHT = 80
 """Maximum rows of an input: those of the longest text that agents show in full."""
+
+_NO_SHELL = ">"
+"""Marks that begin no shell's prompt, which may be at the far end of ssh, docker or script."""
 
 _RULE = re.compile(r"\s{0,4}([─━═╌┄▁▔▄▀_=-])\1+(?: \S.{0,80}? \1+|\1{6,})\s*\Z")  # optionally with a label
 _TOP = re.compile(r"\s{0,8}[╭┌╔┏+][─━═-]{6}")
@@ -124,6 +127,8 @@ def _entry(top: int, texts: list[str], offset: int, style: InputStyle) -> tuple[
 
 def _bare(rows: Sequence[str], y: int, style: InputStyle) -> tuple[int, list[str], int] | None:
     """Return the frameless input whose first row is `y`; only that row's text counts."""
+    if style.assumed:
+        style = replace(style, glyphs="".join(filter(_NO_SHELL.__contains__, style.glyphs)))
     head = _glyph(rows[y], style, 1) if style.glyphs else None
     if head is None:
         return None

@@ -343,8 +343,7 @@ def _screen_program(terminal: TerminalSnapshot, profile: Profile, shown: Detecti
         return found
     if terminal.wait is Wait.BUSY:
         return _working("it is not waiting for its terminal")
-    reports = any(evidence.state == "ready" for evidence in terminal.evidence)
-    if not reports and shown is None and not _match(profile.prompts, terminal.unfinished):
+    if shown is None and not _match(profile.prompts, terminal.unfinished):
         return _unsafe("it shows no input box that relay knows")
     return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input box")
 

@@ -144,12 +144,16 @@ def test_a_question_is_prompting(subtests: pytest.Subtests) -> None:
             assert _state(SCREEN, unfinished=line) == "prompting"
 
 
-@pytest.mark.parametrize("line", ["", "> ", "❯ ", "You: ", "user> ", "Message: ", "Alice says hi", "agent> "])
+@pytest.mark.parametrize("line", ["", "> ", "You: ", "user> ", "Message: ", "Alice says hi", "agent> "])
 def test_an_ordinary_prompt_is_ready(line: str) -> None:
     assert _state(LINES, unfinished=line) == "ready"
 
 
 UNSAFE_PROMPTS = [
+    "❯ ",  # of a shell behind ssh, docker or script
+    "λ ",
+    "~/src main ❯ ",
+    "➜ ",
     "$ ",
     "bob@host:~/src$ ",
     "# ",
@@ -169,6 +173,8 @@ def test_the_prompt_of_a_shell_or_interpreter_is_unsafe(subtests: pytest.Subtest
     for line in UNSAFE_PROMPTS:
         with subtests.test(repr(line)):
             assert _state(LINES, unfinished=line) == "unsafe"
+            drawn = ("done", line.rstrip())
+            assert _state(SCREEN, unfinished=line, rows=drawn, drawn=drawn) == "unsafe"
 
 
 def test_a_question_in_printed_text_is_not_the_programs() -> None:
@@ -451,10 +457,11 @@ def test_the_verdict_includes_what_the_hooks_report() -> None:
     assert "529 Overloaded" in failed.reason and failed.wait == FAILURE - 1.0
 
 
-def test_a_status_report_decides_for_a_program_without_rules() -> None:
+def test_a_status_report_authorises_nothing() -> None:
+    """D6: anyone can print one, also a program at the far end of ssh. It may forbid."""
     unknown = replace(SCREEN, bracketed_paste=False, unfinished="q to quit")
     assert judge(unknown, GENERIC).state == "unsafe"
-    assert judge(replace(unknown, evidence=(Evidence("status", "ready"),)), GENERIC).state == "ready"
+    assert judge(replace(unknown, evidence=(Evidence("status", "ready"),)), GENERIC).state == "unsafe"
     assert judge(replace(unknown, evidence=(Evidence("status", "working"),)), GENERIC).state == "working"
     password = replace(unknown, unfinished="Password: ", evidence=(Evidence("status", "ready"),))
     assert judge(password, GENERIC).state == "prompting"

@@ -312,7 +312,7 @@ async def main():
     bus = await MessageBus().connect()
     bus.export("/org/freedesktop/Notifications", Desktop())
     await bus.request_name("org.freedesktop.Notifications")
-    print(repr(await notify("Alice asks", "What?")), flush=True)
+    print(repr(await notify("Alice asks <1>", "<b>What</b> & why?")), flush=True)
     bus.disconnect()
 
 asyncio.run(main())
@@ -321,7 +321,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(shutil.which("dbus-run-session") is None, reason="needs D-Bus")
 def test_a_desktop_shows_the_notification(tmp_path: Path) -> None:
-    """It goes through a real D-Bus session bus to a notification service."""
+    """It goes through a real D-Bus session bus to a notification service, where the text is markup."""
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     script = tmp_path / "desktop.py"
     script.write_text(SERVICE)
@@ -333,4 +333,5 @@ def test_a_desktop_shows_the_notification(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert done.stdout.splitlines() == ["('relay', 'Alice asks', 'What?')", "''"], done.stderr
+    shown = ("relay", "Alice asks <1>", "&lt;b&gt;What&lt;/b&gt; &amp; why?")
+    assert done.stdout.splitlines() == [repr(shown), "''"], done.stderr
