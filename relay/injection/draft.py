@@ -58,6 +58,8 @@ class Draft:
         self._text = ""
         self._known = True  # the input holds `_text`
         self._last = ""  # the last key or sequence
+        self.edited = False
+        """True if an unknown key came since the last Enter: it may have changed what keys mean, as in vi."""
         self._pasting = False
         self._raw = False  # the whole text was typed while the terminal was not canonical
         self._edited = float("-inf")  # when the text last changed
@@ -83,7 +85,7 @@ class Draft:
 
     def doubt(self) -> None:
         """Note that something else than the known keys may have changed the input."""
-        self._known = False
+        self._known, self.edited = False, True
 
     def type(self, data: bytes, now: float, *, canonical: bool, asking: bool = False) -> None:
         """Process bytes that the user typed at `now` (seconds).
@@ -246,7 +248,7 @@ class Draft:
         elif self._last in _QUOTES or (key == "\r" and self._text.endswith("\\")):
             self._add("\n")  # agents' input boxes treat backslash and Enter as a newline
         elif key == "\r":
-            self._text, self._known = "", True
+            self._text, self._known, self.edited = "", True, False
         elif self._last in _PREFIXES:
             self.doubt()
         elif key in _ERASE:

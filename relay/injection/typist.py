@@ -195,6 +195,8 @@ class Typist:
 
         A line editor may have taken the first keys for a command: after Esc, or in vi's command mode.
         """
+        if self._view.ruled or not self._view.edited:
+            return None  # an input of one row shows only the end of a long text
         drawn = _packed(self._terminal.screen_text())
         room = self._terminal.size[0] * (self._terminal.size[1] // 2)
         if self._size > room or _packed([self._end]) not in drawn or _packed([opening_mark(mark)]) in drawn:

@@ -98,7 +98,7 @@ class UserTyping:
             data = data.replace(_STOP, b"").replace(_START, b"")
         before = draft.last_typed
         draft.type(data, self._clock(), canonical=tty.canonical, asking=asking)
-        self._view.untouched = draft.empty
+        self._view.untouched, self._view.edited = draft.empty, draft.edited
         return draft.last_typed != before
 
     def rest(self) -> None:

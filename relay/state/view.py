@@ -39,6 +39,7 @@ class AgentView:
 
     held: the verdict that forbids all typing, for the reason `never` or that of `forbid`; None without one.
     untouched: no key of the user's can have put anything into the agent's input.
+    edited:    a key of the user's may have changed what the next keys mean to a line editor.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class AgentView:
         self._terminal = terminal
         self.held = Verdict(Readiness.UNSAFE, never) if never else None
         self.untouched = True
+        self.edited = False
         self._evidence = evidence
         self._text = ""  # the text being typed now, its blanks collapsed
         self._ends: deque[str] = deque(maxlen=_ENDS)  # the closing marks of the last texts typed
