@@ -9,7 +9,6 @@ from __future__ import annotations
 MODES_OFF = (
     1,
     5,
-    6,
     9,
     45,
     66,
@@ -39,6 +38,9 @@ MODES_ON = (7, 25)
 ALTERNATE = (1049, 1047, 47)
 """DEC private modes that switch to the alternate screen."""
 
+ORIGIN = 6
+"""The DEC private mode that is off at rest, too, but whose reset moves the cursor."""
+
 POP_KEYBOARD = b"\x1b[<99u"
 """Pops every level that was pushed for the kitty keyboard protocol."""
 
@@ -49,7 +51,7 @@ AT_REST = b"".join(
         b"\x1b[>4f",  # XTFMTKEYS: formatOtherKeys
         b"\x1b8",
         b"\x1b[>4m\x1b[>m",  # XTMODKEYS: modifyOtherKeys, then all key modifier options
-        b"\x1b[?80;1001;1050;1051;1052;1053;1060;1061;5522;9001l",  # sixels, mouse, keyboards, pastes
+        b"\x1b[?80;1001;1045;1050;1051;1052;1053;1060;1061;5522;9001l",  # sixels, mouse, keyboards, pastes
         b"\x1b[2;4;20l\x1b[12h",  # ANSI modes: the keyboard is locked, insert, line feed; local echo
         b"\x1b[0m",
         b'\x1b[0"q',  # DECSCA: protected characters

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from relay.columns import width
-from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, OSC_RESETS, POP_KEYBOARD
+from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, ORIGIN, OSC_RESETS, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.pen import Pen, may_hide, palette_colour
@@ -342,7 +342,7 @@ class VirtualScreen:
         if self._terminal is None or self._looks.plain:
             return b""
         parts = [POP_KEYBOARD] if self._value(vt.KITTY_KEYBOARD_FLAGS, c_uint8) else []
-        parts += [b"\x1b[?%dl" % number for number in MODES_OFF if self.mode(number)]
+        parts += [b"\x1b[?%dl" % number for number in (ORIGIN, *MODES_OFF) if self.mode(number)]
         parts += [b"\x1b[?%dh" % number for number in MODES_ON if not self.mode(number)]
         if self.alternate:
             used = next((number for number in ALTERNATE if self.mode(number)), 1049)

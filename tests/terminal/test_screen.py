@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from relay.shim.modes import AT_REST
+from relay.shim.modes import AT_REST, UNDO
 from relay.terminal import libghostty
 from relay.terminal import screen as screens
 from relay.terminal.libghostty import ScreenUnavailable
@@ -250,6 +250,11 @@ def test_colours_that_a_program_reset_are_not_set_again() -> None:
 
 def test_a_program_that_only_printed_leaves_nothing_to_undo() -> None:
     assert screen(20, 5, b"plain text\r\n").modes_reset() == b""
+
+
+def test_a_blind_reset_leaves_the_text_and_the_cursor_unchanged() -> None:
+    opened = screen(20, 5, b"a\r\nb", UNDO, b"c")
+    assert texts(opened)[:2] == ["a", "bc"]
 
 
 def test_undoing_nothing_leaves_the_text_and_the_cursor_unchanged() -> None:
