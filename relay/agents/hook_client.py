@@ -146,8 +146,8 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
                 waits = True
                 limit(AGAIN)
                 channel = _connect(event, path, decide=decide)
-        except BaseException:  # noqa: BLE001, S110 (what has arrived so far counts)
-            pass
+        except BaseException:  # noqa: BLE001 (what has arrived so far counts)
+            expired = True
         _signal.setitimer(_signal.ITIMER_REAL, 0)
         if not decide:
             return

@@ -127,7 +127,7 @@ class OutputReader:
         if event.resumed:
             self._restore()
         self._bus.loop.add_reader(self._shim.wake, self._woken)
-        self._woken()
+        self._bus.loop.call_soon(self._woken)  # within this delivery, others would get its events too late
 
     def _restore(self) -> None:
         """Continue from a checkpoint if the ring no longer holds all of the output."""

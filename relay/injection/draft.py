@@ -4,10 +4,10 @@
     EMPTY ───────┴─ recall, Tab, Esc, Alt, a click ──────────────────↑
       ↑                              Enter; erased; `clear`: the screen shows an empty input
 
-In canonical mode the kernel edits the line, so the keys tell all.  Programs have line editors of their own,
-with modes, kill rings, histories and key bindings: only text, Backspace at its end, Ctrl-U and Enter mean the
-same in each.  Motion and deletion leave an empty input empty.  After any other key the draft is unknown until
-Enter, or until the screen shows the input empty.  The terminal's answers to queries do not count.
+In canonical mode the kernel edits the line.  Programs have line editors of their own, with modes, kill rings,
+histories and key bindings: only text, Backspace at its end, Ctrl-U in a short line and Enter mean the same in
+each.  Erasing leaves an empty input empty.  After any other key the draft is unknown until Enter, or until
+the screen shows the input empty.  The terminal's answers to queries do not count.
 
 Some programs take a key without Enter: `y` at a question, a digit in a dialog.  Such keys stop being a draft
 once they are no longer on the screen (`taken`).
@@ -27,12 +27,15 @@ ESCAPE_TIMEOUT = 0.05
 MAX_DRAFT = 4_096
 """Characters to keep; a longer draft is still a draft."""
 
+SHORT = 40
+"""Characters of a text that surely fits in one row, which Ctrl-U erases."""
+
 _INPUT = re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # the start of an input's row
 _PASTE_END = "\x1b[201~"
 _CSI = re.compile("\x1b\\[([0-?]*)[ -/]*([@-~])")
 _SS3 = re.compile("\x1bO.", re.DOTALL)
-_STRING = re.compile("\x1b[]P_^X][^\x07\x1b]*(?:\x07|\x1b\\\\)")  # OSC, DCS, APC, PM, SOS
-_STRING_START = re.compile("\x1b[]P_^X]")
+_STRING = re.compile("\x1b(?:\\]\\d|[P_^X])[^\x07\x1b]*(?:\x07|\x1b\\\\)")  # OSC, DCS, APC, PM, SOS
+_STRING_START = re.compile("\x1b(?:\\](?:\\d|\\Z)|[P_^X])")
 _MAX_STRING = 4_096  # characters of an incomplete answer; anything longer is not an answer
 _UNFINISHED = re.compile("\x1b(?:\\[[0-?]{0,64}[ -/]{0,16}|O)?")
 _ALT_ENTER = ("\x1b\r", "\x1b\n")
@@ -41,8 +44,9 @@ _ANSWER = re.compile("\x1b\\[(?:[?>=][0-?]*[ -/]*[A-Za-z]|[0-9;]*\\$y|[0-9;]*[Rn
 _FOCUS = ("\x1b[I", "\x1b[O")
 _ERASE = ("\x7f", "\x08")
 _CTRL_C, _CTRL_D, _CTRL_U, _CTRL_W, _CTRL_Z, _CTRL_BACKSLASH = "\x03", "\x04", "\x15", "\x17", "\x1a", "\x1c"
-_STAYS_EMPTY = "\x01\x02\x04\x05\x06\x0b\x0c\x17"  # Ctrl with A, B, D, E, F, K, L, W
-_MOTION = re.compile("\x1b(?:\\[(?:1;\\d+)?[CDFH]|\\[[13478](?:;\\d+)?~|O[CDFH])")  # →, ←, End, Home, Delete
+# Erasing leaves an empty input empty: Ctrl with D, K, L, W; Delete. Motion may accept a suggestion.
+_STAYS_EMPTY = ("\x04", "\x0b", "\x0c", "\x17", "\x1b[3~")
+_LITERAL = "\x16"  # VLNEXT (termios(3))
 _QUOTES = ("\x11", "\x16")  # Ctrl-Q, Ctrl-V: line editors insert the next key
 _PREFIXES = ("\x1b", "\x18", *_QUOTES)  # Esc and Ctrl-X: the next key is a command
 _BUTTON = re.compile("\x1b\\[(?:<(?:[12]?\\d|3[01]);[0-9;]*M|M[ -?])")  # a button was pressed, not a wheel
@@ -77,6 +81,15 @@ class Draft:
     def typed(self) -> bool:
         """True if keys have put text into the input, which is perhaps still there."""
         return bool(self._text)
+
+    @property
+    def last_line(self) -> str:
+        """The last line of that text, stripped."""
+        return self._text.rstrip().rpartition("\n")[2].strip()
+
+    @property
+    def multiline(self) -> bool:
+        return "\n" in self._text
 
     @property
     def prefixed(self) -> bool:
@@ -211,7 +224,7 @@ class Draft:
         self._last = whole
         if canonical:
             self._add(whole)  # no line editor: the kernel keeps the sequence in the line
-        elif self._text or not _MOTION.fullmatch(whole):
+        elif self._text or whole not in _STAYS_EMPTY:
             self.doubt()
 
     def _escape(self) -> None:
@@ -253,7 +266,7 @@ class Draft:
             self.doubt()
         elif key in _ERASE:
             self._text = self._text[:-1]
-        elif key == _CTRL_U and "\n" not in self._text:
+        elif key == _CTRL_U and "\n" not in self._text and len(self._text) <= SHORT:
             self._text = ""
         elif key == "\n" or (key >= " " and key != "\x7f"):
             self._add(key)
@@ -263,7 +276,11 @@ class Draft:
 
     def _press_canonical(self, key: str) -> None:
         """Process a key as the kernel does (termios(3), "Canonical and noncanonical mode")."""
-        if key in ("\r", "\n", _CTRL_U, _CTRL_C, _CTRL_BACKSLASH, _CTRL_D, _CTRL_Z):
+        if self._last == _LITERAL:
+            self._add(key)
+        elif key == _CTRL_D and self._text:
+            self.doubt()  # the program gets the part before, and may keep it
+        elif key in ("\r", "\n", _CTRL_U, _CTRL_C, _CTRL_BACKSLASH, _CTRL_D, _CTRL_Z):
             self._text, self._known = "", True
         elif key in _ERASE:
             self._text = self._text[:-1]
@@ -271,6 +288,10 @@ class Draft:
             self._text = re.sub(r"\S+\s*\Z|\s+\Z", "", self._text)
         elif key == "\t" or key >= " ":
             self._add(key)
+        self._last = "" if self._last == _LITERAL else key
 
     def _add(self, text: str) -> None:
-        self._text = (self._text + text)[-MAX_DRAFT:]
+        self._text += text
+        if len(self._text) > MAX_DRAFT:
+            self._text = self._text[-MAX_DRAFT:]
+            self.doubt()

@@ -13,7 +13,8 @@ While relay types a text, it holds back the user's keys, so they neither mix wit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relay.injection.draft import Draft
@@ -28,10 +29,14 @@ USER_PAUSE = 1.0
 ECHO_QUIET = 0.05
 """Seconds without output after which the program has drawn its prompt."""
 
+LOOK = 0.25
+"""Seconds between two looks at whether the program has read the user's keys."""
+
 HOLD_TIMEOUT = 0.25
 """Seconds to wait for the user's keys to be held back from the agent."""
 
-_STOP, _START = b"\x13", b"\x11"  # VSTOP and VSTART (termios(3)): Ctrl-S, Ctrl-Q
+_STOP = b"\x13"  # VSTOP (termios(3))
+_STARTS = (b"\x11", b"\x03", b"\x1c", b"\x1a")  # VSTART, and what sends a signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,14 @@ class _Place:
     x: int
     below: tuple[str, ...]
 
+    def bare(self, prompts: Sequence[re.Pattern[str]]) -> bool:
+        """Return True if there is only a prompt: a mark, or what one of `prompts` matches."""
+        mark = bool(self.row) and not self.row.strip(INPUT_BORDER)
+        return not self.below and (mark or any(each.search(self.row) for each in prompts))
+
     @property
-    def bare(self) -> bool:
-        """True if there is only a prompt mark."""
-        return bool(self.row) and not self.row.strip(INPUT_BORDER) and not self.below
+    def shown(self) -> str:
+        return "\n".join((self.row, *self.below))
 
 
 class UserTyping:
@@ -58,7 +67,9 @@ class UserTyping:
         self._draft = Draft()
         self._empty: _Place | None = None  # around the cursor, with an empty input
         self._empty_at = 0  # bytes of output by then
-        self._stopped = float("-inf")  # when Ctrl-S stopped the terminal's output
+        self._stopped: float | None = None  # when Ctrl-S stopped the terminal's output
+        self._stopped_at: int | None = None  # bytes of output once what was on its way had come
+        self._unread = False  # the program had not read all keys at the last look
         self._began = False  # the first record was read
         self._holds = 0  # requested, but not yet in effect
         self._held = asyncio.Event()
@@ -93,9 +104,11 @@ class UserTyping:
             self._empty, self._empty_at = self._place(), self._terminal.output_offset()
         may_answer = draft.empty or draft.answers
         asking = may_answer and self._view.verdict.state is Readiness.PROMPTING
-        if tty.stops and (last := max(data.rfind(_STOP), data.rfind(_START))) >= 0:
-            self._stopped = self._clock() if data[last : last + 1] == _STOP else float("-inf")
-            data = data.replace(_STOP, b"").replace(_START, b"")
+        if tty.stops:
+            if (last := max(map(data.rfind, (_STOP, *_STARTS)))) >= 0:
+                stops = data[last : last + 1] == _STOP and not self._terminal.replaying
+                self._stopped, self._stopped_at = self._clock() if stops else None, None
+            data = data.replace(_STOP, b"").replace(_STARTS[0], b"")
         before = draft.last_typed
         draft.type(data, self._clock(), canonical=tty.canonical, asking=asking)
         self._view.untouched, self._view.edited = draft.empty, draft.edited
@@ -109,10 +122,11 @@ class UserTyping:
         """Return why nothing may be typed now, or None if the user is not in the way."""
         self._settle()
         draft, now = self._draft, self._clock()
-        if self._stopped + SCREEN_QUIET > self._terminal.last_output():
+        if self._is_stopped(now):
             return _wait("its output is stopped: you pressed Ctrl-S, and Ctrl-Q continues it")
         if not draft.empty:
             left = max(draft.last_typed, self._terminal.last_output()) + SCREEN_QUIET - now
+            left = max(left, LOOK) if self._unread else left
             what = "you have a half-typed line in it"
             if not draft.typed:
                 what = "the keys you pressed may have left something in its input"
@@ -130,6 +144,16 @@ class UserTyping:
         x, y = cursor
         return _Place(self._terminal.unfinished().rstrip(), x, tuple(filter(None, rows[y + 1 :])))
 
+    def _is_stopped(self, now: float) -> bool:
+        """Return True while Ctrl-S stops the output: none comes any more."""
+        if self._stopped is None or now < self._stopped + SCREEN_QUIET:
+            return self._stopped is not None
+        offset = self._terminal.output_offset()
+        self._stopped_at = offset if self._stopped_at is None else self._stopped_at
+        if offset != self._stopped_at:
+            self._stopped = None
+        return self._stopped is not None
+
     def _settle(self) -> None:
         """Forget the draft once the screen shows that the input is empty, or the program took its keys."""
         terminal, draft = self._terminal, self._draft
@@ -143,7 +167,8 @@ class UserTyping:
         if draft.empty or changed + SCREEN_QUIET > self._clock() or terminal.output_pending():
             return
         canonical, rows = terminal.tty().canonical, terminal.screen_text()
-        if terminal.unread_keys():
+        self._unread = terminal.unread_keys() > 0
+        if self._unread:
             return
         empty = not canonical and self._shown_empty()
         if empty or draft.taken(last_output, terminal.unfinished(), rows, canonical=canonical):
@@ -153,7 +178,10 @@ class UserTyping:
     def _shown_empty(self) -> bool:
         """Return True if the screen shows an empty input, which takes the next key for text."""
         place = self._place()
-        same = place is not None and (place == self._empty or place.bare)
+        if place is None or (len(last := self._draft.last_line) > 2 and last in place.shown):
+            return False
+        prompts, multiline = self._view.profile.prompts, self._draft.multiline
+        same = place == self._empty or (place.bare(prompts) and not multiline)
         if self._view.ruled:
             state = self._view.state()
             return state == "ready" or (state == "draft" and place == self._empty)  # a known suggestion

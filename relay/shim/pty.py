@@ -291,7 +291,7 @@ def get_size(fd: int) -> tuple[int, int, int, int] | None:
     """Return (columns, rows, width, height in pixels) of the terminal `fd`; None if unknown."""
     try:
         packed = fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8))
-    except OSError:
+    except (OSError, ValueError):
         return None
     rows, columns, width, height = (int.from_bytes(packed[at : at + 2], sys.byteorder) for at in (0, 2, 4, 6))
     return (columns, rows, width, height) if columns and rows else None

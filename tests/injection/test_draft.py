@@ -28,14 +28,19 @@ RAW_KEYS = [
     (b"hi\x7f", False),
     ("é\x7f".encode(), True),
     (b"word\x17", False),  # line editors differ on what a word is
-    (b"\x17\x0b\x01\x05\x15\x7f", True),  # deletion and motion in an empty input
+    (b"\x17\x0b\x15\x7f\x1b[3~", True),  # erasing in an empty input
+    (b"\x05", False),  # Ctrl-E accepts a suggestion, Ctrl-A may come before what was accepted
+    (b"\x01", False),
+    (b"x" * 41 + b"\x15", False),  # Ctrl-U may erase one of several rows
+    (b"\x1b]hello\x07", False),  # Alt-], then text
     (b"line\x1b\r", False),  # Alt+Enter: a newline in the draft
     (b"line\\\r", False),  # a backslash escapes Enter
     (b"line\n", False),  # Ctrl+J: a newline in the draft
     (b"\x1b[200~pasted\rtext\x1b[201~", False),
     (b"\x1b[200~pasted\rtext\x1b[201~\r", True),
     (b"\x1b[200~\x1b[201~", True),
-    (b"\x1bOC\x1b[1;5D\x1b[3~\x1b[H\x1b[F", True),  # right, left, delete, home, end
+    (b"\x1b[C", False),  # right: accepts a suggestion
+    (b"\x1b[H", False),
     (b"\x1b[A", False),  # up: recalls
     (b"\t", False),
     (b"\x1b[A\r", True),
@@ -77,7 +82,9 @@ def test_the_draft_is_empty_when_a_line_editors_would_be(subtests: pytest.Subtes
     ("keys", "empty"),
     [
         (b"hello\n", True),
-        (b"hello\x04", True),
+        (b"hello\x04", False),  # the program has got a part of a line
+        (b"\x04", True),
+        (b"hello\x16\x15", False),  # Ctrl-V: the next key is literal
         (b"hello\x1a", True),
         (b"\x1b[A", False),
         (b"\x1b[I", True),
