@@ -49,6 +49,9 @@ _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\
 _LOOK = re.compile(rb"\x1b\](\d{1,3})(?:;([^\x07\x1b]{0,200}))?(?:\x07|\x1b\\)|\x1b\[\d* q")
 """OSC sequences, and DECSCUSR, the cursor's shape."""
 
+_LOOKS = 300
+"""Maximum of them to keep: a palette has 256 colours."""
+
 T = TypeVar("T")
 V = TypeVar("V", bool, int)
 
@@ -119,7 +122,7 @@ class _Looks:
             elif int(number) in OSC_RESETS:
                 self.numbers.add(int(number))
                 each = value.partition(b";")[0] if number in (b"4", b"5") else b""
-                if number not in (b"8", b"9"):
+                if number not in (b"8", b"9") and len(self._set) < _LOOKS:
                     self._set[number + each] = match[0]
             elif len(number) == 3 and int(number[1:]) in OSC_RESETS and not value:
                 for key in [key for key in self._set if key.startswith(number[1:].lstrip(b"0"))]:
