@@ -256,7 +256,7 @@ class Client:
     def _shim_died(self) -> int:
         """Restore the terminal and end the agent after its shim was killed. Return the exit code."""
         # The last reported modes may be outdated, and we don't know where the agent's drawing ends.
-        self.reset += UNDO.decode() + ("\x1b[999B\r\n" if self.reset else "\r\n")
+        self.reset += UNDO.decode() + "\x1b[999B\r\n"
         self._give_back()
         if self.group:
             for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):

@@ -51,7 +51,7 @@ def start_waiting_agent(fleet: Fleet, name: str) -> Wrapped:
     agent = fleet.attach(name)
     agent.rig.wait(lambda: agent.waiting() == 1 and agent.state == "ready", f"{name} waits")
     assert "account work is held" in agent.explain()["obstacle"]
-    assert fleet.state(name) == "ready (account held)"
+    agent.rig.wait(lambda: fleet.state(name) == "ready (account held)", f"{name} is listed as ready and held")
     assert not agent.model.requests
     return agent
 
