@@ -1,4 +1,7 @@
-"""Removes queries from replayed output: the terminal's answers would be typed into the agent."""
+"""Finds queries in the agent's output, whose answers the terminal sends as if they were typed.
+
+In replayed output they would be typed into the agent, and after the user has left, at the shell's prompt.
+"""
 
 from __future__ import annotations
 
@@ -22,3 +25,8 @@ _ASKING = re.compile(
 def harmless(data: bytes) -> bytes:
     """Return `data` without queries, notifications and clipboard writes."""
     return _ASKING.sub(b"", data)
+
+
+def asks(data: bytes) -> bool:
+    """Return True if `data` contains something that `harmless` removes."""
+    return _ASKING.search(data) is not None

@@ -143,7 +143,7 @@ class TerminalServer:
         """Serve `client`. Its terminal is attached already, or will be soon."""
         self._client = client
         self.forwarder.background = False
-        client.channel.on_line = lambda fields, fds: self._asked(client, fields, fds)
+        client.channel.on_line = lambda fields, fds: self._ordered(client, fields, fds)
         client.channel.on_gone = lambda: self._gone(client)
         self._fit()  # the size may have changed unnoticed
 
@@ -309,7 +309,7 @@ class TerminalServer:
 
     def settled(self) -> None:
         """Stop the user's job, now that everything the stopped agent wrote is on the screen."""
-        self._tell("stopped")
+        self._tell("stopped", asked=self._asked())
 
     def typed_in_pause(self, keys: bytes) -> None:
         """Carry out the user's choice after the agent's end."""
@@ -449,7 +449,7 @@ class TerminalServer:
 
     # Requests of the client.
 
-    def _asked(self, client: TerminalClient, fields: dict[str, Any], fds: list[int]) -> None:
+    def _ordered(self, client: TerminalClient, fields: dict[str, Any], fds: list[int]) -> None:
         for fd in fds:  # unrequested
             os.close(fd)
         if client is not self._client:
@@ -505,6 +505,14 @@ class TerminalServer:
         drawn = not self.forwarder.over and not flags(self.forwarder.pty.attributes())[0]
         return _Parting(UNDO.decode(), "\x1b[999B\r\n" if drawn else "\r\n")
 
+    def _asked(self) -> bool:
+        """Return True if answers to the agent's queries may be on their way from the user's terminal."""
+        if not self.forwarder.queries.sequences:
+            return False
+        from relay.shim.replayed import asks
+
+        return asks(self._ring.last_output(REPLAYED))
+
     def _dismiss_now(self, parting: _Parting | None = None) -> None:
         switch = self._client.switch if self._client is not None else ""
         text = "" if switch else f"{self._name} keeps running; `relay attach {self._name}` brings it back"
@@ -519,7 +527,8 @@ class TerminalServer:
         self._withdraw()
         if client is not None:
             notices = [*self.notices.take(), text] if text else self.notices.take()
-            client.channel.finish(event=event, reset=parting.reset + parting.below, notices=notices, **fields)
+            reset = parting.reset + parting.below
+            client.channel.finish(event=event, reset=reset, asked=self._asked(), notices=notices, **fields)
 
     def _withdraw(self, restore: bool = False) -> None:
         self.forwarder.withdraw(restore)

@@ -7,11 +7,12 @@ agent's exit code.
 Client and shim exchange JSON lines over a Unix socket:
     to the shim      {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"}
                      {"op": "resume", "foreground": BOOL}
-    to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT} {"event": "stopped"}
-                     {"event": "exit", "code": N, "reset": TEXT, "notices": [TEXT, ...]}
-                     {"event": "detached", "reset": TEXT, "notices": [TEXT, ...], "taken": BOOL,
-                      "switch": DIRECTION}
-PID is 0 between two agents.
+    to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT}
+                     {"event": "stopped", "asked": BOOL}
+                     {"event": "exit", "code": N, "reset": TEXT, "asked": BOOL, "notices": [TEXT, ...]}
+                     {"event": "detached", "reset": TEXT, "asked": BOOL, "notices": [TEXT, ...],
+                      "taken": BOOL, "switch": DIRECTION}
+PID is 0 between two agents.  asked: answers to the agent's queries may be on their way.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import os
 import select
 import sys
 import termios
+import time
 
 from relay.shim import signals as signal
 from relay.shim.modes import UNDO
@@ -47,6 +49,15 @@ HANDLED = frozenset({*FORWARDED, signal.SIGWINCH, signal.SIGCONT})
 FOREGROUND_LOOK = 100
 """Milliseconds between a background job's checks for `fg`: a shell sends SIGCONT to a stopped job, but
 nothing to a running one."""
+
+FENCE, FENCED = b"\x1b[5n", b"\x1b[0n"
+"""A query that every terminal answers, after everything that it reported before, and the answer (DSR)."""
+
+FENCE_PATIENCE = 0.5
+"""Seconds to wait for the answer: more than a slow network takes."""
+
+REPORTING = ("9", "1000", "1002", "1003", "1004", "2031", "2048")
+"""DEC private modes in which a terminal reports without being asked: mouse, focus, colours, size."""
 
 SHIM_DIED = 70
 """The exit code when the shim was killed and the agent's exit code is unknown (EX_SOFTWARE of sysexits.h)."""
@@ -205,10 +216,10 @@ class Client:
             case "modes":
                 self.reset = event["reset"]
             case "stopped":
-                self._stop()
+                self._stop(asked=event.get("asked", False))
             case "exit" | "detached":
                 self.reset = event.get("reset", "")
-                self._give_back()
+                self._give_back(asked=event.get("asked", False))
                 for notice in event["notices"]:
                     self._say(notice)
                 if event.get("taken"):
@@ -235,9 +246,9 @@ class Client:
         finally:
             self.mode.restore()
 
-    def _stop(self) -> None:
+    def _stop(self, *, asked: bool) -> None:
         """Stop our whole job, as the agent stopped with Ctrl-Z would have."""
-        self._give_back()
+        self._give_back(asked=asked)
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.killpg(os.getpgrp(), signal.SIGTSTP)  # returns after fg or bg
         signal.signal(signal.SIGTSTP, before)
@@ -257,7 +268,7 @@ class Client:
         """Restore the terminal and end the agent after its shim was killed. Return the exit code."""
         # The last reported modes may be outdated, and we don't know where the agent's drawing ends.
         self.reset += UNDO.decode() + "\x1b[999B\r\n"
-        self._give_back()
+        self._give_back(asked=True)
         if self.group:
             for number in (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
                 try:
@@ -269,14 +280,40 @@ class Client:
         self._say("relay ended unexpectedly; its agent was stopped.")
         return SHIM_DIED
 
-    def _give_back(self) -> None:
-        """Restore the terminal, and undo the modes that the agent has set (mouse, alternate screen, ...)."""
+    def _give_back(self, *, asked: bool) -> None:
+        """Undo the modes that the agent has set (mouse, alternate screen, ...); restore the terminal's own.
+
+        asked: answers to the agent's queries may be on their way.
+        """
+        reporting = any(f"\x1b[?{mode}l" in self.reset for mode in REPORTING)
+        fenced = self.mode.interactive and self.mode.in_foreground() and (asked or reporting)
+        if fenced and not select.select([], [1], [], FENCE_PATIENCE)[1]:
+            fenced = False  # stopped with Ctrl-S: the write below waits, in the terminal's own modes
+        if fenced:
+            self._write(self.reset.encode() + FENCE)
+            self._drop_reports()
         self.mode.restore()
-        if self.reset and self.mode.interactive:
+        if not fenced and self.reset and self.mode.interactive:
+            self._write(self.reset.encode())
+
+    def _drop_reports(self) -> None:
+        """Read what the terminal reports until it answers FENCE: the next reader would take it for typing."""
+        dropped, deadline = b"", time.monotonic() + FENCE_PATIENCE
+        while FENCED not in dropped and (left := deadline - time.monotonic()) > 0:
             try:
-                os.write(1, self.reset.encode())
+                if select.select([self.mode.source], [], [], left)[0]:
+                    read = os.read(self.mode.source, 1024)
+                    if not read:
+                        return
+                    dropped += read
             except OSError:
-                pass
+                return  # the terminal has gone
+
+    def _write(self, data: bytes) -> None:
+        try:
+            os.write(1, data)
+        except OSError:
+            pass
 
     def _say(self, text: str) -> None:
         try:

@@ -45,11 +45,11 @@ OPT_RESIZE_PULL_SCROLLBACK = 40
 CURSOR_X, CURSOR_Y, PENDING_WRAP = 3, 4, 5
 ACTIVE_SCREEN, CURSOR_VISIBLE, KITTY_KEYBOARD_FLAGS = 6, 7, 8
 TITLE, SCROLLBACK_ROWS, MODE, VT_GROUND = 12, 15, 37, 38
-# enum GhosttyCellData; and from GhosttyCellWide, the cell left empty at the right margin because a wide
-# character did not fit
-CELL_WIDE, SPACER_HEAD = 3, 3
+# enum GhosttyCellData; and from GhosttyCellWide, the second cell of a wide character, and the cell left empty
+# at the right margin because one did not fit
+CELL_WIDE, SPACER_TAIL, SPACER_HEAD = 3, 2, 3
 # enum GhosttyRowData
-ROW_WRAP = 1
+ROW_WRAP, ROW_LINKED = 1, 5
 # enum GhosttyStyleColorTag
 COLOR_PALETTE, COLOR_RGB = 1, 2
 
@@ -161,6 +161,8 @@ SIGNATURES: dict[str, tuple[list[object], object]] = {
     "grid_ref_cell": ([POINTER(GridRef), POINTER(c_uint64)], c_int),
     "cell_get": ([c_uint64, c_int, c_void_p], c_int),
     "grid_ref_style": ([POINTER(GridRef), POINTER(CellStyle)], c_int),
+    "grid_ref_graphemes": ([POINTER(GridRef), c_void_p, c_size_t, POINTER(c_size_t)], c_int),
+    "grid_ref_hyperlink_uri": ([POINTER(GridRef), c_void_p, c_size_t, POINTER(c_size_t)], c_int),
     "grid_ref_row": ([POINTER(GridRef), POINTER(c_uint64)], c_int),
     "row_get": ([c_uint64, c_int, c_void_p], c_int),
     "terminal_selection_format_buf": (

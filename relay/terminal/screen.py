@@ -46,6 +46,9 @@ _CLUSTERS = 2027
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\-~])")
 
+_TOKEN = re.compile(rb"(?P<sequence>%s)|[\x00-\x7f\xc0-\xff][\x80-\xbf]*" % _SEQUENCE.pattern)
+"""A control sequence, or a character in UTF-8."""
+
 _LOOK = re.compile(rb"\x1b\](\d{1,3})(?:;([^\x07\x1b]{0,200}))?(?:\x07|\x1b\\)|\x1b\[\d* q")
 """OSC sequences, and DECSCUSR, the cursor's shape."""
 
@@ -460,11 +463,11 @@ class VirtualScreen:
         texts = whole.split("\n")
         if len(texts) == count:  # the common case: none of these rows wraps into another one
             rows = [Row(text) for text in texts]
-            rows[-1] = Row(texts[-1], self._wraps(tag, first + count - 1))
+            rows[-1] = Row(texts[-1], self._row_has(vt.ROW_WRAP, tag, first + count - 1))
         else:
             texts = self._format_rows(selection, False, count).split("\n")
             texts += [""] * (count - len(texts))
-            rows = [Row(text, self._wraps(tag, first + y)) for y, text in enumerate(texts)]
+            rows = [Row(text, self._row_has(vt.ROW_WRAP, tag, first + y)) for y, text in enumerate(texts)]
         noted = [text for text in self._notes.texts if text in whole]
         if noted and self._notes.colours:
             for y, row in enumerate(rows):
@@ -504,22 +507,58 @@ class VirtualScreen:
         call = partial(self._lib.ghostty_terminal_selection_format_buf, self._terminal, options)
         return _fill(call, count * (self.columns + 1) + 256).decode("utf-8", "replace")
 
-    def _is_spacer_head(self, ref: vt.GridRef) -> bool:
+    def _width(self, ref: vt.GridRef) -> int:
+        """Return the cell's part in a wide character, as a GhosttyCellWide."""
         raw, wide = c_uint64(), c_int()
         _check(self._lib.ghostty_grid_ref_cell(ctypes.byref(ref), ctypes.byref(raw)), "reading a cell")
         _check(self._lib.ghostty_cell_get(raw, vt.CELL_WIDE, ctypes.byref(wide)), "reading a cell")
-        return wide.value == vt.SPACER_HEAD
+        return wide.value
 
-    def _wraps(self, tag: int, y: int) -> bool:
-        ref, raw, wrap = self._ref(tag, 0, y), c_uint64(), c_bool()
+    def _is_spacer_head(self, ref: vt.GridRef) -> bool:
+        return self._width(ref) == vt.SPACER_HEAD
+
+    def _row_has(self, what: int, tag: int, y: int) -> bool:
+        """Return a row's property, one of GhosttyRowData."""
+        ref, raw, has = self._ref(tag, 0, y), c_uint64(), c_bool()
         _check(self._lib.ghostty_grid_ref_row(ctypes.byref(ref), ctypes.byref(raw)), "reading a row")
-        _check(self._lib.ghostty_row_get(raw, vt.ROW_WRAP, ctypes.byref(wrap)), "reading a row")
-        return wrap.value
+        _check(self._lib.ghostty_row_get(raw, what, ctypes.byref(has)), "reading a row")
+        return has.value
+
+    def _linked(self, drawn: bytes, tag: int, y: int) -> bytes:
+        """Return `drawn`, which draws row `y`, with the hyperlinks, which the library's formatter omits."""
+        if not self._row_has(vt.ROW_LINKED, tag, y):
+            return drawn
+        tokens = _TOKEN.finditer(drawn)
+        done, link, end = bytearray(), b"", 0
+        for x in range(self.columns):
+            ref = self._ref(tag, x, y)
+            if self._width(ref) in (vt.SPACER_TAIL, vt.SPACER_HEAD):
+                continue
+            size = c_size_t()
+            self._lib.ghostty_grid_ref_graphemes(ctypes.byref(ref), None, 0, ctypes.byref(size))
+            uri = _fill(partial(self._lib.ghostty_grid_ref_hyperlink_uri, ctypes.byref(ref)), 256)
+            left = max(size.value, 1)
+            for token in tokens:
+                if token.lastgroup == "sequence":
+                    done += token[0]
+                    continue
+                if uri != link:
+                    done += b"\x1b]8;;%s\x1b\\" % uri
+                    link = uri
+                done += token[0]
+                end = len(done)
+                left -= 1
+                if not left:
+                    break
+        if link:  # the sequences that follow may open the program's next link
+            done[end:end] = b"\x1b]8;;\x1b\\"
+        return bytes(done + b"".join(token[0] for token in tokens))
 
     def _read_drawn(self, tag: int, first: int, count: int) -> list[Row]:
         """Return rows as `_read` does, each as the bytes that draw it."""
         extra = vt.TerminalExtra(screen=vt.ScreenExtra(style=True))
-        rows = (self._format(tag, y, 1, extra, trim=True) for y in range(first, first + count))
+        drawn = ((y, self._format(tag, y, 1, extra, trim=True)) for y in range(first, first + count))
+        rows = (self._linked(row, tag, y) for y, row in drawn)
         return [Row(row.decode("utf-8", "replace")) for row in rows]
 
     def _format_screen(self) -> bytes:
@@ -527,7 +566,8 @@ class VirtualScreen:
         extra = vt.TerminalExtra(
             modes=True, scrolling_region=True, tabstops=True, keyboard=True, screen=screen
         )
-        return self._format(vt.ACTIVE, 0, self.height, extra)
+        drawn = self._format(vt.ACTIVE, 0, self.height, extra).split(b"\r\n")
+        return b"\r\n".join(self._linked(row, vt.ACTIVE, y) for y, row in enumerate(drawn))
 
     def _format(
         self, tag: int, first: int, count: int, extra: vt.TerminalExtra, *, trim: bool = False

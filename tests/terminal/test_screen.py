@@ -191,6 +191,8 @@ DRAWINGS = {
     "cursor's shape, colours": b"\x1b[4 q\x1b]12;#ff0000\x07\x1b]11;rgb:00/00/10\x1b\\\x1b]4;1;red\x07text",
     "tab stops": b"\x1b[3g\x1b[5G\x1bH\r\tx",
     "an open link": b"see \x1b]8;;https://x.org\x1b\\li",
+    "links": "see \x1b]8;;https://x.org\x1b\\li\x1b[1;31mn中k\x1b[0me\u0301👨‍👩‍👧\x1b]8;;\x1b\\ end\r\n"
+    "\x1b[31mred \x1b]8;;https://y.org\x07that wraps at the end".encode(),
     "attributes that continue": b"plain \x1b[7;33mmore",
 }
 
@@ -209,6 +211,18 @@ def test_a_repaint_reproduces_the_screen_in_another_terminal(subtests: pytest.Su
             one.feed(more)
             other.feed(more)
             assert other.repaint() == one.repaint()
+
+
+def test_a_repaint_keeps_links() -> None:
+    one = screen(
+        20,
+        5,
+        "a \x1b]8;;https://x.org\x1b\\li\x1b[1mn中k\x1b]8;;https://y.org\x07e\u0301\x1b]8;;\x07 b".encode(),
+    )
+    linked = (
+        "\x1b]8;;https://x.org\x1b\\li\x1b[0m\x1b[1mn中k\x1b]8;;https://y.org\x1b\\e\u0301\x1b]8;;\x1b\\ b"
+    )
+    assert f"a {linked}" in one.repaint().decode()
 
 
 def test_the_modes_that_a_program_left_are_undone() -> None:

@@ -31,6 +31,7 @@ def test_the_title_names_the_agent_and_is_restored(relay: Relay, wrap: Open, ter
     first.wait(lambda: first.screen.title == "Alice: next", "the title follows the agent's own")
     second = terminal(sys.executable, "-m", "relay", "attach", "--takeover", "Alice")
     second.wait(lambda: second.screen.title == "Alice: next", "the other terminal names the agent, too")
+    first.see("press Enter")
     first.type("\r")
     assert first.end() == 0
     for each in (first, second):

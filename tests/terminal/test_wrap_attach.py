@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import re
+import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from emulator import Emulator
 
 from debian import require
+from session.test_session_replaced import entry
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
@@ -39,6 +42,14 @@ while not select.select([0], [], [], 0)[0]:
     n += 100
 print("end")
 """
+
+ASKS = (
+    sys.executable,
+    "-c",
+    "import os, tty\ntty.setcbreak(0)\nkeys = b''\nos.write(1, b'\\x1b[c')\nwhile b'q' not in keys:\n"
+    "    keys = os.read(0, 99)\n    os.write(1, b'\\x1b[c\\x1b]11;?\\a\\x1b[6n')",
+)
+"""Always awaits the terminal's answers to its queries; q ends it."""
 
 
 def _attach(terminal: Open, name: str, *flags: str, **options: int) -> Emulator:
@@ -232,6 +243,25 @@ def test_keys_after_detaching_go_to_the_shell(shell: Open, relay: Relay) -> None
     outer.see("hello\r\nhello\r\n")
     outer.type("\x04")
     outer.wait(outer.prompted)
+
+
+@pytest.mark.parametrize("way", ["detach", "end", "stop", "death"])
+def test_answers_on_their_way_are_not_typed_at_the_shell(way: str, shell: Open, relay: Relay) -> None:
+    alice = shell()
+    alice.type(f"relay wrap -n Alice {shlex.join(ASKS)}\r")
+    alice.wait(lambda: alice.output.count(b"\x1b]11;?\a") > 2, "it asks again and again")
+    if way == "death":
+        os.kill(entry(relay)["terminal_pid"], signal.SIGKILL)
+    else:
+        alice.type({"detach": b"\x1dd", "end": b"q", "stop": b"\x1a"}[way])
+    alice.wait(alice.prompted)
+    alice.type("echo on''ly this\r")
+    alice.wait_for("only this")
+    text = "\n".join(alice.lines())
+    assert "rgb" not in text and ";1R" not in text and "?6" not in text, text
+    if way == "stop":
+        alice.type("kill %1; wait\r")
+        alice.wait(alice.prompted)
 
 
 def test_an_attached_terminal_gets_the_exit_code(terminal: Open, relay: Relay) -> None:
