@@ -206,17 +206,14 @@ class AutoReader:
         end = self.offset - len(self.held)
         if self._drawn is not None:
             return self._drawn.feed(self._reveal(data), end, begun, now)
-        at = leaves_line(data) if self._switches else -1
-        if at < 0:
+        if not self._switches or leaves_line(data) < 0:
             self._show(data)
             return self._lines.feed(data, end, now)
-        self._show(data[:at])
-        middle = min(start + at, end)
-        lines = self._lines.feed(data[:at], middle, now)
         assert self.screen is not None
+        # All of it: it may erase its first lines before anyone can see them.
         self._drawn = self._screen_reader(self.screen)
-        self._drawn.begin(self._lines.unfinished(), self._lines.settled, middle, now)
-        return lines + self._drawn.feed(self._reveal(data[at:]), end, now, now)
+        self._drawn.begin(self._lines.unfinished(), self._lines.settled, start, now)
+        return self._drawn.feed(self._reveal(data), end, begun, now)
 
     def _show(self, data: bytes) -> None:
         if self.screen is not None:

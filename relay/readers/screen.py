@@ -96,7 +96,7 @@ class ScreenReader:
         self._hit = re.compile(directive(marker) + rb"|" + FENCES)  # all that matters in plain text
         self._coarse = re.compile(re.escape(marker) + rb"|" + FENCES)
         self._end = 0  # offset of the next output
-        self._fed = self._ticked = 0.0  # seconds
+        self._fed = self._ticked = self._frame = 0.0  # seconds; what came after `_frame` is one frame
         self._resized = -math.inf  # seconds
         self._unseen = _Unseen()
         echo.seconds = _ECHO
@@ -117,14 +117,14 @@ class ScreenReader:
 
     def state(self) -> dict[str, Any]:
         """Return the JSON that `restore` needs to continue from here."""
-        clock = self._fed, self._ticked, self._resized
+        clock = self._fed, self._ticked, self._frame, self._resized
         form = self._emitter.gap, self._emitter.form
         unseen, text = astuple(self._unseen), self._text.state()
         return {"end": self._end, "clock": clock, "form": form, "unseen": unseen, "text": text}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._end = state["end"]
-        self._fed, self._ticked, self._resized = state["clock"]
+        self._fed, self._ticked, self._frame, self._resized = state["clock"]
         self._emitter.gap, form = state["form"]
         self._emitter.form = None if form is None else _Form(*form)
         self._unseen = _Unseen(*state["unseen"])
@@ -137,6 +137,7 @@ class ScreenReader:
         if not data:
             return lines
         self._fed = now
+        self._frame = now - QUIET if now - begun < QUIET else now
         if (tail := self._skippable(data)) is not None:
             return lines + self._skip(data, tail, begun, now)
         at, apart = 0, len(data) // _MAX_LOOKS
@@ -156,7 +157,7 @@ class ScreenReader:
             if turn.re is _LIVE_END:
                 lines += self._emitter.emit(self._text.torn(), offset, now)
             else:
-                lines += self._emitter.emit(self._text.complete(), offset, now)
+                lines += self._emitter.emit(self._text.complete(), offset, now, self._shown(turn))
                 if turn[0].startswith(b"\x1b[?"):
                     self._text.cover()
                 else:
@@ -226,6 +227,11 @@ class ScreenReader:
         framed = self._screen.alternate and self._screen.synchronized and not self._text.scrolls
         return framed and self._screen.cursor[1] < self._screen.height - 1
 
+    def _shown(self, turn: re.Match[bytes]) -> float:
+        """Return the time from which lines that `turn` erases were never on the screen."""
+        covers = turn[0].startswith(b"\x1b[?") and turn[0].endswith(b"h")  # the primary screen comes back
+        return math.inf if covers else self._frame
+
     def _redraws(self, turn: re.Match[bytes]) -> bool:
         """Return True if `turn` erases a full-screen page in mid-frame: nobody sees the empty page."""
         erases = turn.re is _TURN and not turn[0].startswith((b"\x1b[?", b"\x1bc"))
@@ -293,7 +299,7 @@ class ScreenReader:
         if self._text.stale:
             return []
         self._unseen = _Unseen()
-        lines = self._emitter.emit(self._text.turn(now), offset, now)
+        lines = self._emitter.emit(self._text.turn(now), offset, now, self._frame)
         gone, lost = self._text.look(self._fed)
         self._emitter.gap = self._emitter.gap or lost
         return lines + self._emitter.emit(gone, offset, now)
@@ -334,8 +340,11 @@ class _Emitter:
         self.gap = False
         self.form: _Form | None = None
 
-    def emit(self, lines: list[PageLine], offset: int, now: float) -> list[Line]:
-        """Return the pending ones of `lines`, which are complete after `offset` bytes of output."""
+    def emit(self, lines: list[PageLine], offset: int, now: float, shown: float = math.inf) -> list[Line]:
+        """Return the pending ones of `lines`, which are complete after `offset` bytes of output.
+
+        shown: those that changed later than this time are hidden: they are gone before anyone could see them.
+        """
         emitted: list[Line] = []
         above = ""
         for line in lines:
@@ -343,11 +352,11 @@ class _Emitter:
                 line.emitted = line.key
                 typed = self.echo.continues(above, line.text) or self.echo.consume(line.text, now)
                 if not typed and not line.echo and not (self.form and line.footer_since < self.form.since):
-                    emitted += self._lines(line, offset, now)
+                    emitted += self._lines(line, offset, now, hidden=line.hidden or line.changed > shown)
             above = line.text
         return emitted
 
-    def _lines(self, line: PageLine, offset: int, now: float) -> list[Line]:
+    def _lines(self, line: PageLine, offset: int, now: float, *, hidden: bool) -> list[Line]:
         """Return `line` as Lines, with the empty ones above it."""
         emitted: list[Line] = []
         if self.form and self.form.fence < 0 and self._block_end == "blank" and line.blanks > 1:
@@ -356,8 +365,8 @@ class _Emitter:
         text = ">>>" if self.form and _CLOSES.match(line.text) else line.text
         if (said := self.echo.behind_prompt(text)).lstrip().startswith(self.marker):
             text = said
-        emitted.append(self._line(text, offset, now, code=line.code, hidden=line.hidden))
-        if line.hidden:
+        emitted.append(self._line(text, offset, now, code=line.code, hidden=hidden))
+        if hidden:
             return emitted
         if text.endswith("<<<") and self.marker in text:
             self.form = _Form(line.born if line.footer_since == math.inf else -math.inf)

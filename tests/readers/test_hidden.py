@@ -30,6 +30,26 @@ def test_a_hidden_directive_is_passed_over(kind: Kind, hidden: str) -> None:
     assert len(rig.passed_over) == 1 and "hidden" in rig.passed_over[0]
 
 
+@pytest.mark.parametrize("kind", ["auto", "screen"])
+def test_what_is_erased_in_the_frame_in_which_it_came_was_not_said(
+    kind: Kind, subtests: pytest.Subtests
+) -> None:
+    said = "@relay:Bob erased\r\n"
+    erased = [
+        f"{said}\x1b[A\x1b[2K",
+        f"{said}\x1b[A@relay:Bob seen\x1b[K\r\n",
+        f"\x1b[?1049h{said}\x1b[?1049l",
+        f"one\r\n{said}two\r\n\x1b[H\x1b[2J",
+    ]
+    for output in erased:
+        with subtests.test(repr(output)):
+            seen = [("Bob", "seen")] * output.count("seen")
+            assert Rig(kind=kind).write("Hello.\r\n").wait().write(output).wait().close().found == seen
+            assert Rig(kind=kind).write(output).wait().close().found == seen
+    before = Rig(kind=kind).write(f"{said}").wait().write("\x1b[A\x1b[2K").wait().close()
+    assert before.found == [("Bob", "erased")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_colours_hide_nothing(kind: Kind) -> None:
     text = "\x1b[1;31m@relay:Bob\x1b[0m \x1b[30;47mone\x1b[0m\r\n\x1b[7m@relay:Bob two\x1b[0m\r\n"

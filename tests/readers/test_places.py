@@ -89,7 +89,7 @@ def test_lines_that_are_read_together_have_distinct_places() -> None:
 
 
 def test_places_continue_from_printed_lines_to_the_screen() -> None:
-    rig = Rig().write("one\r\ntwo\r\n\x1b[2;1H").write("three\r\n").wait().close()
+    rig = Rig().write("one\r\ntwo\r\n").wait().write("\x1b[2;1H").write("three\r\n").wait().close()
     assert [(line.text, line.place.offset) for line in rig.lines] == [("one", 5), ("two", 10), ("three", 23)]
 
 
