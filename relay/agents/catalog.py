@@ -20,8 +20,9 @@ from relay.agents.profile import (
     StateRule,
     Submit,
 )
-from relay.errors import ConfigError
+from relay.errors import ConfigError, UsageError
 from relay.home import Home
+from relay.names import did_you_mean
 
 GENERIC = "generic"
 """The profile of a program that no other profile recognises."""
@@ -52,6 +53,14 @@ def load(name: str, home: Home) -> Profile:
             return profile
     names = ", ".join(profile.name for profile in known)
     raise ConfigError(f"unknown agent profile {name!r}. The profiles are {names}; `relay agents` lists them.")
+
+
+def expect(name: str, home: Home) -> None:
+    """Raise UsageError if no pattern file makes a profile called `name`, whether or not the file is valid."""
+    known = [*updates.shipped(), *updates.in_force(home), *updates.files(home.config / "patterns")]
+    if name not in known:
+        meant = did_you_mean(name, known)
+        raise UsageError(f"unknown agent profile {name!r}. {meant}`relay agents` lists the profiles.")
 
 
 def fallback() -> Profile:

@@ -72,12 +72,17 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
         raise UsageError("no command was given. Try `relay wrap bash`.")
     path = resolve(options.command[0], env)
     project.current()
+    home = Home.from_env(env)
+    if options.profile:
+        from relay.agents import catalog
+
+        catalog.expect(options.profile, home)
     if options.broker:
         from relay.transport.endpoint import endpoints
 
         endpoints(options.broker)
     _fill_standard()
-    home = Home.from_env(env).ensure()
+    home.ensure()
     team = options.team or env.get("RELAY_TEAM") or DEFAULT_TEAM
     command = options.command[0]
     claimed = claim(home, team, options.name) if options.name else claim_free(home, team, command)
@@ -88,7 +93,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     if options.worktree:
         path = _enter_worktree(options, env, home, claimed)
     mode = TerminalMode(0, 1)
-    told = _told(options, env, home) if mode.interactive and not options.detached else []
+    told = _told(options, env, home)
     channel, theirs = socketpair()
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Otherwise nobody would learn that a short program has ended.
@@ -114,8 +119,6 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
 
 def _told(options: Options, env: Mapping[str, str], home: Home) -> list[str]:
     """Print the notices about the configuration before an agent can draw over them; return them."""
-    if not (options.profile or _may_be_known(options.command)):
-        return []
     from relay.session.preflight import check
 
     found = check(home, env, options.config, options.rules)

@@ -173,6 +173,8 @@ class Shim:
         self.loop.later(FIRST_SESSION, lambda: self._let_go(text))
         ShimControl(self.loop, self._session, self.terminals, path, may, self._stop).listen(self._name)
         self._session.start()
+        if self._end.shown:
+            self._output_ended()
 
     @property
     def agent_pid(self) -> int:
@@ -250,6 +252,8 @@ class Shim:
             self._await_goodbye(0.0)
         elif end.kept:
             self._await_decision()
+        elif not self._ring.offset and session is not None and not session.ready:
+            self._await_goodbye(0.0)  # it has said nothing, and no session has anything to show
         else:
             self._await_goodbye(FAREWELL)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from emulator import Emulator
 
-from support import Relay, processes_of, wait_until
+from session.fake_agent import events
+from support import Relay, processes_of, session_patch, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -245,3 +246,16 @@ def _progress(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4 // 256
     except (OSError, IndexError):
         return 1 << 30
+
+
+def test_a_silent_program_does_not_wait_for_its_session(terminal: Open, relay: Relay) -> None:
+    go = relay.home / "go"
+    waits = f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n"
+    patient = "import sys, relay.shim.shim as shim\nshim.FAREWELL = 600.0\n"
+    wrap = f"{patient}from relay.__main__ import main\nsys.exit(main())"
+    alice = terminal(
+        sys.executable, "-c", wrap, "wrap", "-n", "Alice", "sh", "-c", "exit 3", env=session_patch(waits)
+    )
+    assert alice.end() == 3
+    go.touch()
+    wait_until(lambda: any(event["event"] == "session_end" for event in events(relay)))

@@ -50,6 +50,25 @@ def test_a_configuration_error_is_shown_first_and_once(
     wait_until(lambda: any(message in event["text"] for event in events(relay) if event["event"] == "notice"))
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_configuration_error_is_shown_before_any_program_starts(
+    relay: Relay, home: Path, ends: bool
+) -> None:
+    """Detached or not, and even if the program ends before its session has begun."""
+    (home / "hooks.json").write_text("{}")
+    options, command = ([], ["true"]) if ends else (["-d"], ["cat"])
+    done = relay("wrap", *options, "-n", "Alice", *command, cwd=home)
+    assert done.returncode == 0
+    assert done.stderr.startswith("relay: ") and "hooks.json: is not trusted" in done.stderr.splitlines()[0]
+
+
+def test_an_unknown_kind_of_agent_is_refused(relay: Relay) -> None:
+    done = relay("wrap", "-d", "-n", "Alice", "--agent", "cluade", "cat", check=False)
+    assert done.returncode == 2
+    assert "unknown agent profile 'cluade'. Did you mean claude? `relay agents` lists" in done.stderr
+    assert "Alice" not in relay("ps", "-a").stdout
+
+
 def test_without_an_error_nothing_is_shown(wrap: Open, home: Path, claude: list[str]) -> None:
     (home / "relay.toml").write_text("idle_seconds = 5\n")
     outer = wrap("-n", "Alice", *claude)
