@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from relay.control.sessions import UNRESPONSIVE, call, claims
 from relay.errors import RelayError
 from relay.home import Home
+from relay.injection.gate import BUSY
 from relay.names import same
+from relay.state.readiness import UNSENT
 from relay.text import one_line, visible
 
 PATIENCE = 2.0
@@ -20,30 +24,44 @@ _PROMPTS = {
 }
 
 
-def obstacle(home: Home, team: str, name: str) -> str | None:
-    """Return what keeps `name` from receiving a message now, as a clause; None if nothing is known."""
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A clause on why an agent does not receive a message now. lasts: that will not be over in a moment."""
+
+    clause: str
+    lasts: bool = False
+
+
+def obstacle(home: Home, team: str, name: str) -> Obstacle | None:
+    """Return what keeps `name` from receiving a message now; None: it is being delivered, as far as known."""
     claim = next((each for each in claims(home, team) if same(each.name, name)), None)
     if claim is None:
-        return f"{one_line(name)} is not running here"
+        return Obstacle(f"{one_line(name)} is not running here", lasts=True)
     shown = one_line(claim.name)
     try:
         answer = call(claim.socket, {"op": "explain"}, PATIENCE)
     except RelayError:
-        return f"{shown} is {UNRESPONSIVE}: its session does not answer"
+        return Obstacle(f"{shown} is {UNRESPONSIVE}: its session does not answer", lasts=True)
     state, reason = str(answer.get("state")), one_line(visible(str(answer.get("reason"))), _LONGEST)
-    bus, hindrance = str(answer.get("bus", "")), answer.get("obstacle")
+    bus, why = str(answer.get("bus", "")), one_line(str(answer.get("obstacle") or ""), _LONGEST)
     if bus and not bus.startswith("connected"):
-        return f"{shown} is not on the bus: {one_line(bus, _LONGEST).rstrip('.')}"
+        return Obstacle(f"{shown} is not on the bus: {one_line(bus, _LONGEST).rstrip('.')}")
     match state:
+        case "working" | "ready" if why == BUSY:
+            return Obstacle(f"{shown} is given another text first")
+        case "working" if answer.get("waiting") and not why:
+            return None  # it works because relay types
         case "prompting":
             known = _PROMPTS.get(str(answer.get("prompt")))
-            return f"{shown} {known}" if known else f"{shown} has a question: {reason}"
+            return Obstacle(f"{shown} {known}" if known else f"{shown} has a question: {reason}", lasts=True)
         case "unsafe":
-            return f"relay types nothing into {shown}: {reason}"
+            return Obstacle(f"relay types nothing into {shown}: {reason}", lasts=True)
         case "ready":
-            return f"{shown} is ready, but {one_line(str(hindrance), _LONGEST)}" if hindrance else None
+            return Obstacle(f"{shown} is ready, but {why}") if why else None
         case "failed":
-            return f"{shown} has failed: {reason}"
-        case "working" if hindrance and str(hindrance).startswith("you "):
-            return f"{shown} is working, and {one_line(str(hindrance), _LONGEST)}"
-    return f"{shown} is {state}"
+            return Obstacle(f"{shown} has failed: {reason}", lasts=True)
+        case "working" if why.startswith("you "):
+            return Obstacle(f"{shown} is working, and {why}")
+        case "working" if why.startswith(UNSENT):
+            return Obstacle(f"there is unsent text in the input of {shown}")
+    return Obstacle(f"{shown} is {state}", lasts=state == "stopped")

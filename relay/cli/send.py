@@ -10,8 +10,9 @@ message comes from you; inside a wrapped agent, from that agent.
   relay send --urgent Bob Stop, the tests delete the database
   relay send --reply-to 3f9a Alice Yes
 
-If the message waits, relay says why: the receiver shows a dialog, its input has your own unsent line, or it
-is a shell, into which relay does not type. With --json that is `obstacle`.
+Within a second relay says whether the message was delivered, or why it waits: the receiver works, shows a
+dialog, or has your own unsent line in its input; or it is a shell, into which relay does not type. With
+--json that is `obstacle`.
 
 --wait prints every step. The exit code is 0 when all receivers got the message (injected), and 1 if one did
 not: it was rejected, expired, uncertain, held, or still waiting when the time was up.
@@ -32,7 +33,7 @@ from typing import Any
 
 from relay import names, settings
 from relay.cli.arguments import add_json, add_team, agent_name, seconds
-from relay.cli.obstacle import obstacle
+from relay.cli.obstacle import Obstacle, obstacle
 from relay.cli.output import print_json, short_id
 from relay.control import guard
 from relay.control.sessions import call, have_carried, live
@@ -47,7 +48,7 @@ from relay.messaging.runaway import Limits
 from relay.storage.locks import is_held
 from relay.text import listed, one_line
 
-_GLANCE = 0.5  # seconds to watch the message without --wait, before reporting its state
+_GLANCE = 1.0  # seconds to watch the message without --wait, unless something lasting keeps it waiting
 _POLL = 0.01
 _REASON = 200  # maximum characters of the reason for a state, which a peer may have given
 
@@ -66,7 +67,7 @@ _SAYS = {
     State.HELD: "to {to} is held; send it with `relay release`",
     State.QUEUED: "is queued",
     State.SENT: "is on its way; it waits until {to} is running",
-    State.STORED: "has arrived and will be typed when that is safe: `relay explain {to}`",
+    State.STORED: "has arrived; {to} gets it as soon as that is safe: `relay explain {to}`",
     State.INJECTED: "was delivered to {to}",
     State.UNCERTAIN: "may or may not have been delivered to {to}",
     State.REJECTED: "could not be delivered to {to}",
@@ -158,10 +159,10 @@ def run(args: argparse.Namespace) -> int:
             print(_sentence(row, alone=alone, passing=passing), flush=True)
 
         steps = partial(tell, passing=True) if args.wait is not None and not args.json else None
-        rows = _follow(ledger, rows, 0.0 if alone and args.wait is None else args.wait, steps)
+        rows = _with_obstacles(
+            home, who.team, ledger, rows, 0.0 if alone and args.wait is None else args.wait, steps
+        )
     waiting = [row for row in rows if not _ended(row)]
-    for row in waiting[:_ASKED]:
-        row["obstacle"] = obstacle(home, who.team, row["to"])
     if args.json:
         print_json([{"obstacle": None, **row, "team": who.team} for row in rows])
     elif steps is None:
@@ -236,14 +237,52 @@ def _outgoing(ledger: Ledger, args: argparse.Namespace, body: str) -> OutgoingMe
     return OutgoingMessage(args.to, body, thread, reply_to, args.priority or Priority.NORMAL, args.expires)
 
 
-def _follow(
-    ledger: Ledger, rows: list[Row], wait: float | None, tell: Callable[[Row], None] | None
+def _with_obstacles(
+    home: Home,
+    team: str,
+    ledger: Ledger,
+    rows: list[Row],
+    wait: float | None,
+    tell: Callable[[Row], None] | None,
 ) -> list[Row]:
-    """Return the rows with their latest states, once all have ended or, without --wait, have arrived.
+    """Follow the messages; return the rows with their latest states, and the obstacles of those that wait.
 
-    wait: the maximum seconds to wait. tell: called with each row, and again when its state changes.
+    wait: as --wait. Without it, a message that waits for something lasting is not watched any longer.
     """
-    deadline = time.monotonic() + (_GLANCE if wait is None else wait)
+    found: dict[str, Obstacle | None] = {}
+
+    def lasts(row: Row) -> bool:
+        if wait is not None or row["state"] != State.STORED:
+            return False
+        if row["id"] not in found and len(found) < _ASKED:
+            found[row["id"]] = obstacle(home, team, row["to"])
+        known = found.get(row["id"])
+        return known is not None and known.lasts
+
+    rows = _follow(ledger, rows, _GLANCE if wait is None else wait, tell, lasts)
+    for row in [row for row in rows if not _ended(row)][:_ASKED]:
+        if (known := found.get(row["id"])) is None or not known.lasts:
+            found[row["id"]] = obstacle(home, team, row["to"])
+    rows = _follow(ledger, rows, 0.0, tell, lasts)  # some have got theirs meanwhile
+    for row in rows:
+        if row["id"] in found and not _ended(row):
+            known = found[row["id"]]
+            row["obstacle"] = known and known.clause
+    return rows
+
+
+def _follow(
+    ledger: Ledger,
+    rows: list[Row],
+    wait: float,
+    tell: Callable[[Row], None] | None,
+    lasts: Callable[[Row], bool],
+) -> list[Row]:
+    """Return the rows with their latest states, once all have ended, after `wait` seconds at most.
+
+    tell: called with each row, and again when its state changes. lasts: the row's state will not change soon.
+    """
+    deadline = time.monotonic() + wait
     seen: object = None
     shown: dict[str, str] = {}
     while True:
@@ -255,8 +294,7 @@ def _follow(
             if tell is not None and shown.get(row["id"]) != row["state"]:
                 shown[row["id"]] = row["state"]
                 tell(row)
-        settled = all(_ended(row) or (wait is None and row["state"] == State.STORED) for row in rows)
-        if settled or time.monotonic() >= deadline:
+        if all(_ended(row) or lasts(row) for row in rows) or time.monotonic() >= deadline:
             return rows
         time.sleep(_POLL)
 
@@ -281,6 +319,9 @@ def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     if _for_person(row):
         return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the user reads it."
     state = State(row["state"])
+    if state is State.STORED and "obstacle" in row and not row["obstacle"]:
+        to = one_line(row["to"])
+        return f"{short_id(row['id'])} is being delivered to {to}: `relay explain {short_id(row['id'])}`."
     why = None if alone or state.final or state is State.HELD else row.get("obstacle")
     if why:
         return (

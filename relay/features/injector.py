@@ -36,7 +36,7 @@ from relay.injection.events import (
     TryAgain,
     Withdraw,
 )
-from relay.injection.gate import TypingGate
+from relay.injection.gate import BUSY, TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result, Role
 from relay.injection.layout import Style, style_of
 from relay.injection.prompt import Prompt, PromptComposer
@@ -216,7 +216,9 @@ class Injector:
             return None
         if self._composer.asking:
             return "its prompt rules are running"
-        if blocked := self._gate.obstacle(typing=bool(self._typing)):
+        if self._typing:
+            return BUSY
+        if blocked := self._gate.obstacle(typing=False):
             return blocked.reason
         sight = self._view.look()
         return None if self._gate.allows(sight) else self._gate.judge(sight).reason

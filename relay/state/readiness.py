@@ -60,6 +60,9 @@ CHOICE_ROWS = 3
 QUOTED = "dialog above the input"
 """The rule that defers typing because of a dialog, or a quoted one, above the agent's last words."""
 
+UNSENT = "there is unsent text in its input"
+"""The reason for *working* of an idle agent with a draft in its input."""
+
 _SIGNS = {"prompting": "it shows a dialog", "working": "its screen shows that it is working"}
 
 
@@ -303,7 +306,7 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
         what = "there seems to be a dialog above its input" if shown.rule == QUOTED else _SIGNS["working"]
         return _by(shown, Readiness.WORKING, what)
     if shown is not None and shown.state == "draft":
-        return replace(_by(shown, Readiness.WORKING, "there is unsent text in its input"), draft=True)
+        return replace(_by(shown, Readiness.WORKING, UNSENT), draft=True)
     if shown is not None and shown.state == "failed":
         went_well = any(one.source == "hooks" and one.state == "ready" for one in terminal.evidence)
         if terminal.quiet < FAILURE and not went_well:  # else the error belongs to an earlier turn

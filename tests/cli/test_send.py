@@ -15,6 +15,7 @@ from relay.cli import obstacle, send
 from relay.cli.main import dispatch
 from relay.control.name_claim import claim
 from relay.home import Home
+from relay.injection.gate import BUSY
 from relay.message import State
 from relay.messaging.ledger import Ledger
 from support import Relay, wait_until
@@ -50,6 +51,13 @@ def test_a_message_is_delivered(bob: Relay) -> None:
         "state": "injected",
         "thread": None,
     }
+
+
+def test_send_reports_a_delivery_as_such(bob: Relay) -> None:
+    """C9: relay's own typing made Bob *working*, and half of such messages were reported as waiting."""
+    for number in range(6):
+        output = bob("send", "Bob", f"again {number}").stdout
+        assert "was delivered to Bob." in output, number
 
 
 def test_a_message_is_read_from_standard_input(bob: Relay) -> None:
@@ -246,6 +254,12 @@ def test_an_unknown_id_is_reported(absent: Relay) -> None:
         ),
         ({"state": "working", "obstacle": "it computes"}, "Bob is working"),
         (
+            {"state": "working", "obstacle": "there is unsent text in its input: '> x'", "waiting": 1},
+            "there is unsent text in the input of Bob",
+        ),
+        ({"state": "working", "obstacle": None, "waiting": 1}, None),  # relay's own typing
+        ({"state": "working", "obstacle": BUSY, "waiting": 2}, "Bob is given another text first"),
+        (
             {"state": "working", "obstacle": "you typed within the last 1 s"},
             "Bob is working, and you typed within the last 1 s",
         ),
@@ -260,4 +274,5 @@ def test_the_obstacle_to_delivery_is_reported_in_one_clause(
 ) -> None:
     """U13."""
     monkeypatch.setattr(obstacle, "call", lambda *_: answer)
-    assert obstacle.obstacle(Home.from_env(bob.environment), "default", "bob") == clause
+    found = obstacle.obstacle(Home.from_env(bob.environment), "default", "bob")
+    assert (found and found.clause) == clause

@@ -12,6 +12,7 @@ import pytest
 from ptyagent import FAKES, PtyAgent, fake, running, shipped
 
 from relay.injection import typist
+from relay.injection.gate import BUSY
 
 TEXT = "line one\n@relay:Bob not said\n\n\ttab \\"
 
@@ -236,6 +237,7 @@ def test_a_program_that_reads_nothing_does_not_hang_relay(tmp_path: Path) -> Non
         async with running(fake("deaf"), tmp_path) as agent:
             agent.submit("x" * 60_000, id="large")
             agent.submit("next", id="next")
+            await agent.until(lambda: agent.injector.obstacle == BUSY)
             assert await agent.ended() == ["uncertain"]
             assert agent.unwritten() > 0
             assert agent.injector.obstacle == "it has not read the previous input"
