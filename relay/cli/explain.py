@@ -8,24 +8,30 @@ were checked with this version of the agent; whether the agent is on the bus; wh
 or waiting; and how far its directives have come: read in its output, passed to their handlers, committed to
 the ledger as messages.
 
-The id of a message, or how it begins, shows that message and the agent it is waiting for.
+The id of a message, or how it begins, shows that message and the agent it is waiting for; if that agent is
+not running, since when, and what to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 from relay.agents.version import unchecked
 from relay.cli.arguments import add_json, add_team, agent_name
-from relay.cli.output import print_json, short_id
+from relay.cli.output import day_and_time, print_json, short_id
+from relay.control.ended import as_session
+from relay.control.resuming import continued
 from relay.control.sessions import claims, find
 from relay.errors import LedgerError, NoSuchMessage, NoSuchSession
 from relay.home import Home
 from relay.message import Message, State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.names import PERSON, same
+from relay.supervision.records import Records
+from relay.supervision.restart import describe
 from relay.text import count, one_line, visible
 
 _LOST = {
@@ -63,11 +69,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    name, team, public = args.name, args.team, {}
+    name, team, public, ours = args.name, args.team, {}, False
     try:
         if not any(same(claim.name, name) for claim in claims(home, team)) and (
-            entry := _message(home, name)
+            known := _message(home, name)
         ):
+            entry, ours = known
             name, team, public = entry.message.to, entry.team, {"message": entry.message.public()}
             if not args.json:
                 print(_sentence(entry.message))
@@ -77,7 +84,14 @@ def run(args: argparse.Namespace) -> int:
                 return 0
         session = find(home, name, team)
     except NoSuchSession as error:
-        raise NoSuchSession(f"{error}{_waiting(home, name, team)}") from None
+        if not public:
+            raise NoSuchSession(f"{_ended(home, name, team) or error}{_waiting(home, name, team)}") from None
+        if args.json:
+            print_json(public)
+        else:
+            print(_ended(home, name, team) or f"{one_line(name)} is not running here.")
+            print(_ways_out(public["message"]["id"], ours=ours))
+        return 0
     answer = session.ask({"op": "explain"})
     if args.json:
         print_json({**answer, **public})
@@ -176,13 +190,17 @@ def _print_steps(name: str, steps: dict[str, int | None]) -> None:
             print(what.format(lost.capitalize(), name=name))
 
 
-def _message(home: Home, id: str) -> LedgerEntry | None:
-    """Return the message whose id begins with `id`, if there is one. Raise LedgerError for several."""
+def _message(home: Home, id: str) -> tuple[LedgerEntry, bool] | None:
+    """Return the message whose id begins with `id`, if there is one, and whether it was sent from this home.
+
+    Raise LedgerError for several.
+    """
     if len(id) < _SHORTEST or not home.ledger.exists():
         return None
     with Ledger(home.ledger) as ledger:
         try:
-            return ledger.find(id)
+            entry = ledger.find(id)
+            return entry, bool(ledger.lookup([entry.message.id]))
         except NoSuchMessage:
             return None
 
@@ -195,7 +213,36 @@ def _is_over(message: Message) -> bool:
 def _sentence(message: Message) -> str:
     why = f" ({one_line(message.detail, 200)})" if message.detail else ""
     names = f"from {one_line(message.sender)} to {one_line(message.to)}"
-    return f"Message {short_id(message.id)} {names} is {message.state}{why}."
+    until = ""
+    if not _is_over(message):
+        until = "; it never expires"
+        if message.expires is not None:
+            until = f"; it expires at {day_and_time(message.expires)}"
+    sent = f"sent at {day_and_time(message.time)}"
+    return f"Message {short_id(message.id)} {names}, {sent}, is {message.state}{why}{until}."
+
+
+def _ended(home: Home, name: str, team: str | None) -> str:
+    """Return sentences on when an agent has ended, and how to start it again; "" if that is not known."""
+    found = [record for record in Records(home).all(team) if same(record.name, name)]
+    if len(found) != 1 or any(same(claim.name, name) for claim in claims(home, team)):
+        return ""
+    (record,) = found
+    agent, shown = as_session(home, record), one_line(record.name)
+    since = f"has not run since {day_and_time(record.at)}" if record.at else "is not running"
+    how = agent.reason or ("" if record.exit_code is None else describe(record.exit_code))
+    text = f"{shown} {since}{f' ({one_line(visible(how), 200)})' if how else ''}."
+    if record.command and continued(home, record, record.command, Path(record.cwd)) is not None:
+        return f"{text} `relay resume {shown}` starts it again, with its conversation."
+    if record.fleet:
+        return f"{text} `relay up {shown}` in {one_line(str(Path(record.fleet).parent))} starts it again."
+    return f"{text} `relay wrap -n {shown} COMMAND` in {one_line(record.cwd)} starts it again."
+
+
+def _ways_out(id: str, *, ours: bool) -> str:
+    """Return a sentence on what to do about a message to an absent agent. ours: sent from this home."""
+    other = f"`relay retry {short_id(id)} --to NAME` sends it to another agent, and " if ours else ""
+    return f"The message waits until it runs again; {other}`relay drop {short_id(id)}` drops it."
 
 
 def _waiting(home: Home, name: str, team: str | None) -> str:

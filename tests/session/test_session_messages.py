@@ -333,12 +333,36 @@ def test_explain_takes_the_id_of_a_waiting_message(relay: Relay) -> None:
     wait_until(lambda: bob.state() == "prompting")
     (row,) = json.loads(relay("send", "--json", "Bob", "hello").stdout)
     output = relay("explain", row["id"][:8]).stdout
-    assert f"Message {row['id'][:8]} from you to Bob is stored." in output
+    assert re.search(
+        rf"Message {row['id'][:8]} from you to Bob, sent at \S+ \S+, is stored; it expires at ", output
+    )
     assert "Bob is prompting" in output
     answer = json.loads(relay("explain", "--json", row["id"]).stdout)
     assert (answer["message"]["id"], answer["state"]) == (row["id"], "prompting")
     assert "no message has an id that begins with '00000000'" in relay("drop", "00000000", check=False).stderr
     assert "there is no session called '00000000'" in relay("explain", "00000000", check=False).stderr
+
+
+def test_explain_says_what_to_do_about_a_message_to_an_agent_that_has_ended(relay: Relay) -> None:
+    """C10: since when it waits, until when, and what to do."""
+    relay("wrap", "-d", "-n", "Bob", "sh", "-c", "read line; exit 3")
+    relay("send", "Bob", "the end")
+    wait_until(lambda: relay("ps", "--json").stdout.strip() == "[]")
+    (row,) = json.loads(relay("send", "--json", "--expires", "0", "Bob", "hello").stdout)
+    id = row["id"][:8]
+    told = relay("explain", id)
+    assert re.fullmatch(
+        rf"Message {id} from you to Bob, sent at \S+ \S+, is queued; it never expires\.\n"
+        r"Bob has not run since \S+ \S+ \(exited with 3\)\. "
+        r"`relay wrap -n Bob COMMAND` in \S+ starts it again\.\n"
+        rf"The message waits until it runs again; `relay retry {id} --to NAME` sends it to another agent, "
+        rf"and `relay drop {id}` drops it\.\n",
+        told.stdout,
+    ), told.stdout
+    assert json.loads(relay("explain", "--json", id).stdout)["message"]["id"] == row["id"]
+    by_name = relay("explain", "Bob", check=False)
+    assert by_name.returncode == 1 and "Bob has not run since " in by_name.stderr
+    assert "1 message for it waits" in by_name.stderr
 
 
 def test_send_reports_why_a_message_waits(relay: Relay) -> None:
