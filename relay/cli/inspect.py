@@ -1,6 +1,6 @@
 """Show how relay reads a recorded terminal, or a single rendered screen.
 
-relay reads a recording (asciicast version 2, as written by asciinema) like a live session, at the recorded
+relay reads a recording (an asciicast of version 2 or 3) like a live session, at the recorded
 speed but without waiting: the agent's directives and states, in order, with their times. Only the built-in
 namespaces count. Input in the recording counts as typed, so that relay can tell its echo from what the agent
 said. The profile is that of the recorded command, or --agent's; see `relay agents`.

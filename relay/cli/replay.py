@@ -1,7 +1,7 @@
 """Play the recording of a session in the terminal, search it, or export it.
 
 Without NAME, lists the recordings, newest last. NAME is an agent: its latest recording is played, up to now
-if the session is running; --session chooses an older one. FILE is any asciicast (version 2).
+if the session is running; --session chooses an older one. FILE is any asciicast (version 2 or 3).
 
 While it plays: space pauses, "." steps forward, + and - change the speed, the left and right arrows jump 5
 seconds back and forward, "[" and "]" jump to the previous and next event, "/" searches what the screen

@@ -1,11 +1,12 @@
-r"""Asciicasts (version 2), the format of recordings: the header, events, reading and writing.
+r"""Asciicasts, the format of recordings: the header, events, reading and writing.
 
     {"version": 2, "width": 80, "height": 24, "timestamp": 1760000000, "title": "Alice: claude", ...}
     [0.25, "o", "hello\r\n"]        output       [1.5, "r", "100x30"]   a new size
     [2.0, "m", "12 MB left out"]    a marker     [3.0, "i", "ls"]       input, which relay never writes
 
-The format is https://docs.asciinema.org/manual/asciicast/v2/.  Bytes that are not UTF-8 are lone surrogates
-(PEP 383), which JSON writes as `\udcff`.
+relay writes version 2 (https://docs.asciinema.org/manual/asciicast/v2/), and reads version 3 as well, which
+asciinema 3 writes: its times count from the previous event, and lines that begin with "#" are comments.
+Bytes that are not UTF-8 are lone surrogates (PEP 383), which JSON writes as `\udcff`.
 
 A recording is read as a stream, never into memory: opening it reads the header and both ends of each part.
 It may end in the middle of a line, because a machine went down, and anybody may have written it: a time that
@@ -21,7 +22,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeGuard
 
 from relay.errors import RecordingError
 
@@ -74,6 +75,7 @@ class Header:
     env:        variables of the recorded program that players may show.
     idle_limit: seconds to which players shorten a pause.
     team, name, session, part: those of the session that relay recorded; part is the file's number, from 1 on.
+    version:    of the format that it was read from: 2 or 3.
     """
 
     columns: int
@@ -87,9 +89,14 @@ class Header:
     name: str = ""
     session: str = ""
     part: int = 0
+    version: int = 2
+
+    def event(self, line: bytes, start: float = 0.0, before: float = 0.0) -> CastEvent | None:
+        """Return `line` below this header as an event, as `parse_event` does."""
+        return parse_event(line, before if self.version == 3 else start, before)
 
     def line(self) -> bytes:
-        """Return the header as a line of the file."""
+        """Return the header as the first line of a file of version 2."""
         about = {"team": self.team, "name": self.name, "session": self.session, "part": self.part}
         optional = {
             "timestamp": None if self.timestamp is None else int(self.timestamp),
@@ -129,14 +136,19 @@ class CastPart:
     def read(cls, path: Path, start: float) -> CastPart:
         """Read the header and the end of a part that begins at `start`. Raise RecordingError on failure."""
         with _open(path) as stream:
-            return cls(path, _header(path, _line(stream) or b""), start, _last(stream, start))
+            header = _header(path, _line(stream) or b"")
+            return cls(path, header, start, _last(stream, header, start))
 
     def markers(self) -> Iterator[CastEvent]:
         """Yield the events of kind "m"."""
+        time = self.start
         with _open(self.path) as stream:
             while (line := _line(stream)) is not None:
-                # Most of a recording is output: parse only what may be a marker.
-                event = parse_event(line, self.start) if b'"m"' in line else None
+                # Most of a recording is output: parse only what may be a marker, or counts for its time.
+                if b'"m"' not in line and self.header.version == 2:
+                    continue
+                event = self.header.event(line, self.start, time)
+                time = time if event is None or self.header.version == 2 else event.time
                 if event is not None and event.kind == "m":
                     yield event
 
@@ -149,7 +161,7 @@ class Cast:
     """
 
     def __init__(self, *paths: Path, strict: bool = False) -> None:
-        """Open the files; raise RecordingError if one cannot be read or is not an asciicast of version 2."""
+        """Open the files; raise RecordingError if one cannot be read or is not an asciicast."""
         self.parts: tuple[CastPart, ...] = ()
         self.skipped = 0
         self.strict = strict
@@ -199,11 +211,12 @@ class CastReader:
         """Return the next event, None after the last; raise RecordingError if it is damaged and `strict`."""
         while self._stream is not None:
             while (line := _line(self._stream)) is not None:
-                event = parse_event(line, self._cast.parts[self._part].start, self._time)
+                part = self._cast.parts[self._part]
+                event = part.header.event(line, part.start, self._time)
                 if event is not None:
                     self._time = event.time
                     return event
-                if line.strip():
+                if line.strip() and not (part.header.version == 3 and line.startswith(b"#")):
                     if self._cast.strict and line.endswith(b"\n"):
                         raise self._error(line)
                     self._cast.skipped += 1
@@ -310,19 +323,24 @@ def _header(path: Path, line: bytes) -> Header:
         raise _no_recording(path, "is not a JSON object") from None
     if not isinstance(header, dict) or "version" not in header:
         raise _no_recording(path, "has no version")
-    if header["version"] != 2:
+    version, size = header["version"], header
+    if version not in (2, 3):
         raise RecordingError(
-            f"{path}:1: this is asciicast version {header['version']!a}, and relay reads version 2. "
+            f"{path}:1: this is asciicast version {version!r}, and relay reads versions 2 and 3. "
             "Convert it with: asciinema convert --output-format asciicast-v2 FILE NEW"
         )
-    if not (_fits(header.get("width")) and _fits(header.get("height"))):
-        raise _no_recording(path, "has no width and height")
+    keys = ("width", "height") if version == 2 else ("cols", "rows")
+    if version == 3:
+        size = header["term"] if isinstance(header.get("term"), dict) else {}
+    columns, rows = map(size.get, keys)
+    if not (_fits(columns) and _fits(rows)):
+        raise _no_recording(path, f"has no {' and '.join(keys)}")
     env, about = header.get("env"), header.get("relay")
     about = about if isinstance(about, dict) else {}
     part = about.get("part")
     return Header(
-        header["width"],
-        header["height"],
+        columns,
+        rows,
         timestamp=_number(header.get("timestamp")),
         idle_limit=_number(header.get("idle_time_limit")),
         title=_text(header.get("title")),
@@ -332,6 +350,7 @@ def _header(path: Path, line: bytes) -> Header:
         name=_text(about.get("name")),
         session=_text(about.get("session")),
         part=part if isinstance(part, int) else 0,
+        version=version,
     )
 
 
@@ -352,12 +371,17 @@ def _number(value: Any) -> float | None:
     return float(value)
 
 
-def _fits(number: object) -> bool:
+def _fits(number: object) -> TypeGuard[int]:
     return isinstance(number, int) and not isinstance(number, bool) and 0 < number < _MAX_SIZE
 
 
-def _last(stream: IO[bytes], start: float) -> float:
-    """Return the time of the last event in a part, `start` if it has none."""
+def _last(stream: IO[bytes], header: Header, start: float) -> float:
+    """Return the time of the last event in a part, `start` if it has none. stream: behind the header."""
+    if header.version == 3:  # each time counts from the previous one
+        time = start
+        while (line := _line(stream)) is not None:
+            time = event.time if (event := header.event(line, start, time)) else time
+        return time
     length = stream.seek(0, os.SEEK_END)
     tail = _TAIL
     while True:

@@ -89,7 +89,7 @@ def test_the_agents_profile_decides_the_prefix(relay: Relay, tmp_path: Path) -> 
         (b"[]\n", ":1: this is not a recording"),
         (b'{"version": 2}\n', ":1: this is not a recording"),
         (b'{"version": 2, "width": 0, "height": 5}\n', ":1: this is not a recording"),
-        (b'{"version": 3, "term": {"cols": 80, "rows": 24}}\n', ":1: this is asciicast version 3"),
+        (b'{"version": 4, "term": {"cols": 80, "rows": 24}}\n', ":1: this is asciicast version 4"),
         (
             b'{"version": 2, "width": 9, "height": 9}\noops\n[0.2, "o", "b"]\n',
             ":2: this line is not a JSON list",

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from relay.errors import RecordingError
 from relay.recording import asciicast
 from relay.recording.asciicast import Cast
+from relay.replay.export import export
+from relay.replay.timeline import Timeline
 from replay.casts import cast
 
 
@@ -43,6 +45,31 @@ def test_an_invalid_time_is_replaced_with_that_of_the_previous_event(time: str, 
     recorded = Cast(cast(tmp_path / "a.cast", (1.0, "o", "a"), odd, (2.0, "o", "b")))
     assert events(recorded) == [(1.0, "o", "a"), (1.0, "o", "odd"), (2.0, "o", "b")]
     assert Cast(cast(tmp_path / "b.cast", odd)).seconds in {0.0, 0.1}
+
+
+def test_version_3_is_read(tmp_path: Path) -> None:
+    """The times of asciinema 3 count from the previous event, and it may write comments."""
+    path = tmp_path / "a.cast"
+    path.write_text(
+        '{"version": 3, "term": {"cols": 40, "rows": 8, "type": "xterm-256color"}, "timestamp": 1504467315, '
+        '"title": "Demo", "env": {"SHELL": "/bin/zsh"}}\n# event stream\n'
+        '[0.25, "o", "Hello"]\n[1.0, "r", "90x30"]\n[1.5, "m", "here"]\n# a comment\n[0.25, "o", "Bye"]\n'
+        '[0.5, "x", "0"]\n'
+    )
+    recorded = Cast(path, strict=True)
+    found = [(0.25, "o", "Hello"), (1.25, "r", "90x30"), (2.75, "m", "here"), (3.0, "o", "Bye")]
+    assert events(recorded) == [*found, (3.5, "x", "0")]
+    assert (recorded.seconds, recorded.skipped, recorded.header.title) == (3.5, 0, "Demo")
+    assert [event.time for event in recorded.parts[0].markers()] == [2.75]
+    reader = recorded.reader()
+    for _ in range(2):
+        reader.next()
+    rest = recorded.reader(reader.mark())
+    reader.close()
+    assert [each.time for each in rest] == [2.75, 3.0, 3.5]
+    exported = tmp_path / "b.cast"
+    exported.write_bytes(b"".join(export(recorded, Timeline([]))))
+    assert events(Cast(exported)) == [each for each in found if each[1] != "m"]
 
 
 def test_reading_continues_from_any_mark_across_all_parts(tmp_path: Path) -> None:
@@ -94,7 +121,10 @@ def test_an_endless_line_is_not_read_into_memory(tmp_path: Path, monkeypatch: py
         (b"", "not a JSON object"),
         (b"[" * 100_000, "not a JSON object"),
         (b"[]", "no version"),
-        (b'{"version": 3, "term": {"cols": 80}}', "asciinema convert"),
+        (b'{"version": 1, "width": 80, "height": 24}', "asciinema convert"),
+        (b'{"version": [3], "width": 80, "height": 24}', "asciinema convert"),
+        (b'{"version": 3, "term": {"cols": 80}}', "no cols and rows"),
+        (b'{"version": 3, "term": {"cols": 80, "rows": -1}}', "no cols and rows"),
         (b'{"version": 2, "width": 80}', "no width and height"),
         (b'{"version": 2, "width": 0, "height": 24}', "no width and height"),
         (b'{"version": 2, "width": 1e9, "height": 24}', "no width and height"),
