@@ -94,6 +94,12 @@ def _prepare_streams() -> None:
     if before is not None and before is not sys.__stdout__:
         return  # replaced by a test, or by a program that calls us
     errors = "strict" if before is None else before.errors
+    if (
+        before is not None
+        and errors == "surrogateescape"
+        and before.encoding.lower().replace("-", "") != "utf8"
+    ):
+        errors = "strict"  # the C locale without UTF-8 mode; it would raise for all but ASCII
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Output(1, "w", closefd=False)),
         encoding=None if before is None else before.encoding,

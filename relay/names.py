@@ -31,13 +31,13 @@ def validate(name: str, what: str = "name") -> str:
     """Return `name` if it is a valid `what`. Raise InvalidName, with advice, if it is not."""
     well_formed(name, what)
     if what == "name" and key(name) in _RESERVED:
-        raise InvalidName(f"the name {name!a} is reserved; choose another, like 'Alice'.")
+        raise InvalidName(f"the name {name!r} is reserved; choose another, like 'Alice'.")
     return name
 
 
 def well_formed(name: str, what: str = "name") -> str:
     """Return `name` if its syntax is that of a `what`. Raise InvalidName, with advice, if it is not."""
-    shown = ascii(name if len(name) <= 40 else name[:40] + "...")
+    shown = repr(name if len(name) <= 40 else name[:40] + "...")
     if len(name) > MAX_NAME:
         raise InvalidName(
             f"the {what} {shown} has {len(name)} characters; use at most {MAX_NAME}, like 'Alice'."

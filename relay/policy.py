@@ -42,7 +42,7 @@ class AllowRule:
         """Return the rule in `text`. Raise ConfigError if it is not a rule."""
         match = _RULE.match(text.strip())
         if match is None:
-            raise ConfigError(f"{text!a} is not a rule: write a tool, such as 'Read' or 'Bash(git status)'.")
+            raise ConfigError(f"{text!r} is not a rule: write a tool, such as 'Read' or 'Bash(git status)'.")
         return cls(text, match["tool"], match["subject"])
 
     def covers(self, tool: str, subject: str) -> bool:

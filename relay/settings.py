@@ -292,7 +292,7 @@ def mistake(name: str, value: object) -> str | None:
     """Return the mistake in a setting and what to do about it, None if it is valid."""
     if name not in _FIELDS:
         hint = did_you_mean(name, (*_FIELDS, *TABLES))
-        return f"unknown setting {name!a}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
+        return f"unknown setting {name!r}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
     default, limits = _FIELDS[name].default, _FIELDS[name].metadata
     most, choices = limits["most"], limits["choices"]
     if isinstance(default, tuple):
@@ -318,7 +318,7 @@ def mistake(name: str, value: object) -> str | None:
         return f"prefix must be one punctuation character, like '@', but not ':' or '\\', not {value!r}."
     elif choices and value not in choices:
         hint = did_you_mean(value, choices)
-        return f"{name} must be {_alternatives(choices)}, not {value!a}. {hint}".rstrip()
+        return f"{name} must be {_alternatives(choices)}, not {value!r}. {hint}".rstrip()
     return None
 
 

@@ -134,7 +134,7 @@ def prepare(
     """
     if kind not in KINDS:
         raise ConfigError(
-            f"there is no bridge for agents of the kind {kind!a}; the kinds are {', '.join(sorted(KINDS))}"
+            f"there is no bridge for agents of the kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}"
         )
     private_directory(Path(run_dir).parent)
     private_directory(run_dir)

@@ -79,7 +79,7 @@ class Prices:
             raise ConfigError(f"it cannot be read: {error}. Fix it or remove it.", path) from None
         models = given.get("models", {})
         if unknown := set(given) - {"date", "models"}:
-            raise ConfigError(f"unknown key {min(unknown)!a}. It has `date` and `models`.", path)
+            raise ConfigError(f"unknown key {min(unknown)!r}. It has `date` and `models`.", path)
         if not isinstance(models, dict):
             raise ConfigError("`models` is not a table.", path)
         found = {_key(name): _price(name, entry, path) for name, entry in models.items()}
@@ -123,16 +123,16 @@ _NAMES = {each.name for each in fields(Price)} - {"above"}
 def _price(model: str, entry: Any, path: Path, *, long: bool = False) -> Price:
     """Return the price in `entry`. Raise ConfigError for a mistake in it."""
     if not isinstance(entry, dict):
-        raise ConfigError(f"the price of {model!a} is not a table.", path)
+        raise ConfigError(f"the price of {model!r} is not a table.", path)
     known = {*_PRICES, "above"} if long else _NAMES
     for key, value in entry.items():
         if key not in known:
             hint = did_you_mean(key, known)
-            raise ConfigError(f"unknown key {key!a} of {model!a}. {hint}".rstrip(), path)
+            raise ConfigError(f"unknown key {key!r} of {model!r}. {hint}".rstrip(), path)
         if key != "long" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
-            raise ConfigError(f"{key!a} of {model!a} must be a number, 0 or more.", path)
+            raise ConfigError(f"{key!r} of {model!r} must be a number, 0 or more.", path)
     if missing := [key for key in ("input", "output") if key not in entry]:
-        raise ConfigError(f"{model!a} has no {missing[0]!a}: dollars for a million tokens.", path)
+        raise ConfigError(f"{model!r} has no {missing[0]!r}: dollars for a million tokens.", path)
     numbers = {key: float(entry[key]) for key in _PRICES if key in entry}
     read = numbers.get("cache_read", numbers["input"])
     write = numbers.get("cache_write", numbers["input"])

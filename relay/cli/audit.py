@@ -88,7 +88,7 @@ def moment(text: str) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"not a valid time: {text!a}. Give an age (30m, 2h or 7d) or a date (2026-07-01)"
+            f"not a valid time: {text!r}. Give an age (30m, 2h or 7d) or a date (2026-07-01)"
         ) from None
 
 

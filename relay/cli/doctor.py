@@ -156,10 +156,10 @@ def _credentials(home: Home, agents: list[tuple[str, str]]) -> list[Credentials]
     for team, name in agents:
         if (credentials := broker.known_credentials(home, team, name)) is None:
             raise BrokerError(
-                f"this home has no credentials of {name!a} in team {team!a}. Create them with `relay broker "
+                f"this home has no credentials of {name!r} in team {team!r}. Create them with `relay broker "
                 "acl`, or copy them from another home with `relay broker credentials`."
             )
         if credentials in found:
-            raise UsageError(f"{name!a} is named twice. The test needs two different agents: name another.")
+            raise UsageError(f"{name!r} is named twice. The test needs two different agents: name another.")
         found.append(credentials)
     return found

@@ -46,7 +46,7 @@ def quick(argv: list[str]) -> int:
         if not word.startswith("-"):
             words.append(word)
         elif flag not in OPTIONS:
-            raise RelayError(f"hook has no option {word!a}. Usage: {USAGE}")
+            raise RelayError(f"hook has no option {word!r}. Usage: {USAGE}")
         elif joined or rest:
             given[flag] = value if joined else rest.pop(0)
         else:

@@ -169,7 +169,7 @@ def _switch(home: Home, args: argparse.Namespace, report: Outcomes, *, off: bool
         if not ids:
             names = [rule["name"] for rule in known.values()]
             hint = did_you_mean(word, [*known, *names])
-            raise RelayError(f"there is no rule {word!a}. {hint}`relay hooks list` lists them.")
+            raise RelayError(f"there is no rule {word!r}. {hint}`relay hooks list` lists them.")
         chosen |= dict.fromkeys(ids)
     switch(home, chosen, off=off)
     for id in chosen:
@@ -194,11 +194,11 @@ def _named(word: str, known: dict[str, dict[str, Any]]) -> list[str]:
         there = [id for id, rule in known.items() if str(rule["line"]) == line and _is(path, rule["file"])]
         files = dict.fromkeys(known[id]["file"] for id in there)
         if len(files) > 1:
-            raise RelayError(f"{word!a} matches several files: {', '.join(files)}. Give more of the path.")
+            raise RelayError(f"{word!r} matches several files: {', '.join(files)}. Give more of the path.")
         return there
     begun = [id for id in known if id.startswith(word)] if len(word) >= _SHORTEST else []
     if len(begun) > 1:
-        raise RelayError(f"{word!a} matches several ids: {', '.join(begun)}. Give more of the id.")
+        raise RelayError(f"{word!r} matches several ids: {', '.join(begun)}. Give more of the id.")
     return begun
 
 
@@ -275,7 +275,7 @@ def _book(home: Home, named: Sequence[Path]) -> RuleBook:
     """Return the rules of the files `named`. Raise RelayError for an unreadable one: it would not guard."""
     for path in named:
         if not path.is_file():
-            raise RelayError(f"there is no file {os.fspath(path)!a}. Check the path given to --rules.")
+            raise RelayError(f"there is no file {os.fspath(path)!r}. Check the path given to --rules.")
     book = RuleBook.of(home, named)
     for warning in book.warnings:
         if warning.unread:
@@ -319,7 +319,7 @@ def _event(name: str, agent: str) -> RuleEvent:
     found = next((known for known in EVENTS if known.casefold() == key), None)
     if found is None:
         hint = did_you_mean(name, EVENTS)
-        raise UsageError(f"there is no event {name!a}. {hint}The events are {', '.join(EVENTS)}.")
+        raise UsageError(f"there is no event {name!r}. {hint}The events are {', '.join(EVENTS)}.")
     wanted = f"Give the event as a JSON object on standard input: echo '{{}}' | relay hooks test {found}"
     if sys.stdin.isatty():
         raise UsageError(f"no event was given. {wanted}")
@@ -340,7 +340,7 @@ def _event(name: str, agent: str) -> RuleEvent:
     if theirs is None:
         raise UsageError(f"{agent} does not report {found}. `relay hooks test --help` lists the agents.")
     if named not in (found, theirs):
-        raise UsageError(f"the event on standard input is {named!a}, not {found}. Give the same event twice.")
+        raise UsageError(f"the event on standard input is {named!r}, not {found}. Give the same event twice.")
     own = {"hook_event_name": found, "session_id": "test", "cwd": os.fspath(Path.cwd())}
     native = parse(agent, theirs, json.dumps(data)) if agent else None
     event = from_native(native) if native else None

@@ -91,12 +91,12 @@ def _log(home: Home, name: str, team: str | None) -> StoredLog:
     found = store.logs(home.recordings, name, team)
     teams = sorted({log.team for log in found})
     if len(teams) > 1:
-        ran = f"agents called {name!a} ran in several teams ({', '.join(teams)})"
+        ran = f"agents called {name!r} ran in several teams ({', '.join(teams)})"
         raise NoSuchSession(f"{ran}. Choose one with --team.")
     if not found:
         known = sorted({log.name for log in store.logs(home.recordings, None, team)})
         raise NoSuchSession(
-            f"there is no log of {name!a}. {did_you_mean(name, known)}`relay ps` lists running agents; the "
+            f"there is no log of {name!r}. {did_you_mean(name, known)}`relay ps` lists running agents; the "
             "`record` setting in relay.toml decides whether logs are kept."
         )
     return found[-1]

@@ -145,12 +145,12 @@ def _mistake(name: str, argv: list[str]) -> str:
     if name.startswith("-") and name != "-":
         at = next((at for at, word in enumerate(argv) if word in COMMANDS), None)
         if at is None:
-            return f"unknown option {name!a}. Options go after the command."
+            return f"unknown option {name!r}. Options go after the command."
         line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
         return f"options go after the command: `{visible(line)}`."
     meant = _MEANT.get(name.casefold()) or suggest(name, COMMANDS, _ALIKE)
     hint = f" Did you mean `relay {meant}`?" if meant else ""
-    return f"there is no command {name!a}.{hint}"
+    return f"there is no command {name!r}.{hint}"
 
 
 def overview() -> str:

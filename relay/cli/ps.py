@@ -106,7 +106,7 @@ def unknown_team(home: Home, team: str) -> str:
     if names.key(team) in {names.key(each) for each in known}:
         return ""
     teams = f"Teams: {', '.join(sorted(known))}." if known else ""
-    return f"no agent has run in team {team!a}. {names.did_you_mean(team, known)}{teams}".rstrip()
+    return f"no agent has run in team {team!r}. {names.did_you_mean(team, known)}{teams}".rstrip()
 
 
 def _row(session: SessionInfo) -> tuple[str, ...]:

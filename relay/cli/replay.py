@@ -253,7 +253,7 @@ def _export(cast: Cast, target: str, *, force: bool) -> int:
 def _speed(text: str) -> float:
     value = _number(text)
     if not 0 < value <= 1000:
-        raise argparse.ArgumentTypeError(f"not a valid speed: {text!a}. Give a number above 0, at most 1000.")
+        raise argparse.ArgumentTypeError(f"not a valid speed: {text!r}. Give a number above 0, at most 1000.")
     return value
 
 
@@ -263,7 +263,7 @@ def _seconds(text: str) -> float:
         return int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + float(clock[3])
     value = _number(text)
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"not a valid time: {text!a}. Give seconds, or minutes as in 1:30.")
+        raise argparse.ArgumentTypeError(f"not a valid time: {text!r}. Give seconds, or minutes as in 1:30.")
     return value
 
 

@@ -61,9 +61,9 @@ def _record(home: Home, name: str, team: str | None) -> AgentRecord:
         return found[0]
     if found:
         teams = ", ".join(record.team for record in found)
-        raise NoSuchSession(f"several teams had an agent called {name!a} ({teams}). Choose one with --team.")
+        raise NoSuchSession(f"several teams had an agent called {name!r} ({teams}). Choose one with --team.")
     hint = did_you_mean(name, [record.name for record in records])
-    raise NoSuchSession(f"there is no agent called {name!a}. {hint}`relay ps -a` lists ended agents, too.")
+    raise NoSuchSession(f"there is no agent called {name!r}. {hint}`relay ps -a` lists ended agents, too.")
 
 
 def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:

@@ -69,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
 def _receiver(ledger: Ledger, entry: LedgerEntry, name: str) -> str:
     """Return `name` as its owner spells it. Raise UnknownRecipient, or MessageRefused for the sender."""
     if names.same(name, entry.message.sender):
-        raise MessageRefused(f"{name!a} is the sender. Name another agent with --to.")
+        raise MessageRefused(f"{name!r} is the sender. Name another agent with --to.")
     team, known = entry.team, ledger.registry.known(entry.team)
     if found := next((each for each in known if names.same(each, name)), None):
         return found
     advice = names.did_you_mean(name, known).rstrip() or "`relay ps` lists the agents."
-    raise UnknownRecipient(f"team {team!a} has no agent called {name!a}. {advice}")
+    raise UnknownRecipient(f"team {team!r} has no agent called {name!r}. {advice}")

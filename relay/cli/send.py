@@ -225,7 +225,7 @@ def _elsewhere(ledger: Ledger, team: str, to: str) -> UnknownRecipient | None:
     if not teams:
         return None
     return UnknownRecipient(
-        f"{to} is in team {' and in '.join(teams)}, not in {team!a}: `relay send --team {teams[0]} {to} ...`."
+        f"{to} is in team {' and in '.join(teams)}, not in {team!r}: `relay send --team {teams[0]} {to} ...`."
     )
 
 

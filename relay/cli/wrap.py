@@ -139,7 +139,7 @@ def parse(argv: list[str]) -> Options:
             flag, has_value, value = word[:2], "=", word[2:]
         flag = LONG.get(flag, flag)
         if flag not in OPTIONS:
-            raise UsageError(f"wrap has no option {word!a}. Usage: {USAGE}; `relay wrap --help` lists them.")
+            raise UsageError(f"wrap has no option {word!r}. Usage: {USAGE}; `relay wrap --help` lists them.")
         attribute, metavar, _ = OPTIONS[flag]
         if not metavar:
             if has_value:
@@ -151,18 +151,18 @@ def parse(argv: list[str]) -> Options:
         if not value:
             raise UsageError(f"{flag} needs a {metavar}. Usage: {USAGE}")
         if attribute == "restart" and value not in RESTART:
-            raise UsageError(f"{flag} must be one of {', '.join(RESTART)}, not {value!a}.")
+            raise UsageError(f"{flag} must be one of {', '.join(RESTART)}, not {value!r}.")
         if attribute == "supervision":
             supervision |= _supervision(value)
         elif attribute == "rules":
             if not os.path.isfile(
                 value
             ):  # an agent must not run without the rules that are meant to guard it
-                raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
+                raise UsageError(f"there is no file {value!r}. Check the path given to {flag}.")
             rules.append(os.path.abspath(value))
         elif attribute == "config":
             if not os.path.isfile(value):
-                raise UsageError(f"there is no file {value!a}. Check the path given to {flag}.")
+                raise UsageError(f"there is no file {value!r}. Check the path given to {flag}.")
             given[attribute] = os.path.abspath(value)  # the agent may run elsewhere, in a worktree
         elif attribute == "broker" and "broker" in given:
             given["broker"] += f",{value}"

@@ -45,7 +45,7 @@ def check(request: Request, own: Lineage, home: Home, shown_to: str | None = Non
     if operation in OWN:
         if not through(home, own, ancestors(request.pid)):
             raise NotAllowed(
-                f"only this session's agent, and the programs it runs, may request {operation!a}."
+                f"only this session's agent, and the programs it runs, may request {operation!r}."
             )
     elif (why := refusal(home, own, request.pid, operation)) is not None:
         raise NotAllowed(why)

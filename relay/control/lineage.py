@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relay.control.name_claim import Noted
     from relay.home import Home
 
-NOT_AGENTS = "an agent may not request {!a}. The user can, in a terminal outside the session."
+NOT_AGENTS = "an agent may not request {!r}. The user can, in a terminal outside the session."
 
 
 class Lineage:

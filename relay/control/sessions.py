@@ -183,11 +183,11 @@ def _only(home: Home, name: str, team: str | None, found: list[SessionInfo]) -> 
     if len(found) > 1:
         teams = ", ".join(session.team for session in found)
         raise NoSuchSession(
-            f"sessions called {name!a} run in several teams ({teams}). Choose one with --team."
+            f"sessions called {name!r} run in several teams ({teams}). Choose one with --team."
         )
     if not found:
         hint = did_you_mean(name, [claim.name for claim in claims(home, team)])
-        raise NoSuchSession(f"there is no session called {name!a}. {hint}`relay ps` lists the running ones.")
+        raise NoSuchSession(f"there is no session called {name!r}. {hint}`relay ps` lists the running ones.")
     return found[0]
 
 

@@ -67,7 +67,7 @@ class Requests:
         operation = str(request.fields.get("op"))
         method = self._operations.get(operation)
         if method is None:
-            raise UsageError(f"a session has no operation {operation!a}.")
+            raise UsageError(f"a session has no operation {operation!r}.")
         try:
             guard.check(request, self._lineage, self._home, self._shown_to)
         except NotAllowed:

@@ -152,7 +152,7 @@ class Supervisor:
 
     def _missing(self, program: str, history: RestartHistory) -> RestartDecision:
         """Return the decision for an agent whose program does not exist now."""
-        ended = AgentExit(NO_PROGRAM, why=f"cannot be started: there is no program {program!a}")
+        ended = AgentExit(NO_PROGRAM, why=f"cannot be started: there is no program {program!r}")
         decision = decide(self._policy, ended, history, self._clock(), self._chance)
         self._decided(decision, NO_PROGRAM)
         return decision

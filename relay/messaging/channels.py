@@ -52,7 +52,7 @@ class ChannelRegistry:
         """Make `name` a member; return False if it already was. Raise MessageRefused beyond MAX_CHANNELS."""
         own = self.of(team, name)
         if len(own) >= MAX_CHANNELS and not any(names.same(channel, each) for each in own):
-            raise MessageRefused(f"{name!a} is in {MAX_CHANNELS} channels. `relay leave` one of them first.")
+            raise MessageRefused(f"{name!r} is in {MAX_CHANNELS} channels. `relay leave` one of them first.")
         return self._db.write(_JOIN, *keys(team, channel, name), channel, name, self._db.now()) == 1
 
     def leave(self, team: str, channel: str, name: str) -> None:
@@ -62,7 +62,7 @@ class ChannelRegistry:
             meant = names.suggest(channel, own)
             these = ", ".join(f"#{each}" for each in own) or "no channel"
             hint = f"Did you mean #{meant}?" if meant else f"It is in {these}."
-            raise NotAMember(f"{name!a} is not in #{channel}. {hint}")
+            raise NotAMember(f"{name!r} is not in #{channel}. {hint}")
 
     def heard(self, team: str, name: str, channels: Iterable[str]) -> None:
         """Record that `name`, of another home, is in these channels and no others."""
@@ -98,7 +98,7 @@ class ChannelRegistry:
         else:
             advice = "There are no channels yet."
         raise UnknownRecipient(
-            f"nobody in team {team!a} is in #{channel}. {advice} Join it with `relay join {channel}`.",
+            f"nobody in team {team!r} is in #{channel}. {advice} Join it with `relay join {channel}`.",
             None if meant is None else f"#{meant}",
         )
 

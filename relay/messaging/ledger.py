@@ -134,7 +134,7 @@ class Ledger(LedgerDatabase):
     def find(self, prefix: str) -> LedgerEntry:
         """Return the message whose id is, or begins with, `prefix`. Raise LedgerError for none or several."""
         if not is_id(prefix):
-            raise NoSuchMessage(f"{prefix[:40]!a} does not begin any id. `relay messages` lists the ids.")
+            raise NoSuchMessage(f"{prefix[:40]!r} does not begin any id. `relay messages` lists the ids.")
         # A range instead of LIKE, which would read every row. No character of an id is greater than "z".
         begins = "id >= ?1 AND id < ?1 || '{'"
         rows = self.rows(
@@ -145,12 +145,12 @@ class Ledger(LedgerDatabase):
         )
         if not rows:
             raise NoSuchMessage(
-                f"no message has an id that begins with {prefix!a}. `relay messages` lists them."
+                f"no message has an id that begins with {prefix!r}. `relay messages` lists them."
             )
         if len(rows) > 1 and rows[0][0] != prefix:
             ids = ", ".join(id for id, *_ in rows[:3]) + (", ..." if len(rows) > 3 else "")
             raise LedgerError(
-                f"several messages have ids that begin with {prefix!a}: {ids}. Give more of the id."
+                f"several messages have ids that begin with {prefix!r}: {ids}. Give more of the id."
             )
         *found, team = rows[0]
         return LedgerEntry(message_of(found), team)

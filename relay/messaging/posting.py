@@ -63,14 +63,14 @@ def post(
         sent = send([name for name in known if not names.same(name, sender) and there(name)], fanout=True)
         if not sent:
             raise UnknownRecipient(
-                f"team {team!a} has no other agents, so nothing was sent. Start one with `relay wrap`."
+                f"team {team!r} has no other agents, so nothing was sent. Start one with `relay wrap`."
             )
         return sent
     if to.startswith("#"):
         channel = ledger.channels.audience(team, names.channel(to), sender)
         return send(channel.members, channel=channel.name, fanout=True)
     if names.same(to, sender):
-        raise MessageRefused(f"{to!a} is the sender. Name another agent.")
+        raise MessageRefused(f"{to!r} is the sender. Name another agent.")
     if (spelled := ledger.registry.spelled(team, to)) is not None:
         return send([spelled])
     if names.is_valid(to) and there(to):
@@ -86,7 +86,7 @@ def post(
         advice = f"There {'is' if len(others) == 1 else 'are'} {shown}."
     else:
         advice = "The team has no agents. Start one with `relay wrap`."
-    raise UnknownRecipient(f"team {team!a} has no agent called {to!a}. {advice}", suggestion)
+    raise UnknownRecipient(f"team {team!r} has no agent called {to!r}. {advice}", suggestion)
 
 
 def _check(outgoing: OutgoingMessage) -> None:
@@ -108,6 +108,6 @@ def _check(outgoing: OutgoingMessage) -> None:
             f"a thread must be one line of at most {MAX_SHORT} bytes. Choose a shorter word."
         )
     if reply_to is not None and not is_id(reply_to):
-        raise MessageRefused(f"{reply_to[:40]!a} is not a message id. `relay messages` lists the ids.")
+        raise MessageRefused(f"{reply_to[:40]!r} is not a message id. `relay messages` lists the ids.")
     if ttl is not None and not 0 <= ttl <= MAX_TTL:
         raise MessageRefused(f"a message must expire after 0 (never) to {MAX_TTL:g} seconds, not {ttl:g}.")

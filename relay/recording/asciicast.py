@@ -262,7 +262,7 @@ class CastReader:
         else:
             match event:
                 case [int() | float(), "r", str(data)]:
-                    why = f'{data!a} is not a size like "80x24". Remove the line.'
+                    why = f'{data!r} is not a size like "80x24". Remove the line.'
                 case _:
                     why = 'this is not an event like [1.5, "o", "text"]. Record it again, or remove the line.'
         return RecordingError(f"{self._cast.parts[self._part].path}:{number}: {why}")

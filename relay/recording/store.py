@@ -238,13 +238,13 @@ def find(folder: Path, name: str, team: str | None = None, session: str | None =
     if own:
         known = ", ".join(each.first.session for each in own[-5:])
         raise RecordingError(
-            f"{own[-1].first.name} has no recording of session {session!a}. "
+            f"{own[-1].first.name} has no recording of session {session!r}. "
             f"`relay replay` lists them: {known}."
         )
     meant = suggest(name, {each.first.name for each in recordings(folder, None, team)})
-    hint = f"Did you mean {meant!a}? " if meant else ""
+    hint = f"Did you mean {meant!r}? " if meant else ""
     raise RecordingError(
-        f"there is no recording of {name!a}{'' if team is None else f' in the team {team!a}'}. {hint}"
+        f"there is no recording of {name!r}{'' if team is None else f' in the team {team!r}'}. {hint}"
         "`relay replay` lists the recordings; the `record` setting decides whether sessions are recorded."
     )
 

@@ -137,7 +137,7 @@ class _File:
             return
         hint = did_you_mean(name, EVENTS)
         self.warn(
-            f"there is no such event. Skipped. {hint}{allowed}", line, one_line(ascii(name), 60), skipped=True
+            f"there is no such event. Skipped. {hint}{allowed}", line, one_line(repr(name), 60), skipped=True
         )
 
 
@@ -349,7 +349,7 @@ def _check(key: str, text: str, *, argument: bool) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise _Skip(f"{key} contains half a character ({error.object[error.start]!a}). Remove it.") from None
+        raise _Skip(f"{key} contains half a character ({error.object[error.start]!r}). Remove it.") from None
     if argument and size > _LONGEST_COMMAND:
         raise _Skip(
             f"{key} has {size} bytes, and the limit for a program is {_LONGEST_COMMAND}. Make it a script."

@@ -101,7 +101,7 @@ class ShimControl:
         operation = str(fields.get("op"))
         try:
             if operation not in {"status", "attach", "stop", "reload"}:
-                self._answer(channel, error=f"a shim has no operation {operation!a}.", type="UsageError")
+                self._answer(channel, error=f"a shim has no operation {operation!r}.", type="UsageError")
             elif operation != "status" and (why := self._may(pid, operation)) is not None:
                 self._answer(channel, error=why, type="NotAllowed")
             elif operation == "attach":

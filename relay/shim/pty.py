@@ -49,11 +49,11 @@ def resolve(command: str, env: Mapping[str, str]) -> str:
                 return candidate
             exists = exists or candidate
         elif "/" in command and os.path.isdir(candidate):
-            raise CommandNotExecutable(f"{command!a} is a directory. Name a program to run.")
+            raise CommandNotExecutable(f"{command!r} is a directory. Name a program to run.")
     if exists:
-        raise CommandNotExecutable(f"{exists!a} is not executable. Try `chmod +x {exists}`.")
+        raise CommandNotExecutable(f"{exists!r} is not executable. Try `chmod +x {exists}`.")
     where = "no such file" if "/" in command else "it is not in PATH"
-    raise CommandNotFound(f"command not found: {command!a}; {where}.")
+    raise CommandNotFound(f"command not found: {command!r}; {where}.")
 
 
 class Pty:
@@ -155,9 +155,9 @@ class Pty:
             code = int(trouble)
             if code in {errno.ENOENT, errno.ENOEXEC, errno.EACCES}:
                 raise CommandNotExecutable(
-                    f"{command!a} cannot be executed: {os.strerror(code)}. Check its first line and format."
+                    f"{command!r} cannot be executed: {os.strerror(code)}. Check its first line and format."
                 )
-            raise RelayError(f"cannot start {command!a}: {os.strerror(code)}.")
+            raise RelayError(f"cannot start {command!r}: {os.strerror(code)}.")
 
     def close(self) -> None:
         """Close our end, which hangs up the agent's terminal; the descriptor may be reused at once."""

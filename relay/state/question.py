@@ -88,10 +88,10 @@ class ScreenQuestion:
             found = next(filter(None, (self._named(wanted, by) for by in _NAMES)), []) if wanted else []
         if not found:
             listed = _listed(self.options) or "none is known"
-            raise UsageError(f"{choice!a} is not one of its options ({listed}). Use the number.")
+            raise UsageError(f"{choice!r} is not one of its options ({listed}). Use the number.")
         if len(found) > 1:
             raise UsageError(
-                f"{choice!a} could be {_listed(found, ' or ')}. Use the number, or more of the text."
+                f"{choice!r} could be {_listed(found, ' or ')}. Use the number, or more of the text."
             )
         if _CHECKBOX.match(found[0].text):
             raise UsageError("the question allows several choices: answer it in the agent's terminal.")
@@ -116,7 +116,7 @@ _NAMES: tuple[Callable[[Option, str], bool], ...] = (
 
 
 def _listed(options: Sequence[Option], last: str = ", ") -> str:
-    *first, end = (f"{each.number} {each.text!a}" for each in options) if options else ("",)
+    *first, end = (f"{each.number} {each.text!r}" for each in options) if options else ("",)
     return last.join(filter(None, [", ".join(first), end]))
 
 

@@ -181,7 +181,7 @@ def _template(*filled_in: str) -> Callable[[str], None]:
         try:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
-            raise ValueError(f"{text!a}: {error}. Write {{{{ for a brace.") from None
+            raise ValueError(f"{text!r}: {error}. Write {{{{ for a brace.") from None
         for _, name, spec, conversion in parts:
             if name is not None and (name not in filled_in or spec or conversion):
                 raise ValueError(f"only {fields_shown} are replaced, not {{{name}}}.")

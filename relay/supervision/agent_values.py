@@ -88,7 +88,7 @@ def _text(path: Path) -> str:
 def _variable(name: str) -> str | None:
     """Return what is wrong with the name of an environment variable, or None."""
     if not _VARIABLE.fullmatch(name):
-        return f"{name!a} is not a variable's name; use letters, digits and '_'."
+        return f"{name!r} is not a variable's name; use letters, digits and '_'."
     if name.startswith("RELAY_"):
         return f"{name} is set by relay itself. Remove it."
     return None

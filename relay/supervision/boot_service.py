@@ -144,7 +144,7 @@ def boot_service(name: str, team: str, fleet: Path, env: Mapping[str, str]) -> B
     for what, text in named.items():
         if not _is_plain(text):
             raise ServiceError(
-                f"{what} has a control character, or is not UTF-8: {text!a}. A service's file cannot hold "
+                f"{what} has a control character, or is not UTF-8: {text!r}. A service's file cannot hold "
                 "that. Change it, then try again."
             )
     return BootService(name, team, fleet, command, environment)

@@ -155,7 +155,7 @@ def _check_names(spots: Mapping[str, Spot]) -> None:
         if (other := seen.setdefault(names.key(name), name)) != name:
             line = spot.lines.of(spots[other].keys)
             spot.wrong(
-                f"{name!a} and {other!a} (line {line}) are the same name, because case is ignored. Rename "
+                f"{name!r} and {other!r} (line {line}) are the same name, because case is ignored. Rename "
                 "one."
             )
 
@@ -187,7 +187,7 @@ def _known(depends_on: Mapping[str, Any], spot: Spot, agents: Mapping[str, Spot]
         else:
             hint = names.did_you_mean(name, agents)
             spot.at(name).wrong(
-                f"depends_on: there is no agent {name!a}. {hint}The agents are {', '.join(agents) or 'none'}."
+                f"depends_on: there is no agent {name!r}. {hint}The agents are {', '.join(agents) or 'none'}."
             )
     return found
 

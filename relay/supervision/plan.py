@@ -126,5 +126,5 @@ def _find(fleet: Fleet, name: str) -> str:
     if agent is None:
         hint = names.did_you_mean(name, fleet.agents)
         known = ", ".join(fleet.agents)
-        raise UsageError(f"there is no agent {name!a} in {fleet.path}. {hint}Its agents are {known}.")
+        raise UsageError(f"there is no agent {name!r} in {fleet.path}. {hint}Its agents are {known}.")
     return agent.name

@@ -64,7 +64,7 @@ class Schedule:
 def duration(text: str) -> float:
     """Return the seconds in `90s`, `15m`, `1h30m` or `7d`. Raise ValueError, with advice."""
     if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!a} is not a duration; write one like '90s', '15m', '1h30m' or '7d'.")
+        raise ValueError(f"{text!r} is not a duration; write one like '90s', '15m', '1h30m' or '7d'.")
     return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
 
 
@@ -73,14 +73,14 @@ def check_cron(text: str) -> None:
     example = "write minute, hour, day of the month, month and day of the week, like '0 9 * * 1-5'."
     try:
         if not text.isascii() or len(text.split()) != 5:
-            raise ValueError(f"{text!a} does not have five fields; {example}")
+            raise ValueError(f"{text!r} does not have five fields; {example}")
         next(CronSim(text, datetime(2026, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
-        raise ValueError(f"{text!a} is not a cron expression ({str(error).lower()}); {example}") from None
+        raise ValueError(f"{text!r} is not a cron expression ({str(error).lower()}); {example}") from None
     except StopIteration:
-        raise ValueError(f"{text!a} is never due within 50 years; {example}") from None
+        raise ValueError(f"{text!r} is never due within 50 years; {example}") from None
     except (AssertionError, TypeError):  # what CronSim does not expect, such as "1#2/3"
-        raise ValueError(f"{text!a} is not a cron expression; {example}") from None
+        raise ValueError(f"{text!r} is not a cron expression; {example}") from None
 
 
 @cache
@@ -93,7 +93,7 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"not a known time zone: {name!a}. Write one like 'Europe/Berlin'.") from None
+        raise ValueError(f"not a known time zone: {name!r}. Write one like 'Europe/Berlin'.") from None
 
 
 class _SystemZone(tzinfo):

@@ -44,7 +44,7 @@ class Spot:
         try:
             return (self.path.parent / Path(path).expanduser()).absolute()
         except RuntimeError:
-            raise Invalid(f"{self.name}: {path!a} names no home folder. Write the full path.") from None
+            raise Invalid(f"{self.name}: {path!r} names no home folder. Write the full path.") from None
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ def table(
         here = spot.at(name)
         if name not in keys:
             hint = elsewhere(name) or names.did_you_mean(name, keys) or f"The keys are {', '.join(keys)}."
-            here.wrong(f"unknown key {name!a}. {hint}".rstrip())
+            here.wrong(f"unknown key {name!r}. {hint}".rstrip())
             continue
         try:
             found[name] = keys[name].kind.read(each, here)

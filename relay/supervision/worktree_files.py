@@ -59,23 +59,23 @@ def _place(
     progress: Callable[[str], None],
 ) -> None:
     if why := refusal(name):
-        raise WorktreeError(f"{name!a} in {key!r} of the worktree: {why}. Name a path inside the repository.")
+        raise WorktreeError(f"{name!r} in {key!r} of the worktree: {why}. Name a path inside the repository.")
     old, new = source / name, worktree / name
     if os.path.lexists(new):
         progress(f"kept the existing {name}")
         return
     if not _inside(old, source):
         raise WorktreeError(
-            f"{name!a} in {key!r} of the worktree is a link to outside {source}. Name a path inside the "
+            f"{name!r} in {key!r} of the worktree is a link to outside {source}. Name a path inside the "
             "repository, or create the link in `setup`."
         )
     if not old.exists():
         raise WorktreeError(f"there is no {name} in {source} to {key}. Create it, or remove it from {key!r}.")
     if worktree.is_relative_to(old):
-        raise WorktreeError(f"{name!a} in {key!r} of the worktree contains the worktree itself. Remove it.")
+        raise WorktreeError(f"{name!r} in {key!r} of the worktree contains the worktree itself. Remove it.")
     if not _inside(new.parent, worktree):
         raise WorktreeError(
-            f"{name!a} in {key!r} of the worktree: a link in {worktree} leads outside. Remove it."
+            f"{name!r} in {key!r} of the worktree: a link in {worktree} leads outside. Remove it."
         )
     try:
         new.parent.mkdir(parents=True, exist_ok=True)

@@ -110,7 +110,7 @@ def _branch_exists(site: Site) -> bool:
     """Return True if the branch exists. Raise WorktreeError for a name that no branch can have."""
     if site.branch.startswith("-") or not site.git.succeeds("check-ref-format", f"refs/heads/{site.branch}"):
         raise WorktreeError(
-            f"no branch can be called {site.branch!a} (`git help check-ref-format`). Choose another name."
+            f"no branch can be called {site.branch!r} (`git help check-ref-format`). Choose another name."
         )
     branches = site.repository.branches()
     if site.branch in branches:

@@ -89,7 +89,7 @@ class Site:
                     f"{self.repository.main} has no commits yet to start a branch from. Create the first one "
                     "with `git commit`."
                 )
-            raise WorktreeError(f"there is no commit {base!a} in {self.repository.main}. Correct `base`.")
+            raise WorktreeError(f"there is no commit {base!r} in {self.repository.main}. Correct `base`.")
         return self.git.run(*given)
 
 
@@ -108,7 +108,7 @@ def _path(repository: Repository, given: str) -> Path:
     """Return the absolute path that `given` means. Raise WorktreeError if no worktree may be there."""
     path = Path(os.path.normpath(repository.main / Path(given).expanduser()))
     if not given or "\n" in given:
-        raise WorktreeError(f"{given!a} is not a path for a worktree.")
+        raise WorktreeError(f"{given!r} is not a path for a worktree.")
     if path.is_relative_to(repository.common):
         raise WorktreeError(f"{path} is in git's own folder. Choose another path for the worktree.")
     return path

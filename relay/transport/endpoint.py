@@ -43,7 +43,7 @@ class Endpoint:
             or "," in parts.hostname
             or parts.path not in {"", "/"}
         ):
-            shown = ascii(url.rpartition("@")[2])
+            shown = repr(url.rpartition("@")[2])
             raise BrokerError(f"{shown} is not a broker URL; write it like mqtts://user:password@host:8883.")
         return cls(
             kind="external",

@@ -74,7 +74,7 @@ def claim_name(home: Home, team: str, name: str) -> Iterator[None]:
     descriptor = open_lock(path)
     try:
         if not wait_lock(descriptor, _LOCK_SECONDS):
-            raise NameInUse(f"{name!a} is already on the bus, in team {team!a}. Choose another name.")
+            raise NameInUse(f"{name!r} is already on the bus, in team {team!r}. Choose another name.")
         yield
     finally:
         os.close(descriptor)
@@ -146,9 +146,9 @@ def decode(payload: bytes, topic_level: str) -> NameClaim | None:
 
 
 def _in_use(team: str, name: str, host: str) -> NameInUse:
-    where = f"on host {host!a}" if host else "on another host"
+    where = f"on host {host!r}" if host else "on another host"
     return NameInUse(
-        f"{name!a} is already on the bus, {where}, in team {team!a}. "
+        f"{name!r} is already on the bus, {where}, in team {team!r}. "
         "Choose another name with -n, or stop the session there."
     )
 

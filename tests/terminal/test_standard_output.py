@@ -52,7 +52,20 @@ def test_a_broken_pipe_is_not_an_error(relay: Relay) -> None:
     assert run.stderr == b""
 
 
-def test_an_unencodable_character_is_replaced(relay: Relay) -> None:
-    run = _run(relay, "relay memory save grün; relay memory list", {"PYTHONIOENCODING": "ascii"})
-    assert b"gr?n" in run.stdout, run
-    assert b"Traceback" not in run.stderr
+ASCII = {"PYTHONIOENCODING": "ascii"}
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize("env", [ASCII, C_LOCALE], ids=["ascii", "C locale"])
+def test_an_unencodable_character_is_replaced(env: dict[str, str], relay: Relay) -> None:
+    relay("memory", "save", "grün")
+    run = _run(relay, "relay memory list; relay send Zoë hi", env)
+    assert b"gr?n" in run.stdout, run.stderr.decode()
+    assert b"is not a valid name" in run.stderr and b"Traceback" not in run.stderr
+
+
+def test_a_wrong_word_is_quoted_as_it_was_typed(relay: Relay) -> None:
+    """C16: 'Zo\\xeb' is not what the user typed. What acts on a terminal is still escaped."""
+    assert "'Zoë' is not a valid name" in relay("send", "Zoë", "hi", check=False).stderr
+    error = relay("send", "Zo\x1b[31m\u202e\x9b", "hi", check=False).stderr
+    assert r"'Zo\x1b[31m\u202e\x9b' is not a valid name" in error
