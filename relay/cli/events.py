@@ -8,37 +8,40 @@ session only.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import deque
 from typing import Any
 
-from relay.cli.arguments import add_json, agent_name, positive
+from relay.cli.arguments import LATEST, add_json, add_limit, agent_name
 from relay.control import guard
 from relay.home import Home
 from relay.names import same
 from relay.storage import journal
-from relay.text import one_line, printable_json
+from relay.text import count, one_line, printable_json
 
 _OWN = ("time", "event", "session", "name")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", type=agent_name, metavar="NAME", help="only this agent")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new events")
-    parser.add_argument("--name", type=agent_name, metavar="NAME", help="only this agent")
     parser.add_argument("--id", default="", metavar="ID", help="only this message: its id, or how it begins")
-    parser.add_argument("-n", "--limit", type=positive, metavar="N", help="the latest N (default: all)")
+    add_limit(parser)
     add_json(parser, "one JSON object per line")
 
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    advice = "an agent sees only its own events. Leave out --name."
+    advice = "an agent sees only its own events. Leave out NAME."
     session = guard.own_session(home, "events", name=args.name, advice=advice)
-    latest = deque[dict[str, Any]](maxlen=args.limit)
-    limited = args.limit is not None  # until all earlier events have been read
+    most = None if args.all or (args.json and args.limit is None) else args.limit or LATEST
+    latest = deque[dict[str, Any]](maxlen=most)
+    limited = most is not None  # until all earlier events have been read
+    earlier = 0
     for entry in journal.follow(home.journal) if args.follow else journal.read(home.journal):
         if entry is None:  # no more for now
-            limited = False
+            limited, earlier = False, _omitted(earlier, args)
             _print(latest, args)
             continue
         if session is not None and entry.get("session") != session:
@@ -47,10 +50,19 @@ def run(args: argparse.Namespace) -> int:
             continue
         if not str(entry.get("id", "")).startswith(args.id):
             continue
+        earlier += len(latest) == most
         latest.append(entry)
         if not limited:
             _print(latest, args)
+    _omitted(earlier, args)
     _print(latest, args)
+    return 0
+
+
+def _omitted(earlier: int, args: argparse.Namespace) -> int:
+    """Report how many `earlier` events are not printed. Return 0."""
+    if earlier and not args.json:
+        print(f"({count(earlier, 'earlier event')} omitted; --all shows all.)", file=sys.stderr, flush=True)
     return 0
 
 

@@ -23,6 +23,7 @@ from relay.agents.version import unchecked
 from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import day_and_time, print_json, short_id
 from relay.control.ended import as_session
+from relay.control.fleet_status import in_words
 from relay.control.resuming import continued
 from relay.control.sessions import claims, find
 from relay.errors import LedgerError, NoSuchMessage, NoSuchSession
@@ -35,13 +36,13 @@ from relay.supervision.restart import describe
 from relay.text import count, one_line, visible
 
 _LOST = {
-    "unknown": "{} started as a session ended, outcome unknown: `relay events --name {name}`.",
-    "passed_over": "{} behind a sign, as in a quotation, ignored: `relay events --name {name}`.",
-    "hidden": "{} in invisible text, ignored: `relay events --name {name}`.",
-    "diff": "{} in the lines of a diff, ignored: `relay events --name {name}`.",
-    "joined": "{} drawn in one line with what follows, ignored: `relay events --name {name}`.",
-    "not_heeded": "{} ignored because of `directives` in relay.toml: `relay events --name {name}`.",
-    "not_told_apart": "{} possibly read before, ignored: `relay events --name {name}`.",
+    "unknown": "{} started as a session ended, outcome unknown: `relay events {name}`.",
+    "passed_over": "{} behind a sign, as in a quotation, ignored: `relay events {name}`.",
+    "hidden": "{} in invisible text, ignored: `relay events {name}`.",
+    "diff": "{} in the lines of a diff, ignored: `relay events {name}`.",
+    "joined": "{} drawn in one line with what follows, ignored: `relay events {name}`.",
+    "not_heeded": "{} ignored because of `directives` in relay.toml: `relay events {name}`.",
+    "not_told_apart": "{} possibly read before, ignored: `relay events {name}`.",
     "missed": "{} of output missed, with any directives in them: ask {name} to repeat what it said.",
 }
 """The steps at which directives are lost."""
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({**answer, **public})
         return 0
     verb = "has" if answer["state"] == "failed" else "is"
-    print(f"{session.name} {verb} {answer['state']}: {visible(answer['reason'])}.")
+    print(f"{session.name} {verb} {in_words(answer['state'])}: {visible(answer['reason'])}.")
     if answer.get("rule"):
         print(f"Decided by the rule {visible(answer['rule'])!r} of its profile, because of:")
         for line in answer.get("lines", ()):

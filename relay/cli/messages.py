@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from relay import names
 from relay.cli.arguments import add_json, add_limit, add_team, agent_name
 from relay.cli.output import GREEN, RED, YELLOW, day_and_time, latest, print_list, print_table, short_id
 from relay.control import guard
@@ -48,7 +49,10 @@ _POLL = 0.2
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "ids", metavar="ID", nargs="*", help="only these messages: their ids, or how they begin"
+        "words",
+        metavar="NAME|ID",
+        nargs="*",
+        help="only messages to or from NAME ('you': the user), or with these ids, or ids that begin so",
     )
     parser.add_argument("--to", type=agent_name, metavar="NAME", help="only messages to NAME ('you': to you)")
     parser.add_argument(
@@ -77,19 +81,28 @@ def run(args: argparse.Namespace) -> int:
             of=own.name if own else None,
         )
         states = set(State) if args.state is None else {State(args.state)}
-        ids = {ledger.find(id).message.id for id in args.ids}
+        named = {names.key(word) for word in args.words if _is_name(ledger, word)}
+        ids = {ledger.find(word).message.id for word in args.words if names.key(word) not in named}
 
         def wanted(message: Message) -> bool:
-            return message.state in states and (not ids or message.id in ids)
+            ends = {names.key(message.sender), names.key(message.to)}
+            return message.state in states and (not args.words or message.id in ids or bool(ends & named))
 
         if args.follow:
             return _follow(ledger, select, wanted, args)
         found = [entry for entry in select() if wanted(entry.message)]
     empty = "There are no messages. Send one with `relay send NAME TEXT`."
-    if args.ids or args.to or args.sender or args.team or args.state:
+    if args.words or args.to or args.sender or args.team or args.state:
         empty = "No message matches. `relay messages` lists all."
     print_list(args, found, _public, _row, colours=_colours, noun="message", empty=empty)
     return 0
+
+
+def _is_name(ledger: Ledger, word: str) -> bool:
+    """Return True if `word` is an agent's name, or the user's."""
+    if names.same(word, names.PERSON) or ledger.registry.teams(word):
+        return True
+    return bool(ledger.messages(to=word, limit=1) or ledger.messages(sender=word, limit=1))
 
 
 def _follow(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.control.fleet_status import in_words
 from relay.control.sessions import UNRESPONSIVE, call, claims
 from relay.errors import RelayError
 from relay.home import Home
@@ -64,4 +65,6 @@ def obstacle(home: Home, team: str, name: str) -> Obstacle | None:
             return Obstacle(f"{shown} is working, and {why}")
         case "working" if why.startswith(UNSENT):
             return Obstacle(f"there is unsent text in the input of {shown}")
-    return Obstacle(f"{shown} is {state}", lasts=state == "stopped")
+        case "backoff" | "waiting" | "held":  # the agent has ended, and its terminal waits
+            return Obstacle(f"{shown} is {in_words(state)}: {reason}", lasts=True)
+    return Obstacle(f"{shown} is {in_words(state)}", lasts=state == "stopped")

@@ -101,7 +101,7 @@ class DirectiveLog:
         count, what = PASSED_OVER[why]
         if not self._counts[count]:
             word = one_line(text.split(maxsplit=1)[0], 40)
-            events = f"`relay events --name {self._session.name}`"
+            events = f"`relay events {self._session.name}`"
             self._bus.publish(Notify(f"a directive {what.format(word)}. {events} lists them all."))
         self._count(count, 1)
 

@@ -226,11 +226,13 @@ WORKTREE_KEYS = keys_of(
 
 
 def _worktree(value: Any, spot: Spot) -> dict[str, Any] | None:
-    """Return the given keys, None for false; those of [defaults] are added later."""
-    return None if value is False else table(value, spot, WORKTREE_KEYS)
+    """Return the given keys, none for true, None for false; those of [defaults] are added later."""
+    if value is False:
+        return None
+    return {} if value is True else table(value, spot, WORKTREE_KEYS)
 
 
-WORKTREE = ValueKind("a table, or false", _worktree)
+WORKTREE = ValueKind("a table, true or false", _worktree)
 
 
 def _depends_on(value: Any, spot: Spot) -> dict[str, Condition]:

@@ -110,7 +110,7 @@ _AFTER = {
     "worktree": TableKey(
         WORKTREE,
         "",
-        "its own git worktree; `false`: none, even if [defaults] has one",
+        "its own git worktree; `true`: with the defaults; `false`: none, even if [defaults] has one",
     ),
 }
 

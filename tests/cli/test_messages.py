@@ -91,6 +91,19 @@ def test_json_output_escapes_control_and_bidi_characters(relay: Relay, ledger: L
         assert done.stdout.isascii() and "\x7f" not in done.stdout
 
 
+def test_messages_are_chosen_by_an_agents_name_or_an_id(relay: Relay, ledger: Ledger) -> None:
+    """C19: by the name alone, as with `relay logs`, `relay events` and `relay hooks list`."""
+    with ledger:
+        (third,) = json.loads(relay("messages", "--json", "--from", "carol").stdout)
+        assert bodies(relay, "bob") == ["first", "second"]
+        assert bodies(relay, "bob", "--from", "Bob") == ["second"]
+        assert bodies(relay, third["id"][:8]) == ["third"]
+        assert bodies(relay, "dan", "alice") == ["first", "second", "third"]
+        assert bodies(relay, "you") == []
+        error = relay("messages", "Eve", check=False)
+        assert error.returncode == 1 and "begins with 'Eve'" in error.stderr
+
+
 def test_only_the_latest_messages_are_shown_by_default(relay: Relay, home: Path) -> None:
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
         for number in range(1, 61):

@@ -146,7 +146,7 @@ def test_released_and_dropped_messages_are_in_the_journal(absent: Relay, home: P
     absent("release", ids[0])
     absent("drop", ids[1])
     absent("drop", ids[1])  # no longer listed; nothing is dropped
-    events = [json.loads(line) for line in absent("events", "--json", "--name", "you").stdout.splitlines()]
+    events = [json.loads(line) for line in absent("events", "--json", "you").stdout.splitlines()]
     assert [(each["event"], each["id"]) for each in events] == [("released", ids[0]), ("dropped", ids[1])]
 
 
@@ -265,6 +265,7 @@ def test_an_unknown_id_is_reported(absent: Relay) -> None:
         ),
         ({"state": "failed", "reason": "no credit"}, "Bob has failed: no credit"),
         ({"state": "stopped"}, "Bob is stopped"),
+        ({"state": "backoff", "reason": "it exited with 3"}, "Bob is about to restart: it exited with 3"),
         ({"state": "ready", "bus": "no connection."}, "Bob is not on the bus: no connection"),
         ({"state": "ready", "bus": "connected to mqtt://127.0.0.1:1"}, None),
     ],

@@ -149,7 +149,7 @@ def test_explain_counts_directives_at_each_step(relay: Relay) -> None:
     wait_until(lambda: steps(relay).items() >= expected.items(), message=lambda: str(steps(relay)))
     shown = relay("explain", "Alice").stdout
     assert "directives: 4 read, 4 passed to handlers, 1 failed; 2 in the ledger." in shown
-    assert "1 directive behind a sign, as in a quotation, ignored: `relay events --name Alice`." in shown
+    assert "1 directive behind a sign, as in a quotation, ignored: `relay events Alice`." in shown
 
 
 def test_a_quoted_directive_is_reported(relay: Relay) -> None:

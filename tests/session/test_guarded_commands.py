@@ -85,7 +85,7 @@ REFUSED = {
     "channels --team other": ITSELF,
     "memory list --name Bob": ITSELF,
     "memory save --name Bob forged": ITSELF,
-    "events --name Bob": ITSELF,
+    "events Bob": ITSELF,
     "audit --to Bob": ITSELF,
     "usage Bob": ITSELF,
     "service install": MAY_NOT,

@@ -110,8 +110,8 @@ def test_a_hostile_file_and_its_diff_run_no_handler(relay: Relay, draws: bool) -
     assert deployed(folder) == ["test last"]
     assert found["heard"] == 2 and found["hidden"] == 5 and found["diff"] == 6, found
     shown = relay("explain", "Alice").stdout
-    assert "5 directives in invisible text, ignored: `relay events --name Alice`." in shown
-    assert "6 directives in the lines of a diff, ignored: `relay events --name Alice`." in shown
+    assert "5 directives in invisible text, ignored: `relay events Alice`." in shown
+    assert "6 directives in the lines of a diff, ignored: `relay events Alice`." in shown
     passed = [(e["why"], e["text"]) for e in events(relay) if e["event"] == "directive_passed_over"]
     assert ("hidden", "@deploy:prod in-its-background") in passed
     assert ("diff", "+@deploy:prod added-too") in passed and ("diff", "-  @deploy:prod removed") in passed
@@ -131,7 +131,7 @@ def test_settings_limit_terminal_directives_to_the_built_in_ones_or_none(relay: 
     found = run_commands(relay, folder, "Bob", "cat README", draws=draws)
     assert deployed(folder) == [] and found["heard"] == 0 and found["not_heeded"] == 4
     assert messages(relay, "--from", "Bob") == []
-    what = "4 directives ignored because of `directives` in relay.toml: `relay events --name Bob`."
+    what = "4 directives ignored because of `directives` in relay.toml: `relay events Bob`."
     assert what in relay("explain", "Bob").stdout
     settings(relay, "")
     run_commands(relay, folder, "Carol", "cat README", draws=draws)

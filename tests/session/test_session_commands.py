@@ -99,7 +99,7 @@ def test_events_are_followed_across_a_rotation(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     path = relay.home / "state" / "events.jsonl"
     with subprocess.Popen(
-        [*relay.command, "events", "-f", "--json", "--name", "alice"],
+        [*relay.command, "events", "-f", "--json", "alice"],
         env=relay.environment, cwd=relay.home, stdout=subprocess.PIPE, text=True,
     ) as following:  # fmt: skip
         assert following.stdout is not None
@@ -128,8 +128,14 @@ def test_events_start_with_the_latest_entries(relay: Relay) -> None:
 
     write("Ann", "Bob", "Ann", "Ann", "Bob")
     assert [line.split()[2] for line in relay("events", "-n", "2").stdout.splitlines()] == ["noted"] * 2
-    assert len(relay("events", "-n", "2", "--name", "Bob").stdout.splitlines()) == 2
+    assert len(relay("events", "-n", "2", "Bob").stdout.splitlines()) == 2
     assert len(relay("events", "-n", "99").stdout.splitlines()) == 5
+    write(*["Eve"] * 60)
+    shown = relay("events", "Eve")
+    assert len(shown.stdout.splitlines()) == 50
+    assert shown.stderr == "(10 earlier events omitted; --all shows all.)\n"
+    assert [len(relay("events", "Eve", all).stdout.splitlines()) for all in ("--all", "--json")] == [60, 60]
+    write("Ann", "Bob")
     with subprocess.Popen(
         [*relay.command, "events", "-f", "-n", "2", "--json"],
         env=relay.environment, cwd=relay.home, stdout=subprocess.PIPE, text=True,
@@ -146,10 +152,10 @@ def test_events_escape_control_characters(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     relay("send", "Alice", "\x1b]0;owned\x07 \u202etxt")
     wait_until(lambda: alice.events("message_received"))
-    out = relay("events", "--name", "ALICE").stdout
+    out = relay("events", "ALICE").stdout
     assert "message_received" in out
     assert not {"\x1b", "\x07", "\u202e"} & set(out)
-    assert relay("events", "--name", "Nobody").stdout == ""
+    assert relay("events", "Nobody").stdout == ""
 
 
 def test_ps_and_explain_show_the_bus_and_waiting_and_held_messages(relay: Relay) -> None:
@@ -176,10 +182,7 @@ def test_ps_and_explain_show_the_bus_and_waiting_and_held_messages(relay: Relay)
     bob.exit()
     wait_until(lambda: len(ps(relay)) == 1)
     done = relay("explain", "Bob", check=False)
-    assert (
-        "there is no session called 'Bob'. `relay ps` lists the running ones. 2 messages for it "
-        "wait" in done.stderr
-    )
+    assert "Bob has not run since " in done.stderr and " 2 messages for it wait" in done.stderr
     assert "`relay messages --to Bob`" in done.stderr
     assert "messages" not in relay("explain", "Nobody", check=False).stderr
 

@@ -165,7 +165,7 @@ def test_an_agent_acts_as_itself_whatever_its_environment_says(
         ("send --team other Bob forged", "an agent can send only as itself"),
         ("memory list --name Bob", "an agent can use only its own memories"),
         ("messages --team other", "an agent sees only its own messages"),
-        ("events --name Bob", "an agent sees only its own events"),
+        ("events Bob", "an agent sees only its own events"),
     ],
 )
 def test_an_agent_may_not_act_as_another(

@@ -56,6 +56,7 @@ AGENT_KEYS = [
         {"schedule": Schedule(cron="0 9 * * 1", timezone="Asia/Tokyo", catch_up=True)},
     ),
     ("worktree = {}", {"worktree": WorktreeSpec()}),
+    ("worktree = true", {"worktree": WorktreeSpec()}),
     ("worktree = false", {"worktree": None}),
     (
         "[agents.Lead.worktree]\npath = '../w/{agent}'\nbranch = 'x'\nbase = 'main'\ncopy = ['.env']\n"

@@ -128,7 +128,7 @@ AGENT_MISTAKES = [
     ("schedule = { cron = '61 * * * *' }", "3: schedule.cron: '61 * * * *' is not a cron expression"),
     ("schedule = { cron = '* * * * *', timezone = 'Mars/X' }", "3: schedule.timezone: not a known time"),
     ("schedule = { cron = '* * * * *', overlap = 'run' }", '3: schedule.overlap must be "skip", not'),
-    ("worktree = true", "3: worktree must be a table, not true."),
+    ("worktree = 1", "3: worktree must be a table, not 1."),
     ("worktree = { path = '{name}' }", "3: worktree.path: only {repo}, {branch}, {agent} are replaced"),
     ("worktree = { branch = '{' }", "3: worktree.branch: '{': "),
     ("worktree = { branch = '' }", "3: worktree.branch: it is empty."),
