@@ -180,7 +180,7 @@ def _be_shim(
         os.setsid()
         own = {0, 1, 2, max(sink, 0), claimed.fd, channel.fileno()}
         if options.detached:
-            _close_others(own)
+            _close_others(own | _named(options.command))
         session_env = dict(os.environ)
         session_id = os.urandom(8).hex()
         env.update(
@@ -516,6 +516,15 @@ def _fill_standard() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+
+
+def _named(command: list[str]) -> set[int]:
+    """Return the descriptors that `command` names, such as those of bash's process substitution, `<(...)`."""
+    if not any("/fd/" in word for word in command):
+        return set()
+    import re
+
+    return {int(number) for word in command for number in re.findall(r"/(?:dev|self)/fd/(\d{1,9})", word)}
 
 
 def _close_others(keep: set[int]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from emulator import RELAY, Emulator
 
 from forkserver import shell_command
+from session.fake_agent import ps
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
@@ -335,3 +336,17 @@ def test_a_detached_agent_does_not_keep_the_callers_descriptors(relay: Relay, ho
         assert "Daemon" in relay("ps").stdout  # it exists as soon as `wrap -d` has returned
         assert stream.read() == b""
     wait_until(lambda: "Daemon" in relay("ps").stdout)
+
+
+def test_a_detached_agent_has_the_descriptors_that_its_command_names(relay: Relay, tmp_path: Path) -> None:
+    """C16: those of process substitution. Its shim does not keep them: the agent sees their end."""
+    subprocess.run(
+        ["bash", "-c", f"{RELAY} wrap -d -n Cat sh -c 'cat \"$0\" > read' <(echo from a substitution)"],
+        env=relay.environment,
+        cwd=tmp_path,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+    wait_until(lambda: not ps(relay))
+    assert (tmp_path / "read").read_text() == "from a substitution\n"
