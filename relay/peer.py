@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import _socket
+import errno
 import os
+import select
 import struct
 import sys
 
@@ -27,6 +29,31 @@ def peer(fd: int) -> tuple[int, int]:
         return own.getsockopt(sol_local, local_peerpid), struct.unpack("2I", credentials)[1]
     finally:
         own.detach()  # `fd` stays the caller's
+
+
+_SO_PEERPIDFD = 77  # <asm-generic/socket.h>; Linux 6.5
+
+
+def lives(fd: int) -> bool:
+    """Return False if the process that `peer` names has ended, so that its id may be another's by now.
+
+    Return True where the system cannot say: on macOS, and before Linux 6.5.
+    """
+    if bool(sys.platform != "linux"):
+        return True
+    own = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+    try:
+        process = own.getsockopt(_socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:  # the process has ended: ESRCH or EINVAL, depending on the kernel
+        return error.errno == errno.ENOPROTOOPT
+    finally:
+        own.detach()
+    try:
+        ended = select.poll()
+        ended.register(process, select.POLLIN)  # pidfd_open(2)
+        return not ended.poll(0)
+    finally:
+        os.close(process)
 
 
 def connect(channel: _socket.socket, path: StrPath) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from relay import names
 from relay.control import sessions
-from relay.control.lineage import ancestors, nearest
+from relay.control.lineage import ancestors, nearest, unknown
+from relay.errors import NotAllowed
 from relay.home import Home
 
 
@@ -32,12 +33,21 @@ class Caller:
 
 
 def caller(home: Home) -> Caller | None:
-    """Return the agent to which this process belongs, None if it is the user's."""
-    if found := agent_of(home, ancestors(os.getpid())):
+    """Return the agent to which this process belongs, None if it is the user's.
+
+    Raise NotAllowed if that is unknown.
+    """
+    pids = ancestors(os.getpid())
+    if found := agent_of(home, pids):
         return found
     env = os.environ
     name, socket = env.get("RELAY_NAME", ""), env.get("RELAY_SOCKET")
     if not (name or socket):
+        if why := unknown(home, pids):
+            raise NotAllowed(
+                f"relay cannot tell whether this process is an agent's: {why}. "
+                "Use a terminal outside the agents' sessions."
+            )
         return None
     team = env.get("RELAY_TEAM") or names.DEFAULT_TEAM
     return Caller(name, team, Path(socket or sessions.socket_of(home, team, name)))

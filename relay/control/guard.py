@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
 from relay.control.caller import Caller, agent_of, caller
-from relay.control.lineage import Lineage, ancestors, because, refusal, through
+from relay.control.lineage import Lineage, because, connected, refusal, through
 from relay.control.sessions import call
 from relay.errors import NotAllowed
 from relay.home import Home
@@ -40,19 +40,20 @@ def check(request: Request, own: Lineage, home: Home, shown_to: str | None = Non
     own: that of the session's agent. shown_to: the team whose agents may request LOOKS.
     """
     operation = str(request.fields.get("op"))
-    if operation in ALLOWED or (operation in LOOKS and _may_look(request.pid, own, home, shown_to)):
+    fd = request.channel.fileno()
+    if operation in ALLOWED or (operation in LOOKS and _may_look(fd, own, home, shown_to)):
         return
     if operation in OWN:
-        if not through(home, own, ancestors(request.pid)):
+        if not through(home, own, connected(fd)):
             raise NotAllowed(
                 f"only this session's agent, and the programs it runs, may request {operation!r}."
             )
-    elif (why := refusal(home, own, request.pid, operation)) is not None:
+    elif (why := refusal(home, own, fd, operation)) is not None:
         raise NotAllowed(why)
 
 
-def _may_look(pid: int, own: Lineage, home: Home, team: str | None) -> bool:
-    pids = ancestors(pid)
+def _may_look(fd: int, own: Lineage, home: Home, team: str | None) -> bool:
+    pids = connected(fd)
     if through(home, own, pids):
         return True
     found = None if team is None else agent_of(home, pids)
@@ -68,13 +69,13 @@ def _because(own: Caller) -> str:
 
 def person_only(home: Home, operation: str, why: str) -> None:
     """Raise NotAllowed(why) if this process belongs to an agent, and record the refusal in the journal."""
-    if (own := caller(home)) is not None:
+    if (own := _caller(home, operation)) is not None:
         _refuse(home, own, operation, why)
 
 
 def own_only(home: Home, operation: str, sender: str, team: str) -> None:
     """Raise NotAllowed if this process belongs to an agent that did not send the message in question."""
-    if (own := caller(home)) is not None and not _is(own, sender, team):
+    if (own := _caller(home, operation)) is not None and not _is(own, sender, team):
         why = "an agent cannot change another agent's message. The user can."
         _refuse(home, own, operation, why)
 
@@ -86,7 +87,7 @@ def as_itself(
 
     Raise NotAllowed, with `advice`, if an agent gives another's `name` or `team`.
     """
-    own = caller(home)
+    own = _caller(home, operation)
     if own is not None and not _is(own, name or own.name, team or own.team):
         _refuse(
             home, own, operation, f"this runs inside the agent {own.name} of the team {own.team}: {advice}"
@@ -129,7 +130,19 @@ def _is(own: Caller, name: str, team: str) -> bool:
     return names.same(name, own.name) and names.same(team, own.team)
 
 
+def _caller(home: Home, operation: str) -> Caller | None:
+    try:
+        return caller(home)
+    except NotAllowed:
+        _note(home, "", operation)
+        raise
+
+
 def _refuse(home: Home, own: Caller, operation: str, why: str) -> NoReturn:
-    session = os.environ.get("RELAY_SESSION", "")
-    Journal(home.journal, session, own.name).write("refused", operation=operation, pid=os.getpid())
+    _note(home, own.name, operation)
     raise NotAllowed(f"{why} {_because(own)}")
+
+
+def _note(home: Home, name: str, operation: str) -> None:
+    session = os.environ.get("RELAY_SESSION", "")
+    Journal(home.journal, session, name).write("refused", operation=operation, pid=os.getpid())

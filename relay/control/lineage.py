@@ -1,13 +1,16 @@
 """The agent to which a process belongs, by its ancestors. Part of the shim: this imports little.
 
-A daemon whose parents have ended is the shim's child (relay.shim.adoption).
+A daemon whose parents have ended is the shim's child (relay.shim.adoption). A process is the user's only if
+all of its ancestors are known, and no agent is among them.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
-from relay.control.name_claim import all_noted
+from relay.control.name_claim import all_noted, pid_namespace
+from relay.peer import lives, peer
 from relay.text import one_line
 
 TYPE_CHECKING = False
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
     from relay.home import Home
 
 NOT_AGENTS = "an agent may not request {!r}. The user can, in a terminal outside the session."
+
+UNKNOWN = "relay cannot tell whether an agent requests {!a}: {}. Use a terminal outside the agents' sessions."
+
+INIT = 1
+"""The last of a process's ancestors (`ancestors`)."""
+
+_INITIAL = 0xEFFFFFFC  # the machine's own PID namespace (PROC_PID_INIT_INO, <linux/proc_ns.h>)
+_TRIES = 10  # to read all ancestors while some of them end
 
 
 class Lineage:
@@ -50,18 +61,38 @@ class Lineage:
         return 0
 
 
-def refusal(home: Home, own: Lineage, pid: int, operation: str) -> str | None:
-    """Return why the process `pid` may not request `operation`, None if it may.
+def refusal(home: Home, own: Lineage, fd: int, operation: str) -> str | None:
+    """Return why the process connected to the socket `fd` may not request `operation`, None if it may.
 
     own: that of the target agent, whose claim may be missing because the disk was full.
     """
-    pids = ancestors(pid)
+    pids = connected(fd)
     name, process = "that agent", 0
     if (found := nearest(home, pids)) is not None:
         name, process = found[0].name, found[1]
     else:
         process = through(home, own, pids)
-    return f"{NOT_AGENTS.format(operation)} {because(name, process)}" if process else None
+    if process:
+        return f"{NOT_AGENTS.format(operation)} {because(name, process)}"
+    if not complete(pids):
+        why = "the requesting process has ended, or it and its ancestors cannot be seen from here"
+        return UNKNOWN.format(operation, why)
+    return None
+
+
+def unknown(home: Home, pids: Sequence[int]) -> str:
+    """Return why this process may be an agent's, although `nearest` finds none; "" if it is not.
+
+    pids: this process and its ancestors.
+    """
+    claims = [*all_noted(home)]
+    if claims and not complete(pids):
+        return "its ancestors cannot be read in /proc"
+    own = pid_namespace()
+    for claim in claims:
+        if claim.namespace not in {0, own} and own != _INITIAL:
+            return f"it is in another PID namespace than {claim.name} (pid_namespaces(7))"
+    return ""
 
 
 def because(name: str, process: int) -> str:
@@ -82,7 +113,8 @@ def nearest(home: Home, pids: Sequence[int]) -> tuple[Noted, int] | None:
     pids: the process and its ancestors, nearest first.
     """
     best = None
-    claims = [*all_noted(home)]
+    here = pid_namespace()
+    claims = [claim for claim in all_noted(home) if claim.namespace in {0, here}]
     apart = _apart(claims)
     for claim in claims:
         through = Lineage(claim.agent, claim.shim, claim.session).through(pids)
@@ -115,25 +147,60 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def connected(fd: int) -> list[int]:
+    """Return the process that has connected to the socket `fd`, and its ancestors; none if it has ended."""
+    pids = ancestors(peer(fd)[0])
+    return pids if lives(fd) else []  # in this order: until now, the id was its own
+
+
 def ancestors(pid: int) -> list[int]:
-    """Return `pid` and its ancestors, nearest first."""
+    """Return `pid` and its ancestors, nearest first. They end with INIT if these are all (`complete`)."""
     found: list[int] = []
-    while pid > 1 and pid not in found:
+    for _ in range(_TRIES):  # if one ends meanwhile, its child gets another parent
+        found = _walk(pid)
+        if complete(found) or len(found) < 2:
+            break
+    return found
+
+
+def complete(pids: Sequence[int]) -> bool:
+    """Return True if these are all ancestors of a process."""
+    return bool(pids) and pids[-1] == INIT
+
+
+def _walk(pid: int) -> list[int]:
+    found: list[int] = []
+    while pid > 0 and pid not in found:
         found.append(pid)
-        pid = _parent(pid)
+        pid = 0 if pid == INIT else _parent(pid)
     return found
 
 
 def _parent(pid: int) -> int:
+    """Return the parent of `pid`, 0 if unknown.
+
+    It is INIT if it is outside of our PID namespace, as for `docker exec`, or if `pid` is another user's, and
+    hidden (`hidepid` of proc(5)).
+    """
     if bool(sys.platform == "linux"):
         try:
             with open(f"/proc/{pid}/stat", "rb") as stat:
-                return int(stat.read().rpartition(b")")[2].split()[1])
+                return int(stat.read().rpartition(b")")[2].split()[1]) or INIT
         except (OSError, ValueError, IndexError):
-            return 0
+            return INIT if _hidden(pid) else 0
     import subprocess  # 10 ms
 
     answer = subprocess.run(
         ["/bin/ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
     return int(answer.stdout.strip() or 0)
+
+
+def _hidden(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False

@@ -41,11 +41,12 @@ class Claim:
         self.apart = False
 
     def note(self, agent: int, session: int = 0) -> None:
-        """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID APART into the claim; the caller is the shim.
+        """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID APART NAMESPACE into the claim; called by the shim.
 
         session: 0 while there is none. relay.control.lineage says which processes count as the agent's.
         """
-        line = f"{agent:10} {session:10} {self.name} {self.team} {os.getpid():10} {self.apart:d}\n"
+        shim = f"{os.getpid():10} {self.apart:d} {pid_namespace():10}"
+        line = f"{agent:10} {session:10} {self.name} {self.team} {shim}\n"
         try:
             # One write of constant length: a reader sees the old line or the new one.
             os.pwrite(self.fd, line.encode(), 0)
@@ -63,16 +64,19 @@ class Claim:
 
 
 class Noted:
-    """A claim that some process holds, as `Claim.note` described it; the process ids are 0 if unknown."""
+    """A claim that some process holds, as `Claim.note` described it; the process ids are 0 if unknown.
 
-    __slots__ = ("agent", "apart", "name", "session", "shim", "socket", "team")
+    namespace: that of the process ids (`pid_namespace`).
+    """
+
+    __slots__ = ("agent", "apart", "name", "namespace", "session", "shim", "socket", "team")
 
     def __init__(self, lock: str) -> None:
         folder, file = os.path.split(lock)
         self.name = file.removesuffix(".lock")
         self.team = os.path.basename(folder)
         self.socket = _socket(lock)
-        self.agent = self.session = self.shim = 0
+        self.agent = self.session = self.shim = self.namespace = 0
         self.apart = False
         try:
             with open(lock, encoding="utf-8") as claim:
@@ -80,8 +84,17 @@ class Noted:
             self.agent = int(words[0])
             self.session, self.name, self.team, self.shim = int(words[1]), words[2], words[3], int(words[4])
             self.apart = words[5:6] == ["1"]
-        except (OSError, ValueError, IndexError):
-            pass  # written by an older relay, or not yet
+            self.namespace = int(words[6])
+        except (FileNotFoundError, ValueError, IndexError):
+            pass  # just released, written by an older relay, or not yet
+
+
+def pid_namespace() -> int:
+    """Return the number of this process's PID namespace (pid_namespaces(7)), 0 if unknown."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
 
 
 def noted(lock: str) -> Noted | None:
@@ -128,7 +141,10 @@ def claimed_names(home: Home) -> list[str]:
 
 
 def all_noted(home: Home) -> Iterator[Noted]:
-    """Yield the claims that are held, in any order. Raise HomeError if another user made their directory."""
+    """Yield the claims that are held, in any order. Raise HomeError if another user made their directory.
+
+    Raise OSError if they cannot be read, for example because no descriptor is free.
+    """
     home.check_owner()
     folder = os.path.join(home.run_dir, "sessions")
     for team in _entries(folder):
@@ -140,7 +156,7 @@ def all_noted(home: Home) -> Iterator[Noted]:
 def _entries(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -389,12 +389,14 @@ def _note_failure(home: Home, claimed: Claim, error: RelayError | OSError) -> No
         sys.__excepthook__(type(problem), problem, problem.__traceback__)
 
 
-def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], pid: int, operation: str) -> str | None:
-    """Return why the process `pid` may not ask the shim for `operation`, or None if it may."""
+def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], fd: int, operation: str) -> str | None:
+    """Return why the process connected to `fd` may not ask the shim for `operation`, or None if it may."""
     from relay.control.lineage import Lineage, refusal
+    from relay.peer import peer
 
-    why = refusal(home, Lineage(shim.agent_pid, os.getpid(), shim.session_pid), pid, operation)
+    why = refusal(home, Lineage(shim.agent_pid, os.getpid(), shim.session_pid), fd, operation)
     if why is not None:
+        pid = peer(fd)[0]
         entry = {"event": "refused", "session": hello["id"], "name": name, "operation": operation, "pid": pid}
         try:
             _note(home, entry)

@@ -47,7 +47,8 @@ STOPPING = 40.0
 class ShimControl:
     """Listens next to `path`, the session's socket.
 
-    may: returns why a process may not do an operation, or None. stop: ends the agent for good; True: at once.
+    may:  returns why the peer of a socket may not do an operation, or None.
+    stop: ends the agent for good; True: at once.
     """
 
     def __init__(
@@ -84,8 +85,7 @@ class ShimControl:
             self._loop.watch(listener, 0)
             self._loop.later(PAUSE, lambda: self._loop.watch(listener, select.POLLIN))
             return
-        pid, uid = peer(fd)
-        if uid not in (os.getuid(), 0):
+        if peer(fd)[1] not in (os.getuid(), 0):
             os.close(fd)
             return
         if len(self._open) >= MOST:
@@ -93,16 +93,16 @@ class ShimControl:
             oldest.close()
             del self._open[oldest]
         channel = JsonChannel(self._loop, fd, lambda fields, fds: None, lambda: None, most=MAX_REQUEST)
-        channel.on_line = lambda fields, fds: self._requested(channel, pid, fields, fds)
+        channel.on_line = lambda fields, fds: self._requested(channel, fields, fds)
         channel.on_gone = lambda: self._open.pop(channel, None)
         self._open[channel] = None
 
-    def _requested(self, channel: JsonChannel, pid: int, fields: dict[str, Any], fds: list[int]) -> None:
+    def _requested(self, channel: JsonChannel, fields: dict[str, Any], fds: list[int]) -> None:
         operation = str(fields.get("op"))
         try:
             if operation not in {"status", "attach", "stop", "reload"}:
                 self._answer(channel, error=f"a shim has no operation {operation!r}.", type="UsageError")
-            elif operation != "status" and (why := self._may(pid, operation)) is not None:
+            elif operation != "status" and (why := self._may(channel.fd, operation)) is not None:
                 self._answer(channel, error=why, type="NotAllowed")
             elif operation == "attach":
                 self._attach(channel, fields, fds)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from ledgers import post
+from relay.control import lineage
 from relay.control.lineage import Lineage
 from relay.home import Home
 from relay.messaging.ledger import Ledger
@@ -107,6 +110,76 @@ def test_an_agent_may_not_trust_files(relay: Relay, tmp_path: Path, hidden: bool
     (entry,) = [e for e in events(relay) if e["event"] == "refused"]
     assert (entry["operation"], entry["name"].lower()) == ("trust", "mallory")
     assert not (relay.home / "state" / "trust.json").exists()
+
+
+BORROWED = """
+import os, socket, sys
+channel = socket.socket(socket.AF_UNIX)
+if not (child := os.fork()):
+    channel.connect(sys.argv[1])
+    os._exit(0)
+os.waitpid(child, 0)
+channel.sendall(sys.argv[2].encode() + b"\\n")
+print(channel.recv(9999).decode())
+"""
+"""Sends a request over a connection of a process that has ended."""
+
+
+@pytest.mark.parametrize("socket", ["sock", "shim"])
+def test_nobody_is_the_user_once_the_process_that_connected_has_ended(
+    relay: Relay, tmp_path: Path, socket: str
+) -> None:
+    """An agent could otherwise answer its own permission dialogs."""
+    FakeAgent(relay, "Bob").wrap()
+    path = relay.home / "run" / "sessions" / "default" / f"bob.{socket}"
+    line = shlex.join([sys.executable, "-c", BORROWED, str(path), '{"op": "stop"}'])
+    agent = Agent(relay, tmp_path, line)
+    assert "the requesting process has ended" in agent.out, agent.err
+    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
+    assert [e["operation"] for e in events(relay) if e["event"] == "refused"] == ["stop"]
+
+
+UNSHARE = {
+    "another PID namespace": ["-p", "-f", "--mount-proc", "sh", "-c"],
+    "ancestors cannot be read": ["-m", "sh", "-c", 'mount -t tmpfs none /proc && eval "$0"'],
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces")
+@pytest.mark.parametrize("why", UNSHARE)
+def test_nobody_is_the_user_whose_ancestors_are_out_of_sight(relay: Relay, tmp_path: Path, why: str) -> None:
+    """Neither a PID namespace nor a missing /proc makes an agent's process the user's."""
+    unshare = ["unshare", "-U", "-r", *UNSHARE[why]]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("this user may not make namespaces")
+    (tmp_path / "relay.config.py").write_text("x = 1\n")
+    FakeAgent(relay, "Bob").wrap()
+    commands = ("trust relay.config.py", "send Bob hello", "stop Bob")
+    words = "unset RELAY_SOCKET RELAY_NAME RELAY_TEAM RELAY_SESSION RELAY_AGENT"
+    script = f"{words}; for words in {shlex.join(commands)}; do {sys.executable} -m relay $words; done"
+    agent = Agent(relay, tmp_path, f"cd {tmp_path}; {shlex.join([*unshare, script])}")
+    trust, send, stop = agent.err.splitlines()
+    assert why in trust and why in send
+    assert "an agent may not request 'stop'" in stop
+    assert not (relay.home / "state" / "trust.json").exists()
+    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
+    refused = [e["operation"] for e in events(relay) if e["event"] == "refused"]
+    assert refused == ["trust", "send", "stop"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces")
+def test_the_user_is_known_where_proc_hides_other_users_processes(tmp_path: Path) -> None:
+    """hidepid of proc(5), as on shared hosts, where nobody but root can read /proc/1."""
+    code = "import os; from relay.control.lineage import *; print(complete(ancestors(os.getpid())))"
+    mount = 'mount -t proc -o hidepid=2 none /proc && exec setpriv --reuid=65534 --clear-groups "$0" "$@"'
+    environment = {**os.environ, "PYTHONPATH": str(Path(lineage.__file__).parents[2])}
+    shown = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mount, sys.executable, "-c", code],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "Permission denied" in shown.stderr or "not permitted" in shown.stderr or "not found" in shown.stderr:
+        pytest.skip("only root can mount /proc so, and its files must be readable for others")
+    assert shown.stdout == "True\n", shown.stderr
 
 
 @pytest.mark.parametrize("command", ["retry", "drop"])
