@@ -43,8 +43,9 @@ class LastWords(Question[None]):
     """The agent has ended: process the rest of its output, and answer when that is done."""
 
 
-Order = Literal["", "restart", "resume"]
-"""How the next agent starts: again from the beginning, or resuming the conversation; "": none follows."""
+Order = Literal["", "restart", "resume", "fresh"]
+"""How the next agent starts: with the conversation if the policy allows it ("restart"), with it whatever the
+policy says, or with a new one; "": none follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,16 @@ def run(args: argparse.Namespace) -> int:
         for name in unique(args.names):
             with report.attempt(name, name=name, team=args.team):
                 if any(same(claim.name, name) for claim in claims(home, args.team)):
-                    running.append(find(home, name, args.team))
+                    session = find(home, name, args.team)
+                    record = Records(home).get(session.team, session.name)
+                    if record is None or _command(home, record) is None:
+                        raise RelayError("it has no conversation to resume. `relay restart` restarts it.")
+                    running.append(session)
                 else:
                     record = _record(home, name, args.team)
                     said = _resume(home, record)
                     report.done(said, name=record.name, team=record.team, outcome="resumed")
-        restart.restart(running, report, now=False, resume=True)
+        restart.restart(home, running, report, now=False, how="resume")
     return 1 if report.failed else 0
 
 
@@ -76,10 +80,14 @@ def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:
     return {} if agent is None else agent.env
 
 
+def _command(home: Home, record: AgentRecord) -> list[str] | None:
+    """Return the command that resumes the agent's last conversation; None if there is none to resume."""
+    return continued(home, record, record.command, Path(record.cwd))
+
+
 def _resume(home: Home, record: AgentRecord) -> str:
     """Start an agent that has ended; return a sentence about it. Raise RelayError if that fails."""
-    directory = Path(record.cwd)
-    command = continued(home, record, record.command, directory)
+    directory, command = Path(record.cwd), _command(home, record)
     if command is None:
         again = "`relay up` starts it afresh." if record.fleet else "`relay wrap` starts it afresh."
         raise RelayError(f"it has no conversation to resume in {directory}. {again}")

@@ -346,5 +346,6 @@ def _escalation(name: str, event: Incident, step: ActionStep, policy: Supervisio
     detail = f": {event.detail}" if event.detail else ""
     what = f"{name} stopped on an error ({words(event.cls)}){vain}{detail}".rstrip(".") + "."
     if event.cls == "context_full":
-        return what, f"Make it compact its context (`relay attach {name}`), or run `relay restart {name}`."
+        fresh = f"relay restart --fresh {name}"
+        return what, f"Make it compact its context (`relay attach {name}`), or run `{fresh}`."
     return what, f"`relay attach {name}` shows it; it resumes with your next prompt."

@@ -142,9 +142,9 @@ class Supervisor:
             if order == "stop":
                 self._enter(PhaseEntered(Phase.OFF, "stopped", code, history=RestartHistory()))
                 return None
-        if order == "resume":
-            command = await self._succession.resumed(conversation, asked=True)
-        elif order == "restart":
+        if order in {"restart", "resume"}:
+            command = await self._succession.resumed(conversation, asked=order == "resume")
+        elif order == "fresh":
             command = None
         self._starting = True
         self._enter(PhaseEntered(Phase.STARTING))

@@ -68,7 +68,7 @@ class Shutdown:
 
     @operation("restart")
     async def request_again(self, request: Request) -> Answer:
-        """Stop the agent, and start it again. now: kill it. resume: with its conversation.
+        """Stop the agent, and start it again. now: kill it. how: as in `Order`.
 
         patience: as in `request`, including the start.
         """
@@ -76,7 +76,8 @@ class Shutdown:
             raise UsageError("its input is a pipe or a file, which cannot be read twice.")
         if self.asked and not self.again:
             raise UsageError("it is ending. Then start it again with `relay wrap`.")
-        self.restart("resume" if request.fields.get("resume") is True else "restart")
+        how = request.fields.get("how")
+        self.restart("resume" if how == "resume" else "fresh" if how == "fresh" else "restart")
         if request.fields.get("now") is True:
             self._pty.hang_up(signal.SIGKILL)
         return {"ok": True, "patience": self._patience() + LAST_STEPS}
@@ -98,7 +99,7 @@ class Shutdown:
         if self._piped:
             self._bus.publish(Notify("it is not restarted: its input is a pipe or a file."))
         else:
-            self.restart("resume" if event.resumes else "restart", by_user=False)
+            self.restart("resume" if event.resumes else "fresh", by_user=False)
 
     def restart(self, again: Order, *, by_user: bool = True) -> None:
         """Stop the agent, and start it again under the same name, in the same terminal.

@@ -140,6 +140,7 @@ class ShimControl:
             terminal_pid=os.getpid(),
             agent_pid=self._terminals.forwarder.pty.pid,
             restarts=session.about["restarts"],
+            resumes=session.about["resumes"],
             generation=session.generation,
             ready=session.ready,
             failed=session.failed,

@@ -259,7 +259,7 @@ def test_the_outcome_for_each_agent_is_printed_as_json(relay: Relay) -> None:
     assert again == {"name": "Ann", "team": "default", "outcome": "reloaded"}
     (again,) = json.loads(relay("restart", "Ann", "--json").stdout)
     assert isinstance(again.pop("agent_pid"), int)
-    assert again == {"name": "Ann", "team": "default", "outcome": "restarted"}
+    assert again == {"name": "Ann", "team": "default", "outcome": "restarted", "resumed": False}
     stopped = json.loads(relay("stop", "--all", "--json").stdout)
     assert stopped == [{"name": name, "team": "default", "outcome": "ended"} for name in ("Ann", "Bob")]
     assert relay("stop", "--all", "--json").stdout == "[]\n"

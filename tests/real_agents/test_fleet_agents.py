@@ -126,7 +126,7 @@ def test_a_full_context_is_escalated_or_restarts_the_agent(rig: Rig, agent: Agen
     )
     alice, bob = fleet.attach("Alice"), fleet.attach("Bob")
     text = escalation(alice, "Alice stopped on an error (context full)")
-    assert "compact its context" in text and "`relay restart Alice`" in text
+    assert "compact its context" in text and "`relay restart --fresh Alice`" in text
     escalation(bob, "Bob stopped on an error (context full)")
     for name in ("Alice", "Bob"):
         rig.wait(

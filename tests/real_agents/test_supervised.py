@@ -25,12 +25,13 @@ def crash(alice: Wrapped, restarts: int) -> None:
 
 
 def test_an_agent_that_crashed_in_a_turn_continues_it(rig: Rig, agent: Agent) -> None:
-    """It has the old conversation, and does not get the first prompt again."""
+    """It has the old conversation, also after `relay restart`, and does not get the first prompt again."""
     hold = threading.Event()
     script = (
         Rule("first thing", "The bird is a heron."),
         Rule("^second thing", Step("It stands in the reeds.", hold=hold, after=1)),
         Rule("^third thing", "It still is."),
+        Rule("^fourth thing", "It flew away."),
     )
     alice = rig.wrap(agent, "Alice", *script, supervision=KEYS)
     alice.sees("a heron")
@@ -46,14 +47,19 @@ def test_an_agent_that_crashed_in_a_turn_continues_it(rig: Rig, agent: Agent) ->
     alice.say("third thing")
     alice.sees("It still is")
     alice.becomes("ready")
+    assert "with its conversation" in rig.relay("restart", "Alice").stdout
+    alice.becomes("ready")
+    alice.say("fourth thing")
+    alice.sees("It flew away")
+    alice.becomes("ready")
     texts = [each.text for each in alice.model.requests[-1].turn.entries]
     assert len([text for text in texts if "first thing" in text]) == 1, texts
     assert len([text for text in texts if "a heron" in text]) == 1, texts
-    assert "third thing" in texts[-1]
+    assert "fourth thing" in texts[-1]
     alice.send("hello again", 60)
     alice.receives("hello again")
     phases = [event["phase"] for event in alice.events("phase")]
-    assert phases == ["backoff", "starting"]
+    assert phases == ["backoff", "starting", "starting"]
 
 
 def test_an_agent_that_the_user_quits_is_not_restarted(rig: Rig, agent: Agent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agents.hooked import Claude
 from relay.control.sessions import call
 from session.fake_agent import FakeAgent, events, ps
 from session.test_session_replaced import entry
@@ -199,3 +201,37 @@ def test_an_agent_may_not_restart_agents(relay: Relay, tmp_path: Path, command: 
     assert agent.code == 1
     assert "an agent may not request 'restart'. The user can" in agent.out + agent.err
     assert {row["restarts"] for row in ps(relay)} == {0}
+
+
+def test_a_restart_keeps_the_conversation_unless_it_is_fresh(relay: Relay) -> None:
+    """`resume = "never"` in a policy applies to `relay restart`, not to `relay resume`."""
+    claude = Claude(relay).wrap("--model", "opus", "do it")
+
+    def restarted(*arguments: str) -> tuple[list[str], str]:
+        """Restart it; return its arguments that name a conversation or a prompt, and what was printed."""
+        printed = relay(*arguments, "Ann").stdout
+        found = json.loads((claude.folder / "arguments").read_text())
+        return [word for word in found if word in {"--resume", "first", "do it"}], printed
+
+    transcript = claude.folder / "transcript.jsonl"
+    claude.fire("SessionStart", source="startup", session_id="first", transcript_path=str(transcript))
+    found, printed = restarted("restart")
+    assert found == ["do it"] and ", with a new conversation." in printed, "it has no prompt yet"
+    claude.fire("SessionStart", source="startup", session_id="first", transcript_path=str(transcript))
+    transcript.write_text('{"type":"user","message":{"role":"user","content":"do it"}}\n')
+    found, printed = restarted("restart")
+    assert found == ["--resume", "first"] and ", with its conversation." in printed
+    found, printed = restarted("resume", "--json")
+    assert found == ["--resume", "first"] and json.loads(printed)[0]["resumed"] is True
+    found, printed = restarted("restart", "--fresh", "--json")
+    assert found == ["do it"] and json.loads(printed)[0]["resumed"] is False
+    refused = relay("resume", "Ann", check=False)
+    assert refused.returncode == 1 and "Ann: it has no conversation to resume." in refused.stderr
+    assert entry(relay, "Ann")["restarts"] == 4, "it was left alone"
+    relay("stop", "Ann")
+    policy = json.dumps({"resume": "never", "prompt": "first thing"})
+    claude.wrap(options=("--supervision", policy))
+    claude.fire("SessionStart", source="startup", session_id="first", transcript_path=str(transcript))
+    assert restarted("restart")[0] == []
+    claude.fire("SessionStart", source="startup", session_id="first", transcript_path=str(transcript))
+    assert restarted("resume")[0] == ["--resume", "first"]
