@@ -113,6 +113,12 @@ class Settings:
         "second: 'C-]' is Ctrl-]; or 'none'",
         choices=("C-]", "C-\\", *(f"C-{letter}" for letter in "abefgklnopqrstuvwxy"), "none"),
     )
+    on_hangup: str = _setting(
+        "detach",
+        "'detach': an agent with conversations keeps running when the terminal that started it is closed; or "
+        "'end'",
+        choices=("detach", "end"),
+    )
     escalate_to: str = _setting(
         "", "the agent that receives other agents' questions, such as 'Lead'; empty: none"
     )

@@ -16,9 +16,11 @@ from relay.tasks import Tasks
 from relay.terminal.events import (
     DetachRequested,
     Notify,
+    NotifyDesktop,
     OutputHeld,
     ScreenChanged,
     TerminalLent,
+    TerminalLost,
     WithdrawNotice,
 )
 from relay.terminal.shim_link import ShimLink
@@ -35,6 +37,7 @@ class Terminals:
     """Draws for the attached terminal. pid: the agent's process; detached: it was started without a terminal.
 
     prefix: the key that begins a relay command (the setting `detach_key`).
+    outlives: the agent keeps running if the terminal that started it is lost (the setting `on_hangup`).
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Terminals:
         pid: int,
         detached: bool,
         prefix: str,
+        outlives: bool,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -57,11 +61,13 @@ class Terminals:
         self._pid = pid
         self._detached = detached
         self._prefix = prefix
+        self._outlives = outlives
         self._looking: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
         self._shim.prefix(self._prefix)
+        self._shim.outlive(self._outlives)
         if self._detached:
             self._tasks.spawn(self._let_go(), "the terminal")
 
@@ -80,6 +86,13 @@ class Terminals:
     def detach(self, _: DetachRequested) -> None:
         self._tell_parting()
         self._shim.dismiss()
+
+    @handles(TerminalLost)
+    def lost(self, event: TerminalLost) -> None:
+        """Say on the desktop how to return to the agent: the terminal has gone."""
+        if self._outlives and event.what == "terminal" and not self._terminal.replaying:
+            text = f"Its terminal was closed. `relay attach {self._name}` brings it back."
+            self._bus.publish(NotifyDesktop(f"{self._name} keeps running", text))
 
     @answers(Goodbye)
     async def goodbye(self, _: Goodbye, __: object) -> None:

@@ -373,6 +373,9 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         pid=core.started.pty.pid,
         detached=core.started.options.detached,
         prefix=core.setup.settings.detach_key,
+        outlives=core.setup.converses
+        and core.setup.settings.on_hangup == "detach"
+        and not core.started.piped,
     ),
     "output": _output_reader,
     "viewers": lambda core: Viewers(core.bus, core.agent.terminal, core.session, core.started.shim),

@@ -167,6 +167,7 @@ class SessionProcess:
             "aside": self._aside,
             "report": lambda data: terminals.forwarder.user.report(data.encode("latin-1")),
             "prefix": lambda key: terminals.forwarder.user.use_prefix(key),
+            "outlive": terminals.outlive,
             "reserve": terminals.reserve,
             "renew": terminals.prolong,
             "repaint": lambda id, data: terminals.repaint(id, data.encode("latin-1")),

@@ -80,6 +80,7 @@ class SessionSide:
     answers:  returns True while the session may answer.
     chosen:   called with the key that the user presses between two agents: r (restart) or q (quit).
     deserted: called when the owner's terminal is lost between two agents.
+    outlives: the agent keeps running without its owner's terminal.
     pause:    the current pause between two agents, or None.
     """
 
@@ -87,11 +88,12 @@ class SessionSide:
         self.answers: Callable[[], bool] = lambda: False
         self.chosen: Callable[[str], None] = lambda key: None
         self.deserted: Callable[[], None] = lambda: None
+        self.outlives = False
         self.pause: Pause | None = None
 
 
 class TerminalClient:
-    """A connected client. `owner`: it started the agent, so losing its terminal ends the agent.
+    """A connected client. `owner`: it started the agent, which may end if its terminal is lost.
 
     lost: its terminal is lost. switch: where the client goes when dismissed: "next", "previous" or "".
     """
@@ -104,7 +106,7 @@ class TerminalClient:
 
 
 class TerminalServer:
-    """Serves one client at a time, and ends the agent if its owner's terminal goes away.
+    """Serves one client at a time, and may end the agent if its owner's terminal goes away.
 
     forwarder: between the attached terminal and the agent's.
     session:   the agent's session.
@@ -253,7 +255,7 @@ class TerminalServer:
         owner = self._client
         if owner is not None:
             owner.lost = True
-        if owner is None or not owner.owner:
+        if owner is None or not owner.owner or (self.session.outlives and what != "pipe"):
             self._dismiss_now()
         elif self.forwarder.paused:
             self.session.deserted()
@@ -425,6 +427,10 @@ class TerminalServer:
         if self._dismissing is not None:
             self._dismiss_now(self._parting)
 
+    def outlive(self, outlives: bool) -> None:
+        """Set whether the agent keeps running when its owner's terminal is lost."""
+        self.session.outlives = outlives
+
     def reserve(self, reserved: bool) -> None:
         """Leave the user's keys in their terminal for LEASE, or longer if renewed."""
         if self._reserved is not None:
@@ -465,7 +471,8 @@ class TerminalServer:
                 self.forwarder.pty.signal(number, group)
             case {"op": "hangup"}:
                 client.lost = True
-                if not client.owner:
+                if not client.owner or self.session.outlives:
+                    self._ring.append(ring.LOST, b"terminal")
                     self._dismiss_now()
                 elif self.forwarder.paused:
                     self.session.deserted()

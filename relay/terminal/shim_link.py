@@ -181,6 +181,10 @@ class ShimLink:
         """Make `key`, such as "C-]", the prefix of commands among the user's keys; "none": no prefix."""
         self._order("prefix", key=key)
 
+    def outlive(self, outlives: bool) -> None:
+        """Keep the agent running if the terminal that started it is lost; False: end it."""
+        self._order("outlive", outlives=outlives)
+
     def reserve(self, reserved: bool) -> None:
         """Leave the user's keys in their terminal until they are released; False: read them again.
 

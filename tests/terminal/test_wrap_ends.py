@@ -176,6 +176,42 @@ def test_an_attached_terminal_that_disappears_does_not_end_the_session(terminal:
     assert _session(relay, "Stays")
 
 
+@pytest.mark.parametrize("how", ["closed", "signal", "between", "setting"])
+def test_an_agent_with_conversations_outlives_its_terminal(
+    how: str, wrap: Open, terminal: Open, relay: Relay
+) -> None:
+    """The terminal is closed or its client gets SIGHUP, also between two agents; a setting ends the agent."""
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    (patterns / "mine.toml").write_text('name = "mine"\n[native]\nhooks = "relay"\n')
+    if how == "setting":
+        (relay.home / "config" / "relay.toml").write_text('on_hangup = "end"\n')
+    script = "trap 'echo hung up > end; exit' HUP; echo up; while read line; do :; done"
+    policy = json.dumps({"restart": "always", "backoff": 3600, "backoff_max": 3600})
+    outer = wrap("-n", "Stays", "--agent", "mine", "--supervision", policy, "sh", "-c", script)
+    outer.see("up\r\n")
+    agent = _session(relay, "Stays")["agent_pid"]
+    if how == "between":
+        os.kill(agent, signal.SIGKILL)
+        outer.see("press r to restart it")
+    if how == "signal":
+        os.kill(outer.pid, signal.SIGHUP)
+        outer.see("Stays keeps running; `relay attach Stays` brings it back")
+    else:
+        outer.hang_up()
+    outer.end()
+    end = relay.home / "end"
+    if how == "setting":
+        wait_until(end.exists)
+        wait_until(lambda: json.loads(relay("ps", "--json").stdout) == [])
+        return
+    again = terminal(sys.executable, "-m", "relay", "attach", "Stays")
+    again.wait_for("press r to restart it" if how == "between" else "up")
+    assert not end.exists() and _session(relay, "Stays")["agent_pid"] == agent
+    lost = [json.loads(line) for line in (relay.home / "state" / "events.jsonl").read_text().splitlines()]
+    assert [each["what"] for each in lost if each["event"] == "terminal_lost"] == ["terminal"]
+
+
 def test_background_processes_end_with_the_agent_but_daemons_do_not(wrap: Open, home: Path) -> None:
     script = (
         "sleep 1001 & nohup sleep 1002 & (trap '' HUP TERM; while :; do sleep 1003; done) & "
