@@ -246,6 +246,8 @@ class _Upstart:
         if outcome.ok:
             self._started[agent.name] = time.monotonic() + agent.supervision.start_timeout
             text = outcome.text or f"{agent.name} was started."
+            if started.lost:
+                text += " It starts a new conversation: the last one cannot be resumed."
             self._say(agent.name, "resumed" if started.resumed else "started", text.rstrip("."))
         else:
             text = outcome.text.rstrip(".") or describe(outcome.code)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relay.agents.markers import without_markers
 from relay.control.resuming import continued
 from relay.errors import HomeError, WorktreeError
 from relay.home import Home
@@ -24,10 +25,14 @@ from relay.supervision.states import Phase
 
 @dataclass(frozen=True, slots=True)
 class FleetStart:
-    """The outcome of a start. resumed: the agent continues its conversation."""
+    """The outcome of a start.
+
+    resumed: the agent continues its conversation. lost: it has had one that cannot be resumed.
+    """
 
     outcome: StartOutcome
     resumed: bool
+    lost: bool
 
 
 @contextmanager
@@ -78,7 +83,8 @@ def start_agent(
             fleet.team, agent.name, lambda record: record.enter(Phase.HELD, time.time(), why, **held)
         )
         raise WorktreeError(why) from None
-    command = None if fresh else _resumed(home, fleet, agent, directory)
+    last = None if fresh else _unfinished(home, fleet, agent)
+    command = None if last is None else continued(home, last, agent.command, directory)
     supervision = replace(agent.supervision, fresh=agent.command if command else ())
     options = [word for path in agent.rules for word in ("--rules", str(path))]
     if agent.task:
@@ -89,7 +95,8 @@ def start_agent(
     outcome = start(order)
     if not outcome.ok and records.get(fleet.team, agent.name) is not None:
         records.change(fleet.team, agent.name, lambda record: _failed(record, outcome, now))
-    return FleetStart(outcome, resumed=command is not None)
+    lost = last is not None and last.conversation is not None and command is None
+    return FleetStart(outcome, resumed=command is not None, lost=lost)
 
 
 def _failed(record: AgentRecord, outcome: StartOutcome, began: float) -> AgentRecord:
@@ -111,15 +118,15 @@ def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[
         team=fleet.team,
         home=home,
         directory=agent.cwd,
-        env={**os.environ, **agent.env},
+        env={**without_markers(os.environ), **agent.env},
         progress=progress,
     )
     return made.path
 
 
-def _resumed(home: Home, fleet: Fleet, agent: FleetAgent, directory: Path) -> list[str] | None:
-    """Return the command that resumes the agent's conversation, if there is one that it has not finished."""
+def _unfinished(home: Home, fleet: Fleet, agent: FleetAgent) -> AgentRecord | None:
+    """Return the agent's record if it has not finished, and may resume its conversation."""
     record = Records(home).get(fleet.team, agent.name)
-    if record is None or record.phase is Phase.DONE or agent.supervision.resume == "never":
-        return None
-    return continued(home, record, agent.command, directory)
+    return (
+        record if record and record.phase is not Phase.DONE and agent.supervision.resume != "never" else None
+    )

@@ -27,7 +27,7 @@ from relay.supervision.records import Records
 from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
 from relay.supervision.states import PAUSED, Phase
 from relay.supervision.succession import Succession
-from relay.terminal.events import KeyChosen, KeysTyped
+from relay.terminal.events import KeyChosen, KeysTyped, Notify
 from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
@@ -146,6 +146,9 @@ class Supervisor:
             command = await self._succession.resumed(conversation, asked=order == "resume")
         elif order == "fresh":
             command = None
+        if command is None and order != "fresh" and self._life.worked_once and self._succession.resumes:
+            text = f"{self._session.name} starts a new conversation: the last one cannot be resumed."
+            self._bus.publish(Notify(text, "warning"))
         self._starting = True
         self._enter(PhaseEntered(Phase.STARTING))
         return Follower(command or self._succession.fresh, resumes=command is not None)
@@ -281,6 +284,11 @@ class _Life:
     def decide(self) -> None:
         """Note that the decision about what follows has been made."""
         self._progress.note("decided")
+
+    @property
+    def worked_once(self) -> bool:
+        """True if the agent has finished a turn."""
+        return self._worked
 
     def worked(self) -> None:
         """Note that the agent has finished a turn."""

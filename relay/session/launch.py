@@ -15,6 +15,7 @@ import sys
 from _socket import socketpair  # its wrapper `socket` costs 2 ms
 
 from relay import project
+from relay.agents.markers import without_markers
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
 from relay.home import Home, share_home
@@ -62,7 +63,7 @@ BRIDGED = ("aider", "claude", "codex", "gemini", "opencode", "pi", "qwen")
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     """Run the agent in this terminal; return its exit code. Raise RelayError if it cannot be started."""
     share_home(os.environ)
-    env = dict(os.environ if env is None else env)
+    env = without_markers(os.environ if env is None else env)
     if inside := env.get("RELAY_SESSION"):
         raise UsageError(
             f"this terminal is already inside a relay session ({env.get('RELAY_NAME', inside)}): relay would "

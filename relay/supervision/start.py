@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from relay.agents.markers import without_markers
 from relay.supervision.policy import Supervision
 
 _PREFIX = "relay: "
@@ -55,7 +56,7 @@ def start(order: StartOrder) -> StartOutcome:
         done = subprocess.run(
             words,
             cwd=order.cwd,
-            env={**os.environ, **order.env},
+            env={**without_markers(os.environ), **order.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

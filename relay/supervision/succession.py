@@ -42,6 +42,11 @@ class Succession:
         """True if a successor must resume the last agent's conversation."""
         return self._resume == "require"
 
+    @property
+    def resumes(self) -> bool:
+        """True if successors of this kind of agent resume its conversation when they can."""
+        return bool(self._profile.resume.words) and self._resume != "never"
+
     def missing(self, command: tuple[str, ...] | None) -> str:
         """Return the program of `command` (None: of the first one) if it is missing now, else "".
 

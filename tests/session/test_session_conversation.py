@@ -142,6 +142,27 @@ def test_an_agent_restarted_after_a_crash_knows_its_conversation_at_once(relay: 
     assert conversation(claude) == SECOND
 
 
+def test_up_says_that_a_conversation_is_lost(relay: Relay) -> None:
+    """For example, because the agent wrote no transcript."""
+    project = relay.home / "project"
+    project.mkdir()
+    claude = Claude(relay)
+    run, env = json.dumps([str(claude.program)]), json.dumps(str(claude.folder))
+    fleet = f'[fleet]\nteam = "default"\n[agents.Ann]\nrun = {run}\nenv = {{AGENT_FOLDER = {env}}}\n'
+    (project / "relay.toml").write_text(fleet)
+    relay("trust", "relay.toml", cwd=project)
+    said = "It starts a new conversation: the last one cannot be resumed"
+    assert said not in relay("up", cwd=project).stdout
+    wait_until(lambda: (claude.folder / "strings").exists() and claude.socket.exists())
+    start(claude, FIRST, path="/none.jsonl")
+    relay("down", cwd=project)
+    assert said not in relay("up", "--dry-run", cwd=project).stdout
+    assert said in relay("up", cwd=project).stdout
+    start(claude, SECOND, path="/none.jsonl")
+    relay("down", cwd=project)
+    assert said not in relay("up", "--fresh", cwd=project).stdout
+
+
 def test_the_bus_answers_what_the_conversation_is(relay: Relay) -> None:
     """The answer is the same at the agent's end, and an event reports each change."""
     code = """

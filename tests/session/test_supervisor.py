@@ -11,11 +11,15 @@ from typing import Any, cast
 import pytest
 
 from relay.agents import catalog
-from relay.eventbus import EventBus, handles
+from relay.agents.conversation import Conversation
+from relay.agents.events import CurrentConversation
+from relay.eventbus import EventBus, answers, handles
 from relay.features import supervisor
 from relay.features.supervisor import Supervisor
 from relay.home import Home
-from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
+from relay.lifecycle import Follower, Identity, Order, SessionBegan, StopRequested, WhatFollows
+from relay.state.events import StateChanged
+from relay.state.readiness import Readiness
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
 from relay.supervision.events import PhaseEntered
@@ -23,7 +27,7 @@ from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import Phase
 from relay.supervision.succession import Succession
-from relay.terminal.events import KeyChosen
+from relay.terminal.events import KeyChosen, Notify
 from relay.terminal.shim_link import ShimLink
 
 HOUR = 3600.0
@@ -127,3 +131,47 @@ def test_a_key_ends_one_pause(tmp_path: Path) -> None:
     answers, entered = asyncio.run(asyncio.wait_for(run(), 60))
     assert answers == []
     assert entered == [Phase.BACKOFF, Phase.BACKOFF, Phase.BACKOFF, Phase.OFF]
+
+
+@pytest.mark.parametrize(("worked", "order"), [(True, ""), (True, "restart"), (True, "fresh"), (False, "")])
+def test_a_lost_conversation_is_reported_once_the_agent_has_worked(
+    tmp_path: Path, worked: bool, order: Order
+) -> None:
+    """Its transcript does not exist; the user who orders a new conversation knows."""
+    home = Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
+
+    class Agent:
+        def __init__(self) -> None:
+            self.told: list[str] = []
+
+        @handles(Notify)
+        def notify(self, event: Notify) -> None:
+            self.told.append(event.text)
+
+        @answers(CurrentConversation)
+        async def current(self, _: CurrentConversation, __: object) -> Conversation:
+            return Conversation("claude", "first", tmp_path, tmp_path / "none.jsonl")
+
+    async def run() -> list[str]:
+        bus, agent = EventBus(), Agent()
+        feature = Supervisor(
+            bus,
+            cast(ShimLink, Shim(lambda: None)),
+            Journal(home.journal, "s1", "Alice", bus, publishes=False),
+            Identity("s1", "Alice", "team", tmp_path),
+            Progress(tmp_path / "progress.jsonl", resumed=False),
+            Records(home),
+            Supervision(restart="always", backoff=0.01),
+            Succession(catalog.load("claude", home), ["true"], "auto", env=os.environ, directory=tmp_path),
+        )
+        bus.add(agent)
+        bus.add(feature)
+        bus.publish(SessionBegan())
+        if worked:
+            bus.publish(StateChanged(Readiness.WORKING, Readiness.READY))
+        assert await bus.ask_all(WhatFollows(1, order)) == [Follower(None)]
+        return agent.told
+
+    said = "Alice starts a new conversation: the last one cannot be resumed."
+    expected = [said] if worked and order != "fresh" else []
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == expected
