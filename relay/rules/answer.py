@@ -21,7 +21,10 @@ from relay.rules.rule import Rule
 from relay.text import one_line, parse_json
 
 BLOCKS = 2
-"""The exit code that blocks; any other nonzero code is an error that blocks nothing."""
+"""The exit code that blocks."""
+
+CANNOT_RUN = (126, 127)
+"""Exit codes of a shell that cannot run, or find, a program. Any other nonzero code blocks nothing."""
 
 STOPPED = "Hook prevented continuation"
 """The reason if a rule stops a turn without saying why."""
@@ -97,9 +100,7 @@ def unasked(rule: Rule, why: str) -> RuleRun:
     It may guard a tool call, so a tool call is denied; everything else continues.
     """
     answer = _Answer(rule)
-    answer.problems.append(why)
-    if rule.event == "PreToolUse":
-        answer.block(f"{rule.name} could not run. {why}")
+    answer.read(CommandResult(problem=why, started=False))
     return answer.run()
 
 
@@ -130,8 +131,14 @@ class _Answer:
     def read(self, output: CommandResult) -> None:
         if output.problem:
             self.problems.append(output.problem)
+            if not output.started:
+                self._could_not_run(output.problem)
             return
         text = _decoded(output.stdout).removeprefix("\ufeff").strip()
+        if _in_background(text):
+            if output.exit_code:
+                self.problems.append('It printed {"async": true}, so its exit code has no effect.')
+            return
         values = self._values(text, cut=output.cut)
         if output.exit_code == BLOCKS:
             reasons = [*filter(None, map(_reason, values or ())), _decoded(output.stderr).strip()]
@@ -147,12 +154,23 @@ class _Answer:
             error = one_line(_decoded(output.stderr), 200)
             why = f": {error}" if error else "."
             self.problems.append(f"It ended with exit code {output.exit_code}{why}")
+            if output.exit_code in CANNOT_RUN and not self.results:
+                self._could_not_run(self.problems[-1])
         elif values is None and output.exit_code == 0 and text and self._event in _TEXT_IS_CONTEXT:
             self.context(text)
             if output.cut:
                 self.problems.append(f"Only the first {KEEP:,} bytes of its output count.")
         if output.exit_code == 0 and not self.attachments and not self.problems:
             self._attach("hook_success", text if values is None else "")
+
+    @property
+    def _unreasoned(self) -> str:
+        return f"{self._rule.name} does not allow it, and gives no reason."
+
+    def _could_not_run(self, why: str) -> None:
+        """Deny a tool call: the rule may be its guard."""
+        if self._event == "PreToolUse":
+            self.block(f"{self._rule.name} could not run. {why}")
 
     def _values(self, text: str, *, cut: bool) -> list[dict[str, Any]] | None:
         """Return the JSON objects in `text`; None if it is plain text."""
@@ -163,7 +181,7 @@ class _Answer:
         except (ValueError, RecursionError) as error:
             why = f"it is longer than {KEEP:,} bytes" if cut else str(error) or "it is nested too deeply"
             self.problems.append(f"Its output starts like JSON but is not valid: {why}.")
-            return []
+            return None if self._event in _TEXT_IS_CONTEXT and not cut else []
         every = found if isinstance(found, list) else [found]
         values = [each for each in every if isinstance(each, dict)]
         if len(values) < len(every):
@@ -241,17 +259,15 @@ class _Answer:
                 self._result(HookResult("allow", reason=reason))
         elif decision not in _BLOCKS:
             self.problems.append(f"Its decision is {_shown(decision)}; it must be 'approve' or 'block'.")
-        elif reason := _stripped(reason):
-            self.block(reason, ends=ends)
         else:
-            self.problems.append("Its decision 'block' has no `reason`, so it blocks nothing.")
+            self.block(_stripped(reason) or self._unreasoned, ends=ends)
 
     def _permission(self, specific: _Fields) -> None:
         decision = specific.text("permissionDecision")
         reason = specific.text("permissionDecisionReason")
         match decision:
             case "deny":
-                self.block(_stripped(reason) or f"{self._rule.name} does not allow it, and gives no reason.")
+                self.block(_stripped(reason) or self._unreasoned)
             case "ask" | "allow":
                 self._result(HookResult(decision, reason=reason))
             case str():
@@ -411,6 +427,16 @@ def _reason(value: Mapping[str, Any]) -> str:
         reasons.append(specific.text("permissionDecisionReason"))
     reasons.append(fields.text("blockingError"))
     return next(filter(None, map(_stripped, reasons)), "")
+
+
+def _in_background(text: str) -> bool:
+    """Return True for the first line with which a hook of Claude Code says that nothing waits for it."""
+    line = text.partition("\n")[0]
+    try:
+        found = parse_json(line) if line.startswith("{") and '"async"' in line else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("async") is True
 
 
 def _decoded(output: bytes) -> str:

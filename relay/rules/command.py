@@ -51,6 +51,7 @@ class CommandResult:
     end:       the last END bytes of stdout.
     duration:  seconds.
     problem:   why it could not be started, or was killed; "" if it ended by itself.
+    started:   there was a process.
     """
 
     exit_code: int | None = None
@@ -60,6 +61,7 @@ class CommandResult:
     end: bytes = b""
     duration: float = 0.0
     problem: str = ""
+    started: bool = True
 
 
 async def run(
@@ -147,17 +149,17 @@ def _not_started(program: str, cwd: Path, error: Exception) -> CommandResult:
     """Return why there is no process, with the exit code that a shell would return."""
     match error:
         case FileNotFoundError() | NotADirectoryError() if not cwd.is_dir():
-            return CommandResult(problem=f"Its directory {cwd} is gone.")
+            return CommandResult(started=False, problem=f"Its directory {cwd} is gone.")
         case FileNotFoundError() | NotADirectoryError():
-            return CommandResult(127, problem=f"There is no program {program}.")
+            return CommandResult(127, started=False, problem=f"There is no program {program}.")
         case PermissionError():
             why = f"{program} is not executable; use `chmod +x` on a script."
-            return CommandResult(126, problem=why)
+            return CommandResult(126, started=False, problem=why)
         case OSError(errno=errno.ENOEXEC):
             why = f"{program} is not a program; does its first line begin with #! and name an interpreter?"
-            return CommandResult(126, problem=why)
+            return CommandResult(126, started=False, problem=why)
         case _:
-            return CommandResult(problem=f"No process could be started for it: {error}.")
+            return CommandResult(started=False, problem=f"No process could be started for it: {error}.")
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -37,6 +37,9 @@ AT_ONCE = 8
 WAITING = 64
 """Maximum number of background rules that run or wait; more are not started: events may outpace them."""
 
+PROJECT = "${CLAUDE_PROJECT_DIR}"
+"""The project's directory in a rule with `args`, which no shell reads (Claude Code's documentation)."""
+
 Select = Callable[[RuleEvent], Sequence[Rule]]
 
 _log = logging.getLogger(__name__)
@@ -152,8 +155,9 @@ class Engine:
             return answer.unasked(rule, "Its input contains a number that JSON cannot express.")
         # Where a rule finds its scripts: beside its file in a project, else in the session's directory.
         project = rule.path.parent if rule.origin == "project" else self._directory
+        words = None if rule.args is None else [rule.command, *rule.args]
         output = await command.run(
-            rule.command if rule.args is None else (rule.command, *rule.args),
+            rule.command if words is None else [each.replace(PROJECT, str(project)) for each in words],
             stdin,
             cwd=self._where(payloads.event),
             env={**self._env, "CLAUDE_PROJECT_DIR": str(project)},

@@ -37,6 +37,7 @@ class EventType:
     kinds:   the kinds of rules that it allows.
     matched: the field that a string matcher is compared with; "" if the event has none, and every string
              matcher matches (Claude Code's documentation of matchers).
+    values:  all that it may be; empty if that is not known.
     decides: a rule's answer has effects; otherwise the rule only observes.
     """
 
@@ -45,6 +46,7 @@ class EventType:
     own: tuple[str, ...]
     kinds: frozenset[RuleKind] = frozenset({"command"})
     matched: str = ""
+    values: tuple[str, ...] = ()
     decides: bool = True
 
     @property
@@ -59,7 +61,13 @@ class EventType:
 
 _TYPES = (
     EventType("UserPromptSubmit", NativeName.PROMPT_SUBMIT, ("prompt",), frozenset({"command", "prompt"})),
-    EventType("SessionStart", NativeName.SESSION_START, ("source",), matched="source"),
+    EventType(
+        "SessionStart",
+        NativeName.SESSION_START,
+        ("source",),
+        matched="source",
+        values=("startup", "resume", "clear", "compact"),
+    ),
     EventType("SessionEnd", NativeName.SESSION_END, ("reason",), matched="reason", decides=False),
     EventType("PreToolUse", NativeName.TOOL_PRE, _TOOL, matched="tool_name"),
     EventType(
@@ -84,6 +92,7 @@ _TYPES = (
         NativeName.COMPACT,
         ("trigger", "custom_instructions", "compaction_type"),
         matched="trigger",
+        values=("manual", "auto"),
         decides=False,
     ),
     EventType(

@@ -10,11 +10,13 @@ A rule with a mistake is skipped, with a warning that names the line; the others
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import math
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
@@ -24,7 +26,7 @@ from relay.rules import json_positions
 from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS, EventType, RuleKind, Shape
 from relay.rules.json_positions import Node
-from relay.rules.matcher import BadMatcher, doubts, matcher
+from relay.rules.matcher import BadMatcher, condition_doubts, doubts, matcher, with_condition
 from relay.rules.rule import NAME_LENGTH, TIMEOUT, Origin, Rule, RuleWarning, default_name
 from relay.text import one_line
 
@@ -49,13 +51,19 @@ _CLAUDES = frozenset(
 _NOT_RUN = frozenset({"http", "agent", "mcp_tool"})
 _TOOL = ("tool", "tools", "tool_name", "tool_input")  # keys that can only mean the tool that a rule is for
 
-_FIELDS = ("type", "command", "prompt", "matcher", "timeout", "args", "async", "name")
-
-_REFUSED = {
-    "if": "relay cannot check the condition of `if`. Write a matcher instead.",
-    "shell": "sh runs commands, and `shell` cannot change that. Call the other shell in the command.",
-}
-"""Claude Code fields that would change the meaning of a rule if they were ignored, and advice."""
+_FIELDS = (
+    "type",
+    "command",
+    "prompt",
+    "matcher",
+    "if",
+    "timeout",
+    "args",
+    "async",
+    "name",
+    "shell",
+    "asyncRewake",
+)
 
 
 class _Skip(Exception):
@@ -101,7 +109,7 @@ class _File:
             what = f"it has more than {LARGEST >> 20} MB, and relay ignores it. Write fewer or shorter rules."
             return self.warn(what, unread=True)
         try:
-            root = json_positions.parse(content.decode("utf-8-sig"))
+            root = json_positions.parse(content.decode(_encoding(content)))
         except UnicodeDecodeError as error:
             what = f"it is not UTF-8 (byte {error.start + 1}) so relay does not read it. Save it as UTF-8."
             return self.warn(what, unread=True)
@@ -187,18 +195,21 @@ class _Section:
         try:
             kind = self._kind(node, shape)
             found = matcher(None if matched is None else matched.plain(), self.event)
-            for key, why in _REFUSED.items():
-                if key in node.value:
-                    raise _NotForRelay(why)
+            if wanted := node.value.get("if"):
+                found = with_condition(found, wanted.plain(), self.event, self.file.path.absolute().parent)
+            _shell(node)
             text = _text(node, kind)
             args = _args(node) if kind == "command" else None
         except (_Skip, BadMatcher) as skip:
             self._warn(f"{skip} Skipped.", node, skipped=not isinstance(skip, _NotForRelay))
             return
         self._useless(node, (*_FIELDS, "hooks"), used=(matched,))
+        if wanted := node.value.get("if"):
+            for doubt in condition_doubts(wanted.plain()):
+                self._warn(doubt, wanted)
         if "once" in node.value:
             self._warn("once has no effect: the rule runs every time.", node.value["once"])
-        background = kind == "command" and self._flag(node, "async")
+        background = kind == "command" and (self._flag(node, "async") or self._wakes(node))
         rule = Rule(
             id="",
             name=self._name(node) or default_name("" if kind == "prompt" else text, args),
@@ -250,8 +261,9 @@ class _Section:
                 f"the matcher {_shown(matched)} has no effect: this event has nothing to match.",
                 matched,
             )
-        for doubt in doubts(matched.plain(), self.event):
-            self._warn(doubt, matched)
+        with suppress(BadMatcher):  # each rule that it is for says so
+            for doubt in doubts(matched.plain(), self.event):
+                self._warn(doubt, matched)
         return matched
 
     def _spelt(self, node: Node, key: str) -> Node | None:
@@ -305,6 +317,13 @@ class _Section:
         self._warn(f"{key} is {_shown(given)}; write true or false. relay uses false.", given)
         return False
 
+    def _wakes(self, node: Node) -> bool:
+        """Return True if the rule is in the background because it may wake Claude Code later."""
+        if not self._flag(node, "asyncRewake"):
+            return False
+        self._warn("asyncRewake runs it in the background, but relay does not wake the agent.", node)
+        return True
+
     def _name(self, node: Node) -> str:
         given = node.value.get("name")
         if given is None:
@@ -316,6 +335,16 @@ class _Section:
 
     def _warn(self, text: str, node: Node, *, skipped: bool = False) -> None:
         self.file.warn(text, node.line, self.event.name, skipped=skipped)
+
+
+def _shell(node: Node) -> None:
+    """Raise unless sh can run the rule's command: in Claude Code "bash" is sh, too."""
+    given = node.value.get("shell")
+    if given is None or given.value in (None, "bash"):
+        return
+    if given.value == "powershell":
+        raise _NotForRelay('relay runs no PowerShell. Call pwsh in the command, without "shell".')
+    raise _Skip(f'shell is {_shown(given)}; the only one is "bash". Call another shell in the command.')
 
 
 def _text(node: Node, key: str) -> str:
@@ -354,6 +383,11 @@ def _check(key: str, text: str, *, argument: bool) -> None:
         raise _Skip(
             f"{key} has {size} bytes, and the limit for a program is {_LONGEST_COMMAND}. Make it a script."
         )
+
+
+def _encoding(content: bytes) -> str:
+    """Return the encoding: UTF-16, which PowerShell writes, has a byte order mark."""
+    return "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
 def _emptied(root: Node) -> bool:

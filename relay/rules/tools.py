@@ -5,6 +5,8 @@ Names are those of Claude Code, Codex, Qwen Code and Gemini CLI; a tool without 
 
 from __future__ import annotations
 
+from relay.names import suggest
+
 _ROWS: tuple[tuple[str, ...], ...] = (
     ("Bash", "run_shell_command", "shell", "local_shell", "exec_command", "unified_exec"),
     ("Read", "read_file", "read_many_files"),
@@ -42,9 +44,21 @@ def aliases(tool: str) -> tuple[str, ...]:
     return _ALIASES.get(tool, (tool,))
 
 
-def in_other_case(tool: str) -> str | None:
-    """Return the known name that differs from `tool` only in case: "Bash" for "bash"; else None."""
-    return None if tool in _ALIASES else _SPELLINGS.get(tool.casefold())
+def claude_names(tool: str) -> tuple[str, ...]:
+    """Return Claude Code's names for the tool: two for `Agent`; `tool` itself if it is unknown."""
+    return tuple(name for name in aliases(tool) if name in _CLAUDES) or (tool,)
+
+
+def known() -> tuple[str, ...]:
+    """Return every name of every tool with a row."""
+    return tuple(_ALIASES)
+
+
+def close_to(tool: str) -> str | None:
+    """Return the known name that `tool` is probably a typo of: "Bash" for "bash" or "Bahs"; else None."""
+    if tool in _ALIASES:
+        return None
+    return _SPELLINGS.get(tool.casefold()) or suggest(tool, _CLAUDES, 0.85)
 
 
 def claude_name(tool: str) -> str:

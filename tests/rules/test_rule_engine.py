@@ -155,7 +155,16 @@ def test_a_failing_rule_does_not_affect_the_others(tmp_path: Path) -> None:
     ]
     fired = fire(tmp_path, rules, call("ls"))
     assert [bool(ran.problem) for ran in fired.ran] == [True] * 5 + [False]
-    assert decide(fired.results).reason == "no"
+    denied = [[result.action for result in ran.results] for ran in fired.ran]
+    assert denied == [["deny"]] * 3 + [[], [], ["deny"]]  # a guard that cannot run denies
+
+
+def test_a_rule_with_arguments_finds_the_project(tmp_path: Path) -> None:
+    """No shell reads its words, so relay puts the directory there, as Claude Code does."""
+    (tmp_path / "a b.sh").write_text("#!/bin/sh\necho $1 >&2; exit 2\n")
+    (tmp_path / "a b.sh").chmod(0o755)
+    asked = rule("PreToolUse", "${CLAUDE_PROJECT_DIR}/a b.sh", args=("${CLAUDE_PROJECT_DIR}/x", "$HOME"))
+    assert decide(fire(tmp_path, [asked], call("ls")).results).reason == f"{tmp_path}/x"
 
 
 def test_a_number_beyond_json_does_not_get_around_a_guard(tmp_path: Path) -> None:

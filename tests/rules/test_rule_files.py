@@ -192,8 +192,12 @@ MISTAKES = [
     ({"type": "command", "command": "x", "args": "-x"}, "write a list of strings"),
     ({"type": "command", "command": "x", "args": [1]}, "write a list of strings"),
     ({"type": "command", "command": "x", "args": ["\0"]}, "args contains a NUL"),
-    ({"type": "command", "command": "x", "if": "Bash(git *)"}, "cannot check the condition of `if`"),
-    ({"type": "command", "command": "x", "shell": "powershell"}, "`shell` cannot change that"),
+    (GUARD | {"if": "Edit|Write"}, 'the condition "Edit|Write" never holds: write one tool, such as "Read"'),
+    (GUARD | {"if": "WebFetch(domain:x)"}, "only conditions of Bash and of tools for files may say more"),
+    (GUARD | {"if": "bash(git *)"}, "never holds: no tool is called bash. Did you mean Bash?"),
+    (GUARD | {"if": 5}, 'if is 5; write a string, such as "Bash(git push *)".'),
+    (GUARD | {"shell": "powershell"}, "relay runs no PowerShell. Call pwsh in the command"),
+    (GUARD | {"shell": "zsh"}, 'shell is "zsh"; the only one is "bash".'),
     ({"command": "ls"}, "the rule has no type. Allowed for PreToolUse: command."),
     ({"type": "comand", "command": "ls"}, "Did you mean command?"),
     ({"type": 3, "command": "ls"}, "type is 3."),
@@ -285,9 +289,7 @@ def test_a_misspelt_type_is_reported() -> None:
     assert 'Is it "typ"? Allowed' in refused(hooks("Stop", {"typ": "command", "command": "x"}))
 
 
-@pytest.mark.parametrize(
-    "key", ["comment", "comments", "note", "id", "statusMessage", "asyncRewake", "model", "_"]
-)
+@pytest.mark.parametrize("key", ["comment", "comments", "note", "id", "statusMessage", "model", "_"])
 def test_keys_unlike_any_known_one_are_ignored(key: str) -> None:
     """R12: some are Claude Code's."""
     only(hooks("PreToolUse", GUARD | {key: "x"}))
@@ -306,6 +308,15 @@ def test_a_group_without_rules_is_reported(value: object) -> None:
     [
         ("bash", 'no tool is called "bash". Did you mean "Bash"? Case matters.'),
         ("Edit|WRITE", 'no tool is called "WRITE". Did you mean "Write"?'),
+        ("WebFecth", 'no tool is called "WebFecth". Did you mean "WebFetch"?'),
+        ("Edit Write", 'no tool is called "Edit Write"; between names, write |.'),
+        (
+            "mcp__memory",
+            '"mcp__memory" is an MCP server, not a tool; for all its tools, write mcp__memory__.*',
+        ),
+        ("^bash", '"^bash" matches none of the tools that relay knows.'),
+        ("Bash(git *)", '"Bash(git *)" is a condition: write "matcher": "Bash", "if": "Bash(git *)".'),
+        ("(?i)bash", "Claude Code does not know (?i) in a regular expression: its own hooks never run."),
         ({"tool_name": "webfetch"}, 'no tool is called "webfetch". Did you mean "WebFetch"?'),
         (
             {"tool": "Bash"},
@@ -325,7 +336,16 @@ def test_a_matcher_that_fits_nothing_is_reported(matcher: object, expected: str)
 
 @pytest.mark.parametrize(
     "matcher",
-    ["task|edit", "mcp__X", "MyTool", "^bash", {"tool_input.x": 1, "cwd": "/x"}, {"tool_name": "b*"}],
+    [
+        "task|edit",
+        "mcp__X__y",
+        "MyTool",
+        "MultiEdit",
+        "^mcp__x",
+        "^(?!Bash$)",
+        {"tool_input.x": 1, "cwd": "/x"},
+        {"tool_name": "b*"},
+    ],
 )
 def test_a_matcher_that_may_fit_is_accepted(matcher: object) -> None:
     only(hooks("PreToolUse", GUARD | {"matcher": matcher}))
@@ -435,7 +455,7 @@ INVALID_FILES = [
     ),
     ("[" * 5000, ":1", "nested too deeply"),
     ('{"hooks": {"Stop": ' + "[" * 5000, ":1", "nested too deeply"),
-    (b"\xff\xfe{\0}\0", "", "it is not UTF-8 (byte 1)"),
+    (b"\xff{}", "", "it is not UTF-8 (byte 1)"),
     (b'{"hooks": {"Stop": []}}' + b" " * (1 << 20), "", "it has more than 1 MB"),
     ("[]", ":1", "it has no rules"),
     ("{}", ":1", "it has no rules"),
@@ -541,3 +561,26 @@ def test_json_is_read_as_by_the_standard_library(value: object) -> None:
     """The reader that tracks lines agrees with the standard library's."""
     text = json.dumps(value, indent=1)
     assert repr(json_positions.parse(text).plain()) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "expected"),
+    [
+        ("PreToolUse", {"if": "bash"}, 'no tool is called "bash". Did you mean "Bash"?'),
+        ("PreToolUse", {"if": "mcp__memory"}, "is an MCP server, not a tool"),
+        ("SessionStart", {"matcher": "begin"}, '"begin" matches none of startup, resume, clear, compact.'),
+        ("PreCompact", {"matcher": "^man$"}, '"^man$" matches none of manual, auto.'),
+        ("PreToolUse", {"asyncRewake": True}, "relay does not wake the agent"),
+    ],
+)
+def test_a_rule_that_can_hardly_work_is_reported(event: str, fields: dict[str, Any], expected: str) -> None:
+    (rule,), (warning,) = read(hooks(event, GUARD | fields))
+    assert expected in warning
+    assert rule.background is ("asyncRewake" in fields)
+
+
+def test_a_condition_needs_a_tool() -> None:
+    """As in Claude Code, where a hook for another event never runs with one."""
+    assert "Stop is not about a tool, so the condition `if` never holds" in refused(
+        hooks("Stop", GUARD | {"if": "Bash"})
+    )

@@ -195,11 +195,12 @@ def test_empty_output_is_a_success(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["{broken", '{"decision": "block"', '[{"attachment_type"', "[{" * 9000])
-def test_invalid_json_is_reported_and_is_not_context(text: str) -> None:
-    """R15."""
+def test_invalid_json_is_reported_and_is_text(text: str) -> None:
+    """R15: as in Claude Code."""
     ran = ran_with("UserPromptSubmit", text)
-    assert (ran.results, ran.attachments) == ((), ())
+    assert injected(ran.results) == [text]
     assert "JSON" in ran.problem
+    assert ran_with("PreToolUse", text).results == ()
 
 
 def test_invalid_utf8_is_replaced() -> None:
@@ -225,15 +226,16 @@ def test_a_block_with_its_reason_denies(name: str, shape: str) -> None:
     assert (decide(ran.results).action, decide(ran.results).reason) == ("deny", "no")
 
 
-def test_a_block_without_a_reason_is_reported_and_ignored(subtests: pytest.Subtests) -> None:
-    """R15."""
+def test_a_block_without_a_reason_blocks(subtests: pytest.Subtests) -> None:
+    """R15: as in Claude Code."""
     for name, reason in itertools.product(
         sorted(EVENTS), [{}, {"reason": ""}, {"reason": " \n"}, {"reason": None}, {"reason": 7}]
     ):
         with subtests.test(f"{name} {reason}"):
-            ran = ran_with(name, {"decision": "block", **reason})
-            assert ran.results == ()
-            assert "reason" in ran.problem
+            given = ran_with(
+                name, {"decision": "block", "reason": "guard does not allow it, and gives no reason."}
+            )
+            assert ran_with(name, {"decision": "block", **reason}).results == given.results
 
 
 @pytest.mark.parametrize("name", AFTER_TOOL)
@@ -493,7 +495,7 @@ def test_invalid_content_is_reported() -> None:
 
 def test_unknown_keys_are_ignored() -> None:
     """R15."""
-    ran = ran_with("PreToolUse", {"async": True, "hook": {"a": 1}})
+    ran = ran_with("PreToolUse", {"asynchronous": True, "hook": {"a": 1}})
     assert (ran.results, ran.problem) == ((), "")
 
 
