@@ -177,10 +177,11 @@ def _ending(lock: str) -> bool:
     from pathlib import Path
 
     from relay.control.sessions import call
-    from relay.state.states import EXITED
+    from relay.state.states import EXITED, STARTING
 
-    try:
-        return bool(call(Path(_socket(lock)), {"op": "info"}, _ANSWER)["info"]["state"] == EXITED)
+    try:  # one that is starting may not have read yet that its agent has ended
+        state = call(Path(_socket(lock)), {"op": "info"}, _ANSWER)["info"]["state"]
+        return state in {EXITED, STARTING}
     except (RelayError, KeyError):
         return True
 
