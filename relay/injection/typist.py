@@ -1,13 +1,14 @@
 """The typist: types one text into the agent's terminal, submits it, and verifies that it was taken.
 
-    lines    text CR                                    the kernel's echo verifies it
+    lines    text CR                                    the kernel's echo verifies it, once it was read
     keys     text, wait for its echo, CR, look          one more CR if the input still shows it
     paste    ESC[200~ text ESC[201~, wait, CR, look     the same
 
 The text was taken if, most trusted first: the agent's own hook reports the prompt (`prompted`); the terminal
 is in line mode again, as with a program that shows its own input only while it waits; the profile's rule for
 an empty input holds again, or one for working does; or, without such rules in the profile, the cursor's row
-or the screen has changed.
+or the screen has changed. With the kernel's echo, which needs no reader, the text counts only once
+the program has read it.
 
 Nothing here blocks, and every wait is bounded: a program that reads nothing leaves the text unverified.
 """
@@ -32,6 +33,9 @@ PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # xterm ctlseqs, "Bracketed
 
 WRITE_TIMEOUT = 2.0
 """Seconds for the program to read what was written; the terminal holds about 19 KB unread on Linux."""
+
+READ_TIMEOUT = 5.0
+"""Seconds for the program to read a text that the kernel has echoed."""
 
 ECHO_TIMEOUT = 1.0
 """Seconds to wait for a text to be drawn before submitting it anyway; agents need up to 0.2."""
@@ -128,8 +132,11 @@ class Typist:
         self.arrived = False
         self._began = self._clock()
         self._end = closing_mark(mark)
+        echoes = self._terminal.tty().echo
         try:
             doubt = await steps
+            if doubt is None and echoes and not await self._until(self._read, READ_TIMEOUT):
+                doubt = "the terminal echoed what was typed, but the program has not read it"
             proof: Proof = "hook" if self.arrived else shown
         finally:
             self._end, self.arrived = "", False
@@ -235,6 +242,10 @@ class Typist:
         if held.row is None:
             return not held.rows or self._terminal.screen_text() != held.rows
         return row != held.row and held.mark not in row
+
+    def _read(self) -> bool:
+        """Return True if the program has read what was typed, as far as the system reports that."""
+        return self.arrived or not self._terminal.unread_keys()
 
     async def _written(self) -> bool:
         return await self._until(lambda: not self._terminal.unwritten(), WRITE_TIMEOUT)

@@ -2,7 +2,7 @@
 
     begin ─→ end                    kept in the agent's progress by the session that types
       └─ nothing ─→ restore ─→ decide
-             its echo                       injected, if the program takes lines
+             its echo, and it was read      injected, if the program takes lines
              alone in the input             Enter, once
              Enter was pressed, it is gone  injected
              anything else                  uncertain
@@ -183,7 +183,7 @@ class Unfinished:
         if left.touched or self._terminal.read_from > left.position:
             return UNKNOWN
         if left.lines:
-            seen = closing_mark(left.mark).encode() in left.seen
+            seen = closing_mark(left.mark).encode() in left.seen and not self._terminal.unread_keys()
             return Outcome(Result.INJECTED, "", "typed", "user", "echo") if seen else Step.WAIT
         sight = self._view.look()
         if sight.unwritten or sight.quiet < SCREEN_QUIET or not left.written:

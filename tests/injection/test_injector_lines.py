@@ -15,13 +15,21 @@ import pytest
 from ptyagent import fake, running, shipped
 
 from relay.errors import LedgerError, MessageRefused
+from relay.injection import typist
 from relay.injection.injection import Injection
 from relay.injection.layout import LINE_BYTES
 from relay.state.readiness import SCREEN_QUIET
+from support import wait_until
 
 
 def _bodies(received: str) -> list[str]:
     return [line.split("] ", 1)[1].rsplit(" [/relay ", 1)[0] for line in received.splitlines()]
+
+
+def stop(pid: int) -> None:
+    """Stop a process, and wait until it has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
 
 
 def test_a_line_is_typed_and_verified(tmp_path: Path) -> None:
@@ -335,6 +343,31 @@ with open(os.environ["AGENT_LOG"], "ab", buffering=0) as log:
         log.write(line)
         os.write(1, b"ok\\n")
 """
+
+
+@pytest.mark.parametrize("modes", ["", "stty -icanon; "], ids=["lines", "keys"])
+def test_a_text_that_was_echoed_but_not_read_is_uncertain(
+    modes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D8: the kernel's echo, or what it changes on the screen, is no proof: the agent may never read it."""
+    monkeypatch.setattr(typist, "READ_TIMEOUT", 0.1)
+
+    async def main() -> None:
+        async with running(["sh", "-c", f"{modes}printf '> '; exec cat"], tmp_path) as agent:
+            await agent.verdict("ready")
+            write = agent.write
+
+            def stop_first(data: bytes) -> None:
+                stop(agent.pid)
+                write(data)
+
+            monkeypatch.setattr(agent, "write", stop_first)
+            agent.submit("hello")
+            assert await agent.ended() == ["uncertain"]
+            assert b"hello" in agent.everything and agent.unread_keys()
+            assert "the program has not read it" in agent.outcomes[0][1].detail
+
+    asyncio.run(main())
 
 
 def test_a_question_asked_while_the_ledger_is_written_is_not_answered(tmp_path: Path) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from injection.ptyagent import fake, running, shipped
+from injection.test_injector_lines import stop
 from relay import data
 from relay.injection import layout
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.layout import Style
-from relay.injection.unfinished import alone, find
+from relay.injection.unfinished import Step, Unfinished, alone, find
 from relay.lifecycle import SessionBegan
 from relay.state.detection import ScreenSnapshot
 
@@ -130,3 +133,27 @@ def test_the_agents_own_hook_confirms_that_a_text_has_arrived(tmp_path: Path) ->
     ours, outcomes = asyncio.run(main())
     assert ours
     assert outcomes == [("1", Outcome(Result.INJECTED, "", "typed", "user", "hook"))]
+
+
+def test_an_echo_counts_once_the_program_has_read_the_line(tmp_path: Path) -> None:
+    """D8: the agent may be killed together with the session that typed."""
+    injection = Injection("1", "hello", "Bob")
+    ((text,), message) = layout.lay_out(injection, Style.LINES, MARK), asdict(injection)
+    kept = {"mark": MARK, "digest": "", "lines": True, "position": 0, "outcome": None}
+
+    async def main() -> None:
+        async with running(fake("lines"), tmp_path) as agent:
+            await agent.verdict("ready")
+            stop(agent.pid)
+            agent.progress.keep({**kept, "injections": [message]})
+            left = Unfinished(agent, agent.view, agent.progress)
+            left.restore()
+            agent.write(text.encode() + b"\r")
+            await agent.until(lambda: b"hello" in agent.everything and not agent.output_pending())
+            left.output(agent.everything, 1)
+            assert left.decide() is Step.WAIT
+            os.kill(agent.pid, signal.SIGCONT)
+            await agent.until(lambda: left.decide() is not Step.WAIT)
+            assert left.decide() == Outcome(Result.INJECTED, "", "typed", "user", "echo")
+
+    asyncio.run(main())
