@@ -43,7 +43,7 @@ def prepare(run: Run) -> Prepared:
     elif theirs:
         settings = read(expanded(theirs))
     version = installed(run, "/claude-code")
-    ours = entries("claude", run.socket, handler if () < version < EXEC_FORM else _handler)
+    ours = entries("claude", run.directory, handler if () < version < EXEC_FORM else _handler)
     known = {event: added for event, added in ours.items() if not version or version >= SINCE.get(event, ())}
     path = run.file("settings.json", merged(settings, known))
     note = ""

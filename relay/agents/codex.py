@@ -25,7 +25,7 @@ def prepare(run: Run) -> Prepared:
     """Return `codex ARG...` as `codex -c hooks.EVENT=... -c hooks.state=... ARG...`."""
     flags: list[str] = []
     trusted: dict[str, Any] = {}
-    for event, groups in entries("codex", run.socket).items():
+    for event, groups in entries("codex", run.directory).items():
         for group in groups if event == "SessionEnd" else ():
             group["hooks"][0]["timeout"] = _LAST
         flags += ["-c", f"hooks.{event}={_toml(groups)}"]

@@ -33,7 +33,7 @@ def prepare(run: Run) -> Prepared:
     """Return the command with a file of defaults, or else with a session id."""
     if not _only_root_writes(Path(run.directory)):
         return _with_session(run)
-    ours = entries("gemini", run.socket, _handler)
+    ours = entries("gemini", run.directory, _handler)
     return with_defaults(run, "gemini", ours, "GEMINI_CLI", linux="gemini-cli", macos="GeminiCli")
 
 

@@ -153,13 +153,13 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
             return
         if not answer.strip(b" "):
             if name := _guarded(event, path):
-                _print(_refusal(event, agent, UNANSWERED.replace("{0}", name), ask=True))
+                _print(refusal(event, agent, UNANSWERED.replace("{0}", name), ask=True))
             return
         try:
             verdict = _stdout(answer)
         except Exception:  # noqa: BLE001 (whatever is wrong with the answer, a guard was asked)
             if _GUARDED.get(event.lower()) == _TOOL:
-                _print(_refusal(event, agent, UNREADABLE))
+                _print(refusal(event, agent, UNREADABLE))
             return
         if verdict is not None:
             _print(verdict)
@@ -198,7 +198,7 @@ def _stdout(answer: bytes) -> str | None:
     raise ValueError
 
 
-def _refusal(event: str, agent: str, reason: str, *, ask: bool = False) -> str:
+def refusal(event: str, agent: str, reason: str, *, ask: bool = False) -> str:
     """Return what refuses `event`, which may be guarded; with `ask`, what asks the user, if `agent` can.
 
     The forms are those of `relay.agents.hook_reply.render`.

@@ -5,6 +5,9 @@
 
 Each agent has its own way, in the module of its name.  Common to all: files are written only into the run's
 own directory, the user's configuration keeps working, and `remove` leaves nothing behind.
+
+What the agent calls lies in that directory, too, so the hooks of a running agent keep working while relay is
+moved, removed or updated.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from typing import Any
 
 from relay.agents import hook_client
 from relay.agents.catalog import for_command, load
+from relay.agents.hook_client import refusal
 from relay.agents.hook_event import EVENTS, OBSERVED, NativeName
+from relay.agents.hook_guards import GUARDED, path_of
 from relay.agents.named_transcripts import Named
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
@@ -40,6 +45,15 @@ NAMED = frozenset({"aider"})
 KINDS = frozenset(EVENTS) | NAMED
 
 _DEFAULTS = "system-defaults.json"
+
+_RUN = '[ ! -r "$0" ] || . "$0"'
+"""Runs the file `hook` of the run's directory, with $0 as its path. Without that file: silence."""
+
+GONE = (
+    "relay's hook client cannot run, because its Python is missing, and a rule may forbid this. The user can "
+    "install relay again, and restart this agent."
+)
+"""The reason for a decision if the client cannot run."""
 
 _UNASKED = {("claude", NativeName.MESSAGE_DISPLAY), ("gemini", NativeName.COMPACT)}
 """Events without an entry: one comes many times a second, one in every turn, and each costs a process."""
@@ -74,6 +88,10 @@ class Run:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
         return path
+
+    def copy(self, source: Path) -> str:
+        """Copy a file of relay's own into the run's directory. Return the path."""
+        return self.write(source.name, source.read_text(encoding="utf-8"))
 
     def with_flags(self, flags: Sequence[str], arguments: Sequence[str]) -> list[str]:
         """Return the command line with `flags` and then `arguments` in place of the agent's own.
@@ -140,7 +158,10 @@ def prepare(
     private_directory(run_dir)
     try:
         agent = importlib.import_module(f"relay.agents.{kind}")  # only this one is loaded
-        prepared: Prepared = agent.prepare(Run(tuple(command), at, dict(env), run_dir, socket))
+        run = Run(tuple(command), at, dict(env), run_dir, socket)
+        if kind in EVENTS:
+            _write_hook(run, kind)
+        prepared: Prepared = agent.prepare(run)
     except BaseException:
         remove(run_dir)
         raise
@@ -157,10 +178,41 @@ def remove(run_dir: str) -> None:
 # Shared by the modules of the agents.
 
 
-def call(kind: str, socket: str, *words: str) -> list[str]:
-    """Return the command line of the client with the `words` of `relay hook`: no shell, no PATH, no site."""
-    client = str(Path(hook_client.__file__).absolute())
-    return [sys.executable, "-I", "-S", client, "hook", *words, socket, kind]
+def call(directory: str, *words: str) -> list[str]:
+    """Return the command line that runs the client with the `words` of `relay hook`: no PATH, no site.
+
+    directory: the run's own.
+    """
+    return ["/bin/sh", "-c", _RUN, f"{directory}/hook", *words]
+
+
+def _write_hook(run: Run, kind: str) -> None:
+    """Write the client, and the file `hook` that runs it, or decides if there is no Python to run it."""
+    client = shlex.quote(run.copy(Path(hook_client.__file__)))
+    base = getattr(sys, "_base_executable", "") or sys.executable  # that of a virtual environment
+    pythons = " ".join(map(shlex.quote, dict.fromkeys((sys.executable, base))))
+    guards = shlex.quote(path_of(run.socket))
+    refusals = []
+    for event, name in EVENTS[kind].items():
+        if name in GUARDED:
+            reply = shlex.quote(refusal(event, kind, GONE, ask=True))
+            refusals.append(f"'decide {event} '*' {name} '*) printf '%s' {reply};;")
+    lines = [
+        f"for python in {pythons}; do",
+        f'[ -x "$python" ] && [ -r {client} ] &&',
+        f'exec "$python" -I -S {client} hook "$@" {shlex.quote(run.socket)} {kind}',
+        "done",
+        "cat > /dev/null",
+        "guarded=",
+        f"if [ -e {guards} ]; then",
+        f"read -r name guarded < {guards} || guarded='{' '.join(sorted(GUARDED))}'",
+        "fi 2> /dev/null",
+        'case "$*  $guarded " in',
+        *refusals,
+        "esac",
+        "exit 0",
+    ]
+    run.write("hook", "\n".join(lines) + "\n")
 
 
 def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:
@@ -168,15 +220,20 @@ def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:
     return {"type": "command", "command": shlex.join(command), "timeout": timeout}
 
 
-def entries(kind: str, socket: str, handle: Callable[[list[str]], dict[str, Any]] = handler) -> HookEntries:
-    """Return relay's entries: a decider for each event, and the silent observer of prompts to the user."""
+def entries(
+    kind: str, directory: str, handle: Callable[[list[str]], dict[str, Any]] = handler
+) -> HookEntries:
+    """Return relay's entries: a decider for each event, and the silent observer of prompts to the user.
+
+    directory: the run's own.
+    """
     found: HookEntries = {
-        event: [{"hooks": [handle(call(kind, socket, "decide", event))]}]
+        event: [{"hooks": [handle(call(directory, "decide", event))]}]
         for event, name in EVENTS[kind].items()
         if (kind, name) not in _UNASKED
     }
     if "PreToolUse" in found:
-        observer = {"matcher": OBSERVED, "hooks": [handle(call(kind, socket, "pretooluse"))]}
+        observer = {"matcher": OBSERVED, "hooks": [handle(call(directory, "pretooluse"))]}
         found["PreToolUse"].insert(0, observer)
     return found
 
@@ -206,9 +263,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def plugin_options(run: Run, kind: str) -> dict[str, Any]:
-    """Return what our plugin in an agent of `kind` needs for bridge.mjs."""
-    hook = call(kind, run.socket, "decide", "EVENT")
+def plugin_options(run: Run) -> dict[str, Any]:
+    """Return what our plugin in an agent needs for bridge.mjs."""
+    hook = call(run.directory, "decide", "EVENT")
     return {"hook": hook, "transcript": transcript(run), "timeout": TIMEOUT}
 
 

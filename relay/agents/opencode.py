@@ -22,6 +22,7 @@ takes 70 seconds for that (1.18.33), at each start.
 """
 
 _PLUGIN = Path(__file__).with_suffix(".mjs")
+_BRIDGE_FILE = Path(__file__).with_name("bridge.mjs")
 
 
 def prepare(run: Run) -> Prepared:
@@ -31,14 +32,15 @@ def prepare(run: Run) -> Prepared:
     plugins = config.get("plugin", [])
     if not isinstance(plugins, list):
         raise ConfigError(f'"plugin" in {_CONFIG} is not a list')
-    config["plugin"] = [*plugins, _PLUGIN.absolute().as_uri()]
+    run.copy(_BRIDGE_FILE)
+    config["plugin"] = [*plugins, Path(run.copy(_PLUGIN)).absolute().as_uri()]
     retries = {name: value for name, value in _RETRIES.items() if name not in run.env}
     # The agent's shells get the user's own values.
     shell = {_CONFIG: theirs, _BRIDGE: "", **dict.fromkeys(retries, "")}
     env = {
         **retries,
         _CONFIG: json.dumps(config, ensure_ascii=False),
-        _BRIDGE: json.dumps({**plugin_options(run, "opencode"), "shell": shell}),
+        _BRIDGE: json.dumps({**plugin_options(run), "shell": shell}),
     }
     pure = "--pure" in run.arguments or run.env.get("OPENCODE_PURE")
     note = "--pure (OPENCODE_PURE) disables all plugins, and so the bridge" if pure else ""

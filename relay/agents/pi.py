@@ -21,6 +21,7 @@ _COMMANDS = frozenset({"auth", "config", "install", "list", "remove", "uninstall
 """First arguments that start no agent, and must remain first."""
 
 _EXTENSION = Path(__file__).with_name("pi.mjs")
+_BRIDGE = Path(__file__).with_name("bridge.mjs")
 
 
 def prepare(run: Run) -> Prepared:
@@ -33,6 +34,7 @@ def prepare(run: Run) -> Prepared:
             f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; for this version, relay "
             "reads the screen instead"
         )
-    source = f"import extension from {json.dumps(str(_EXTENSION))}\n"
-    source += f"export default extension({json.dumps(plugin_options(run, 'pi'))})\n"
+    run.copy(_BRIDGE)
+    source = f"import extension from {json.dumps(run.copy(_EXTENSION))}\n"
+    source += f"export default extension({json.dumps(plugin_options(run))})\n"
     return Prepared(run.with_flags([FLAG, run.write("relay.js", source)], run.arguments), run.env, "pi")

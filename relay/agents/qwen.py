@@ -21,7 +21,7 @@ def prepare(run: Run) -> Prepared:
             "reads its screen instead"
         )
     # Timeouts are in milliseconds: all of them in 0.15.10, those from 1,000 on in newer versions.
-    ours = entries("qwen", run.socket, lambda command: handler(command, TIMEOUT * 1000))
+    ours = entries("qwen", run.directory, lambda command: handler(command, TIMEOUT * 1000))
     return with_defaults(run, "qwen", ours, "QWEN_CODE", linux="qwen-code", macos="QwenCode")
 
 

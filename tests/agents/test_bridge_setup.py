@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -77,17 +76,15 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
     hooks = settings(prepared)["hooks"]
     assert set(hooks) == set(EVENTS["claude"]) - {"MessageDisplay"}
     observer, decider = hooks["PreToolUse"]
-    start = [sys.executable, "-I", "-S", hook_client.__file__, "hook"]
     assert observer["matcher"] == MATCHER
-    assert argv(observer["hooks"][0]) == [*start, "pretooluse", place.socket, "claude"]
+    assert argv(observer["hooks"][0]) == call(str(place.run), "pretooluse")
     assert "matcher" not in decider
-    assert argv(decider["hooks"][0]) == [*start, "decide", "PreToolUse", place.socket, "claude"]
-    assert all(Path(word).is_absolute() for word in (start[0], start[3]))
+    assert argv(decider["hooks"][0]) == call(str(place.run), "decide", "PreToolUse")
     for event, groups in hooks.items():
         handler = groups[-1]["hooks"][0]
         assert handler["type"] == "command"
-        assert handler["command"] == sys.executable, "in exec form, so that no shell splits it"
-        assert handler["args"][-4:-2] == ["decide", event]
+        assert handler["command"] == "/bin/sh", "in exec form, so that the user's shell does not split it"
+        assert handler["args"][-3:] == [str(place.run / "hook"), "decide", event]
         assert handler["timeout"] == TIMEOUT > hook_client.LONGEST
 
 
@@ -97,8 +94,9 @@ def test_files_are_private_and_written_only_to_the_runs_folder(place: Place) -> 
     place.prepare("claude", "claude")
     assert {path: path.read_bytes() for path in place.user.rglob("*") if path.is_file()} == before
     assert list(place.project.iterdir()) == []
-    (file,) = place.run.iterdir()
-    assert (place.run.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert {file.name for file in place.run.iterdir()} == {"hook", "hook_client.py", "settings.json"}
+    assert place.run.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in place.run.iterdir()} == {0o600}
     remove(str(place.run))
     assert not place.run.exists()
     remove(str(place.run))
@@ -220,7 +218,7 @@ def test_an_older_claude_gets_only_events_and_syntax_that_it_supports(
     hooks = settings(prepared)["hooks"]
     assert set(hooks) == COMMON_EVENTS | more
     (decider,) = hooks["Stop"][0]["hooks"]
-    client = call("claude", place.socket, "decide", "Stop")
+    client = call(str(place.run), "decide", "Stop")
     assert decider["timeout"] == TIMEOUT
     if shell:
         assert decider.keys() == {"type", "command", "timeout"}
@@ -246,8 +244,8 @@ def test_codex_gets_flags_with_a_trust_record_for_each_entry(place: Place) -> No
     assert set(hooks) == set(EVENTS["codex"])
     observer, decider = hooks["PreToolUse"]
     assert observer["matcher"] == MATCHER
-    assert argv(observer["hooks"][0])[-3:] == ["pretooluse", place.socket, "codex"]
-    assert argv(decider["hooks"][0])[-4:] == ["decide", "PreToolUse", place.socket, "codex"]
+    assert argv(observer["hooks"][0]) == call(str(place.run), "pretooluse")
+    assert argv(decider["hooks"][0]) == call(str(place.run), "decide", "PreToolUse")
     source = "/<session-flags>/config.toml"
     assert set(trusted) == {f"{source}:pre_tool_use:0:0", f"{source}:pre_tool_use:1:0"} | {
         f"{source}:{codex._label(event)}:0:0" for event in hooks
@@ -287,7 +285,7 @@ def test_the_administrators_defaults_are_kept(
         written = json.loads(Path(prepared.env[f"{prefix}_SYSTEM_DEFAULTS_PATH"]).read_text())
         assert written["theme"] == "x"
         assert written["hooks"][stop][0] == USERS_HOOK
-        assert argv(written["hooks"][stop][1]["hooks"][0])[-4:] == ["decide", stop, place.socket, kind]
+        assert argv(written["hooks"][stop][1]["hooks"][0]) == call(str(place.run), "decide", stop)
         kept = f"{prefix}_SYSTEM_SETTINGS_PATH"
         assert prepared.env.get(kept) == env.get(kept), (
             "the path of the administrator's settings is unchanged"
@@ -327,7 +325,9 @@ def extension(prepared: Prepared) -> Any:
     """Return the options that the run's extension passes to relay's."""
     source = Path(prepared.command[prepared.command.index("--extension") + 1]).read_text()
     (own,) = re.findall(r'import extension from (".*")', source)
-    assert Path(json.loads(own)).name == "pi.mjs" and Path(json.loads(own)).is_file()
+    folder = Path(json.loads(own)).parent
+    assert Path(json.loads(own)).name == "pi.mjs" and (folder / "bridge.mjs").is_file()
+    assert folder == Path(prepared.command[prepared.command.index("--extension") + 1]).parent
     (options,) = re.findall(r"export default extension\((.*)\)", source)
     return json.loads(options)
 
@@ -336,9 +336,8 @@ def test_pi_gets_an_extension_in_addition_to_the_users(place: Place) -> None:
     prepared = place.prepare("pi", "pi", "-e", "mine.ts", "--continue", "hello")
     file = str(place.run / "relay.js")
     assert prepared.command == ["pi", "--extension", file, "-e", "mine.ts", "--continue", "hello"]
-    client = [sys.executable, "-I", "-S", hook_client.__file__]
     assert extension(prepared) == {
-        "hook": [*client, "hook", "decide", "EVENT", place.socket, "pi"],
+        "hook": call(str(place.run), "decide", "EVENT"),
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
     }
@@ -382,22 +381,22 @@ def plugins(prepared: Prepared) -> list[str]:
 
 
 def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
-    """R93: through the environment of this run only; no file is written."""
+    """R93: through the environment of this run only."""
     prepared = place.prepare("opencode", "opencode", "--continue")
     assert (prepared.command, prepared.kind, prepared.note) == (["opencode", "--continue"], "opencode", "")
     (uri,) = plugins(prepared)
-    assert Path(unquote(uri.removeprefix("file://"))) == Path(hook_client.__file__).with_name("opencode.mjs")
+    assert Path(unquote(uri.removeprefix("file://"))) == place.run / "opencode.mjs"
+    assert (place.run / "bridge.mjs").is_file()
     options = json.loads(prepared.env["RELAY_BRIDGE"])
     shell = options.pop("shell")
     assert options == {
-        "hook": call("opencode", place.socket, "decide", "EVENT"),
+        "hook": call(str(place.run), "decide", "EVENT"),
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
     }
     assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), (
         "the agent's child processes get none of it"
     )
-    assert list(place.run.iterdir()) == []
 
 
 def test_the_users_opencode_configuration_keeps_working(place: Place) -> None:

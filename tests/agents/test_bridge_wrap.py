@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -13,12 +15,15 @@ from pathlib import Path
 import pytest
 
 from agents.hooked import Claude, Json
+from relay import data
 from relay.agents.hook_setup import call
 from relay.home import Home
 from relay.session import launch
 from relay.session.options import Options
-from session.fake_agent import project
+from session.fake_agent import project, ps
 from support import Relay, wait_until
+
+PACKAGE = Path(data.__file__).parent
 
 
 def silent(call: Json) -> bool:
@@ -50,6 +55,27 @@ def test_events_reach_the_session_and_its_verdict_reaches_the_agent(relay: Relay
         "permissionDecisionReason": "not that",
     }
     assert [e["hook"] for e in claude.events("hook")] == ["session_start", "tool_pre", "tool_pre"]
+
+
+def test_hooks_outlive_relay(relay: Relay, tmp_path: Path) -> None:
+    """relay is removed while its agent runs: its session answers, and afterwards a guard asks the user."""
+    package = tmp_path / "relay"
+    shutil.copytree(PACKAGE, package)  # with its compiled files
+    for name in ("config", "patterns"):
+        shutil.copytree(data.directory(name), package / "_data" / name)
+    relay.environment["PYTHONPATH"] = str(tmp_path)
+    relay.command.insert(1, "-P")
+    claude = Claude(relay).wrap(cwd=project(relay, DENY))
+    claude.fire("SessionStart", source="startup")
+    (row,) = ps(relay)
+    shutil.rmtree(package)
+    (denied,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "rm x"})
+    assert "not that" in denied["stdout"]
+    os.kill(row["pid"], signal.SIGKILL)
+    (asked,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})
+    assert '"permissionDecision": "ask"' in asked["stdout"]
+    for event in ("UserPromptSubmit", "Stop", "PostToolUse"):
+        assert all(map(silent, claude.fire(event))), event
 
 
 @pytest.mark.parametrize(
@@ -142,7 +168,7 @@ def test_a_hook_call_from_outside_the_agent_is_rejected(relay: Relay) -> None:
     assert claude.events("hook") == []
     assert [e["operation"] for e in claude.events("refused")] == ["hook"]
     done = subprocess.run(
-        call("claude", str(claude.socket), "decide", "Stop"), input=b"{}", capture_output=True, check=False
+        call(str(claude.settings.parent), "decide", "Stop"), input=b"{}", capture_output=True, check=False
     )
     assert (done.stdout, done.stderr, done.returncode) == (b"", b"", 0)
 
@@ -151,7 +177,7 @@ def test_a_hook_call_from_another_agent_is_rejected(relay: Relay) -> None:
     """Bob's hooks point at Ann's session, which refuses them."""
     ann, bob = Claude(relay, "Ann").wrap(), Claude(relay, "Bob").wrap()
     stolen = json.loads(bob.settings.read_text())
-    stolen["hooks"]["Stop"][0]["hooks"][0]["args"][-2] = str(ann.socket)
+    stolen["hooks"]["Stop"][0]["hooks"][0]["args"][-3] = str(ann.settings.parent / "hook")
     bob.exit()
     wait_until(lambda: not bob.socket.exists())
     (bob.folder / "strings").unlink()

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from relay.agents import hook_client, hook_guards
+from relay.agents import hook_client, hook_guards, hook_setup
 from relay.agents.hook_event import EVENTS, NativeEvent, NativeName
 from relay.agents.hook_reply import Reply, render
-from relay.agents.hook_setup import call
 
 Json = dict[str, Any]
 
@@ -61,6 +60,10 @@ class FakeSession:
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "s.sock"
+
+
+def call(agent: str, path: str, *words: str) -> list[str]:
+    return [sys.executable, "-I", "-S", hook_client.__file__, "hook", *words, path, agent]
 
 
 def run(
@@ -350,6 +353,52 @@ def test_a_guarded_event_asks_or_is_denied_if_no_session_answers(
         printed = unanswered(path, event, agent)
     assert json.loads(printed) == json.loads(render(native, asks))
     assert "`relay reload Zoë`" in reason
+
+
+@pytest.mark.parametrize("agent", EVENTS)
+def test_without_a_client_only_a_guard_is_answered(
+    path: Path, tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an exit code nor a word on standard error: the agent would take them for an answer.
+
+    The client's Python has gone, then the client itself, then the folder of the run.
+    """
+    for name in ("executable", "_base_executable"):
+        monkeypatch.setattr(sys, name, str(tmp_path / "it's gone"))
+    folder = tmp_path / "a run"
+    hook_setup.prepare(agent, [agent], dict(os.environ), str(folder), str(path))
+
+    def ask(*words: str) -> subprocess.CompletedProcess[bytes]:
+        payload = b'{"x": "' + b"a" * (1 << 20) + b'"}'
+        command = hook_setup.call(str(folder), *words)
+        return subprocess.run(command, input=payload, capture_output=True, timeout=60, check=False)
+
+    def check() -> None:
+        hook_guards.write(str(path), "Ann", hook_guards.GUARDED)
+        for event, name in EVENTS[agent].items():
+            done = ask("decide", event)
+            assert (done.stderr, done.returncode) == (b"", 0)
+            if name in hook_guards.GUARDED:
+                asks = (agent, name) == ("claude", NativeName.TOOL_PRE)
+                reply = Reply(ask=hook_setup.GONE) if asks else Reply(deny=hook_setup.GONE)
+                native = NativeEvent(name, agent, event=event)
+                assert json.loads(done.stdout) == json.loads(render(native, reply)), event
+                hook_guards.write(str(path), "Ann", hook_guards.GUARDED - {name})
+                assert silent(ask("decide", event))
+                hook_guards.write(str(path), "Ann", hook_guards.GUARDED)
+                assert silent(ask("pretooluse"))
+            else:
+                assert done.stdout == b"", event
+        Path(hook_guards.path_of(str(path))).unlink()
+        assert all(silent(ask("decide", event)) for event in EVENTS[agent])
+
+    check()
+    monkeypatch.undo()
+    hook_setup.prepare(agent, [agent], dict(os.environ), str(folder), str(path))
+    (folder / "hook_client.py").unlink()
+    check()
+    hook_setup.remove(str(folder))
+    assert all(silent(ask("decide", event)) for event in EVENTS[agent])
 
 
 @pytest.mark.parametrize(("agent", "event", "name"), GUARDED)
