@@ -243,6 +243,11 @@ class Profile:
         ruled = any(rule.state == "ready" for rule in self.states)
         return ruled or (bool(self.states) and self.input is not None)
 
+    @property
+    def converses(self) -> bool:
+        """True for an agent that has conversations with the user; a plain program has none."""
+        return bool(self.native.hooks or self.native.transcript or self.resume.words)
+
     def recognises(self, argv: Sequence[str]) -> bool:
         """Return True if `argv`, without prefixes such as `env` and `sudo`, starts this program."""
         if not argv:

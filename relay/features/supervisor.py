@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from relay.agents.conversation import Conversation
 from relay.agents.events import CurrentConversation, LastFailure
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
@@ -121,6 +122,7 @@ class Supervisor:
             new = not self._life.decided
             decision = await self._decide(code)
             if not decision.pauses:
+                await self._tell_end(decision, conversation)
                 return None
             command = await self._succession.resumed(conversation)
             if self._succession.required and command is None:
@@ -152,6 +154,14 @@ class Supervisor:
         self._starting = True
         self._enter(PhaseEntered(Phase.STARTING))
         return Follower(command or self._succession.fresh, resumes=command is not None)
+
+    async def _tell_end(self, decision: RestartDecision, conversation: Conversation | None) -> None:
+        """Tell the user how an agent that nothing starts again has failed, and how to continue."""
+        past = decision.history.restarts or decision.history.waits  # then it is escalated
+        if decision.phase is Phase.FAILED and not past and self._succession.converses:
+            name, can = self._session.name, await self._succession.resumed(conversation, asked=True)
+            how = f" `relay resume {name}` continues its conversation." if can is not None else ""
+            self._bus.publish(Notify(f"{name} {decision.reason}.{how}"))
 
     def _missing(self, program: str, history: RestartHistory) -> RestartDecision:
         """Return the decision for an agent whose program does not exist now."""

@@ -280,6 +280,7 @@ def _supervisor(core: Core) -> Supervisor:
             core.started.options.command,
             policy.resume,
             policy.fresh,
+            converses=core.setup.profile.converses and not core.started.piped,
             env=core.started.env,
             directory=session.directory,
         ),
@@ -373,7 +374,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         pid=core.started.pty.pid,
         detached=core.started.options.detached,
         prefix=core.setup.settings.detach_key,
-        outlives=core.setup.converses
+        outlives=core.setup.profile.converses
         and core.setup.settings.on_hangup == "detach"
         and not core.started.piped,
     ),

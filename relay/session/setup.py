@@ -63,12 +63,6 @@ class Setup:
         return bool(self.profile.states)
 
     @property
-    def converses(self) -> bool:
-        """True for an agent that has conversations with the user; a plain program has none."""
-        profile = self.profile
-        return bool(profile.native.hooks or profile.native.transcript or profile.resume.words)
-
-    @property
     def prefix(self) -> str:
         """The character that starts this agent's directives: from its profile, or else from the settings."""
         own = self.profile.prefix

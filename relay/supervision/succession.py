@@ -17,7 +17,7 @@ class Succession:
     """Makes the command lines of an agent's successors.
 
     command: the one that started the first agent. fresh: the one that starts a new conversation, if `command`
-             does not. env, directory: the agents'.
+             does not. converses: the agent has conversations with the user. env, directory: the agents'.
     """
 
     def __init__(
@@ -27,6 +27,7 @@ class Succession:
         resume: Resume,
         fresh: tuple[str, ...] = (),
         *,
+        converses: bool = True,
         env: Mapping[str, str],
         directory: Path,
     ) -> None:
@@ -35,6 +36,7 @@ class Succession:
         self._directory = directory
         self._command = fresh or command
         self._resume = resume
+        self.converses = converses
         self.fresh = fresh or None
 
     @property

@@ -163,6 +163,29 @@ def test_up_says_that_a_conversation_is_lost(relay: Relay) -> None:
     assert said not in relay("up", "--fresh", cwd=project).stdout
 
 
+def test_a_crash_without_supervision_says_how_to_continue(relay: Relay) -> None:
+    """If there is a conversation to resume. An agent that succeeds needs no words."""
+    claude = Claude(relay).wrap()
+    transcript = claude.folder / "transcript.jsonl"
+    start(claude, FIRST, path=str(transcript))
+
+    def ends(code: int) -> list[str]:
+        """Let it exit, and return what was said about its end since the last one."""
+        before = len(claude.events("notice"))
+        claude.exit(code)
+        wait_until(lambda: ps(relay) == [])
+        return [each["text"] for each in claude.events("notice")[before:]]
+
+    assert ends(3) == ["Ann exited with 3."]
+    transcript.write_text(PROMPT)
+    relay("resume", "Ann", env={"AGENT_FOLDER": str(claude.folder)})
+    start(claude, FIRST, path=str(transcript))
+    assert ends(3) == ["Ann exited with 3. `relay resume Ann` continues its conversation."]
+    relay("resume", "Ann", env={"AGENT_FOLDER": str(claude.folder)})
+    start(claude, FIRST, path=str(transcript))
+    assert ends(0) == []
+
+
 def test_the_bus_answers_what_the_conversation_is(relay: Relay) -> None:
     """The answer is the same at the agent's end, and an event reports each change."""
     code = """

@@ -176,6 +176,20 @@ def test_an_attached_terminal_that_disappears_does_not_end_the_session(terminal:
     assert _session(relay, "Stays")
 
 
+def test_the_crash_of_an_agent_with_conversations_is_told(wrap: Open, relay: Relay) -> None:
+    """A plain program's is not: it is as without relay."""
+    patterns = relay.home / "config" / "patterns"
+    patterns.mkdir(parents=True)
+    (patterns / "mine.toml").write_text('name = "mine"\n[native]\nhooks = "relay"\n')
+    for kind, told in (("mine", True), ("generic", False)):
+        outer = wrap("-n", "Ann", "--agent", kind, "sh", "-c", "echo up; read line; kill -SEGV $$")
+        outer.see("up\r\n")
+        _session(relay, "Ann")
+        outer.type("\r")
+        assert outer.end() == 128 + 11
+        assert (b"relay: Ann was ended by SIGSEGV.\r\n" in outer.output) == told
+
+
 @pytest.mark.parametrize("how", ["closed", "signal", "between", "setting"])
 def test_an_agent_with_conversations_outlives_its_terminal(
     how: str, wrap: Open, terminal: Open, relay: Relay
