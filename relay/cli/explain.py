@@ -26,6 +26,7 @@ from relay.control.ended import as_session
 from relay.control.fleet_status import in_words
 from relay.control.resuming import continued
 from relay.control.sessions import claims, find
+from relay.control.team_choice import fleet_team
 from relay.errors import LedgerError, NoSuchMessage, NoSuchSession
 from relay.home import Home
 from relay.message import Message, State
@@ -70,7 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    name, team, public, ours = args.name, args.team, {}, False
+    name, public, ours = args.name, {}, False
+    team = args.team or fleet_team(home, name)
     try:
         if not any(same(claim.name, name) for claim in claims(home, team)) and (
             known := _message(home, name)

@@ -19,6 +19,7 @@ from pathlib import Path
 from relay.cli.arguments import LATEST, add_json, add_limit, add_session
 from relay.control import guard
 from relay.control.sessions import claims, find, find_claim
+from relay.control.team_choice import fleet_team
 from relay.errors import NoSuchSession, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, same
@@ -78,6 +79,7 @@ def _latest(home: Home, log: StoredLog) -> StoredLog:
 
 def _log(home: Home, name: str, team: str | None) -> StoredLog:
     """Return the latest log of the agent. Raise NoSuchSession if there is none, or NotAllowed."""
+    team = team or fleet_team(home, name)
     if any(same(claim.name, name) for claim in claims(home, team)):
         claim = find_claim(home, name, team)
         try:

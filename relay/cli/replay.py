@@ -34,6 +34,7 @@ from typing import Any
 from relay.cli.arguments import add_team, agent_name
 from relay.cli.output import print_list
 from relay.control import guard
+from relay.control.team_choice import fleet_team
 from relay.errors import RecordingError, UsageError
 from relay.home import Home
 from relay.recording import store
@@ -136,7 +137,7 @@ def _choose(home: Home, args: argparse.Namespace) -> tuple[list[Path], str]:
     path = Path(what)
     if not _is_path(what):
         own = guard.as_itself(home, "replay", name=what, team=args.team, advice=_ADVICE)
-        team = own.team if own is not None else args.team
+        team = own.team if own is not None else args.team or fleet_team(home, what)
         if store.recordings(home.recordings, what, team) or own is not None or not path.is_file():
             found = store.find(home.recordings, what, team, args.session)
             return found.paths, found.first.name

@@ -18,6 +18,7 @@ from relay.cli.output import Outcomes
 from relay.control.guard import person_only
 from relay.control.resuming import continued
 from relay.control.sessions import SessionInfo, claims, find
+from relay.control.team_choice import fleet_team
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
 from relay.names import did_you_mean, same, unique
@@ -42,15 +43,16 @@ def run(args: argparse.Namespace) -> int:
     running: list[SessionInfo] = []
     with Outcomes(args) as report:
         for name in unique(args.names):
-            with report.attempt(name, name=name, team=args.team):
-                if any(same(claim.name, name) for claim in claims(home, args.team)):
-                    session = find(home, name, args.team)
+            team = args.team or fleet_team(home, name)
+            with report.attempt(name, name=name, team=team):
+                if any(same(claim.name, name) for claim in claims(home, team)):
+                    session = find(home, name, team)
                     record = Records(home).get(session.team, session.name)
                     if record is None or _command(home, record) is None:
                         raise RelayError("it has no conversation to resume. `relay restart` restarts it.")
                     running.append(session)
                 else:
-                    record = _record(home, name, args.team)
+                    record = _record(home, name, team)
                     said = _resume(home, record)
                     report.done(said, name=record.name, team=record.team, outcome="resumed")
         restart.restart(home, running, report, now=False, how="resume")

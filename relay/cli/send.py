@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from relay.cli.obstacle import Obstacle, obstacle
 from relay.cli.output import print_json, short_id
 from relay.control import guard
 from relay.control.sessions import call, have_carried, live
+from relay.control.team_choice import team_of
 from relay.errors import MessageRefused, ReceiverEnded, ReceiverStarting, RelayError, UnknownRecipient
 from relay.home import Home
 from relay.hooks.trust import Trust
@@ -79,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="sender", type=agent_name, metavar="NAME", help="send as NAME (not inside an agent)"
     )
-    add_team(parser, "the receiver's team (default: RELAY_TEAM, else 'default')")
+    add_team(parser, "the receiver's team (default: the one that has the receiver)")
     priority = parser.add_mutually_exclusive_group()
     priority.add_argument(
         "--urgent",
@@ -137,6 +138,8 @@ def run(args: argparse.Namespace) -> int:
     body = _body(args.words)
     advice = "an agent can send only as itself, within its own team. Leave out --from and --team."
     who = guard.acting_as(home, "send", name=args.sender, team=args.team, advice=advice)
+    if who.agent is None and args.to != EVERYBODY and not args.to.startswith("#"):
+        who = replace(who, team=team_of(home, args.to, args.team))
     alone = False
     with Ledger(home.ledger) as ledger:
         outgoing = _outgoing(ledger, args, body)

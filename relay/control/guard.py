@@ -16,6 +16,7 @@ from relay import names
 from relay.control.caller import Caller, agent_of, caller
 from relay.control.lineage import Lineage, because, connected, refusal, through
 from relay.control.sessions import call
+from relay.control.team_choice import team_of
 from relay.errors import NotAllowed
 from relay.home import Home
 from relay.storage.journal import Journal
@@ -123,7 +124,7 @@ def acting_as(home: Home, operation: str, *, name: str | None, team: str | None,
         return Actor(own.name, own.team, own)
     if name is None or names.same(name, names.PERSON):
         return Actor(names.PERSON, names.team(team))
-    return Actor(names.validate(name), names.team(team))
+    return Actor(names.validate(name), team_of(home, name, team))
 
 
 def _is(own: Caller, name: str, team: str) -> bool:

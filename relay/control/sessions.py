@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from typing import Any
 
 from relay import errors
 from relay.control.name_claim import noted
+from relay.control.team_choice import fleet_team
 from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, key, same
@@ -170,9 +172,12 @@ def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[Sess
 def find(home: Home, name: str, team: str | None = None, timeout: float = PATIENCE) -> SessionInfo:
     """Return the session called `name`, waiting up to `timeout` seconds if it is starting or slow.
 
+    team: None means that of relay.control.team_choice.
+
     Raise SessionUnresponsive if it holds its name but does not answer, and NoSuchSession, with advice, if
     no session holds that name, or sessions of several teams do.
     """
+    team = team or fleet_team(home, name)
     found = _only(home, name, team, _ask_all(_sockets(home, team, name), timeout))
     if found.state == UNRESPONSIVE:
         raise _unresponsive(found)
@@ -180,6 +185,8 @@ def find(home: Home, name: str, team: str | None = None, timeout: float = PATIEN
 
 
 def _only(home: Home, name: str, team: str | None, found: list[SessionInfo]) -> SessionInfo:
+    if len(found) > 1 and (own := os.environ.get("RELAY_TEAM")):
+        found = [session for session in found if same(session.team, own)] or found
     if len(found) > 1:
         teams = ", ".join(session.team for session in found)
         raise NoSuchSession(
@@ -187,12 +194,16 @@ def _only(home: Home, name: str, team: str | None, found: list[SessionInfo]) -> 
         )
     if not found:
         hint = did_you_mean(name, [claim.name for claim in claims(home, team)])
-        raise NoSuchSession(f"there is no session called {name!r}. {hint}`relay ps` lists the running ones.")
+        where = f" in team {team}" if team else ""
+        raise NoSuchSession(
+            f"there is no session called {name!r}{where}. {hint}`relay ps` lists the running ones."
+        )
     return found[0]
 
 
 def find_claim(home: Home, name: str, team: str | None = None) -> SessionInfo:
     """Return the session called `name`, as its claim describes it. Raise NoSuchSession as `find` does."""
+    team = team or fleet_team(home, name)
     found = [*filter(None, map(_claim, _sockets(home, team, name)))]
     return _only(home, name, team, found)
 

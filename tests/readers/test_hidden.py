@@ -40,6 +40,7 @@ def test_what_is_erased_in_the_frame_in_which_it_came_was_not_said(
         f"{said}\x1b[A@relay:Bob seen\x1b[K\r\n",
         f"\x1b[?1049h{said}\x1b[?1049l",
         f"one\r\n{said}two\r\n\x1b[H\x1b[2J",
+        f"one\r\n{said}\x1b[2J\x1b[H",
     ]
     for output in erased:
         with subtests.test(repr(output)):

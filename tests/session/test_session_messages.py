@@ -391,9 +391,41 @@ def test_send_reports_why_a_message_waits(relay: Relay) -> None:
     assert "is queued, and waits: Carol is not running here" in output
 
 
-def test_send_hints_at_a_receiver_in_another_team(relay: Relay) -> None:
-    """U13: relay used to report such a name as unknown."""
-    FakeAgent(relay, "w1", team="web").wrap()
-    error = relay("send", "w1", "hello", check=False)
-    assert error.returncode != 0
-    assert "w1 is in team web, not in 'default': `relay send --team web w1 ...`" in error.stderr
+def test_a_name_needs_no_team_if_one_team_has_it_or_the_fleet_of_this_folder(relay: Relay) -> None:
+    """The same for each command; RELAY_TEAM comes before the fleet, and an untrusted file chooses nothing."""
+    ben = {team: FakeAgent(relay, "Ben", team=team).wrap() for team in ("web", "api")}
+    only = FakeAgent(relay, "w1", team="web").wrap()
+    project = relay.home / "project"
+    project.mkdir()
+    (project / "relay.toml").write_text(
+        '[fleet]\nteam = "web"\n[agents.Ben]\nrun = "true"\n[agents.Cy]\nrun = "true"\n'
+    )
+    relay("send", "w1", "hello")
+    only.receives("hello")
+    commands = (
+        ("explain", "Ben"),
+        ("peek", "Ben"),
+        ("restart", "Ben"),
+        ("send", "Ben", "hi"),
+    )
+    for command in commands:
+        refused = relay(*command, cwd=project, check=False)
+        assert refused.returncode != 0, "its file is not trusted"
+        assert "web" in refused.stderr and "api" in refused.stderr, command
+    relay("trust", "relay.toml", cwd=project)
+    relay("send", "Ben", "for web", cwd=project)
+    ben["web"].receives("for web")
+    relay("send", "Ben", "for api", cwd=project, env={"RELAY_TEAM": "api"})
+    ben["api"].receives("for api")
+    for command in (("explain", "Ben"), ("peek", "Ben"), ("logs", "Ben")):
+        relay(*command, cwd=project)
+        relay(*command, env={"RELAY_TEAM": "api"})
+    channels = "--json", "--name", "Ben", "#ops"
+    assert json.loads(relay("join", *channels, cwd=project).stdout)["name"] == "Ben"
+    assert json.loads(relay("channels", "-t", "web", "--json").stdout)
+    relay("stop", "Ben", cwd=project)
+    assert {(row["name"], row["team"]) for row in ps(relay)} == {("Ben", "api"), ("w1", "web")}
+    again = relay("stop", "Ben", cwd=project, check=False)
+    assert "there is no session called 'Ben' in team web" in again.stderr, "that of another team runs on"
+    relay("stop", "Ben")
+    assert [row["name"] for row in ps(relay)] == ["w1"]

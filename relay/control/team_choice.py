@@ -1,0 +1,49 @@
+"""The team of an agent that the user names without a team: the same for all commands.
+
+It is RELAY_TEAM, or else the team of this folder's fleet if the fleet has that agent; otherwise the only team
+with an agent of that name.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from relay import names, settings
+from relay.errors import RelayError
+from relay.home import Home
+
+
+def fleet_team(home: Home, name: str) -> str | None:
+    """Return the team of the fleet of the working directory if it has an agent `name`, else None.
+
+    The file must be trusted: a stranger's must not choose who receives a message. RELAY_TEAM comes first.
+    """
+    with suppress(RelayError, OSError):
+        here = Path.cwd()
+        own = home.config / settings.FILE
+        if not os.environ.get("RELAY_TEAM") and (settings.find(here) or own.is_file()):
+            from relay.supervision import fleet_file  # 20 ms
+
+            fleet = fleet_file.load(home, here)
+            if fleet.find(name) is not None:
+                return fleet.team
+    return None
+
+
+def team_of(home: Home, name: str, given: str | None) -> str:
+    """Return the team of the agent `name`, which may have ended: `given`, or as above.
+
+    If several teams, or none, have had such an agent, it is RELAY_TEAM, else the default.
+    """
+    from relay.messaging.ledger import Ledger
+
+    if (team := given or fleet_team(home, name)) is not None:
+        return names.team(team)
+    team = names.team(None)
+    if not home.ledger.exists():
+        return team
+    with Ledger(home.ledger) as ledger:
+        known = ledger.registry.teams(name)
+    return known[0] if len(known) == 1 else team
