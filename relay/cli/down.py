@@ -1,4 +1,4 @@
-"""Stop the agents of the fleet file, and any agents they started.
+"""Stop the agents of the fleet file, any agents they started, and those that the file no longer has.
 
 Stops each agent like `relay stop`, before the agents that it depends on. `relay up` starts it again, unless
 another agent had started it. NAME: only these agents.
@@ -15,11 +15,12 @@ from relay.cli import stop
 from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, starting
+from relay.control.fleet_status import left_over
 from relay.control.guard import person_only
 from relay.control.sessions import claims
 from relay.errors import NoSuchSession, WorktreeError
 from relay.home import Home
-from relay.names import key, unique
+from relay.names import key, same, unique
 from relay.supervision import fleet_file
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import stop_order
@@ -39,23 +40,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     person_only(home, "down", "an agent may not stop a fleet.")
-    fleet = fleet_file.load(home, Path.cwd(), args.file)
+    fleet = fleet_file.load(home, Path.cwd(), args.file, empty=True)
     records = Records(home)
     with Outcomes(args) as report:
         # Once nothing is being started, and before the first stop, which may take minutes: until an agent is
         # down, a session of the fleet would start it, and it could start others.
         with starting(home.ensure(), fleet.team, lambda: report.say(another_starts(fleet.team))):
             running = {key(claim.name) for claim in claims(home, fleet.team)}
-            order = _order(fleet, _spawned(fleet, records) & running, unique(args.names))
-            for name in order:
-                _want_down(records, fleet.team, name)
-        for name in order:
-            with report.attempt(name, name=name, team=fleet.team):
-                if _stop(home, name, fleet.team, report, now=args.now):
-                    _want_down(records, fleet.team, name, stopped=True)
+            spawned, wanted = _spawned(fleet, records) & running, unique(args.names)
+            left = [
+                (record.team, record.name)
+                for record in left_over(home, fleet)
+                if not wanted or any(same(record.name, name) for name in wanted)
+            ]
+            gone = {key(name) for _, name in left if fleet.find(name) is None} - spawned
+            order = list(left)
+            if not wanted or (wanted := [name for name in wanted if key(name) not in gone]):
+                order += [(fleet.team, name) for name in _order(fleet, spawned, wanted)]
+            for team, name in order:
+                _want_down(records, team, name)
+        for _, name in left:
+            report.say(f"{name} is no longer in {fleet.path}, and is ended, too.")
+        for team, name in order:
+            with report.attempt(name, name=name, team=team):
+                if _stop(home, name, team, report, now=args.now):
+                    _want_down(records, team, name, stopped=True)
                 else:
-                    report.done(f"{name} is not running.", name=name, team=fleet.team, outcome="not running")
-            agent = fleet.find(name)
+                    report.done(f"{name} is not running.", name=name, team=team, outcome="not running")
+            agent = fleet.find(name) if (team, name) not in left else None
             if agent is not None and agent.worktree is not None and agent.worktree.cleanup == "merged":
                 _clean_up(home, fleet.team, agent, agent.worktree, report)
     return 1 if report.failed else 0

@@ -18,7 +18,7 @@ from relay.cli import join
 from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, start_agent, starting
-from relay.control.fleet_status import FleetStatus, in_words
+from relay.control.fleet_status import FleetStatus, in_words, left_over
 from relay.control.guard import person_only
 from relay.errors import WorktreeError
 from relay.home import Home
@@ -42,6 +42,7 @@ _SAID = {
     "down": "is not started at boot; `relay up {}` starts it",
     "scheduled": "starts on its schedule; `relay up {}` starts it now",
     "full": "waits: max_running agents are running",
+    "removed": "is running, but is no longer in the fleet file; `relay down {}` ends it",
 }
 
 
@@ -78,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
             args.names = upstart.due(upstart.status())
             if not args.names:
                 return 0
+        if not (args.names or args.boot):
+            upstart.tell_left_over()
         if args.dry_run:
             for step in upstart.plan(upstart.status(), args.names):
                 upstart.tell(step)
@@ -210,6 +213,11 @@ class _Upstart:
             said = "down" if self._boot and step.kind == "stopped" else step.kind
             text = _SAID[said].format(step.agent, step.agent)
         self._say(step.agent, step.kind, text)
+
+    def tell_left_over(self) -> None:
+        """Report the running agents that the file no longer has."""
+        for record in left_over(self._home, self._fleet):
+            self._say(record.name, "removed", _SAID["removed"].format(record.name))
 
     def _queue(self, step: PlanStep) -> None:
         """Record that an agent is wanted, and waits for its schedule or for room."""

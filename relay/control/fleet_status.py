@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from relay.control.sessions import UNRESPONSIVE, SessionInfo, live
+from relay.control.sessions import UNRESPONSIVE, SessionInfo, claims, live
 from relay.home import Home
 from relay.names import key
 from relay.supervision.due import due
@@ -114,6 +114,21 @@ class FleetStatus:
             return None if condition in self.reached(name) else f"that {self.end(name)}"
         late = late and condition in {"started", "ready"} and session.state != "prompting"
         return f"that is {in_words(session.state)}" if late or session.state in {"held", "failed"} else None
+
+
+def left_over(home: Home, fleet: Fleet) -> list[AgentRecord]:
+    """Return the records of the running agents that an earlier content of the fleet file has started.
+
+    The file no longer has them: they were renamed or removed, or the fleet had another team.
+    """
+    running = {(key(claim.team), key(claim.name)) for claim in claims(home)}
+    return [
+        record
+        for record in Records(home).all()
+        if record.fleet == str(fleet.path)
+        and (key(record.team), key(record.name)) in running
+        and (key(record.team) != key(fleet.team) or not (record.parent or fleet.find(record.name)))
+    ]
 
 
 def _is_left(record: AgentRecord, *, boot: bool) -> bool:

@@ -41,11 +41,12 @@ def find(home: Home, directory: Path) -> Path | None:
     return settings.find(directory) or (own if own.is_file() else None)
 
 
-def load(home: Home, directory: Path, named: Path | None = None) -> Fleet:
+def load(home: Home, directory: Path, named: Path | None = None, *, empty: bool = False) -> Fleet:
     """Return the fleet for `directory`, or the one in the file `named`.
 
     The user's own file needs no trust; any other does, `named` included. Raise ConfigError if there is no
-    file, its current content is not trusted, or it has no agents; ConfigMistakes for all that is wrong in it.
+    file, its current content is not trusted, or it has no agents and may not be `empty`; ConfigMistakes for
+    all that is wrong in it.
     """
     own = home.config / FILE
     path = named.absolute() if named is not None else find(home, directory)
@@ -61,7 +62,7 @@ def load(home: Home, directory: Path, named: Path | None = None) -> Fleet:
             f"is not trusted, so none of its agents was started. Read it, then run `{command}`.", path
         )
     fleet = parse(path, content, names.DEFAULT_TEAM if path == own else "")
-    if not fleet.agents:
+    if not (fleet.agents or empty):
         raise ConfigError('has no agents. Add a table, such as [agents.Lead] with run = "claude".', path)
     return fleet
 

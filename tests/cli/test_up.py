@@ -120,6 +120,35 @@ def test_a_changed_definition_is_reported_but_not_applied(relay: Relay, project:
     assert states(relay)["A"]["agent_pid"] == before["agent_pid"]
 
 
+def test_agents_that_the_file_no_longer_has_are_named_and_ended(relay: Relay, project: Path) -> None:
+    """They were removed or renamed, or the fleet got another team; the file may have no agents at all."""
+    cat = 'run = "cat"\n'
+    write(relay, project, f"[agents.A]\n{cat}[agents.B]\n{cat}[agents.Cy]\n{cat}[agents.D]\n{cat}")
+    relay("up", cwd=project)
+    relay("wrap", "-d", "-t", "web", "-n", "Own", "cat", cwd=project)
+    write(relay, project, f"[agents.A]\n{cat}[agents.Cyrus]\n{cat}")
+    for options in (("--dry-run",), ()):
+        said = relay("up", *options, cwd=project).stdout
+        for name in ("B", "Cy", "D"):
+            assert (
+                f"{name} is running, but is no longer in the fleet file; `relay down {name}` ends it." in said
+            )
+        assert "Own" not in said and "A is already running" in said
+    said = relay("down", "B", cwd=project).stdout
+    assert said == f"B is no longer in {project / 'relay.toml'}, and is ended, too.\nB has ended.\n"
+    refused = relay("down", "B", cwd=project, check=False)
+    assert refused.returncode and "there is no agent 'B'" in refused.stderr
+    said = relay("down", "--json", cwd=project).stdout
+    ended = {row["name"]: row["outcome"] for row in json.loads(said)}
+    assert ended == dict.fromkeys(("A", "Cy", "Cyrus", "D"), "ended")
+    assert states(relay).keys() == {"Own"}
+    relay("up", cwd=project)
+    (project / "relay.toml").write_text('[fleet]\nteam = "app"\n')
+    relay("trust", "relay.toml", cwd=project)
+    relay("down", cwd=project)
+    assert states(relay).keys() == {"Own"}
+
+
 def test_a_dry_run_starts_nothing(relay: Relay, project: Path) -> None:
     (project / "lead").mkdir()
     write(relay, project, TWO)
