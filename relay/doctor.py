@@ -27,6 +27,8 @@ from relay.control.sessions import socket_of
 from relay.errors import BrokerError, HomeError, LedgerError, RelayError
 from relay.home import Home, check_socket_path
 from relay.messaging.ledger import Ledger
+from relay.rules.rule_book import RuleBook
+from relay.rules.startable import unstartable
 from relay.storage.locks import is_held
 from relay.terminal import libghostty
 from relay.terminal.libghostty import ScreenUnavailable
@@ -224,6 +226,15 @@ def _settings(home: Home, directory: Path) -> Found:
         yield OK, "every setting is valid"
 
 
+def _rules(home: Home, directory: Path) -> Found:
+    book = RuleBook.load(home, directory)
+    warnings = [*book.warnings, *unstartable(filter(book.enabled, book.rules), directory)]
+    for warning in warnings:
+        yield WARN, str(warning)
+    if not warnings:
+        yield OK, f"{count(len(book.rules), 'rule')} in force" if book.rules else "there are none"
+
+
 def _broker(home: Home, directory: Path) -> Found:
     try:
         external = endpoints(settings.load(home, directory)[0].broker)
@@ -301,6 +312,7 @@ _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
     ("terminal", _terminal),
     ("locale", _locale),
     ("settings", _settings),
+    ("rules", _rules),
     ("broker", _broker),
     ("agents", _agents),
 )

@@ -47,6 +47,7 @@ from relay.rules.engine import Engine
 from relay.rules.event import EVENTS, RuleEvent, from_native
 from relay.rules.rule import Rule
 from relay.rules.rule_book import FILE, RuleBook, disabled, public, switch
+from relay.rules.startable import unstartable
 from relay.rules.turn_end import Ending, stop_outcome
 from relay.settings import load as load_settings
 from relay.storage.journal import preview
@@ -122,7 +123,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(home: Home, args: argparse.Namespace) -> int:
     if args.name is None:
-        found = RuleBook.load(home, Path.cwd(), args.rules).public()
+        book = RuleBook.load(home, Path.cwd(), args.rules)
+        found = book.public()
+        found["warnings"] += map(str, unstartable(filter(book.enabled, book.rules), Path.cwd()))
     elif args.rules:
         raise UsageError("a running session has its own rules: give either NAME or --rules.")
     else:

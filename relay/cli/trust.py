@@ -24,6 +24,7 @@ from relay.home import Home
 from relay.hooks import config_file
 from relay.hooks.trust import Trust
 from relay.rules import rule_book, rule_file
+from relay.rules.startable import unstartable
 from relay.supervision import fleet_file
 from relay.text import count, visible
 
@@ -110,6 +111,7 @@ def _check(path: Path, content: bytes) -> list[str]:
             "Any change revokes the trust.",
             "This does not cover the programs they start.",
         ]
+    mistakes += unstartable(rules, path.absolute().parent)
     return notes + [f"Warning: {visible(str(mistake))}" for mistake in mistakes]
 
 

@@ -96,12 +96,12 @@ def default_name(command: str, args: tuple[str, ...] | None) -> str:
     """
     if not command:
         return "prompt"
-    words = _first_words(command) if args is None else [command, *args]
+    words = first_words(command) if args is None else [command, *args]
     words = without_launchers(words) or words
     name = _basename(words[0]) if words else command
     if not _INTERPRETER.match(name):
         return name
-    for option, following in zip(words[1:], [*words[2:], ""], strict=True):
+    for option, following in zip(words[1:], [*words[2:], ""], strict=False):
         if option == "-m" and following:
             return _basename(following)
         if option in _CODE:
@@ -111,7 +111,7 @@ def default_name(command: str, args: tuple[str, ...] | None) -> str:
     return name
 
 
-def _first_words(command: str) -> list[str]:
+def first_words(command: str) -> list[str]:
     """Return the words of a shell's first simple command, without their quotes."""
     words = shlex.shlex(command, posix=True, punctuation_chars=";&|()<>")
     words.whitespace_split, words.commenters = True, ""

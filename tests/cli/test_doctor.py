@@ -72,6 +72,8 @@ def test_problems_are_reported_with_a_remedy(relay: Relay) -> None:
     state.chmod(0o755)
     (state / "ledger.db").write_bytes(b"no ledger" * 1000)
     (relay.home / "config" / "relay.toml").write_text("idle_seconds = 'long'\n")
+    guard = {"type": "command", "command": "/nowhere/guard.py"}
+    (relay.home / "config" / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [guard]}}))
     dead = relay.home / "run" / "sessions" / "default" / "bob.sock"
     dead.parent.mkdir(parents=True)
     dead.touch()
@@ -81,6 +83,8 @@ def test_problems_are_reported_with_a_remedy(relay: Relay) -> None:
     assert found["ledger"][0] == "FAIL"
     assert found["settings"][0] == "warn"
     assert "idle_seconds" in found["settings"][1]
+    assert found["rules"][0] == "warn"
+    assert "its command cannot start: there is no file /nowhere/guard.py." in found["rules"][1]
     assert found["sessions"] == ("warn", "1 socket left by ended sessions. `relay ps` removes them.")
     done = relay("doctor", check=False)
     assert done.returncode == 1

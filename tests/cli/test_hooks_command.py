@@ -84,7 +84,11 @@ def test_list_shows_rules_in_firing_order_and_warnings(relay: Relay, home: Path,
     own = rules(
         home / "config" / "hooks.json",
         "PreToolUse",
-        *(GUARD | {"name": "guard", "timeout": 5}, {"type": "http"}, GUARD | {"command": "x", "async": True}),
+        *(
+            GUARD | {"name": "guard", "timeout": 5},
+            {"type": "http"},
+            GUARD | {"command": "cat", "async": True},
+        ),
     )
     named = rules(tmp_path / "b.json", "UserPromptSubmit", {"type": "prompt", "prompt": "Be\x1b[2J brief."})
     (guard, waiting, prompt) = list_rules(relay, "--rules", named)["rules"]
@@ -93,8 +97,8 @@ def test_list_shows_rules_in_firing_order_and_warnings(relay: Relay, home: Path,
     assert lines == [
         f"{guard['id']}  on   PreToolUse  {tool}  command  5 s  guard",
         f"          {own}:1 (user): echo no >&2; exit 2",
-        f"{waiting['id']}  on   PreToolUse  {tool}  command  60 s  async  x",
-        f"          {own}:1 (user): x",
+        f"{waiting['id']}  on   PreToolUse  {tool}  command  60 s  async  cat",
+        f"          {own}:1 (user): cat",
         f"{prompt['id']}  on   UserPromptSubmit  prompt  prompt",
         f"          {named}:1 (named): Be␛[2J brief.",
         f"Warning: {own}:1: PreToolUse: relay does not run rules of the type 'http'. "
@@ -397,7 +401,9 @@ def test_a_rule_is_switched_off_and_on(relay: Relay, home: Path) -> None:
     first, second, guard = (rule["id"] for rule in list_rules(relay)["rules"])
     assert relay("hooks", "disable", guard).stdout == f"{guard} (PostToolUse, guard) is off.\n"
     assert off() == ["guard"]
-    assert f"{guard}  off  PostToolUse" in relay("hooks", "list").stdout
+    said = relay("hooks", "list").stdout
+    assert f"{guard}  off  PostToolUse" in said
+    assert said.count("its command cannot start: there is no file ") == 2
     assert relay("hooks", "disable", "lint.sh", "guard").stdout.splitlines() == [
         f"{first} (Stop, lint.sh) is off.",
         f"{second} (PostToolUse, lint.sh) is off.",

@@ -55,7 +55,7 @@ def test_warnings_about_rules_are_shown_when_they_are_trusted(relay: Relay, tmp_
     (tmp_path / ".git").mkdir()
     path = tmp_path / "hooks.json"
     for content, runs in (
-        ('{"hooks": {"Stop": [{"type": "command", "command": "x"}, {"type": "http"}]}}', True),
+        ('{"hooks": {"Stop": [{"type": "command", "command": "true"}, {"type": "http"}]}}', True),
         ('{"hooks": {"Stop": [{"type": "http"}]}}', False),
     ):
         path.write_text(content)
@@ -140,7 +140,9 @@ def test_rules_that_would_be_skipped_are_not_trusted(relay: Relay, tmp_path: Pat
         assert result.returncode == 1 and words in result.stderr
         assert "Not trusted" in result.stderr
     path.write_text(json.dumps({"hooks": {"PreToolUse": [guard], "SubagentStop": [guard]}}))
-    assert "Warning: " in relay("trust", path).stdout  # Claude Code itself runs that one
+    said = relay("trust", path).stdout
+    assert "Warning: " in said  # Claude Code itself runs that one
+    assert f"its command cannot start: there is no file {tmp_path}/guard.sh." in said
 
 
 def test_a_path_that_is_not_a_file_is_not_read(relay: Relay, tmp_path: Path):

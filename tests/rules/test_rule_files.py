@@ -397,6 +397,7 @@ NAMES = [
     ("python3 -u /srv/x.py a b", "x.py"),
     ("/usr/bin/python3.11 'my hooks/x.py'", "x.py"),
     ("python3 -m mypy --strict", "mypy"),
+    ("python3", "python3"),
     ("python -c 'print(1)'", "python"),
     ("bash -c 'ls | wc'", "bash"),
     ("A=1 B=2 env node ./x.js", "x.js"),
