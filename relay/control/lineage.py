@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOT_AGENTS = "an agent may not request {!r}. The user can, in a terminal outside the session."
 
-UNKNOWN = "relay cannot tell whether an agent requests {!a}: {}. Use a terminal outside the agents' sessions."
+UNKNOWN = "relay cannot tell whether an agent requests {!r}: {}. Use a terminal outside the agents' sessions."
 
 INIT = 1
 """The last of a process's ancestors (`ancestors`)."""

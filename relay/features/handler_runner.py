@@ -8,7 +8,6 @@ Consult       ──────────────────────
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from relay.directives.events import (
     DirectiveRead,
     DirectiveRecognized,
 )
+from relay.directives.hearing import EarlierSessions
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
@@ -43,9 +43,6 @@ from relay.storage.progress import Begun, Progress, digest_of
 from relay.tasks import Tasks
 from relay.terminal.events import AgentExited, Notify
 
-TWINS = 10.0
-"""Seconds after the last replayed output in which directives may be ones that an earlier session acted on."""
-
 LEDGER = 10.0
 """Seconds to wait for the ledger to say what an earlier session has sent; otherwise it is unknown."""
 
@@ -63,6 +60,7 @@ class HandlerRunner:
     """Runs handlers with `runner`. context: their view of the session; history: a part of it.
 
     hooked: the agent's own hooks were set up, and deliver what the handlers of session_start inject.
+    earlier: what the agent's earlier sessions have heard.
     """
 
     def __init__(
@@ -76,6 +74,7 @@ class HandlerRunner:
         *,
         hooked: bool,
         progress: Progress,
+        earlier: EarlierSessions,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -85,22 +84,15 @@ class HandlerRunner:
         self._history = history
         self._hooked = hooked
         self._progress = progress
-        self._resumed = 0.0
+        self._earlier = earlier
         self._exited = False
         self._ready = asyncio.Event()
         self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
-        self._resumed = time.monotonic()
-        self._note_namespaces()
+        self._earlier.begin()
         self._tasks.queue(events.SessionStart.name, self._go_on() if event.resumed else self._start())
-
-    def _note_namespaces(self) -> None:
-        """Note what has handlers for the next session, which acts on nothing that was said to nobody."""
-        now = sorted(self._runner.registry.namespaces())
-        if now != self._handled_before():
-            self._progress.note("handles", namespaces=now, time=time.time())
 
     async def _go_on(self) -> None:
         """Resume the directives of an earlier session: the ledger knows which messages it sent."""
@@ -136,7 +128,7 @@ class HandlerRunner:
     def said(self, event: AgentSaid) -> None:
         self._history.output.extend(event.lines)
         if event.again:
-            self._resumed = time.monotonic()
+            self._earlier.replayed()
         if not event.again and self._runner.registry.for_event(events.Output):
             # A slow handler gets more lines at once, not a longer queue.
             if not self._unsaid:
@@ -191,7 +183,8 @@ class HandlerRunner:
 
     @handles(DirectiveRead)
     def directive(self, event: DirectiveRead) -> None:
-        if event.again and self._had_no_handler(event.directive):
+        if event.again and not self._earlier.heard(event.directive):
+            self._pass_over(event.directive)
             return
         namespace = event.directive.namespace
         self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(event.directive))
@@ -200,7 +193,7 @@ class HandlerRunner:
         await self._ready.wait()
         digest = digest_of(directive.namespace, directive.target, directive.body)
         queue = ORDERED_WITH.get(directive.namespace, directive.namespace)
-        known = self._recognized(directive, digest)
+        known = self._earlier.acted_on(directive, digest)
         if known is not None and (known[1].done or not known[1].repeats):
             self._leave(directive, *known)
             return
@@ -213,27 +206,12 @@ class HandlerRunner:
         # Not reached if the handlers are cancelled: the next session has to know.
         self._progress.done(directive.place, "failed" if failed else None)
 
-    def _had_no_handler(self, directive: Directive) -> bool:
-        """Return True if nothing had a handler for the directive when it was said; no session acts on it."""
-        before = self._handled_before()
-        if before is None or directive.namespace in before or str(directive.place) in self._progress.earlier:
-            return False
+    def _pass_over(self, directive: Directive) -> None:
+        """Leave out a directive that the session of that time did not hear; so do later sessions."""
         digest = digest_of(directive.namespace, directive.target, directive.body)
         self._progress.begin(directive.place, digest, directive.namespace)
         self._progress.done(directive.place)
         self._bus.publish(DirectiveRecognized("done"))
-        return True
-
-    def _handled_before(self) -> list[str] | None:
-        """Return the namespaces that had handlers in the earlier session; None if nobody knows."""
-        noted = [note["namespaces"] for note in self._progress.notes if note["note"] == "handles"]
-        return noted[-1] if noted else None
-
-    def _recognized(self, directive: Directive, digest: str) -> tuple[str, Begun] | None:
-        # The time is when it was read: acting on earlier directives may have taken long.
-        if not self._progress.earlier or directive.time > self._resumed + TWINS:
-            return None
-        return self._progress.recognize(directive.place, digest)
 
     def _leave(self, directive: Directive, place: str, begun: Begun) -> None:
         """Skip a directive that an earlier session has acted on, or may have acted on: nobody can tell."""

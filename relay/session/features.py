@@ -17,6 +17,7 @@ from relay.agents.transcript_reader import TranscriptReader
 from relay.control.lineage import Lineage
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
+from relay.directives.hearing import EarlierSessions, Hearing
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
 from relay.features.agent_log import AgentLog
@@ -115,6 +116,13 @@ def _handler_runner(core: Core) -> HandlerRunner:
         history=history,
     )
     runner = Runner(setup.registry, core.bus, timeout=setup.settings.handler_seconds)
+    hearing = Hearing.of(
+        setup.registry.namespaces(),
+        setup.profile,
+        heeds=setup.heeds,
+        subagents=setup.settings.subagents == "act",
+        prefix=setup.prefix,
+    )
     return HandlerRunner(
         core.bus,
         core.tasks,
@@ -124,6 +132,7 @@ def _handler_runner(core: Core) -> HandlerRunner:
         history,
         hooked=bool(core.started.bridge),
         progress=core.progress,
+        earlier=EarlierSessions(core.progress, hearing, started.shim.ring.joined.offset),
     )
 
 

@@ -20,6 +20,7 @@ from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Reply
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.operations import operations
+from relay.directives.hearing import EarlierSessions, Hearing
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.features import hook_responder
@@ -444,8 +445,13 @@ def test_a_refusal_by_rules_waits_for_no_handler(tmp_path: Path, event: str) -> 
             runner = Runner(registry, bus)
             journal = Journal(tmp_path / "journal", "id", "Ann")
             tasks, progress = Tasks(group, bus), Progress(tmp_path / "progress", resumed=False)
+            nothing = Hearing(frozenset(), frozenset(), subagents=False, prefix="@", form="")
+            earlier = EarlierSessions(progress, nothing, 0)
             handlers = HandlerRunner(
-                bus, tasks, journal, runner, context, history, hooked=True, progress=progress
+                *(bus, tasks, journal, runner, context, history),
+                hooked=True,
+                progress=progress,
+                earlier=earlier,
             )
             for feature in (rules, handlers):
                 bus.add(feature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -76,6 +77,27 @@ def test_what_was_said_before_a_handler_existed_is_never_given_to_it(relay: Rela
     alice.receives("Deployed v3 to staging.")
     assert "Deployed v1" not in alice.received
     assert alice.received.count("Deployed v2") == 1
+
+
+def test_what_was_not_heard_before_a_reload_is_never_acted_on(relay: Relay) -> None:
+    """B2: by a setting that let only relay's own directives through, or named another prefix."""
+    settings = relay.home / "config" / "relay.toml"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text('directives = "builtin"\n')
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, DEPLOY, trust=True))
+    alice.say("@deploy:staging v1")
+    alice.say("@memory:save the session runs")
+    alice.receives("Saved to memory")
+    settings.write_text("")
+    relay("reload", "Alice")
+    alice.say("!deploy:staging v2")
+    alice.say("@deploy:staging v3")
+    alice.receives("Deployed v3 to staging.")
+    settings.write_text('prefix = "!"\n')
+    relay("reload", "Alice")
+    alice.say("!deploy:staging v4")
+    alice.receives("Deployed v4 to staging.")
+    assert re.findall("Deployed (v.)", alice.received) == ["v3", "v4"]
 
 
 def test_a_mistake_before_a_reload_leaves_the_last_good_handlers_in_force(relay: Relay) -> None:
