@@ -77,7 +77,11 @@ def help_text(name: str, prefix: str) -> bytes:
 
 
 class CommandKeys:
-    """Finds the keys in the user's input. patience: seconds until `flush` is due; None if nothing is kept."""
+    """Finds the keys in the user's input.
+
+    patience:  seconds until `flush` is due; None if nothing is kept.
+    unchanged: what is kept was kept already, so `flush` is due when it was.
+    """
 
     def __init__(self, prefix: str) -> None:
         """`prefix` is "C-" and a letter, "]" or a backslash."""
@@ -85,10 +89,12 @@ class CommandKeys:
         self._prefix = re.compile(_PREFIX % (re.escape(control_byte(prefix)), code, code))
         self._kept = b""
         self.patience: float | None = None
+        self.unchanged = False
 
     def feed(self, data: bytes) -> tuple[bytes, str]:
         """Return (input for the agent, the command or ""). Drop what follows a command."""
-        data, self._kept, self.patience = self._kept + data, b"", None
+        kept, self._kept, self.patience = self._kept, b"", None
+        data, self.unchanged = kept + data, False
         passed = bytearray()
         at = 0
         while found := self._prefix.search(data, at):
@@ -96,7 +102,11 @@ class CommandKeys:
             second = found.end()
             while between := _BETWEEN.match(data, second):
                 second = between.end()
+            reports, rest = split_reports(data[second:])  # not typed: the command goes on
+            passed += reports
+            data = data[:second] + rest
             if second == len(data):
+                self.unchanged = data[found.start() :] == kept
                 return self._keep(passed, data, found.start(), ESCAPE_PATIENCE)
             if _UNFINISHED.match(data, second):
                 return self._keep(passed, data, found.start(), SPLIT_PATIENCE)

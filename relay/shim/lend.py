@@ -120,7 +120,8 @@ class Keyboard:
             self._commands = CommandKeys(self.prefix)
         passed, command = self._commands.feed(data)
         patience = SPLIT_PATIENCE if self.answers.unfinished else self._commands.patience
-        self.due = 0.0 if patience is None else time.monotonic() + patience
+        if not (self._commands.unchanged and self.due):
+            self.due = 0.0 if patience is None else time.monotonic() + patience
         return passed, command
 
     def flush(self) -> bytes:

@@ -63,6 +63,14 @@ UNRELATED = [
 ]
 
 
+def test_what_the_terminal_reports_between_the_two_keys_reaches_the_agent(subtests: pytest.Subtests) -> None:
+    """A program that follows the mouse, or keeps asking, does not lock its user in."""
+    for report in [b"\x1b[<35;4;5M", b"\x1b[I", b"\x1b[?62;22c\x1b]11;rgb:0/0/0\x07", b"\x1b[5;9R"]:
+        for pieces in [b"a\x1d" + report + b"d"], [b"a\x1d", report, report, b"d"]:
+            with subtests.test(repr(pieces)):
+                assert _feed(pieces) == (b"a" + report * b"".join(pieces).count(report), "detach")
+
+
 def test_everything_else_passes_unchanged(subtests: pytest.Subtests) -> None:
     for data in UNRELATED:
         with subtests.test(repr(data)):
