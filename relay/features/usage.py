@@ -18,7 +18,7 @@ from relay.agents.usage_reader import UsageReader
 from relay.clock import Clock
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, LastWords, SessionBegan, SessionClosed
-from relay.state.events import HooksAlive, StateChanged, TurnBegan
+from relay.state.events import HooksAlive, PromptSubmitted, StateChanged, TurnBegan
 from relay.state.turn import Turn
 from relay.state.turn_count import TurnCount
 from relay.storage.progress import Progress
@@ -92,6 +92,11 @@ class UsageTracker:
     @handles(HooksAlive)
     def hooked(self, event: HooksAlive) -> None:
         self._count.hooks(alive=event.alive)
+
+    @handles(PromptSubmitted)
+    def submitted(self, event: PromptSubmitted) -> None:
+        if not event.by_user:
+            self._count.submits()
 
     @handles(TurnBegan)
     def turn_began(self, _: TurnBegan) -> None:

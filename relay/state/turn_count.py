@@ -13,7 +13,8 @@ class TurnCount:
     """Counts the turns that TurnBegan reports, ignoring repeats.
 
     TurnBegan repeats a turn when the screen showed it before the agent's hooks started to report, and when
-    another session rereads the ring.
+    another session rereads the ring. A session that rereads it submits nothing, so a turn that relay itself
+    begins is no repeat.
 
     turns: the number begun so far.
     """
@@ -22,7 +23,7 @@ class TurnCount:
         self._turn = turn
         self._progress = progress
         self.turns = 0
-        self._in_turn = self._told_again = False
+        self._in_turn = self._told_again = self._submits = False
         # Ring positions of the last keys, and of the keys before the last counted turn.
         self._keys_at = self._counted_to = -1
 
@@ -34,6 +35,10 @@ class TurnCount:
     def keys(self, position: int) -> None:
         """Record the ring position of typed keys."""
         self._keys_at = position
+
+    def submits(self) -> None:
+        """Record that relay is about to submit a text, whose keys follow."""
+        self._submits = True
 
     def state(self, before: str, after: str) -> None:
         """Record a change of the agent's state."""
@@ -47,7 +52,9 @@ class TurnCount:
     def begin(self) -> None:
         """Count a turn that begins, unless it was already counted."""
         again, self._told_again, self._in_turn = self._told_again, False, True
-        if again or (not self._turn.hooks.alive and self._keys_at <= self._counted_to):
+        new = self._submits or self._turn.hooks.alive or self._keys_at > self._counted_to
+        self._submits = False
+        if again or not new:
             return
         self.turns += 1
         self._counted_to = max(self._counted_to, self._keys_at)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,12 +19,14 @@ from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.prices import Prices
 from relay.agents.usage_log import UsageLog
 from relay.agents.usage_reader import UsageReader
-from relay.eventbus import EventBus
+from relay.eventbus import Event, EventBus
 from relay.features.usage import UsageTracker
-from relay.lifecycle import LastWords
+from relay.lifecycle import Describe, LastWords, SessionBegan
 from relay.session.features import FEATURES
+from relay.state.events import HooksAlive, PromptSubmitted, TurnBegan
 from relay.state.turn import Turn
 from relay.storage.progress import Progress
+from relay.terminal.events import KeysTyped, KeysWritten
 from session.transcript import Transcript
 from support import Relay, wait_until
 
@@ -83,6 +86,41 @@ def test_usage_is_shown_after_each_turn_and_stays_in_the_log(
     assert (agent["name"], agent["agent"], agent["account"]) == ("Ann", "claude", "default")
     assert (agent["turns"], agent["tokens"]["total"], agent["cost"]) == (2, 1_002_000, 5.025)
     assert agent["unpriced_tokens"] == 1000
+
+
+def test_a_turn_that_relay_begins_is_counted_once(tmp_path: Path) -> None:
+    """C14: no key has been typed before; Codex's hooks begin to report with its first prompt."""
+
+    def session(*, resumed: bool) -> Callable[..., Awaitable[int]]:
+        bus, turn = EventBus(), Turn(lambda: 0.0)
+        reader = cast(Any, SimpleNamespace(resume=lambda notes: None, models={}, limits=None))
+        log = UsageLog(tmp_path / "usage.jsonl", "s", "Ann", "default", agent="codex", account="default")
+        bus.add(UsageTracker(bus, turn, reader, log, Progress(tmp_path / "progress", resumed=resumed)))
+
+        async def tell(*events: Event) -> int:
+            for event in events:
+                bus.publish(event)
+            (told,) = await bus.ask_all(Describe(brief=False))
+            return int(told["usage"]["turns"])
+
+        bus.publish(SessionBegan(resumed=resumed))
+        return tell
+
+    typed, again = KeysWritten(b"do it\r", 10), KeysTyped(b"and this\r", 20)
+    ours, theirs, began = PromptSubmitted(by_user=False), PromptSubmitted(by_user=True), TurnBegan()
+
+    async def main() -> None:
+        tell = session(resumed=False)
+        assert await tell(ours, began, typed) == 1
+        assert await tell(HooksAlive(True), began) == 1  # its hook reports the same prompt
+        tell = session(resumed=True)
+        assert await tell(typed) == 1
+        assert await tell(again, theirs, began) == 2
+        assert await tell(ours, began, KeysWritten(b"more\r", 30)) == 3
+        tell = session(resumed=True)
+        assert await tell(typed, again, theirs, began) == 3  # it reads the ring again
+
+    asyncio.run(main())
 
 
 def test_a_replacement_session_counts_nothing_twice(relay: Relay, transcript: UsageTranscript) -> None:
