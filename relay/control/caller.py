@@ -14,7 +14,7 @@ from pathlib import Path
 
 from relay import names
 from relay.control import sessions
-from relay.control.lineage import ancestors, nearest, unknown
+from relay.control.lineage import ancestors, claims_here, nearest, unknown
 from relay.errors import NotAllowed
 from relay.home import Home
 
@@ -58,7 +58,7 @@ def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:
 
     pids: the process and its ancestors, nearest first.
     """
-    found = nearest(home, pids)
+    found = nearest(claims_here(home), pids)
     if found is None:
         return None
     claim, through = found

@@ -68,7 +68,7 @@ def refusal(home: Home, own: Lineage, fd: int, operation: str) -> str | None:
     """
     pids = connected(fd)
     name, process = "that agent", 0
-    if (found := nearest(home, pids)) is not None:
+    if (found := nearest(claims_here(home), pids)) is not None:
         name, process = found[0].name, found[1]
     else:
         process = through(home, own, pids)
@@ -107,14 +107,18 @@ def because(name: str, process: int) -> str:
     )
 
 
-def nearest(home: Home, pids: Sequence[int]) -> tuple[Noted, int] | None:
+def claims_here(home: Home) -> list[Noted]:
+    """Return the claims that are held, with process ids of this PID namespace."""
+    here = pid_namespace()
+    return [claim for claim in all_noted(home) if claim.namespace in {0, here}]
+
+
+def nearest(claims: Sequence[Noted], pids: Sequence[int]) -> tuple[Noted, int] | None:
     """Return the claim of the agent that a process descends from, and the agent's process; None without one.
 
     pids: the process and its ancestors, nearest first.
     """
     best = None
-    here = pid_namespace()
-    claims = [claim for claim in all_noted(home) if claim.namespace in {0, here}]
     apart = _apart(claims)
     for claim in claims:
         through = Lineage(claim.agent, claim.shim, claim.session).through(pids)

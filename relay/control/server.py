@@ -4,6 +4,9 @@ One JSON object per line, each way: the answer to `{"op": "info"}` is `{"info": 
 `{"error": MESSAGE, "type": CLASS}`. `{"op": "hook"}` has an answer in two parts (relay.agents.hook_client).
 
 The shim holds the socket (relay.shim), so requests wait while there is no session.
+
+No agent can use up the connections of another one's session: once there are MOST, or MAX_HELD bytes, those of
+an agent with more than SHARE give way, and then those that are waiting for no answer.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from relay.agents.hook_reply import Fate, Settle
@@ -31,10 +36,17 @@ MAX_HELD = 192 << 20
 """Maximum bytes of incomplete requests, over all connections."""
 
 MOST = 256
-"""Maximum number of connections at a time; further ones wait."""
+"""Maximum number of connections at a time. For one more, another is closed, or else the new one waits."""
 
-FIRST = 60.0
-"""Seconds that a new connection has to send its first request."""
+SHARE = 16
+"""Connections of another agent that are not closed in favour of others."""
+
+IDLE = 60.0
+"""Seconds that a connection has to send a request."""
+
+OWN, USER, NOBODY = "own", "", "nobody"
+"""Owners of connections: the session's own agent, the user, and a process whose owner is unknown. Another
+agent's are TEAM/NAME."""
 
 MAX_HOOK = 64 << 20
 """Maximum bytes of a hook's request, which contains a tool call, such as a Write of a whole file."""
@@ -49,11 +61,17 @@ class Connection:
     """One connection: its socket and the process id of the peer.
 
     settle: called with the fate of the last answer.
+    task:   serves it.
+    owner:  whose it is; None: not yet asked.
+    idle:   it has no request that waits for an answer.
     """
 
     channel: socket.socket
     pid: int
     settle: Settle | None = None
+    task: asyncio.Task[None] | None = None
+    owner: str | None = None
+    idle: bool = True
 
     async def write(self, data: bytes) -> None:
         """Send `data`. Raise OSError if the peer has gone."""
@@ -90,31 +108,66 @@ class Request:
 class ControlServer:
     """Accepts connections on the listening socket `listener`, and lets `handle` answer each request.
 
-    is_agents: returns True for a process of the session's own agent: only those may send long hook requests.
+    owners: returns the owners of sockets, such as USER. Only OWN may send long hook requests.
     """
 
     def __init__(
         self,
         listener: int,
         handle: Callable[[Request], Awaitable[Answer]],
-        is_agents: Callable[[int], bool] = lambda pid: False,
+        owners: Callable[[Sequence[int]], list[str]] = lambda fds: [USER] * len(fds),
     ) -> None:
         self._handle = handle
-        self._is_agents = is_agents
+        self._owners = owners
         self._listener = socket.socket(fileno=listener)
         self._listener.setblocking(False)
-        self._held = Held()
+        self._held = Held(lambda: self._close(self._from_the_greediest()))
+        self._open: dict[int, Connection] = {}  # by descriptor, oldest first
         self._free = asyncio.Semaphore(MOST)
+        self._waits = False  # a new connection, until another one ends
 
     async def run(self) -> None:
         """Serve until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
-                    await self._free.acquire()
-                    tasks.create_task(self._serve(await self._accept()))
+                    channel = await self._accept()
+                    if self._free.locked():
+                        idle = [each for each in self._open.values() if each.idle]
+                        self._close(self._from_the_greediest() or idle)
+                    self._waits = self._free.locked()
+                    try:
+                        await self._free.acquire()
+                    except asyncio.CancelledError:
+                        channel.close()
+                        raise
+                    connection = Connection(channel, 0)
+                    self._open[channel.fileno()] = connection
+                    connection.task = tasks.create_task(self._serve(connection))
+                    connection.task.add_done_callback(partial(self._ended, connection))
         finally:
             self._listener.close()
+
+    def _from_the_greediest(self) -> list[Connection]:
+        """Return the connections of the other agent that has the most, if it has more than SHARE."""
+        unknown = [each for each in self._open.values() if each.owner is None]
+        owners = self._owners([each.channel.fileno() for each in unknown])
+        for connection, owner in zip(unknown, owners, strict=True):
+            connection.owner = owner
+        counted = Counter(each.owner for each in self._open.values() if each.owner not in {OWN, USER})
+        for greediest, number in counted.most_common(1):
+            if number > SHARE:
+                return [each for each in self._open.values() if each.owner == greediest]
+        return []
+
+    def _close(self, connections: list[Connection]) -> bool:
+        """Close one of these; return False if there is none."""
+        for each in sorted(connections, key=lambda each: (not each.idle, each.owner == OWN))[:1]:
+            self._open.pop(each.channel.fileno())
+            if each.task is not None:
+                each.task.cancel()
+            return True
+        return False
 
     async def _accept(self) -> socket.socket:
         while True:
@@ -126,18 +179,24 @@ class ControlServer:
                 _log.warning("the control socket accepts no connections for now: %s", error)
                 await asyncio.sleep(_ACCEPT_RETRY)
 
-    async def _serve(self, channel: socket.socket) -> None:
+    async def _serve(self, connection: Connection) -> None:
         """Answer the requests of one connection. Its failures do not affect other connections."""
-        channel.setblocking(False)
-        connection = Connection(channel, 0)
+        channel = connection.channel
         try:
+            channel.setblocking(False)
             connection.pid, uid = peer(channel.fileno())
             if uid not in (os.getuid(), 0):
                 return
-            requests = lines(channel, lambda: self._is_agents(connection.pid), self._held)
-            async with asyncio.timeout(FIRST):
-                sent = await anext(requests, None)
-            while sent is not None:
+            requests = lines(channel, lambda: self._owners([channel.fileno()]) == [OWN], self._held)
+            while True:
+                connection.idle = True
+                if self._waits and connection.settle is None:
+                    break
+                async with asyncio.timeout(IDLE):
+                    sent = await anext(requests, None)
+                if sent is None:
+                    break
+                connection.idle = False
                 request = Request(*sent, connection)
                 answer = await self._answer(request)
                 try:
@@ -145,7 +204,6 @@ class ControlServer:
                 except OSError:
                     connection.settled(Fate.UNSENT)
                     raise
-                sent = await anext(requests, None)
         except ValueError as error:
             with suppress(OSError):
                 await send(channel, _refusal(UsageError(f"a session accepts JSON lines only: {error}.")))
@@ -153,10 +211,13 @@ class ControlServer:
             pass  # the peer has gone
         except Exception:  # noqa: BLE001 (logged with its traceback, contained; its client says so)
             _log.exception("a connection to the control socket")
-        finally:
-            connection.settled(Fate.UNKNOWN)
-            channel.close()
-            self._free.release()
+
+    def _ended(self, connection: Connection, _: asyncio.Task[None]) -> None:
+        connection.settled(Fate.UNKNOWN)
+        self._waits = False
+        self._open.pop(connection.channel.fileno(), None)
+        connection.channel.close()
+        self._free.release()
 
     async def _answer(self, request: Request) -> Answer:
         try:
@@ -177,15 +238,19 @@ def _refusal(error: RelayError) -> Answer:
 
 
 class Held:
-    """The size of all incomplete requests, in bytes, over all connections."""
+    """The size of all incomplete requests, in bytes, over all connections.
 
-    def __init__(self) -> None:
+    make_room: called if they are too large; returns False if no other connection gives way.
+    """
+
+    def __init__(self, make_room: Callable[[], bool]) -> None:
         self._size = 0
+        self._make_room = make_room
 
     def add(self, size: int) -> None:
         """Add `size` bytes. Raise ValueError if that is too much."""
         self._size += size
-        if self._size > MAX_HELD:
+        if self._size > MAX_HELD and not self._make_room():
             raise ValueError("too much is being sent at once; try again")
 
     def remove(self, size: int) -> None:

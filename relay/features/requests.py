@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from relay.control import guard
-from relay.control.lineage import Lineage, ancestors
+from relay.control.lineage import Lineage, claims_here, complete, connected, nearest
+from relay.control.name_claim import Noted
 from relay.control.operations import operation
-from relay.control.server import Answer, ControlServer, Request
+from relay.control.server import NOBODY, OWN, USER, Answer, ControlServer, Request
 from relay.errors import NotAllowed, UsageError
 from relay.eventbus import EventBus
 from relay.home import Home
 from relay.lifecycle import Describe, Identity
 from relay.storage.journal import Journal
+
+_FRESH = 1.0  # seconds for which the claims of all agents are read only once
 
 
 class Requests:
@@ -45,10 +49,9 @@ class Requests:
         self._journal = journal
         self._session = session
         self._home = home
-        self._lineage = own = Lineage(pid, terminal_pid, os.getpid())
-        self._server = ControlServer(
-            listener, self.answer, lambda caller: bool(own.through(ancestors(caller)))
-        )
+        self._lineage = Lineage(pid, terminal_pid, os.getpid())
+        self._server = ControlServer(listener, self.answer, self._owners)
+        self._claims: tuple[float, list[Noted]] = 0.0, []
         self._agent = agent
         self._restarts = restarts
         self._shown_to = shown_to
@@ -74,6 +77,21 @@ class Requests:
             self._journal.write("refused", operation=operation, pid=request.pid)
             raise
         return await method(request)
+
+    def _owners(self, fds: Sequence[int]) -> list[str]:
+        """Return whose these sockets are (relay.control.server)."""
+        read, claims = self._claims
+        if time.monotonic() > read + _FRESH:
+            claims = claims_here(self._home)
+            self._claims = time.monotonic(), claims
+        return [self._owner(connected(fd), claims) for fd in fds]
+
+    def _owner(self, pids: Sequence[int], claims: Sequence[Noted]) -> str:
+        if self._lineage.through(pids):
+            return OWN
+        if (found := nearest(claims, pids)) is not None:
+            return f"{found[0].team}/{found[0].name}"
+        return USER if complete(pids) else NOBODY
 
     @operation("info")
     async def info(self, _: Request) -> Answer:

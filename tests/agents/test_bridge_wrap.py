@@ -173,6 +173,30 @@ def test_a_hook_call_from_outside_the_agent_is_rejected(relay: Relay) -> None:
     assert (done.stdout, done.stderr, done.returncode) == (b"", b"", 0)
 
 
+HOLD = """
+import socket, sys
+held = []
+for _ in range(300):
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(sys.argv[1])
+    held[-1].sendall(b'{"op": "info"}\\n' + b'{"op": "info", "x": "' + 4000 * b"x")
+open(sys.argv[2], "w").close()
+input()
+"""
+
+
+def test_another_agents_connections_keep_no_hook_waiting(relay: Relay, tmp_path: Path) -> None:
+    """It holds more than a session accepts. The session still answers its own agent and the user."""
+    claude = Claude(relay).wrap(cwd=project(relay, DENY))
+    claude.fire("SessionStart", source="startup")
+    held = tmp_path / "held"
+    relay("wrap", "-d", "-n", "Eve", sys.executable, "-c", HOLD, claude.socket, held)
+    wait_until(held.exists)
+    (denied,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "rm x"})
+    assert "not that" in denied["stdout"]
+    assert {row["state"] for row in ps(relay)}.isdisjoint({"unresponsive"})
+
+
 def test_a_hook_call_from_another_agent_is_rejected(relay: Relay) -> None:
     """Bob's hooks point at Ann's session, which refuses them."""
     ann, bob = Claude(relay, "Ann").wrap(), Claude(relay, "Bob").wrap()

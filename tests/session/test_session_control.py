@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
 import resource
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relay.control import server
-from relay.control.server import Answer, ControlServer, Request
+from relay.control.server import OWN, USER, Answer, ControlServer, Request
 from relay.control.sessions import MAX_LINE, call
 from relay.errors import NotAllowed, RelayError
 from support import listening
 
+WAITING = asyncio.Event()
+
 
 async def _answer(request: Request) -> Answer:
     match request.fields["op"]:
+        case "wait":
+            await WAITING.wait()
+            return {}
         case "echo":
             return {"said": request.fields.get("text")}
         case "forbidden":
@@ -156,7 +162,9 @@ def test_a_long_request_is_accepted_only_from_the_sessions_own_agent(home: Path)
 
     def refused(is_agents: bool) -> bytes:
         async def run() -> bytes:
-            control_server = ControlServer(listening(home / f"s{is_agents}"), _answer, lambda pid: is_agents)
+            control_server = ControlServer(
+                listening(home / f"s{is_agents}"), _answer, lambda fds: [OWN if is_agents else USER]
+            )
             serving = asyncio.create_task(control_server.run())
             reader, writer = await asyncio.open_unix_connection(str(home / f"s{is_agents}"))
             writer.write(start)
@@ -174,22 +182,36 @@ def test_a_long_request_is_accepted_only_from_the_sessions_own_agent(home: Path)
     assert b"too long" not in refused(True)
 
 
+OPENED: list[asyncio.StreamWriter] = []
+
+
 async def _open(path: Path, *sent: bytes) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Open a connection for each of `sent`, and send it."""
     opened = [await asyncio.open_unix_connection(str(path)) for _ in sent]
+    OPENED.extend(writer for _, writer in opened)
     for (_, writer), data in zip(opened, sent, strict=True):
         writer.write(data)
         await writer.drain()
     return opened
 
 
-def _serving(path: Path, test: Callable[[], Coroutine[Any, Any, None]], *, is_agents: bool = False) -> None:
+def _serving(
+    path: Path, test: Callable[[], Coroutine[Any, Any, None]], *, owners: Sequence[str] = (USER,)
+) -> None:
+    """Run `test` while a server serves. owners: of the connections, in turn."""
+    turn = itertools.cycle(owners)
+
     async def run() -> None:
-        serving = asyncio.create_task(ControlServer(listening(path), _answer, lambda pid: is_agents).run())
+        global WAITING
+        WAITING = asyncio.Event()
+        control = ControlServer(listening(path), _answer, lambda fds: [next(turn) for _ in fds])
+        serving = asyncio.create_task(control.run())
         try:
             async with asyncio.timeout(60):
                 await test()
         finally:
+            while OPENED:
+                OPENED.pop().close()
             serving.cancel()
             await asyncio.wait({serving})
 
@@ -216,37 +238,64 @@ def test_unfinished_requests_share_one_memory_limit(home: Path, monkeypatch: pyt
         assert "ZeroDivisionError" in json.loads(await reader.readline())["error"], "the limit is free again"
         writer.close()
 
-    _serving(path, test, is_agents=True)
+    _serving(path, test, owners=[OWN])
 
 
-def test_connections_beyond_the_maximum_wait(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S11"""
-    monkeypatch.setattr(server, "MOST", 2)
+SAID = b'{"said": "hi"}\n'
+WAIT = b'{"op": "wait"}\n'
+
+
+def test_beyond_the_maximum_an_idle_connection_is_closed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S11: the oldest one; if there is none, the new one waits."""
+    monkeypatch.setattr(server, "MOST", 3)
     path = home / "s"
 
     async def test() -> None:
-        first, second, third = await _open(path, ECHO, ECHO, ECHO)
-        assert [await reader.readline() for reader, _ in (first, second)] == [b'{"said": "hi"}\n'] * 2
-        late = asyncio.create_task(third[0].readline())
-        first[1].write(ECHO)
-        assert await first[0].readline() == b'{"said": "hi"}\n'
-        assert not late.done()
-        second[1].close()
-        assert await late == b'{"said": "hi"}\n'
-        for _, writer in (first, third):
-            writer.close()
+        _, (old, _), (new, _) = await _open(path, WAIT, ECHO, ECHO)
+        assert [await old.readline(), await new.readline()] == [SAID, SAID]
+        await _open(path, WAIT)
+        assert await old.read() == b""
+        await _open(path, WAIT)
+        assert await new.read() == b""
+        ((late, _),) = await _open(path, ECHO)
+        await asyncio.sleep(0)
+        WAITING.set()
+        assert await late.readline() == SAID
 
     _serving(path, test)
 
 
-def test_a_client_that_sends_no_request_is_disconnected(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S11"""
-    monkeypatch.setattr(server, "FIRST", 0.05)
+def test_the_agent_with_the_most_connections_gives_way(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the user nor the session's own agent has to wait for it."""
+    monkeypatch.setattr(server, "MOST", 6)
+    monkeypatch.setattr(server, "SHARE", 2)
     path = home / "s"
 
     async def test() -> None:
-        ((reader, writer),) = await _open(path, b'{"op": ')
-        assert await reader.read() == b""
+        (own, _), (user, _) = await _open(path, ECHO, ECHO)
+        assert [await own.readline(), await user.readline()] == [SAID, SAID]
+        (first, _), *_, (idle, _) = await _open(path, WAIT, WAIT, WAIT, ECHO)
+        assert await idle.readline() == SAID
+        for gives_way in (idle, first):
+            ((reader, _),) = await _open(path, ECHO)
+            assert await reader.readline() == SAID
+            assert await gives_way.read() == b""
+        assert not own.at_eof() and not user.at_eof()
+
+    _serving(path, test, owners=[OWN, USER, *["web/Eve"] * 4, USER])
+
+
+@pytest.mark.parametrize("sent", [b'{"op": ', ECHO], ids=["unfinished", "answered"])
+def test_a_client_that_sends_no_request_is_disconnected(
+    home: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """S11"""
+    monkeypatch.setattr(server, "IDLE", 0.05)
+    path = home / "s"
+
+    async def test() -> None:
+        ((reader, writer),) = await _open(path, sent)
+        assert await reader.read() == (SAID if sent == ECHO else b"")
         writer.close()
 
     _serving(path, test)
