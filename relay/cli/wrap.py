@@ -64,8 +64,8 @@ OPTIONS = {
     "--worktree": (
         "worktree",
         "BRANCH",
-        "run it in its own git worktree, ../REPO-worktrees/BRANCH, on this branch (created from HEAD if "
-        "missing)",
+        "run it in its own git worktree, ../REPO-worktrees/BRANCH, on this branch (if missing, it is "
+        "created from a remote's branch of that name, else from HEAD)",
     ),
 }
 RESTART = ("no", "on-failure", "always")

@@ -210,7 +210,8 @@ WORKTREE_KEYS = keys_of(
         ),
         "branch": (
             checked(_template("repo", "agent"), "a branch"),
-            "the branch to check out; created from `base` if missing",
+            "the branch to check out; if missing, created from `base`, or if that is `HEAD`, from a remote's "
+            "branch",
         ),
         "base": (TEXT, "where a new branch starts"),
         "copy": (_INSIDE, "files that git does not track, copied into it"),

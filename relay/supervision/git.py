@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.errors import WorktreeError
@@ -125,7 +125,18 @@ class Repository:
         main = folder
         if top is not None and git.run("rev-parse", "--path-format=absolute", "--git-dir") == common:
             main = top
+        elif bare == "false" and (tree := git.run("config", "--default", "", "--get", "core.worktree")):
+            main = Path(os.path.realpath(folder / tree))  # of a submodule, seen from another worktree of it
         return cls(git, folder, main, top)
+
+    def outermost(self) -> Path:
+        """Return the main worktree; of a submodule, that of the repository around it, and so on."""
+        found = self.main
+        while found.is_dir() and (
+            around := replace(self.git, directory=found).run("rev-parse", "--show-superproject-working-tree")
+        ):
+            found = Path(around)
+        return found
 
     @property
     def name(self) -> str:

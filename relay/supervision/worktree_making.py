@@ -83,15 +83,17 @@ def _add(site: Site, claim: WorktreeClaim | None, lasting: bool) -> WorktreeClai
             f"{site.path} exists, but is not a worktree of {site.repository.main}. "
             "Move it away, or choose another path."
         )
-    exists = _branch_exists(site)
+    exists, remote = _branch_exists(site), ""
     if exists:
         _check_free(site)
         arguments = [str(site.path), site.branch]
+    elif site.spec.base == "HEAD" and (remote := _remote(site)):
+        arguments = ["--track", "-b", site.branch, str(site.path), f"{remote}/{site.branch}"]
     else:
         arguments = ["--no-track", "-b", site.branch, str(site.path), site.base()]
     made = not exists or (claim is not None and claim.made and claim.branch == site.branch)
     noted = site.claims.note(WorktreeClaim(str(site.path), site.branch, site.owner, lasting, made=made))
-    of = "" if exists else f", from {site.spec.base}"
+    of = "" if exists else f", from {f'{remote}/{site.branch}' if remote else site.spec.base}"
     site.progress(f"creating the worktree {site.path} (branch {site.branch}{of})")
     try:
         site.git.run("worktree", "add", *arguments)
@@ -121,6 +123,29 @@ def _branch_exists(site: Site) -> bool:
             "Spell it that way, or choose another name."
         )
     return False
+
+
+def _remote(site: Site) -> str:
+    """Return the remote that has the branch, "" if none has, as `git worktree add` guesses it.
+
+    Raise WorktreeError if several have, and checkout.defaultRemote names none of them.
+    """
+    has = [name for name in site.git.run("remote").splitlines() if _has(site, name)]
+    if len(has) > 1:
+        chosen = site.git.run("config", "--default", "", "--get", "checkout.defaultRemote")
+        if chosen not in has:
+            raise WorktreeError(
+                f"several remotes have a branch {site.branch}: {', '.join(has)}. Choose one with `git config "
+                f"checkout.defaultRemote {has[0]}`, or create the branch: `git branch {site.branch} "
+                f"{has[0]}/{site.branch}`."
+            )
+        return chosen
+    return has[0] if has else ""
+
+
+def _has(site: Site, remote: str) -> bool:
+    ref = f"refs/remotes/{remote}/{site.branch}"
+    return site.git.succeeds("show-ref", "--verify", "--quiet", ref)
 
 
 def _check_free(site: Site) -> None:

@@ -106,9 +106,12 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
 
 def _path(repository: Repository, given: str) -> Path:
     """Return the absolute path that `given` means. Raise WorktreeError if no worktree may be there."""
-    path = Path(os.path.normpath(repository.main / Path(given).expanduser()))
     if not given or "\n" in given:
         raise WorktreeError(f"{given!r} is not a path for a worktree.")
+    path = Path(given).expanduser()
+    if not path.is_absolute():  # not in the worktree of a repository around a submodule
+        path = repository.outermost() / path
+    path = Path(os.path.normpath(path))
     if path.is_relative_to(repository.common):
         raise WorktreeError(f"{path} is in git's own folder. Choose another path for the worktree.")
     return path

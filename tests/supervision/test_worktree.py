@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relay.errors import WorktreeError
-from relay.supervision.worktree import Worktree, WorktreeSpec, prepare
+from relay.supervision.worktree import Worktree, WorktreeSpec
 from supervision.repositories import Repo, needs_git
 from supervision.worktrees import Rig
 
@@ -114,15 +114,53 @@ def test_submodules_are_reported_and_left_to_the_setup(rig: Rig) -> None:
     assert (worktree.path / "part" / "file").exists()
     assert rig.clean_up(spec).kept  # git removes none with submodules unless forced
     assert worktree.path.exists()
-    inside = prepare(  # a submodule is also a repository
-        WorktreeSpec(),
-        "Bob",
-        team="web",
-        home=rig.home,
-        directory=rig.repo.path / "part",
-        env=rig.repo.env,
+
+
+def test_the_worktree_of_a_submodule_is_outside_the_repository_around_it(rig: Rig) -> None:
+    """From the submodule, from one within it, and from another worktree of the submodule."""
+    inner, part = Repo(rig.root / "inner"), Repo(rig.root / "part")
+    part("submodule", "add", "-q", str(inner.path), "deep/inner")
+    part("commit", "-q", "-m", "a submodule")
+    rig.repo("submodule", "add", "-q", str(part.path), "part")
+    rig.repo("submodule", "update", "-q", "--init", "--recursive")
+    bob = rig.prepare("Bob", at=rig.repo.path / "part")
+    assert bob.path == rig.root / "part-worktrees" / "Bob"
+    assert rig.prepare("Carol", at=bob.path).path == rig.root / "part-worktrees" / "Carol"
+    within = rig.prepare("Dan", at=rig.repo.path / "part" / "deep" / "inner")
+    assert within.path == rig.root / "inner-worktrees" / "Dan"
+    assert rig.repo("status", "--porcelain").splitlines() == ["A  .gitmodules", "A  part"]
+
+
+def test_a_branch_that_only_a_remote_has_is_continued(rig: Rig) -> None:
+    """As `git worktree add` guesses; an explicit base comes first, and two remotes need a choice."""
+    rig.repo("branch", "old")
+    for name in ("origin", "fork"):
+        remote = Repo(rig.root / name)
+        remote("switch", "-q", "-c", "fix/it")
+        remote.write("file", f"{name}\n")
+        rig.repo("remote", "add", name, str(remote.path))
+    spec = WorktreeSpec(branch="fix/it")
+    rig.repo("fetch", "-q", "origin")
+    worktree = rig.prepare(spec=spec)
+    assert (worktree.path / "file").read_text() == "origin\n"
+    assert (
+        rig.repo("for-each-ref", "--format=%(upstream)", "refs/heads/fix/it") == "refs/remotes/origin/fix/it"
     )
-    assert inside.path == rig.repo.path / "part-worktrees" / "Bob"
+    assert any("(branch fix/it, from origin/fix/it)" in line for line in rig.lines)
+
+    def again(spec: WorktreeSpec) -> str:
+        rig.repo("worktree", "remove", "--force", str(worktree.path))
+        rig.repo("branch", "-q", "-D", "fix/it")
+        return (rig.prepare(spec=spec).path / "file").read_text()
+
+    assert again(replace(spec, base="old")) == "one\n"
+    rig.repo("fetch", "-q", "fork")
+    with pytest.raises(
+        WorktreeError, match=r"several remotes have a branch fix/it: fork, origin\. Choose one"
+    ):
+        again(spec)
+    rig.repo("config", "checkout.defaultRemote", "fork")
+    assert (rig.prepare(spec=spec).path / "file").read_text() == "fork\n"
 
 
 def no_commit(rig: Rig) -> WorktreeSpec:
