@@ -42,6 +42,7 @@ _LOST = {
     "hidden": "{} in invisible text, ignored: `relay events {name}`.",
     "diff": "{} in the lines of a diff, ignored: `relay events {name}`.",
     "joined": "{} drawn in one line with what follows, ignored: `relay events {name}`.",
+    "misspelt": "{} with a misspelt namespace, ignored: `relay events {name}`.",
     "not_heeded": "{} ignored because of `directives` in relay.toml: `relay events {name}`.",
     "not_told_apart": "{} possibly read before, ignored: `relay events {name}`.",
     "missed": "{} of output missed, with any directives in them: ask {name} to repeat what it said.",

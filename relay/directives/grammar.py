@@ -64,16 +64,20 @@ class PassedOver(NamedTuple):
          joined:  the agent draws the lines of a paragraph as one, and this one holds several
          setting: `directives` in relay.toml
          record:  it may have been in the agent's own record, which was lost since
+         typo:    its namespace, `said`, has no handler; `meant` has
     """
 
     line: Line
-    why: Literal["sign", "hidden", "diff", "joined", "setting", "record"]
+    why: Literal["sign", "hidden", "diff", "joined", "setting", "record", "typo"]
+    said: str = ""
+    meant: str = ""
 
 
 class Grammar:
     """Lines in, directives out; one per agent, because fences and `<<<` forms span lines.
 
     knows:      return True for a namespace (in lower case) with a handler; others are ordinary text.
+    meant:      return the namespace that an unknown one is a typo of, or "".
     prefix:     the character (or word) that begins a directive.
     decoration: regular expression of the bullets and indents with which the agent begins a paragraph.
     diff:       regular expression of a diff line's mark, which then is not a bullet; "" without diffs.
@@ -91,9 +95,11 @@ class Grammar:
         decoration: str = DECORATION,
         diff: str = "",
         heeds: Callable[[str], bool] = lambda namespace: True,
+        meant: Callable[[str], str] = lambda namespace: "",
         joined: bool = False,
     ) -> None:
         self._knows = knows
+        self._meant = meant
         self._heeds = heeds
         another = rf"\s{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
         self._another = re.compile(another) if joined else None
@@ -123,6 +129,7 @@ class Grammar:
         *,
         prefix: str,
         heeds: Callable[[str], bool] = lambda namespace: True,
+        meant: Callable[[str], str] = lambda namespace: "",
     ) -> Grammar:
         """Return the grammar for what the terminal of an agent of this `profile` shows.
 
@@ -131,10 +138,10 @@ class Grammar:
         joined = profile.block_end == "joined"
         if profile.decoration is not None:
             decoration = profile.decoration.pattern
-            return cls(knows, prefix=prefix, decoration=decoration, heeds=heeds, joined=joined)
+            return cls(knows, prefix=prefix, decoration=decoration, heeds=heeds, meant=meant, joined=joined)
         # An agent indents its lists; a program that relay does not know may indent a diff.
         diff = ADDED_OR_REMOVED if profile.states else rf"[ \t]*{ADDED_OR_REMOVED}"
-        return cls(knows, prefix=prefix, diff=diff, heeds=heeds, joined=joined)
+        return cls(knows, prefix=prefix, diff=diff, heeds=heeds, meant=meant, joined=joined)
 
     def state(self) -> dict[str, Any]:
         """Return the JSON that `restore` needs to continue from here."""
@@ -182,7 +189,12 @@ class Grammar:
             return found
         namespace = started["namespace"].lower()
         target = started["target"].rstrip(",:;.")
-        if not target or not self._knows(namespace):
+        if not target:
+            return found
+        if not self._knows(namespace):
+            if (meant := self._meant(namespace)) and self._heeds(meant):
+                said, right = f"{self._prefix}{namespace}:", f"{self._prefix}{meant}:"
+                self.passed_over.append(PassedOver(line, "typo", said, right))
             return found
         if not self._heeds(namespace):
             self.passed_over.append(PassedOver(line, "setting"))

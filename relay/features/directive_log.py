@@ -1,8 +1,8 @@
-"""Counts the steps of directives, and tells the user about missed output and ignored directives.
+"""Counts the steps of directives; tells the user about what was ignored or missed, and the agent about typos.
 
 output ─→ lines ─→ heard ─→ begun ─→ committed (messages, in the ledger)
    └ missed  │         └ begun by an earlier session, its outcome unknown
-             └ passed over, hidden, in a diff, not heeded (relay.toml), or not told apart from what was heard
+             └ passed over, hidden, in a diff, misspelt, not heeded (relay.toml), or maybe heard before
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from relay.directives.events import (
     DirectiveRead,
     DirectiveRecognized,
 )
+from relay.directives.grammar import PassedOver
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
+from relay.injection.events import Inject
+from relay.injection.injection import notice
 from relay.lifecycle import Describe, Identity, SessionClosed
 from relay.messaging.client import current_client
 from relay.state.agent_terminal import AgentTerminal
+from relay.state.events import TurnBegan
 from relay.storage.journal import Journal, preview
 from relay.storage.progress import Progress
 from relay.terminal.events import Notify, OutputSkipped
@@ -67,6 +71,7 @@ class DirectiveLog:
         self._terminal = terminal
         self._progress = progress
         self._counts = Counter(progress.counts)
+        self._corrected: set[str] = set()  # what the agent was told in this turn
         self._missed = 0  # bytes not in the journal yet
         self._telling: asyncio.TimerHandle | None = None
 
@@ -95,15 +100,31 @@ class DirectiveLog:
 
     @handles(DirectivePassedOver)
     def passed_over(self, event: DirectivePassedOver) -> None:
-        line, why = event.passed
+        passed = event.passed
+        line, why = passed.line, passed.why
         text = line.text.strip()
         self._journal.write("directive_passed_over", text=preview(text), why=why, place=str(line.place))
+        if passed.why == "typo":
+            self._correct(passed)
+            return
         count, what = PASSED_OVER[why]
         if not self._counts[count]:
             word = one_line(text.split(maxsplit=1)[0], 40)
             events = f"`relay events {self._session.name}`"
             self._bus.publish(Notify(f"a directive {what.format(word)}. {events} lists them all."))
         self._count(count, 1)
+
+    def _correct(self, passed: PassedOver) -> None:
+        """Tell the agent about a misspelt namespace, once in a turn."""
+        self._count("misspelt", 1)
+        if passed.said not in self._corrected:
+            self._corrected.add(passed.said)
+            text = f"Nothing handles {passed.said}, so it was ignored. Did you mean {passed.meant}?"
+            self._bus.publish(Inject(notice(text)))
+
+    @handles(TurnBegan)
+    def turn_began(self, _: TurnBegan) -> None:
+        self._corrected.clear()
 
     @handles(OutputSkipped)
     def skipped(self, event: OutputSkipped) -> None:
@@ -135,7 +156,7 @@ class DirectiveLog:
         with suppress(RelayError):
             client = await current_client(self._bus, wait=False)
             committed = len(await client.committed(self._session.id))
-        names = ["lines", "heard", "begun", "failed", "unknown"]
+        names = ["lines", "heard", "begun", "failed", "unknown", "misspelt"]
         names += [count for count, _ in PASSED_OVER.values()]
         steps: dict[str, int | None] = {name: self._counts[name] for name in names}
         read = self._terminal.output_offset() - self._counts["missed"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from relay.agents.events import TextRead
 from relay.agents.transcript_formats import Said
-from relay.directives.events import said
+from relay.directives.events import DirectivePassedOver, said
 from relay.directives.grammar import Grammar
 from relay.eventbus import EventBus, handles
 from relay.place import TRANSCRIPT, PlaceCounter
@@ -31,12 +31,14 @@ class TranscriptListener:
         journal: Journal,
         *,
         knows: Callable[[str], bool],
+        meant: Callable[[str], str],
         prefix: str,
         subagents: bool,
     ) -> None:
         self._bus = bus
         self._journal = journal
         self._knows = knows
+        self._meant = meant
         self._prefix = prefix
         self._subagents = subagents
         self._places: dict[str, PlaceCounter] = {}
@@ -52,9 +54,12 @@ class TranscriptListener:
     def _say(self, text: Said, *, again: bool) -> None:
         source = f"{TRANSCRIPT}/{text.subagent}" if text.subagent else TRANSCRIPT
         places = self._places.setdefault(source, PlaceCounter(source))
-        now, grammar = time.monotonic(), Grammar(self._knows, prefix=self._prefix)
+        now, grammar = time.monotonic(), Grammar(self._knows, meant=self._meant, prefix=self._prefix)
         # In Markdown only "\n" ends a line. A directive ends with its text.
         lines = [Line(each, now, places.at(text.place)) for each in text.text.split("\n")]
         found = [directive for line in lines for directive in grammar.line(line)]
         for said_event in said(lines, found + grammar.turn_end(now), self._prefix, again=again):
             self._bus.publish(said_event)
+        for passed in [] if again else grammar.passed_over:
+            if passed.why == "typo":  # the others are seen on the terminal only
+                self._bus.publish(DirectivePassedOver(passed))

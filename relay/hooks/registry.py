@@ -151,6 +151,14 @@ class Registry:
         """Return the namespaces that have handlers."""
         return frozenset(handler.pattern.namespace for handler in self._patterns if handler.pattern)
 
+    def meant(self, namespace: str) -> str:
+        """Return the namespace that an unknown one is probably a typo of; "" for any other word.
+
+        Much that begins like a directive is none: `@param:x`, `@media:print`. Typos keep the first letter.
+        """
+        found = names.suggest(namespace, self.namespaces(), 0.8) or ""
+        return found if found[:1] == namespace[:1].lower() else ""
+
     def has_builtin(self, namespace: str) -> bool:
         return any(handler.builtin for handler in self._handlers_of(namespace))
 

@@ -93,7 +93,13 @@ def _output_reader(core: Core) -> OutputReader:
         core.started.shim,
         agent.terminal,
         agent.reader,
-        Grammar.of_terminal(setup.registry.knows, setup.profile, prefix=setup.prefix, heeds=setup.heeds),
+        Grammar.of_terminal(
+            setup.registry.knows,
+            setup.profile,
+            prefix=setup.prefix,
+            heeds=setup.heeds,
+            meant=setup.registry.meant,
+        ),
         words=ScreenWords(setup.prefix, None if core.started.record is None else core.progress.note),
         source=first_source(known=setup.knows_agent),
         checkpoints=Checkpoints(
@@ -422,6 +428,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         core.bus,
         core.journal,
         knows=core.setup.registry.knows,
+        meant=core.setup.registry.meant,
         prefix=core.setup.prefix,
         subagents=core.setup.settings.subagents == "act",
     ),

@@ -13,6 +13,7 @@ from relay.agents import catalog
 from relay.directives.directive import Directive
 from relay.directives.grammar import BULLETS, DECORATION, Grammar, unescape
 from relay.home import Home
+from relay.hooks.registry import Registry
 from relay.place import Place
 from relay.readers.line import Line
 
@@ -424,6 +425,42 @@ def test_a_line_of_a_diff_on_a_terminal_is_not_a_list_item(subtests: pytest.Subt
             assert bool(Grammar(known).line(make_line(line, 0.0))) == bool(
                 terminal_grammar("pi", DECORATION).line(make_line(line, 0.0))
             )
+
+
+TYPOS = {
+    "@deplyo:prod x": "@deploy:",
+    "- @Deplyo:prod x": "@deploy:",
+    "@deploys:prod x": "@deploy:",
+    "@memroy:save x": "@memory:",
+    "@relya:Bob <<<": "@relay:",
+    "@delay:Bob x": None,  # a word of its own, though like @relay
+    "@param:x y": None,
+    "@media:print": None,
+    "@property": None,
+    "dev@relya.com:x": None,
+    "see @deplyo:prod": None,
+    "`@deplyo:prod`": None,
+    "@deplyo: was wrong": None,
+    "\\@deplyo:prod x": None,
+    "```\n@deplyo:prod x\n```": None,
+}
+
+
+def test_a_misspelt_namespace_is_passed_over_and_any_other_word_is_text(subtests: pytest.Subtests) -> None:
+    registry = Registry()
+    for namespace in ("deploy", "memory", "relay"):
+        registry.add_pattern(namespace, lambda: None)
+    for text, meant in TYPOS.items():
+        with subtests.test(text):
+            grammar = Grammar(registry.knows, meant=registry.meant)
+            found = [grammar.line(make_line(line, 0.0)) for line in text.split("\n")]
+            assert not any(found)
+            assert [one.meant for one in grammar.passed_over] == ([] if meant is None else [meant])
+
+
+def test_a_typo_of_a_disabled_namespace_is_text() -> None:
+    grammar = Grammar(known, heeds=lambda namespace: False, meant=lambda namespace: "deploy")
+    assert grammar.line(make_line("@deplyo:prod x", 0.0)) == [] and grammar.passed_over == []
 
 
 def test_a_disabled_namespace_is_passed_over_with_its_whole_form() -> None:

@@ -44,6 +44,20 @@ from relay import pattern
     assert source.startswith("hook @deploy:staging") and text == "Deployed v1.2.3 to staging for Alice"
 
 
+def test_the_agent_learns_of_a_misspelt_namespace_once_in_a_turn(relay: Relay) -> None:
+    """C18: of other words, such as a decorator, it learns nothing."""
+    alice = FakeAgent(relay, "Alice").wrap()
+    alice.say("@relya:Bob one\n@param:x y\n@relya:Bob two\n@memory:save the turn")
+    alice.receives("Saved to memory")
+    relay("send", "--wait", "60", "Alice", "the next turn")
+    alice.say("@relya:Bob three\n@memory:save another")
+    wait_until(lambda: alice.received.count("Saved to memory") == 2)
+    wrong = "Nothing handles @relya:, so it was ignored. Did you mean @relay:?"
+    wait_until(lambda: [text for _, text in alice.texts()].count(wrong) == 2, message=lambda: alice.received)
+    assert "@param" not in alice.received
+    assert "3 directives with a misspelt namespace, ignored" in relay("explain", "Alice").stdout
+
+
 def test_handlers_can_be_given_as_a_table(relay: Relay) -> None:
     """R49, R58: RelayConfig with functions and "builtin"."""
     folder = project(

@@ -130,9 +130,10 @@ def test_directives_are_read_from_the_record_not_the_screen(ann: Aider) -> None:
     ended = wait_until(lambda: ann.events("handler_printed"), message=ann.log)
     assert "So:" in ended[0]["text"] and "quoted" in ended[0]["text"]
     ann.prompt()
-    ann.log_answer("@memory:save drawn in *italics*")
+    ann.log_answer("@memroy:save it\n\n@memory:save drawn in *italics*")
     ann.ready()
     ann.expect_directives("drawn in *italics*", "drawn in *italics*")
+    ann.receives("Nothing handles @memroy:, so it was ignored. Did you mean @memory:?")
     assert ann.record() == "it reports the agent's words"
     assert "Its own record: it reports the agent's words." in ann.relay("explain", "Ann").stdout
 
