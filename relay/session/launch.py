@@ -94,7 +94,8 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     if options.worktree:
         path = _enter_worktree(options, env, home, claimed)
     mode = TerminalMode(0, 1)
-    told = _told(options, env, home)
+    shown = _report(options, env, home)
+    told = [] if options.detached else shown  # the user may not see what started a detached agent
     channel, theirs = socketpair()
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Otherwise nobody would learn that a short program has ended.
@@ -118,7 +119,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     return Client(channel, mode, claimed.team, claimed.name).run()
 
 
-def _told(options: Options, env: Mapping[str, str], home: Home) -> list[str]:
+def _report(options: Options, env: Mapping[str, str], home: Home) -> list[str]:
     """Print the notices about the configuration before an agent can draw over them; return them."""
     from relay.session.preflight import check
 

@@ -58,7 +58,7 @@ def test_an_unfamiliar_word_gets_no_suggestion(word: str) -> None:
     [
         ("--json ps", "options go after the command: `relay ps --json`."),
         ("-t web ps --watch", "options go after the command: `relay ps -t web --watch`."),
-        ("--name 'a b' events", "options go after the command: `relay events --name 'a b'`."),
+        ("--to 'a b' messages", "options go after the command: `relay messages --to 'a b'`."),
         ("--json", "unknown option '--json'. Options go after the command."),
     ],
 )
