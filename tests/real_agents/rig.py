@@ -31,12 +31,13 @@ class Wrapped:
     """One agent under `relay wrap`, with its own terminal and model."""
 
     def __init__(
-        self, rig: Rig, agent: Agent, name: str, model: Model, terminal: Emulator, command: Sequence[str]
+        self, rig: Rig, agent: Agent, name: str, placed: Placed, terminal: Emulator, command: Sequence[str]
     ) -> None:
         self.rig = rig
         self.agent = agent
         self.name = name
-        self.model = model
+        self.placed = placed
+        self.model = placed.model
         self.terminal = terminal
         self.command = list(command)
         self.work = rig.relay.home / name / "work"
@@ -247,7 +248,7 @@ class Rig:
         env = {**placed.environment, "RELAY_HOME": str(self.relay.home), "PYTHONSAFEPATH": "1"}
         terminal = Emulator(argv, env, cwd=placed.work, columns=columns, rows=rows)
         self._open.callback(terminal.close)
-        wrapped = Wrapped(self, agent, name, placed.model, terminal, command)
+        wrapped = Wrapped(self, agent, name, placed, terminal, command)
         self.agents.append(wrapped)
         return wrapped
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
@@ -50,6 +51,26 @@ def test_a_killed_agents_message_goes_to_its_successor(rig: Rig, agent: Agent) -
     second.becomes("ready")
     assert (alice.model.count("for the next agent"), second.model.count("for the next agent")) == (0, 1)
     assert not (alice.work / "approved").exists()
+
+
+@pytest.mark.agents("claude", "codex", "gemini", "qwen")
+def test_an_agent_outlives_its_window(rig: Rig, agent: Agent) -> None:
+    """The window is closed in a turn; the turn goes on, and a terminal that attaches shows it."""
+    hold = threading.Event()
+    script = Rule("^begin", Step("The bird is a heron.", hold=hold, after=1)), Rule("^go on", "It flew away.")
+    alice = rig.wrap(agent, "Alice", *script)
+    pid = alice.info()["agent_pid"]
+    alice.say("begin now")
+    rig.wait(lambda: alice.model.requests, "the model gets a request")
+    alice.terminal.hang_up()
+    rig.wait(alice.terminal.ended, "the client ends")
+    hold.set()
+    again = rig.attach(agent, "Alice", alice.placed, alice.command)
+    again.sees("a heron")
+    again.becomes("ready")
+    again.say("go on")
+    again.sees("It flew away")
+    assert again.info()["agent_pid"] == pid
 
 
 def test_a_failing_api_loses_no_message(rig: Rig, agent: Agent) -> None:
