@@ -138,8 +138,8 @@ def run(args: argparse.Namespace) -> int:
     body = _body(args.words)
     advice = "an agent can send only as itself, within its own team. Leave out --from and --team."
     who = guard.acting_as(home, "send", name=args.sender, team=args.team, advice=advice)
-    if who.agent is None and args.to != EVERYBODY and not args.to.startswith("#"):
-        who = replace(who, team=team_of(home, args.to, args.team))
+    if who.agent is None and names.is_valid(args.to):
+        who = replace(who, team=team_of(home, args.to, args.team, who.team))
     alone = False
     with Ledger(home.ledger) as ledger:
         outgoing = _outgoing(ledger, args, body)

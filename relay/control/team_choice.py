@@ -1,7 +1,7 @@
 """The team of an agent that the user names without a team: the same for all commands.
 
-It is RELAY_TEAM, or else the team of this folder's fleet if the fleet has that agent; otherwise the only team
-with an agent of that name.
+It is the team of this folder's fleet if the fleet has that agent, or else the only team with an agent of that
+name. If RELAY_TEAM is set, it decides between several teams instead of the fleet.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def fleet_team(home: Home, name: str) -> str | None:
     return None
 
 
-def team_of(home: Home, name: str, given: str | None) -> str:
+def team_of(home: Home, name: str, given: str | None, otherwise: str | None = None) -> str:
     """Return the team of the agent `name`, which may have ended: `given`, or as above.
 
-    If several teams, or none, have had such an agent, it is RELAY_TEAM, else the default.
+    If several teams, or none, have had such an agent, it is `otherwise`, else RELAY_TEAM, else the default.
     """
     from relay.messaging.ledger import Ledger
 
     if (team := given or fleet_team(home, name)) is not None:
         return names.team(team)
-    team = names.team(None)
+    team = names.team(otherwise)
     if not home.ledger.exists():
         return team
     with Ledger(home.ledger) as ledger:

@@ -413,6 +413,8 @@ def test_a_name_needs_no_team_if_one_team_has_it_or_the_fleet_of_this_folder(rel
         assert refused.returncode != 0, "its file is not trusted"
         assert "web" in refused.stderr and "api" in refused.stderr, command
     relay("trust", "relay.toml", cwd=project)
+    relay("send", "--from", "w1", "Ben", "from a colleague")
+    ben["web"].receives("from a colleague")
     relay("send", "Ben", "for web", cwd=project)
     ben["web"].receives("for web")
     relay("send", "Ben", "for api", cwd=project, env={"RELAY_TEAM": "api"})
