@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from relay import desktop_notification
-from relay.eventbus import EventBus, HandlerFailed, handles
-from relay.lifecycle import SessionBegan
+from relay.eventbus import EventBus, HandlerFailed, answers, handles
+from relay.lifecycle import SessionBegan, SessionSettling
 from relay.storage.journal import Journal, WritingFailed
 from relay.tasks import TaskFailed, Tasks
 from relay.terminal.events import Notify, NotifyDesktop, ReadingFailed, TerminalLost
 
 MISTAKE = "internal error in relay"
 """The beginning of the notice that one of relay's own handlers has failed."""
+
+LAST_WORDS = 3.0
+"""Seconds that an ending session waits for the desktop: its last notification says how the agent ended."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +45,7 @@ class Notices:
         self._told = told
         self._noticed = noticed
         self._mistakes: set[str] = set()
+        self._showing: set[asyncio.Task[None]] = set()
 
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
@@ -84,7 +89,14 @@ class Notices:
 
     @handles(NotifyDesktop)
     def desktop(self, event: NotifyDesktop) -> None:
-        self._tasks.spawn(self._show(event.title, event.text), "a notification")
+        task = self._tasks.spawn(self._show(event.title, event.text), "a notification")
+        self._showing.add(task)
+        task.add_done_callback(self._showing.discard)
+
+    @answers(SessionSettling)
+    async def settle(self, _: SessionSettling, __: object) -> None:
+        if self._showing:
+            await asyncio.wait(self._showing, timeout=LAST_WORDS)
 
     async def _show(self, title: str, text: str) -> None:
         if why := await desktop_notification.notify(title, text):

@@ -28,7 +28,7 @@ from relay.supervision.records import Records
 from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
 from relay.supervision.states import PAUSED, Phase
 from relay.supervision.succession import Succession
-from relay.terminal.events import KeyChosen, KeysTyped, Notify
+from relay.terminal.events import KeyChosen, KeysTyped, Notify, NotifyDesktop
 from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
@@ -162,6 +162,8 @@ class Supervisor:
             name, can = self._session.name, await self._succession.resumed(conversation, asked=True)
             how = f" `relay resume {name}` continues its conversation." if can is not None else ""
             self._bus.publish(Notify(f"{name} {decision.reason}.{how}"))
+            if not self._shim.state.lent:  # nobody reads that
+                self._bus.publish(NotifyDesktop(f"{name} {decision.reason}", how.strip()))
 
     def _missing(self, program: str, history: RestartHistory) -> RestartDecision:
         """Return the decision for an agent whose program does not exist now."""

@@ -164,8 +164,10 @@ def test_up_says_that_a_conversation_is_lost(relay: Relay) -> None:
 
 
 def test_a_crash_without_supervision_says_how_to_continue(relay: Relay) -> None:
-    """If there is a conversation to resume. An agent that succeeds needs no words."""
-    claude = Claude(relay).wrap()
+    """If there is a conversation to resume; without a terminal, on the desktop. Success needs no words."""
+    claude = Claude(relay).wrap(
+        env={"CI": "1"}
+    )  # there, a desktop notification becomes an entry in the journal
     transcript = claude.folder / "transcript.jsonl"
     start(claude, FIRST, path=str(transcript))
 
@@ -177,6 +179,7 @@ def test_a_crash_without_supervision_says_how_to_continue(relay: Relay) -> None:
         return [each["text"] for each in claude.events("notice")[before:]]
 
     assert ends(3) == ["Ann exited with 3."]
+    assert len(claude.events("notification")) == 1
     transcript.write_text(PROMPT)
     relay("resume", "Ann", env={"AGENT_FOLDER": str(claude.folder)})
     start(claude, FIRST, path=str(transcript))
