@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
             order = list(left)
             if not wanted or (wanted := [name for name in wanted if key(name) not in gone]):
                 order += [(fleet.team, name) for name in _order(fleet, spawned, wanted)]
+            if not order:
+                fleet_file.load(home, Path.cwd(), args.file)  # says that the file has no agents
             for team, name in order:
                 _want_down(records, team, name)
         for _, name in left:

@@ -147,6 +147,8 @@ def test_agents_that_the_file_no_longer_has_are_named_and_ended(relay: Relay, pr
     relay("trust", "relay.toml", cwd=project)
     relay("down", cwd=project)
     assert states(relay).keys() == {"Own"}
+    nothing = relay("down", cwd=project, check=False)
+    assert nothing.returncode and "relay.toml: has no agents." in nothing.stderr
 
 
 def test_a_dry_run_starts_nothing(relay: Relay, project: Path) -> None:
