@@ -154,7 +154,8 @@ class _Answer:
             error = one_line(_decoded(output.stderr), 200)
             why = f": {error}" if error else "."
             self.problems.append(f"It ended with exit code {output.exit_code}{why}")
-            if output.exit_code in CANNOT_RUN and not self.results:
+            decided = any(each.action not in ("continue", "inject_context") for each in self.results)
+            if output.exit_code in CANNOT_RUN and not decided:
                 self._could_not_run(self.problems[-1])
         elif values is None and output.exit_code == 0 and text and self._event in _TEXT_IS_CONTEXT:
             self.context(text)

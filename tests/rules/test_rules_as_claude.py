@@ -85,7 +85,7 @@ def effect(answer: table.Answer, number: int, aggregated: Mapping[str, Any]) -> 
         return {"end"} | ({"ran"} if answer.event in (POST, FAILED) else set())
     elif answer.event == PRE:
         if action == "deny":
-            told = [aggregated["reason"]]
+            told.append(aggregated["reason"])
         else:
             words.add("new" if aggregated["updated_input"] else "ran")
         if action == "ask" or (answer.call == "wary" and action != "allow"):
