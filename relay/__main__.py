@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: sys.argv[1:]) and return its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        _use_utf8()
+        argv = sys.argv[1:]
     try:
         from relay.errors import RelayError
 
@@ -40,6 +42,12 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout = None
         print(f"relay: cannot write to the standard output: {error.strerror}.", file=sys.stderr)
         return 1
+
+
+def _use_utf8() -> None:
+    """Start again in UTF-8 mode (PEP 540) if paths could only be ASCII: the C locale, with PYTHONUTF8=0."""
+    if sys.getfilesystemencoding() == "ascii":
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 class OutputFailed(OSError):
@@ -94,12 +102,6 @@ def _prepare_streams() -> None:
     if before is not None and before is not sys.__stdout__:
         return  # replaced by a test, or by a program that calls us
     errors = "strict" if before is None else before.errors
-    if (
-        before is not None
-        and errors == "surrogateescape"
-        and before.encoding.lower().replace("-", "") != "utf8"
-    ):
-        errors = "strict"  # the C locale without UTF-8 mode; it would raise for all but ASCII
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Output(1, "w", closefd=False)),
         encoding=None if before is None else before.encoding,

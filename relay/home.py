@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
     from pathlib import Path
 
+PYTHON = [sys.executable, *(["-X", "utf8"] if sys.flags.utf8_mode else []), "-P"]
+"""The start of a command line that runs a module of relay: paths are decoded as in this process."""
+
 # sockaddr_un.sun_path: 108 bytes on Linux (unix(7)), 104 on macOS, including the final NUL.
 MAX_SOCKET_PATH = (108 if sys.platform == "linux" else 104) - 1
 

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from relay.errors import HomeError, MemoryStoreError
-from relay.home import Home, check_socket_path, private_directory
+from relay.home import PYTHON, Home, check_socket_path, private_directory
 from relay.memory.backend import IdTaken, Memory, Scope
 from relay.memory.calls import DistantBackend, too_late
 from relay.memory.config import MemoryConfig
@@ -181,7 +181,7 @@ class RemoteBackend(DistantBackend):
         """Start a helper, and wait until it listens. Raise MemoryStoreError with its error message."""
         if self._log.exists() and self._log.stat().st_size > _LARGE_LOG:
             self._log.replace(f"{self._log}.1")
-        command = [sys.executable, "-P", "-m", "relay.memory.helper"]
+        command = [*PYTHON, "-m", "relay.memory.helper"]
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             process = subprocess.Popen(

@@ -18,7 +18,7 @@ from relay import project
 from relay.agents.markers import without_markers
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
-from relay.home import Home, share_home
+from relay.home import PYTHON, Home, share_home
 from relay.names import DEFAULT_TEAM, key
 from relay.session.options import Options
 from relay.shim import ring
@@ -321,7 +321,7 @@ def _start_session(options: Options, home: Home, env: dict[str, str], fds: dict[
             os.set_inheritable(fd, True)
         if options.registry is None and options.memory is None:
             main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
-            os.execve(sys.executable, [sys.executable, "-P", main, str(fds["orders"])], env)
+            os.execve(sys.executable, [*PYTHON, main, str(fds["orders"])], env)
         _close_others({0, 1, 2, *fds.values()})
         from relay.session.__main__ import run
 

@@ -31,7 +31,9 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
     """
     if not (config or rules or configured(home, FILES)):
         return []
-    words = [sys.executable, "-P", os.path.abspath(__file__), json.dumps([config, list(rules)])]
+    from relay.home import PYTHON  # not at the top, which runs before the path is complete
+
+    words = [*PYTHON, os.path.abspath(__file__), json.dumps([config, list(rules)])]
     try:
         done = subprocess.run(
             words, env=dict(env), capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,8 +77,8 @@ class Git:
                 env={**env, "LC_ALL": "C.UTF-8", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                encoding="utf-8",
-                errors="surrogateescape",
+                encoding=sys.getfilesystemencoding(),  # it prints paths
+                errors=sys.getfilesystemencodeerrors(),
                 pass_fds=self.locks,
                 check=False,
             )

@@ -26,7 +26,7 @@ class Claude:
         self.folder = relay.home / f"agent {name}"
         self.folder.mkdir()
         self.program = self.folder / "claude"
-        self.program.write_text(f"#!{sys.executable}\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
+        self.program.write_text(f"#!{sys.executable} -Xutf8\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
         self.program.chmod(0o755)
 
     def wrap(
