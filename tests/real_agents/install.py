@@ -159,8 +159,8 @@ PINNED = {
 """The versions that relay was built with."""
 
 
-LATER = {"pi": replace(PINNED["pi"], package="@earendil-works/pi-coding-agent", version="0.87.1")}
-"""Newest versions, whose package has another name. The registry lacks dependencies of pi 1.0 and newer."""
+RENAMED = {"pi": "@earendil-works/pi-coding-agent"}
+"""The packages of newest versions, where they have another name than those of the pinned ones."""
 
 
 def _newest() -> dict[str, str]:
@@ -173,8 +173,8 @@ def _newest() -> dict[str, str]:
 
 PACKAGES = dict(PINNED)
 if NEWEST:
-    PACKAGES |= {name: replace(PINNED[name], version=version) for name, version in _newest().items()}
-    PACKAGES |= LATER
+    PACKAGES |= {name: replace(PINNED[name], package=package) for name, package in RENAMED.items()}
+    PACKAGES |= {name: replace(PACKAGES[name], version=version) for name, version in _newest().items()}
 """The packages to test."""
 
 
@@ -230,9 +230,9 @@ def main(names: list[str]) -> int:
 
 def _look_for_newest(names: list[str]) -> None:
     """Record the newest versions; if a registry does not answer, report it and keep the pinned version."""
-    for name in set(names) - LATER.keys():
+    for name in names:
         try:
-            PACKAGES[name] = replace(PACKAGES[name], version=PINNED[name].newest())
+            PACKAGES[name] = replace(PACKAGES[name], version=PACKAGES[name].newest())
         except (OSError, subprocess.SubprocessError) as error:
             print(f"NOT TESTED: the newest {name}: {error}", file=sys.stderr)
     NEWEST_FILE.parent.mkdir(parents=True, exist_ok=True)
