@@ -21,7 +21,7 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload"),
+    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
@@ -87,7 +87,6 @@ _MEANT = {
     "info": "explain",
     "remember": "memory save",
     "recall": "memory search",
-    "forget": "memory forget",
     "subscribe": "join",
     "unsubscribe": "leave",
     "allow": "trust",

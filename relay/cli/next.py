@@ -2,13 +2,15 @@
 
 Agents with a question come first, longest-waiting first; then those that have failed, and those whose
 supervision has called you. --ready includes agents that wait for their next prompt. If no agent needs you,
-the command says so and exits with 1, and lists supervised agents that have failed and ended.
+the command says so and exits with 1, and lists agents that have failed and ended: supervised ones, and others
+for ten minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 from relay.cli import attach, ps
 from relay.cli.arguments import add_json, add_team
@@ -16,8 +18,11 @@ from relay.cli.output import print_json
 from relay.control.ended import ended
 from relay.control.guard import person_only
 from relay.control.needs import ATTACH, Need, by_urgency, need
-from relay.control.sessions import live
+from relay.control.sessions import SessionInfo, live
 from relay.home import Home
+from relay.supervision.records import Records
+
+_NEWS = 600.0  # seconds for which the failure of an unsupervised agent is news
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
         print_json(None if chosen is None else chosen.public())
     if chosen is None:
         failed = [
-            each for each in ended(home, running, args.team) if need(each) in wanted and each.wanted == "up"
+            each
+            for each in ended(home, running, args.team)
+            if need(each) in wanted and each.wanted == "up" and _is_news(home, each)
         ]
         for each in by_urgency(failed):
             print(
@@ -53,3 +60,9 @@ def run(args: argparse.Namespace) -> int:
     if args.print or args.json:
         return 0
     return attach.to(chosen, takeover=args.takeover)
+
+
+def _is_news(home: Home, agent: SessionInfo) -> bool:
+    """Return True for an ended agent that was supervised, or that has just ended."""
+    record = Records(home).get(agent.team, agent.name)
+    return record is not None and (record.supervised or record.at > time.time() - _NEWS)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from pathlib import Path
 
+from relay import names
 from relay.control.sessions import SessionInfo, socket_of
+from relay.errors import RelayError
 from relay.home import Home
 from relay.names import key
+from relay.supervision import fleet_file
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import ENDED, Phase
 
 KEPT = 7 * 86400.0
-"""Seconds that an ended agent stays listed if it was not supervised, or another agent started it."""
+"""Seconds that an ended agent stays listed, unless its fleet file still has it."""
+
+PLAIN = 3600.0
+"""The same for an unsupervised program without a conversation, which nothing could bring back."""
 
 GONE = "gone"
 """The state of an agent whose processes were killed with no session left to record it, as after a reboot."""
@@ -21,18 +28,35 @@ GONE = "gone"
 def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) -> list[SessionInfo]:
     """Return the agents of `team` (None: of all teams) that are not among `live`, sorted by team and name.
 
-    Remove the records of those that ended KEPT ago, except supervised agents that the user started.
+    Remove the records of those that ended PLAIN or KEPT ago.
     """
     running = {(key(session.team), key(session.name)) for session in live}
     records, now, found = Records(home), time.time(), []
     for record in records.all(team):
         if (key(record.team), key(record.name)) in running:
             continue
-        if (record.parent or not record.supervised) and record.at < now - KEPT:
+        if record.at < now - _kept(record) and not _is_defined(record):
             records.forget(record.team, record.name)
             continue
         found.append(as_session(home, record))
     return found
+
+
+def _kept(record: AgentRecord) -> float:
+    plain = not (record.supervised or record.fleet or record.parent or record.conversation)
+    return PLAIN if plain and record.phase in ENDED else KEPT
+
+
+def _is_defined(record: AgentRecord) -> bool:
+    """Return True if a fleet file has the agent, so that `relay up` needs the record, or cannot be read."""
+    if not record.fleet or record.parent:
+        return False
+    path = Path(record.fleet)
+    try:
+        fleet = fleet_file.parse(path, fleet_file.read(path), names.DEFAULT_TEAM)
+    except RelayError:
+        return path.exists()
+    return fleet.find(record.name) is not None
 
 
 def as_session(home: Home, record: AgentRecord) -> SessionInfo:

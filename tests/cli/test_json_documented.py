@@ -198,6 +198,7 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "restart": (running, "restart --json Ann"),
     "reload": (running, "reload --json Ann"),
     "resume": (ended, "resume --json Ann"),
+    "forget": (ended, "forget --json Ann"),
     "up": (fleet, "up --json"),
     "down": (fleet_up, "down --json"),
     "spawn": (spawner, "spawned"),

@@ -67,6 +67,8 @@ REFUSED = {
     "restart Bob": MAY_NOT,
     "restart --now Bob": MAY_NOT,
     "resume Bob": MAY_NOT,
+    "forget Bob": MAY_NOT,
+    "forget --all": MAY_NOT,
     "up": MAY_NOT,
     "down": MAY_NOT,
     "spawn --by Bob Eve sh": "an agent starts others with",
