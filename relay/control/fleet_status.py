@@ -44,7 +44,7 @@ class FleetStatus:
                 changed=running and record is not None and record.digest != agent.supervision.digest,
                 tried=name in tried,
                 stopped=record is not None and _is_left(record, boot=boot),
-                reached=self.reached(name),
+                reached=self.reached(name) | self._began(name, tried),
             )
         return found
 
@@ -87,6 +87,12 @@ class FleetStatus:
                 reached.add("exited_ok")
         return frozenset(reached)
 
+    def _began(self, name: str, tried: Collection[str]) -> frozenset[Condition]:
+        """Return that an agent was started by this `relay up`, if it may have ended since, as it should."""
+        record = self.records.get(key(name))
+        ended_well = record is not None and record.phase is Phase.DONE
+        return frozenset({"started"}) if name in tried and ended_well else frozenset()
+
     def is_up(self, name: str) -> bool:
         """Return True if the agent has been ready in its current run, not just in an earlier one."""
         session, record = self.sessions.get(key(name)), self.records.get(key(name))
@@ -111,7 +117,11 @@ class FleetStatus:
         """
         session = self.sessions.get(key(name))
         if session is None:
-            return None if condition in self.reached(name) else f"that {self.end(name)}"
+            if condition in self.reached(name):
+                return None
+            record = self.records.get(key(name))
+            done = record is not None and record.phase is Phase.DONE
+            return f"that {self.end(name)}" + (f' ({name} = "done" waits for its end)' if done else "")
         late = late and condition in {"started", "ready"} and session.state != "prompting"
         return f"that is {in_words(session.state)}" if late or session.state in {"held", "failed"} else None
 

@@ -26,7 +26,8 @@ class Standing:
     tried:   this `relay up` has started it.
     stopped: the user stopped it, or it ended and is left that way. It starts again only if named.
     reached: the conditions that hold now: started, ready and idle refer to its current run, done and
-             exited_ok to the end of its last one.
+             exited_ok to the end of its last one. An agent that this `relay up` has started and that is done
+             has started, however soon it ended.
     """
 
     running: bool = False

@@ -245,6 +245,50 @@ def test_a_failure_in_a_chain_is_reported_for_each_that_depends_on_it(relay: Rel
     assert states(relay) == {}
 
 
+def test_each_shape_of_dependencies_starts_what_it_can(relay: Relay, project: Path) -> None:
+    """Diamonds, chains of agents that end, and failures in the middle; others do not suffer from them."""
+    ends = {
+        "ok": '["sh", "-c", "exit 0"]',
+        "late": '["sh", "-c", "sleep 0.2"]',
+        "bad": '["sh", "-c", "exit 4"]',
+    }
+    shapes = {
+        # name: what it runs, and what it depends on
+        "Top": ("late", ""),
+        "Left": ("cat", '{ Top = "exited_ok" }'),
+        "Right": ("ok", '{ Top = "done" }'),
+        "Bottom": ("cat", '{ Left = "ready", Right = "done" }'),
+        "C1": ("late", ""),
+        "C2": ("ok", '{ C1 = "exited_ok" }'),
+        "C3": ("cat", '{ C2 = "done", C1 = "done" }'),
+        "Brief": ("ok", ""),
+        "Besides": ("cat", '{ Brief = "started" }'),
+        "Never": ("cat", '["Brief"]'),
+        "Bad": ("bad", '{ Left = "started" }'),
+        "Below": ("cat", '{ Bad = "done" }'),
+        "Lower": ("cat", '{ Below = "ready", Left = "ready" }'),
+    }
+    tables = [
+        f"[agents.{name}]\nrun = {ends.get(run) or json.dumps(run)}\n"
+        + (f"depends_on = {on}\n" if on else "")
+        for name, (run, on) in reversed(shapes.items())
+    ]
+    write(relay, project, '[defaults]\nrestart = "no"\n' + "".join(tables), most=0)
+    done = relay("up", cwd=project, check=False)
+    assert done.returncode == 1
+    assert sorted(done.stderr.splitlines()) == [
+        "relay: Bad has ended with exit code 4",
+        "relay: Below is not started: it waits until Bad is done, and that exited with 4.",
+        "relay: Lower is not started: it waits until Below is ready, and that has not been started.",
+        "relay: Never is not started: it waits until Brief is ready, and that exited with 0 "
+        '(Brief = "done" waits for its end).',
+    ]
+    assert states(relay).keys() == {"Left", "Bottom", "C3", "Besides"}
+    order = [line.split()[0] for line in done.stdout.splitlines() if "waits until" not in line]
+    for name, (_, on) in shapes.items():
+        assert all(order.index(each) < order.index(name) for each in shapes if each in on and name in order)
+
+
 def test_an_earlier_run_of_a_dependency_that_fails_now_does_not_count(relay: Relay, project: Path) -> None:
     """`relay up` waited for ever."""
     chain = (
