@@ -9,6 +9,8 @@ import io
 import os
 import sys
 
+_HIDDEN = ("--broker", "--supervision", "--task")  # relay.cli.hidden.OPTIONS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -24,6 +26,10 @@ def main(argv: list[str] | None = None) -> int:
 
         try:
             try:
+                if any(word.startswith(_HIDDEN) for word in argv):
+                    from relay.cli.hidden import hide
+
+                    hide(argv)
                 return _command(argv)
             except FileNotFoundError:
                 from relay.project import current

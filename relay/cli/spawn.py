@@ -12,6 +12,7 @@ agent that starts it; that agent learns how it ended, and may stop it.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     home, request = Home.from_env(), SpawnRequest(args.name, args.command, " ".join(args.task))
     if args.by is not None:
         person_only(home, "spawn", "an agent starts others with `relay spawn NAME COMMAND TASK`.")
-        print(_spawn(home, request, args))
+        print(_spawn(home, replace(request, task=sys.stdin.read()), args))
         return 0
     if (own := caller(home)) is None:
         raise UsageError(

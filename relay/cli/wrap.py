@@ -49,7 +49,13 @@ OPTIONS = {
     "--supervision": (
         "supervision",
         "JSON",
-        "all its supervision keys as JSON, as `relay up` passes them from a fleet file (docs/FLEET.md)",
+        "all its supervision keys as JSON, as in a fleet file (docs/FLEET.md)",
+    ),
+    "--stdin": (
+        "stdin",
+        "",
+        "read further options and the command, as a JSON list, from standard input, as `relay up` passes "
+        "them: other users of the machine can read command lines",
     ),
     "--pipe": ("pipe", "", "keep your redirections, including standard error alone (see above)"),
     "--tty": ("terminal", "", "give it a terminal even if its input or output is redirected"),
@@ -144,6 +150,9 @@ def parse(argv: list[str]) -> Options:
         if not metavar:
             if has_value:
                 raise UsageError(f"{flag} takes no value. Usage: {USAGE}")
+            if attribute == "stdin":
+                rest = [*_from_stdin(), *rest]
+                continue
             switches[attribute] = True
             continue
         if not has_value:
@@ -179,6 +188,23 @@ def parse(argv: list[str]) -> Options:
             raise UsageError("--restart and --pipe cannot be combined: a pipe cannot be read twice.")
         supervision["restart"] = restart
     return Options(rest, supervision=supervision or None, rules=tuple(rules), **switches, **given)  # type: ignore[arg-type]
+
+
+def _from_stdin() -> list[str]:
+    """Return the words on standard input, which the agent does not get."""
+    import json
+    import sys
+
+    try:
+        words = json.load(sys.stdin)
+    except (ValueError, RecursionError):
+        words = None
+    if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise UsageError('--stdin reads a JSON list, such as ["--task", "Write tests.", "--", "claude"].')
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return words
 
 
 def _supervision(value: str) -> dict[str, Any]:

@@ -68,11 +68,11 @@ class Spawner:
 
     @answers(SpawnAgent)
     async def spawn(self, question: SpawnAgent, _: object) -> str:
-        words = [question.name, question.command, *filter(None, [question.task])]
+        words = [question.name, question.command]
         about = {"agent": question.name, "command": question.command, "task": preview(question.task)}
         await self._report()  # how the last agent of that name has ended
         with self._handling(question.name):
-            return await self._run("spawn", ["-f", str(self._fleet)], words, about)
+            return await self._run("spawn", ["-f", str(self._fleet)], words, about, question.task)
 
     @answers(ReleaseAgent)
     async def release(self, question: ReleaseAgent, _: object) -> str:
@@ -98,8 +98,13 @@ class Spawner:
         finally:
             self._busy.remove(key(name))
 
-    async def _run(self, command: str, options: list[str], words: list[str], about: dict[str, str]) -> str:
-        """Run `relay` in a process that outlives this one; return its output, or raise NotAllowed."""
+    async def _run(
+        self, command: str, options: list[str], words: list[str], about: dict[str, str], task: str = ""
+    ) -> str:
+        """Run `relay` in a process that outlives this one; return its output, or raise NotAllowed.
+
+        task: its standard input, since every user of the machine can read command lines.
+        """
         argv = [sys.executable, "-P", "-m", "relay", command, "--by", self._session.name]
         argv += ["-t", self._session.team, *options, "--", *words]
         try:
@@ -107,7 +112,7 @@ class Spawner:
                 subprocess.run,
                 argv,
                 cwd=self._session.directory,
-                stdin=subprocess.DEVNULL,
+                input=task.encode("utf-8", "surrogateescape"),
                 capture_output=True,
                 start_new_session=True,
                 check=False,

@@ -1,6 +1,7 @@
 """Starts an agent in the background, in a new process, with `relay wrap -d`.
 
 A new process, not a fork of this one: the shim is a copy of it for the agent's whole life, and stays small.
+Its command line, which every user of the machine can read, has only names; the rest goes through a pipe.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ class StartOrder:
 
 def start(order: StartOrder) -> StartOutcome:
     """Start the agent, and return once it can receive messages, or has ended."""
-    words = [sys.executable, "-P", "-m", "relay", "wrap", "-d", "-n", order.name, "-t", order.team]
-    words += ["--supervision", json.dumps(order.supervision.to_json()), *order.options, "--", *order.command]
+    argv = [sys.executable, "-P", "-m", "relay", "wrap", "-d", "-n", order.name, "-t", order.team, "--stdin"]
+    words = ["--supervision", json.dumps(order.supervision.to_json()), *order.options, "--", *order.command]
     try:
         done = subprocess.run(
-            words,
+            argv,
             cwd=order.cwd,
             env={**without_markers(os.environ), **order.env},
-            stdin=subprocess.DEVNULL,
+            input=json.dumps(words).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             check=False,

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from relay.supervision.records import Records
 from session.fake_agent import ps, settings
 from session.test_session_supervised import record
 from supervision.repositories import Repo, needs_git
-from support import Relay, wait_until
+from support import Relay, processes_of, wait_until
 
 
 @pytest.fixture
@@ -36,6 +37,35 @@ def write(relay: Relay, project: Path, text: str, *, most: int = 8, interval: fl
 
 def states(relay: Relay, *options: str) -> dict[str, Any]:
     return {row["name"]: row for row in json.loads(relay("ps", "--json", "-t", "web", *options).stdout)}
+
+
+SECRETIVE = """
+[agents.Ann]
+run = ["sh", "-c", "cat; : horse"]
+task = "zebra"
+on_idle = { action = "nudge", text = "zebra" }
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_command_lines_have_only_names(relay: Relay, project: Path) -> None:
+    """Every user of the machine can read them. An agent's own command stands only in the agent's."""
+    write(relay, project, SECRETIVE)
+    relay("up", cwd=project, check=False)
+    words = (
+        "--task",
+        "zebra",
+        "--broker=mqtt://me:zebra@127.0.0.1:1",
+        "--broker",
+        "mqtt://zebra@127.0.0.1:2",
+    )
+    relay("wrap", "-d", "-n", "Bob", *words, "cat")
+    agent = wait_until(lambda: states(relay).get("Ann", {}).get("agent_pid"))
+    lines = processes_of(relay.home)
+    assert "horse" in lines.pop(agent)
+    assert any("-n Ann -t web" in line for line in lines.values())
+    assert any("-n Bob --task xxxxx --broker=xxx" in line for line in lines.values()), lines
+    assert not [line for line in lines.values() if "zebra" in line or "horse" in line]
 
 
 TWO = """
