@@ -58,11 +58,11 @@ def _ended(home: Home, records: Records, name: str, team: str | None) -> AgentRe
         return found[0]
     if found:
         teams = ", ".join(record.team for record in found)
-        raise NoSuchSession(f"several teams had an agent called {name!a} ({teams}). Choose one with --team.")
+        raise NoSuchSession(f"several teams had an agent called {name!r} ({teams}). Choose one with --team.")
     if named:
         raise RelayError(f"it is running. `relay stop {name}` stops it.")
     hint = did_you_mean(name, [record.name for record in known])
-    raise NoSuchSession(f"there is no agent called {name!a}. {hint}`relay ps -a` lists ended agents, too.")
+    raise NoSuchSession(f"there is no agent called {name!r}. {hint}`relay ps -a` lists ended agents, too.")
 
 
 def _forget(records: Records, record: AgentRecord, report: Outcomes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -26,6 +27,9 @@ LOCAL = (
 
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 """Options that keep git from leaving processes behind, which would inherit the lock of `Git.run`."""
+
+_NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
+"""Options that keep git from running the repository's hooks: an agent may have written them."""
 
 
 _ABOUT = ("--git-common-dir", "--is-inside-work-tree", "--is-bare-repository")
@@ -72,7 +76,7 @@ class Git:
         env = {name: value for name, value in self.env.items() if name not in LOCAL}
         try:
             return subprocess.run(
-                ["git", *_QUIET, *arguments],
+                ["git", *_QUIET, *_NO_HOOKS, *arguments],
                 cwd=self.directory,
                 env={**env, "LC_ALL": "C.UTF-8", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"},
                 stdin=subprocess.DEVNULL,
@@ -169,12 +173,20 @@ class Repository:
                 half = not (folder / "commondir").exists() or not (folder / "commondir").stat().st_size
                 if not half or os.path.realpath(named) != os.path.realpath(path / ".git"):
                     continue
-                (path / ".git").unlink(missing_ok=True)
+                self._unlink_pointer(path / ".git", folder)
                 for name in ("HEAD", "commondir", "locked", "gitdir"):
                     (folder / name).unlink(missing_ok=True)
                 folder.rmdir()
             except OSError:
                 continue  # git will report the problem
+
+    def _unlink_pointer(self, file: Path, metadata: Path) -> None:
+        """Remove a worktree's `.git` file, if it is empty or names `metadata`. Raise OSError otherwise."""
+        with contextlib.suppress(FileNotFoundError):
+            named = file.read_text().strip()
+            if named and os.path.realpath(named.removeprefix("gitdir: ")) != os.path.realpath(metadata):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
+            file.unlink()
 
     def unlock(self, branch: str) -> None:
         """Remove the lock on `branch` that a killed `git worktree add` left, if there is one.
@@ -182,12 +194,21 @@ class Repository:
         Until then, nobody can commit to the branch or delete it. Call while holding the lock that keeps
         others from adding worktrees.
         """
-        with contextlib.suppress(OSError):  # git will report the problem; a reftable has no such file
-            (self.common / "refs" / "heads" / f"{branch}.lock").unlink()
+        heads = self.common / "refs" / "heads"
+        lock = heads / f"{branch}.lock"
+        if is_branch(branch) and os.path.realpath(lock.parent).startswith(os.path.realpath(heads)):
+            with contextlib.suppress(OSError):  # git will report the problem; a reftable has no such file
+                lock.unlink()
 
     def branches(self) -> list[str]:
         """Return the names of the local branches."""
         return self.git.run("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
+
+
+def is_branch(name: str) -> bool:
+    """Return False for a name that no branch can have, and that would be an option or another path."""
+    parts = name.split("/")
+    return not name.startswith("-") and "\0" not in name and all(p and not p.startswith(".") for p in parts)
 
 
 def checkouts(listed: str) -> list[Checkout]:

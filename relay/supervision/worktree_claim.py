@@ -6,6 +6,9 @@
 
 A claim is *live* while its agent's name lock is held: from the agent's start to its end. The claim is a file,
 not another lock, because an agent keeps its worktree between two runs.
+
+Whoever may write into the repository, such as an agent, can write any claim. One that relay cannot have
+written does not count, and none suffices to delete or kill anything but what belongs to its worktree.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ import os
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from relay import names
 from relay.errors import WorktreeError
 from relay.home import Home
 from relay.storage.files import write_private
 from relay.storage.locks import is_held
+from relay.supervision.git import is_branch
 
 _LOOK = 0.05  # seconds between two checks whether an agent has ended
 
@@ -135,9 +139,12 @@ class Claims:
         self._file(path, "json").unlink(missing_ok=True)
 
     def _file(self, path: Path, suffix: str) -> Path:
-        # Ignore case: on many file systems, paths that differ only in case are the same.
-        id = hashlib.sha256(names.key(str(path)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        return self._folder / f"{id}.{suffix}"
+        return self._folder / f"{_id(str(path))}.{suffix}"
+
+
+def _id(path: str) -> str:
+    # Ignore case: on many file systems, paths that differ only in case are the same.
+    return hashlib.sha256(names.key(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 _FIELDS = {each.name for each in fields(WorktreeClaim)}
@@ -147,6 +154,18 @@ def _read(path: Path) -> WorktreeClaim | None:
     try:
         given = json.loads(path.read_bytes())
         known = {name: value for name, value in given.items() if name in _FIELDS}
-        return WorktreeClaim(**{**known, "owner": WorktreeOwner(**known["owner"])})
+        claim = WorktreeClaim(**{**known, "owner": WorktreeOwner(**known["owner"])})
+        return claim if _valid(claim) and path.stem == _id(claim.path) else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None  # missing or damaged
+
+
+def _valid(claim: WorktreeClaim) -> bool:
+    texts = (claim.path, claim.branch, claim.contents, claim.setup_start, *asdict(claim.owner).values())
+    return (
+        all(isinstance(each, str) for each in texts)
+        and isinstance(claim.setup_pid, int)
+        and claim.stage in get_args(Stage)
+        and Path(claim.path).is_absolute()
+        and is_branch(claim.branch)
+    )

@@ -170,7 +170,10 @@ def _recover(site: Site, found: Checkout, branch: str) -> Checkout | None:
     if found.locked is not None:
         site.git.run("worktree", "unlock", str(found.path))
     if (site.path / ".git").is_file() and there.succeeds("rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
-        for lock in Path(there.run("rev-parse", "--absolute-git-dir")).glob("*.lock"):
+        metadata = Path(there.run("rev-parse", "--absolute-git-dir"))
+        if not same(metadata.parent, site.repository.common / "worktrees"):
+            raise WorktreeError(f"{site.path} belongs to another repository. Move it away.")
+        for lock in metadata.glob("*.lock"):
             lock.unlink(missing_ok=True)  # left by a git that has ended, since we hold the lock
         there.run("checkout", "--force", branch)
         return site.repository.checkout(site.path)
@@ -208,7 +211,7 @@ def fill(site: Site, claim: WorktreeClaim, cancelled: Callable[[], bool]) -> Non
     contents = hashlib.sha256(json.dumps([spec.copy, spec.link, spec.setup]).encode()).hexdigest()[:16]
     if claim.stage == "ready" and claim.contents == contents:
         return
-    if worktree_setup.end_interrupted(claim.setup_pid, claim.setup_start):
+    if worktree_setup.end_interrupted(claim.setup_pid, claim.setup_start, site.path):
         site.progress("ended a command of an interrupted setup")
     claim = site.claims.note(replace(claim, contents="", stage="filling", setup_pid=0, setup_start=""))
     if spec.copy or spec.link:

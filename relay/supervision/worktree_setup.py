@@ -22,6 +22,9 @@ LIMIT = 16 << 20
 
 LEFT_OUT = b"[relay: part of the output is left out here]\n"
 
+MARK = "RELAY_WORKTREE_SETUP"
+"""The environment variable that marks the processes of a setup; its value is the worktree."""
+
 _PIECE = 65536  # bytes told between two looks at the clock
 _TAIL_BYTES = 8192
 _LOOK = 0.05  # seconds between two polls of a running command
@@ -94,7 +97,7 @@ class _Command:
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             cwd=directory,
-            env=dict(env),
+            env={**env, MARK: str(directory)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -186,12 +189,13 @@ def end_group(group: int, over: Callable[[], bool]) -> None:
         pass
 
 
-def end_interrupted(pid: int, start: str) -> bool:
+def end_interrupted(pid: int, start: str, directory: Path) -> bool:
     """End the process group of a setup whose relay was killed; return True if it was still running.
 
-    Do nothing unless the process `pid` started at `start`: the process id may have been reused.
+    Do nothing unless the process `pid` is a setup in `directory` that started at `start`: the process id may
+    have been reused, and whoever may write into the repository chooses these numbers.
     """
-    if not pid or not start or start_of(pid) != start:
+    if pid <= 1 or not start or start_of(pid) != start or not _is_setup(pid, directory):
         return False
 
     def over() -> bool:
@@ -200,6 +204,17 @@ def end_interrupted(pid: int, start: str) -> bool:
 
     end_group(pid, over)
     return True
+
+
+def _is_setup(pid: int, directory: Path) -> bool:
+    mark = os.fsencode(f"{MARK}={directory}")
+    if Path("/proc/self/environ").exists():  # Linux
+        try:
+            return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+    shown = subprocess.run(["ps", "-wwE", "-o", "command=", "-p", str(pid)], capture_output=True, check=False)
+    return mark in shown.stdout
 
 
 def start_of(pid: int) -> str:

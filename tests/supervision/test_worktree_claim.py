@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import subprocess
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from relay import names
 from relay.errors import WorktreeError
 from relay.home import Home
-from relay.supervision import worktree_making
+from relay.supervision import worktree_making, worktree_setup
 from relay.supervision.worktree import WorktreeSpec
+from relay.supervision.worktree_claim import Claims
 from supervision.repositories import needs_git
 from supervision.worktrees import Rig
 
@@ -40,6 +47,80 @@ def test_the_worktree_of_a_fleets_agent_remains_its_own(rig: Rig) -> None:
         rig.prepare("Alice", spec, home=other)
     rig.repo("worktree", "remove", "../shared")
     assert rig.prepare("Bob", spec).created  # the user has released it
+
+
+def forge(rig: Rig, at: Path, **fields: Any) -> None:
+    """Write a claim on `at` with these fields, as anyone can who may write into the repository."""
+    rig.prepare()
+    folder = rig.repo.path / ".git" / "relay"
+    claim = json.loads(next(folder.glob("*.json")).read_text())
+    id = hashlib.sha256(names.key(str(at)).encode()).hexdigest()[:16]
+    (folder / f"{id}.json").write_text(json.dumps({**claim, "path": str(at), **fields}))
+
+
+def test_a_forged_branch_deletes_no_file_elsewhere(rig: Rig) -> None:
+    victims = [rig.repo.path / ".git" / "victim.lock", rig.root / "victim.lock"]
+    (rig.repo.path / ".git" / "refs" / "heads" / "linked").symlink_to(rig.root)
+    for victim, branch in zip(victims, ("../../victim", "linked/victim"), strict=True):
+        victim.touch()
+        forge(rig, rig.root / "app-worktrees" / "Alice", stage="adding", branch=branch)
+        with suppress(WorktreeError):
+            rig.prepare()
+        assert victim.exists()
+
+
+def test_a_forged_path_loses_no_worktree_of_another_repository(rig: Rig) -> None:
+    victim = rig.root / "other"
+    victim.mkdir()
+    (victim / ".git").write_text(f"gitdir: {rig.root}/elsewhere\n")
+    forge(rig, victim, stage="adding")
+    metadata = rig.repo.path / ".git" / "worktrees" / "forged"
+    metadata.mkdir()
+    (metadata / "gitdir").write_text(f"{victim}/.git\n")
+    with suppress(WorktreeError):
+        rig.prepare("Bob")
+    assert (victim / ".git").exists()
+
+
+def test_a_forged_process_id_ends_no_process(rig: Rig) -> None:
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as victim:
+        try:
+            path = rig.root / "app-worktrees" / "Alice"
+            start = worktree_setup.start_of(victim.pid)
+            forge(rig, path, stage="filling", setup_pid=victim.pid, setup_start=start)
+            rig.prepare()
+            assert victim.poll() is None
+        finally:
+            victim.kill()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"branch": "--orphan"},
+        {"branch": 7},
+        {"stage": "gone"},
+        {"setup_pid": "1"},
+        {"path": "/"},
+        {"owner": {"team": 1, "agent": [], "lock": None}},
+    ],
+    ids=str,
+)
+def test_an_impossible_claim_does_not_count(rig: Rig, fields: dict[str, Any]) -> None:
+    path = rig.root / "app-worktrees" / "Alice"
+    forge(rig, path, **fields)
+    assert Claims(rig.repo.path / ".git").read(path) is None
+
+
+def test_no_hook_of_the_repository_runs(rig: Rig) -> None:
+    hooks = rig.root / "hooks"
+    hooks.mkdir()
+    for name in ("post-checkout", "reference-transaction"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {rig.root}/ran\n")
+        (hooks / name).chmod(0o755)
+    rig.repo("config", "core.hooksPath", str(hooks))
+    rig.prepare()
+    assert not (rig.root / "ran").exists()
 
 
 def test_names_that_differ_only_in_case_are_one_agent(rig: Rig) -> None:
