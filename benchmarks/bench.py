@@ -55,7 +55,7 @@ class Bench:
     def session(self, name: str) -> int:
         """Return the process id of the session `name`."""
         listed = json.loads(self.relay("ps", "--json"))
-        return next(int(each["pid"]) for each in listed if each["name"] == name)
+        return next(int(each["session_pid"]) for each in listed if each["name"] == name)
 
     def program(self, name: str, *arguments: object) -> list[str]:
         """Return the command line of one of our own small programs; -S -E makes Python start fast."""

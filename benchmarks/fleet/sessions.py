@@ -58,7 +58,7 @@ def measure(bench: Bench, size: int, rounds: int) -> Sessions:
         for name in names:
             bench.start(name, bench.program("agent", _orders(bench, name), bench.directory / "told"))
         started = time.monotonic() - begun
-        pids = [int(each["pid"]) for each in json.loads(bench.relay("ps", "--json"))]
+        pids = [int(each["session_pid"]) for each in json.loads(bench.relay("ps", "--json"))]
         broker = broker_pid(bench)
         time.sleep(2)  # the last ones have discovered all the others
         everything = [*processes_of(bench.directory)]

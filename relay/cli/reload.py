@@ -70,5 +70,5 @@ def _reload(home: Home, claim: SessionInfo, report: Outcomes) -> None:
         if mistakes := ActiveConfig.load(home, session).mistakes:
             what = f"{claim.name} has a new session, but not all of its configuration."
             raise RelayError("\n".join((what, *mistakes)))
-        fields = {"name": claim.name, "team": claim.team, "outcome": "reloaded", "pid": status["pid"]}
+        fields = {"name": claim.name, "team": claim.team, "outcome": "reloaded", "session_pid": status["pid"]}
         report.done(f"{claim.name} has a new session (pid {status['pid']}).", **fields)

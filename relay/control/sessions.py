@@ -130,9 +130,9 @@ class SessionInfo:
         return self.socket.with_suffix(SHIM)
 
     def public(self) -> dict[str, Any]:
-        """Return the JSON object of `relay ps --json`."""
+        """Return the JSON object of `relay ps --json`. No `pid`: it would not say whose."""
         return {
-            each.name: getattr(self, each.name)
+            "session_pid" if each.name == "pid" else each.name: getattr(self, each.name)
             for each in fields(self)
             if each.name not in {"socket", "apart"}
         }

@@ -115,7 +115,7 @@ class Requests:
     @operation("explain")
     async def explain(self, _: Request) -> Answer:
         """Return the reasons for the agent's state and for waiting messages, for `relay explain`."""
-        pids = {"pid": os.getpid(), "terminal_pid": self._lineage.shim}
+        pids = {"session_pid": os.getpid(), "terminal_pid": self._lineage.shim}
         return {
             "profile": self._agent,
             **pids,

@@ -115,9 +115,9 @@ def assert_names_are_checked(path: str, argument: str) -> None:
 def test_an_invalid_name_affects_no_agent(line: list[str], shared: Relay) -> None:
     if not ps(shared):
         shared("wrap", "-d", "-n", "Alice", "-t", "web", "cat")
-    before = [(row["pid"], row["agent_pid"]) for row in ps(shared)]
+    before = [(row["session_pid"], row["agent_pid"]) for row in ps(shared)]
     assert_error(shared(*line, check=False), 2)
-    assert [(row["pid"], row["agent_pid"]) for row in ps(shared)] == before
+    assert [(row["session_pid"], row["agent_pid"]) for row in ps(shared)] == before
 
 
 def test_a_hook_with_an_invalid_name_exits_with_1(relay: Relay) -> None:
@@ -255,7 +255,7 @@ def test_the_outcome_for_each_agent_is_printed_as_json(relay: Relay) -> None:
     for name in ("Ann", "Bob"):
         relay("wrap", "-d", "-n", name, "cat")
     (again,) = json.loads(relay("reload", "Ann", "--json").stdout)
-    assert isinstance(again.pop("pid"), int)
+    assert isinstance(again.pop("session_pid"), int)
     assert again == {"name": "Ann", "team": "default", "outcome": "reloaded"}
     (again,) = json.loads(relay("restart", "Ann", "--json").stdout)
     assert isinstance(again.pop("agent_pid"), int)

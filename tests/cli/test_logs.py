@@ -82,7 +82,7 @@ def test_a_replacement_session_logs_each_line_once(relay: Relay) -> None:
         wanted += [f"{number} before", f"{number} after"]
         say_and_wait(alice, f"{number} before")
         alice.say(f"{number} after")
-        os.kill(before["pid"], signal.SIGKILL)
+        os.kill(before["session_pid"], signal.SIGKILL)
         before = replaced(relay, before)
     say_and_wait(alice, "last")
     assert logged(relay, "Alice") == [*wanted, "last"]
@@ -111,7 +111,7 @@ def test_follow_continues_across_a_restart_until_the_agent_ends(relay: Relay) ->
 def test_the_log_of_a_hung_session_can_be_read(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     say_and_wait(alice, "before it hung")
-    pid = entry(relay)["pid"]
+    pid = entry(relay)["session_pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
         assert logged(relay, "Alice") == ["before it hung"]

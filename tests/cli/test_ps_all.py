@@ -27,7 +27,7 @@ def test_ended_agents_are_listed(relay: Relay) -> None:
     wait_until(lambda: len(ps(relay)) == 1)
     found = rows(relay)
     assert found["Bob"]["state"] not in {"failed", "gone"}
-    assert (found["Alice"]["state"], found["Alice"]["exit_code"], found["Alice"]["pid"]) == (
+    assert (found["Alice"]["state"], found["Alice"]["exit_code"], found["Alice"]["session_pid"]) == (
         "failed",
         4,
         None,

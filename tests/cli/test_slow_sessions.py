@@ -28,9 +28,9 @@ def stopped(relay: Relay) -> Iterator[dict[str, Any]]:
     """Stop Alice's session, and yield its earlier entry in `relay ps`."""
     relay("wrap", "-d", "-n", "Alice", "cat")
     (row,) = json.loads(relay("ps", "--json").stdout)
-    os.kill(row["pid"], signal.SIGSTOP)
+    os.kill(row["session_pid"], signal.SIGSTOP)
     yield row
-    os.kill(row["pid"], signal.SIGCONT)
+    os.kill(row["session_pid"], signal.SIGCONT)
 
 
 def test_a_stopped_session_is_listed_as_unresponsive(
@@ -42,7 +42,7 @@ def test_a_stopped_session_is_listed_as_unresponsive(
     """S13"""
     home = Home.from_env(relay.environment)
     (row,) = json.loads(relay("ps", "--json").stdout)
-    pids = {key: stopped[key] for key in ("pid", "agent_pid", "terminal_pid")}
+    pids = {key: stopped[key] for key in ("session_pid", "agent_pid", "terminal_pid")}
     known = {"name": "Alice", "team": "default", **pids}
     assert row.keys() == stopped.keys()
     assert {key: value for key, value in row.items() if value} == known | {"state": "unresponsive"}
@@ -52,15 +52,17 @@ def test_a_stopped_session_is_listed_as_unresponsive(
         str(stopped["agent_pid"]),
         "unresponsive",
     ]
-    with pytest.raises(SessionUnresponsive, match=rf"^Alice does not answer.* `kill -CONT {row['pid']}`"):
+    with pytest.raises(
+        SessionUnresponsive, match=rf"^Alice does not answer.* `kill -CONT {row['session_pid']}`"
+    ):
         sessions.find(home, "alice", timeout=0.1)
     assert sessions.have_carried(home, "default", "you"), "the message is sent once the session continues"
     monkeypatch.setenv("RELAY_HOME", str(relay.home))
     monkeypatch.setattr(stop, "PATIENCE", 0.1)
     assert dispatch(["stop", "--all"]) == 1
     assert capsys.readouterr().err.startswith("relay: Alice does not answer. ")
-    os.kill(stopped["pid"], signal.SIGCONT)
-    assert sessions.find(home, "alice").pid == stopped["pid"]
+    os.kill(stopped["session_pid"], signal.SIGCONT)
+    assert sessions.find(home, "alice").pid == stopped["session_pid"]
 
 
 @pytest.fixture

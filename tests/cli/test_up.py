@@ -363,7 +363,7 @@ def test_up_restarts_a_fleet_whose_processes_were_killed(relay: Relay, project: 
     relay("up", cwd=project)
     relay("stop", "B")
     row = states(relay)["A"]
-    for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
+    for pid in (row["terminal_pid"], row["session_pid"], row["agent_pid"]):
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: states(relay) == {})
     rows = states(relay, "-a")
@@ -476,9 +476,9 @@ def test_a_down_that_fails_keeps_the_worktree(relay: Relay, project: Path) -> No
     write(relay, project, '[defaults.worktree]\ncleanup = "merged"\n[agents.A]\nrun = "cat"\n')
     relay("up", cwd=project)
     row = states(relay)["A"]
-    os.kill(row["pid"], signal.SIGSTOP)
+    os.kill(row["session_pid"], signal.SIGSTOP)
     done = relay("down", cwd=project, check=False)
-    os.kill(row["pid"], signal.SIGCONT)
+    os.kill(row["session_pid"], signal.SIGCONT)
     assert done.returncode == 1
     assert "A does not answer" in done.stderr
     assert f"A: its worktree {row['cwd']} is kept: A is running\n" in done.stdout

@@ -69,9 +69,9 @@ def test_a_usage_limit_is_reported_with_its_reset_time(rig: Rig, agent: Agent) -
     assert failed["source"] == ("hook" if agent.name == "claude" else "transcript")
     assert ends_at(failed, reset)
     rig.wait(lambda: alice.state.split(" ")[0] in {"failed", "prompting"}, "its state shows that")
-    session = alice.info()["pid"]
+    session = alice.info()["session_pid"]
     os.kill(session, signal.SIGKILL)
-    rig.wait(lambda: alice.info().get("pid") not in {None, session}, "another session is running")
+    rig.wait(lambda: alice.info().get("session_pid") not in {None, session}, "another session is running")
     rig.wait(lambda: alice.explain().get("failure"), "it knows of the failure")
     if agent.name == "claude":
         rig.wait(

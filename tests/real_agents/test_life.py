@@ -152,10 +152,10 @@ def test_an_agent_outlives_killed_sessions(rig: Rig, agent: Agent) -> None:
         alice.say(f"say {word}")
         rig.wait(lambda count=count: len(rig.messages("you")) >= count, "the directive arrives")
         alice.becomes("ready")
-        session = alice.info()["pid"]
+        session = alice.info()["session_pid"]
         os.kill(session, signal.SIGKILL)
         rig.wait(
-            lambda session=session: alice.info().get("pid") not in {None, session},
+            lambda session=session: alice.info().get("session_pid") not in {None, session},
             "another session is running",
         )
     alice.becomes("ready")

@@ -141,7 +141,7 @@ def test_explain_counts_directives_at_each_step(relay: Relay) -> None:
     assert bodies(relay) == ["one"]
     assert steps(relay)["read"] >= 50 and steps(relay)["lines"] >= 3
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
     alice.say("@relay:Bob four\n> @relay:Bob quoted")
     wait_until(lambda: bodies(relay) == ["one", "four"])
@@ -188,10 +188,10 @@ def test_output_that_outran_the_reader_is_reported(relay: Relay) -> None:
     (folder / "flood.py").write_text(FLOOD)
     relay("wrap", "-d", "-n", "Alice", sys.executable, "flood.py", cwd=folder)
     alice, before = FakeAgent(relay, "Alice"), entry(relay)
-    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["session_pid"], signal.SIGSTOP)
     (folder / "go").touch()
     wait_until((folder / "printed").exists, timeout=60)
-    os.kill(before["pid"], signal.SIGCONT)
+    os.kill(before["session_pid"], signal.SIGCONT)
     assert "ask Alice to repeat" in alice.notice("missed some of Alice's output")
     first, *_ = wait_until(lambda: alice.events("output_missed"))
     missed = steps(relay)["missed"]

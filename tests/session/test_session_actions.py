@@ -101,7 +101,10 @@ def test_an_escalation_lasts_until_the_user_responds(relay: Relay, terminals: Te
     assert row["escalation"].startswith("has been idle for ")
     assert relay("next", "--print").stdout == "Alice\n"
     relay("reload", "Alice")
-    wait_until(lambda: entry(relay)["pid"] != row["pid"] and entry(relay)["escalation"], message=alice.log)
+    wait_until(
+        lambda: entry(relay)["session_pid"] != row["session_pid"] and entry(relay)["escalation"],
+        message=alice.log,
+    )
     assert "ready (has been idle for " in relay("ps").stdout
     assert "It needs you: it has been idle for " in relay("explain", "Alice").stdout
     user.send("x")
@@ -240,7 +243,9 @@ def test_the_wait_outlives_its_session(relay: Relay) -> None:
     alice.say("error rate_limited 3600")
     row = wait_until(lambda: (row := entry(relay))["state"] == "waiting" and row)
     relay("reload", "Alice")
-    again = wait_until(lambda: (new := entry(relay))["pid"] != row["pid"] and new["next_try"] and new)
+    again = wait_until(
+        lambda: (new := entry(relay))["session_pid"] != row["session_pid"] and new["next_try"] and new
+    )
     assert (again["state"], again["next_try"]) == ("waiting", row["next_try"])
 
 
@@ -340,7 +345,9 @@ def test_a_hold_outlives_the_session_and_the_agent(relay: Relay) -> None:
     )
     row = wait_until(lambda: (row := entry(relay))["state"] == "held" and row)
     relay("reload", "Alice")
-    row = wait_until(lambda: (new := entry(relay))["pid"] != row["pid"] and new["state"] == "held" and new)
+    row = wait_until(
+        lambda: (new := entry(relay))["session_pid"] != row["session_pid"] and new["state"] == "held" and new
+    )
     alice.exit(1)
     after = wait_for_restart(relay, row)
     wait_until(lambda: entry(relay)["state"] == "held")

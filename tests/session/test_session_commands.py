@@ -24,7 +24,7 @@ def test_ps_lists_the_agents_with_their_team_and_directory(relay: Relay) -> None
     }  # fmt: skip
     assert (bob["name"], bob["team"]) == ("bob", "red")
     assert before - 1 <= alice["since"] <= time.time()
-    os.kill(alice["pid"], 0)
+    os.kill(alice["session_pid"], 0)
     assert [row["name"] for row in json.loads(relay("ps", "-t", "red", "--json").stdout)] == ["bob"]
     header, first, second = relay("ps").stdout.splitlines()
     assert header.split() == ["NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"]

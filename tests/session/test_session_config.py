@@ -116,7 +116,7 @@ def test_a_mistake_before_a_reload_leaves_the_last_good_handlers_in_force(relay:
     alice.notice("Its former content stays in force.")
     alice.say("@deploy:staging v2")
     alice.receives("Deployed v2 to staging.")
-    os.kill(ps(relay)[0]["pid"], signal.SIGKILL)
+    os.kill(ps(relay)[0]["session_pid"], signal.SIGKILL)
     alice.say("@deploy:staging v3")
     alice.receives("Deployed v3 to staging.")
     file.write_text(DEPLOY.replace("Deployed", "Shipped"))

@@ -111,7 +111,7 @@ def test_the_next_session_knows_the_conversation(claude: Claude) -> None:
     start(claude, FIRST, path=str(claude.folder / "transcript.jsonl"))
     (before,) = ps(claude.relay)
     claude.relay("reload", "Ann")
-    wait_until(lambda: ps(claude.relay)[0]["pid"] not in {None, before["pid"]})
+    wait_until(lambda: ps(claude.relay)[0]["session_pid"] not in {None, before["session_pid"]})
     assert conversation(claude) == FIRST
     assert "nothing to resume" in explained(claude.relay, "Ann")[0], "its file is known as well"
     start(claude, OTHER, "clear", below=True)

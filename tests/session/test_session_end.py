@@ -45,7 +45,7 @@ def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: 
     if how == "stop":
         assert relay("stop", "Alice").stdout == "Alice has ended.\n"
     else:
-        os.kill(ps(relay)[0]["pid"], signal.SIGTERM)
+        os.kill(ps(relay)[0]["session_pid"], signal.SIGTERM)
         wait_until(lambda: not ps(relay))
     assert memories(relay, "Alice") == ["The mat hides a key"]
     assert ("closing ask (on session_end)", "Save what you learned.") in alice.texts()

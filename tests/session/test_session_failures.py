@@ -82,7 +82,7 @@ def test_a_failure_reported_by_a_hook_is_logged_once(relay: Relay) -> None:
     assert (failed["class"], failed["text"], failed["source"]) == ("rate_limited", LIMIT, "hook")
     assert failed["reset_at"] > failed["time"]
     before = entry(relay, "Ann")
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
     expected = {"class": "rate_limited", "text": LIMIT, "reset_at": failed["reset_at"], "source": "hook"}
     assert explained(relay, "Ann") == expected
@@ -120,7 +120,7 @@ def test_a_failure_on_the_screen_is_logged_once(relay: Relay) -> None:
             user.resize(columns, 30)
             user.wait(lambda: alice.state() in {"failed", "ready"})
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
     alice.work()  # so that the session has read everything again
     failure = explained(relay, "Alice")

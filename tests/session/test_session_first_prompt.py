@@ -64,7 +64,7 @@ def test_the_first_prompt_is_typed_once_even_if_the_session_dies(relay: Relay) -
     with locked(lock):
         alice = start(relay)
         alice.receives("Fix the tests.")
-        os.kill(entry(relay)["pid"], signal.SIGKILL)
+        os.kill(entry(relay)["session_pid"], signal.SIGKILL)
         relay("send", "--wait", "60", "Alice", "are you there?")  # the next session is ready
         alice.receives("are you there?")
     relay("send", "--wait", "60", "Alice", "hello")

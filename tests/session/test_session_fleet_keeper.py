@@ -188,7 +188,7 @@ def test_another_session_replaces_a_killed_keeper(relay: Relay, project: Path) -
     relay("up", cwd=project)
     rows = states(relay)
     for name in ("A", "B"):
-        os.kill(rows[name]["pid"], signal.SIGKILL)  # one of them may have been the keeper
+        os.kill(rows[name]["session_pid"], signal.SIGKILL)  # one of them may have been the keeper
     os.kill(rows["C"]["agent_pid"], signal.SIGKILL)
     wait_until(lambda: states(relay).keys() == {"A", "B", "D"})
 

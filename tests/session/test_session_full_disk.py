@@ -62,7 +62,7 @@ def test_a_session_replaced_while_the_disk_is_full_loses_no_directive_silently(
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["injected"])
     before = entry(relay)
     fill(home)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     alice.say("@relay:Bob during")
     after = replaced(relay, before)
     assert after["agent_pid"] == before["agent_pid"]

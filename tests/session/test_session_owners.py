@@ -89,7 +89,7 @@ def test_a_run_keeps_its_messages_while_its_agent_lives(relay: Relay) -> None:
     relay("send", RUN, "wait for it")
     all_in_state(relay, "stored")
     before = entry(relay, RUN)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     before = replaced(relay, before)
     all_in_state(relay, "stored")
     relay("restart", RUN)
@@ -107,9 +107,11 @@ def test_a_run_whose_processes_were_all_killed_has_ended(relay: Relay) -> None:
     relay("send", RUN, "wait for it")
     all_in_state(relay, "stored")
     row = entry(relay, RUN)
-    for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
+    for pid in (row["terminal_pid"], row["session_pid"], row["agent_pid"]):
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not {row["terminal_pid"], row["pid"], row["agent_pid"]} & {*processes_of(relay.home)})
+    wait_until(
+        lambda: not {row["terminal_pid"], row["session_pid"], row["agent_pid"]} & {*processes_of(relay.home)}
+    )
     refused = relay("send", RUN, "too late", check=False)
     assert refused.returncode == 1 and f"{RUN} has ended" in refused.stderr
     all_in_state(relay, "rejected")
@@ -202,7 +204,7 @@ def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Rel
     alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap(env=patch)
     before = entry(relay, "Bob")
     hold.touch()
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     socket = relay.home / "run" / "sessions" / "default" / "alice.sock"
     offline = {"name": "Bob", "online": False}
     wait_until(lambda: offline in call(socket, {"op": "roster"}, 60)["members"])
@@ -210,8 +212,8 @@ def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Rel
     alice.say("@relay:* hello again")
     alice.receives("Sent to 1: Bob.")
     (row,) = [row for row in ps(relay) if row["name"] == "Bob"]
-    assert row["pid"] != before["pid"]
+    assert row["session_pid"] != before["session_pid"]
     hold.unlink()
-    os.kill(row["pid"], signal.SIGCONT)
+    os.kill(row["session_pid"], signal.SIGCONT)
     bob.receives("hello again")
     wait_until(lambda: sorted(bob.texts()) == [("Alice", "hello again"), ("the user", "hello")])

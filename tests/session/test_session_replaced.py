@@ -27,7 +27,9 @@ def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
 
 def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
     """Wait for the session that replaces the one in the entry `before`; return its entry."""
-    return wait_until(lambda: (row := entry(relay, before["name"]))["pid"] != before["pid"] and row)
+    return wait_until(
+        lambda: (row := entry(relay, before["name"]))["session_pid"] != before["session_pid"] and row
+    )
 
 
 def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
@@ -39,7 +41,7 @@ def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
             alice.say(f"@relay:Bob {turn}.{number}")
         if turn % 3 == 0:
             bob.receives(f"{turn}.{turn % 5} ")
-        os.kill(before["pid"], signal.SIGKILL)
+        os.kill(before["session_pid"], signal.SIGKILL)
         alice.say(f"@relay:Bob {turn}.last")
         before = replaced(relay, before)
         assert before["agent_pid"] == first["agent_pid"]
@@ -68,7 +70,7 @@ def test_a_started_handler_is_not_started_again(relay: Relay) -> None:
     alice.say("@deploy:one now\n@deploy:two slowly")
     wait_until(lambda: log.exists() and log.read_text() == "one\ntwo\n")
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     before = replaced(relay, before)
     alice.notice("@deploy:two had started when the session ended")
     alice.say("@deploy:three now")
@@ -79,11 +81,11 @@ def test_the_end_of_an_agent_without_a_session_is_recorded(relay: Relay) -> None
     """Its last directives run, and its exit code is recorded."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["session_pid"], signal.SIGSTOP)
     alice.say("@relay:Bob my last words")
     alice.exit(3)
     wait_until(lambda: before["agent_pid"] not in processes_of(relay.home))
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     # The session that runs them ends before it is on the bus: Bob's sends them at its next check (15 s).
     wait_until(lambda: "my last words" in bob.received, timeout=60)
     wait_until(alice.ended)
@@ -94,11 +96,11 @@ def test_an_unresponsive_session_is_listed_and_can_be_stopped(relay: Relay) -> N
     """S6, S13: `ps` shows both pids; `stop --now` still ends the agent."""
     alice = FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["session_pid"], signal.SIGSTOP)
     (row,) = ps(relay)
-    assert (row["state"], row["pid"], row["terminal_pid"]) == (
+    assert (row["state"], row["session_pid"], row["terminal_pid"]) == (
         "unresponsive",
-        before["pid"],
+        before["session_pid"],
         before["terminal_pid"],
     )
     assert "Alice has ended" in relay("stop", "--now", "Alice").stdout
@@ -122,10 +124,10 @@ def test_reload_starts_a_new_session_with_the_current_config(relay: Relay, hung:
     config.write_text("from relay import pattern\n\n@pattern('say')\ndef say(message):\n    return 'new'\n")
     relay("trust", cwd=relay.home)
     if hung:
-        os.kill(before["pid"], signal.SIGSTOP)
+        os.kill(before["session_pid"], signal.SIGSTOP)
     assert "Alice has a new session" in relay("reload", "Alice").stdout
     after = entry(relay)
-    assert after["pid"] != before["pid"]
+    assert after["session_pid"] != before["session_pid"]
     assert after["agent_pid"] == before["agent_pid"]
     alice.say("@say:it again")
     alice.receives("new")
@@ -145,7 +147,7 @@ def test_a_new_session_works_after_the_ring_has_wrapped(relay: Relay) -> None:
             bob.receives(f"{sent[-1]} ")
     assert pieces * 3000 * len(line) > ring.SIZE
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
     alice.say("@relay:Bob the last\n@relay:Bob number 60\n")
     bob.receives("the last ")
@@ -171,7 +173,7 @@ def test_a_new_session_knows_the_prompt_seen_by_the_last_one(relay: Relay, wrapp
     before = entry(relay)
     if wrapped:
         wait_until(lambda: steps()["read"] + steps()["missed"] > ring.SIZE, timeout=60)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
     alice.say("> @relay:Bob two")
     bob.receives("two ")
@@ -206,7 +208,7 @@ def test_the_agent_keeps_running_while_no_session_can_start(relay: Relay) -> Non
     alice, bob = FakeAgent(relay, "Alice").wrap(env=patch), FakeAgent(relay, "Bob").wrap()
     before = entry(relay)
     broken.touch()
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     alice.say("@relay:Bob sent without a session\n")
     failed = wait_until(
         lambda: "session failed" in (error := relay("reload", "Alice", check=False).stderr) and error

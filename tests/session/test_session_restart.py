@@ -79,7 +79,7 @@ def test_a_restart_continues_if_the_session_dies(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
     send_request(relay, "Alice", op="restart")
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     after = restarted(relay, before)
     assert after["agent_pid"] != before["agent_pid"]
     relay("send", "Alice", "hello")

@@ -309,9 +309,9 @@ def test_a_guard_survives_its_session(relay: Relay, tmp_path: Path, how: str) ->
             path.write_text("{")
         case "nearer":
             (tmp_path / "a" / "hooks.json").write_text('{"hooks": {}}')
-    before = ps(relay)[0]["pid"]
+    before = ps(relay)[0]["session_pid"]
     os.kill(before, signal.SIGKILL)
-    wait_until(lambda: ps(relay)[0]["pid"] not in {before, None})
+    wait_until(lambda: ps(relay)[0]["session_pid"] not in {before, None})
     assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
     assert relay("reload", "Ann", check=False).returncode == 1
     assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"

@@ -207,10 +207,10 @@ def test_the_parents_next_session_reports_the_end(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     row = entry(fleet.relay, "Lead")
-    os.kill(row["pid"], signal.SIGSTOP)
+    os.kill(row["session_pid"], signal.SIGSTOP)
     fleet.worker.exit(0)
     wait_until(lambda: record(fleet.relay, "Tester", "web")["phase"] == "done")
-    os.kill(row["pid"], signal.SIGKILL)
+    os.kill(row["session_pid"], signal.SIGKILL)
     wait_until(fleet.end_notices)
     assert fleet.end_notices() == ["Tester, which you started, has ended: it exited with 0."]
 
@@ -230,7 +230,7 @@ def test_the_death_of_all_its_processes_is_reported(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     row = states(fleet.relay)["Tester"]
-    for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
+    for pid in (row["terminal_pid"], row["session_pid"], row["agent_pid"]):
         os.kill(pid, signal.SIGKILL)
     wait_until(fleet.end_notices)
     (notice,) = fleet.end_notices()
@@ -415,8 +415,8 @@ def test_a_spawned_agent_is_identified_after_its_parents_session_was_replaced(fl
     home, found = Home.from_env(fleet.relay.environment), states(fleet.relay)
     lead, tester = found["Lead"], found["Tester"]
     wait_until(lambda: ancestors(tester["terminal_pid"])[1] == lead["terminal_pid"])
-    own = Lineage(lead["agent_pid"], lead["terminal_pid"], lead["pid"])
+    own = Lineage(lead["agent_pid"], lead["terminal_pid"], lead["session_pid"])
     caller = agent_of(home, ancestors(tester["agent_pid"]))
     assert caller is not None and caller.name == "Tester"
     assert through(home, own, ancestors(tester["agent_pid"])) == 0
-    assert agent_of(home, ancestors(tester["pid"])) is None
+    assert agent_of(home, ancestors(tester["session_pid"])) is None

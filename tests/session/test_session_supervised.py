@@ -106,9 +106,9 @@ def test_an_agent_held_during_the_pause_is_escalated_once(relay: Relay) -> None:
     alice.exit(1)
     notice = alice.notice("there is no known conversation to resume")
     assert notice.startswith("Alice exited with 1, and is held") and "`relay restart Alice`" in notice
-    pid = entry(relay)["pid"]
+    pid = entry(relay)["session_pid"]
     relay("reload", "Alice")
-    wait_until(lambda: (row := entry(relay))["pid"] != pid and row["state"] == "held")
+    wait_until(lambda: (row := entry(relay))["session_pid"] != pid and row["state"] == "held")
     assert len(alice.events("escalated")) == 1
 
 
@@ -159,11 +159,15 @@ def test_the_pause_outlives_its_session(relay: Relay, order: str) -> None:
     alice.exit(1)
     paused = wait_until(lambda: (row := entry(relay))["state"] == "backoff" and row)
     if order == "kill":
-        os.kill(paused["pid"], signal.SIGKILL)
+        os.kill(paused["session_pid"], signal.SIGKILL)
     else:
         relay("reload", "Alice")
     again = wait_until(
-        lambda: (row := entry(relay))["state"] == "backoff" and row["pid"] != paused["pid"] and row
+        lambda: (
+            (row := entry(relay))["state"] == "backoff"
+            and row["session_pid"] != paused["session_pid"]
+            and row
+        )
     )
     assert again["next_try"] == paused["next_try"]
     assert len(record(relay)["history"]["restarts"]) == 1
@@ -176,9 +180,9 @@ def test_an_agent_that_dies_with_its_session_is_restarted(relay: Relay) -> None:
     """The next session finds that the agent has ended, and restarts it."""
     supervised(relay)
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["session_pid"], signal.SIGSTOP)
     os.kill(before["agent_pid"], signal.SIGKILL)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     wait_for_restart(relay, before)
 
 
@@ -217,10 +221,10 @@ def test_the_time_to_decide_starts_again_for_the_next_session(relay: Relay) -> N
     relay.command[1:] = ["-c", LATE_DECISION]
     supervised(relay)
     before = entry(relay)
-    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["session_pid"], signal.SIGSTOP)
     os.kill(before["agent_pid"], signal.SIGKILL)
     wait_until((relay.home / "deciding").exists)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     wait_for_restart(relay, before)
 
 
@@ -248,7 +252,7 @@ def test_a_stop_survives_a_session_killed_as_it_requests_a_pause(relay: Relay) -
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     before = entry(relay)
     alice.exit(1)
-    status = Path(f"/proc/{before['pid']}/status")
+    status = Path(f"/proc/{before['session_pid']}/status")
     wait_until(lambda: "State:\tZ" in status.read_text())
     os.kill(before["terminal_pid"], signal.SIGCONT)
     wait_until(lambda: ps(relay) == [])
@@ -307,7 +311,7 @@ def test_a_stop_outlives_its_session(relay: Relay) -> None:
         [*relay.command, "stop", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
     )
     wait_until(lambda: record(relay)["wanted"] == "down")
-    os.kill(row["pid"], signal.SIGKILL)
+    os.kill(row["session_pid"], signal.SIGKILL)
     message, _ = stop.communicate()
     assert message == "Alice has ended.\n"
     ended = record(relay)
@@ -322,7 +326,7 @@ def test_a_stop_is_recorded_even_if_the_session_hangs(relay: Relay, paused: bool
     if paused:
         alice.exit(1)
         phase(relay, "backoff")
-    os.kill(row["pid"], signal.SIGSTOP)
+    os.kill(row["session_pid"], signal.SIGSTOP)
     relay("stop", "--now", "Alice")
     ended = record(relay)
     assert (ended["phase"], ended["wanted"], ended["by"]) == ("off", "down", "stop")

@@ -79,7 +79,7 @@ def decision(printed: str) -> str:
 
 def session(relay: Relay) -> int:
     (row,) = wait_until(lambda: [row for row in ps(relay) if row["state"] != "unresponsive"])
-    return int(row["pid"])
+    return int(row["session_pid"])
 
 
 def test_the_list_of_guarded_events_is_kept_up_to_date(relay: Relay) -> None:

@@ -42,7 +42,7 @@ def test_a_broken_session_is_reported_and_reload_retries(relay: Relay, fault: st
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(env=patch)
     before = entry(relay)
     broken.touch()
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     alice.say("@relay:Bob sent without a session\n")
     wait_until(lambda: shim_status(relay, "Alice")["failed"], timeout=60)
     patience = f"from relay.cli import reload\nreload.STARTS = {PATIENCE}\n"
@@ -67,7 +67,7 @@ def test_no_more_sessions_start_after_many_died_once_ready(relay: Relay) -> None
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(env=patch)
     before = entry(relay)
     broken.touch()
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     alice.say("@relay:Bob sent without a session\n")
     failed = wait_until(lambda: shim_status(relay, "Alice")["failed"], timeout=300)
     assert "it ended 20 times" in failed
@@ -198,9 +198,9 @@ def test_a_session_starts_even_if_its_directory_was_removed(relay: Relay) -> Non
             work.mkdir()
         else:
             work.rmdir()
-        before = entry(relay)["pid"]
+        before = entry(relay)["session_pid"]
         relay("reload", "Alice")
-        assert entry(relay)["pid"] != before
+        assert entry(relay)["session_pid"] != before
         alice.say(f"@relay:Bob created again: {created}")
         bob.receives(f"created again: {created}")
 

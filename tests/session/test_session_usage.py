@@ -131,7 +131,7 @@ def test_a_replacement_session_counts_nothing_twice(relay: Relay, transcript: Us
     wait_until(lambda: usage(relay)["agents"])
     (session,) = json.loads(relay("ps", "--json").stdout)
 
-    os.kill(session["pid"], signal.SIGKILL)
+    os.kill(session["session_pid"], signal.SIGKILL)
     transcript.use(200, 20)  # while no session reads
     wait_until(lambda: shown(relay)[0] == 330, message=lambda: str(shown(relay)))
     turn(claude, transcript, 300, 30)

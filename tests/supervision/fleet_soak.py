@@ -112,10 +112,10 @@ class Soak:
         _kill(row["agent_pid"])
 
     def kill_session(self, _: str, row: Row) -> None:
-        _kill(row["pid"])
+        _kill(row["session_pid"])
 
     def kill_both(self, _: str, row: Row) -> None:
-        pids = [row["agent_pid"], row["pid"]]
+        pids = [row["agent_pid"], row["session_pid"]]
         self.random.shuffle(pids)
         for pid in pids:
             _kill(pid)
@@ -139,7 +139,7 @@ class Soak:
         """Kill every process of the home at once, except the broker, and start what is wanted."""
         self.done["reboot"] += 1
         for row in self.rows().values():
-            for pid in (row["terminal_pid"], row["pid"], row["agent_pid"]):
+            for pid in (row["terminal_pid"], row["session_pid"], row["agent_pid"]):
                 _kill(pid)
         self.up()
 

@@ -60,7 +60,7 @@ def test_help_works_without_a_session(relay: Relay, wrap: Open) -> None:
     alice = wrap("-n", "Alice", *ECHO)
     alice.type("first\r")
     alice.wait_for("<first>")
-    pid = entry(relay)["pid"]
+    pid = entry(relay)["session_pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
         alice.type(b"\x1d?")

@@ -181,7 +181,7 @@ def test_relays_last_line_appears_below_the_drawing(
     drawn = alice.lines()
     alice.screen.collect()
     if way == "detach":
-        os.kill(session["pid"], signal.SIGSTOP)
+        os.kill(session["session_pid"], signal.SIGSTOP)
         alice.type("\x1dd")
     elif way == "takeover":
         terminal(sys.executable, "-m", "relay", "attach", "--takeover", "Alice").wait_for("+------+")
@@ -191,7 +191,7 @@ def test_relays_last_line_appears_below_the_drawing(
         os.kill(session["terminal_pid"], signal.SIGKILL)
     alice.end()
     if way == "detach":
-        os.kill(session["pid"], signal.SIGCONT)
+        os.kill(session["session_pid"], signal.SIGCONT)
     lines = [*alice.screen.history, *alice.lines()]
     assert lines[: len(drawn)] == drawn
     assert any(line.startswith("relay: ") for line in lines[len(drawn) :])
@@ -206,7 +206,7 @@ def test_the_failure_of_the_session_is_reported_between_two_lines(wrap: Open, re
     alice.type("An")
     alice.wait_for("name? An")
     broken.touch()
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     alice.see("\a")
     assert alice.lines() == ["name? An"]
     alice.type("n\r")

@@ -43,11 +43,11 @@ def _stopped(relay: Relay, name: str) -> Iterator[Callable[[], None]]:
             None,
         )
     )
-    os.kill(row["pid"], signal.SIGSTOP)
+    os.kill(row["session_pid"], signal.SIGSTOP)
     try:
-        yield lambda: os.kill(row["pid"], signal.SIGCONT)
+        yield lambda: os.kill(row["session_pid"], signal.SIGCONT)
     finally:
-        os.kill(row["pid"], signal.SIGCONT)
+        os.kill(row["session_pid"], signal.SIGCONT)
 
 
 def _attach(terminal: Open, name: str) -> Emulator:

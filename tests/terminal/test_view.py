@@ -57,7 +57,7 @@ def _session(relay: Relay) -> dict[str, Any]:
 
 
 def _replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
-    return wait_until(lambda: (row := _session(relay))["pid"] != before["pid"] and row)
+    return wait_until(lambda: (row := _session(relay))["session_pid"] != before["session_pid"] and row)
 
 
 def test_two_terminals_view_beside_the_one_that_controls(wrap: Open, view: Open, relay: Relay) -> None:
@@ -223,10 +223,10 @@ def test_a_viewer_stays_when_the_session_is_replaced(way: str, wrap: Open, view:
     for viewer in viewers:
         viewer.wait_for("up")
     if way == "kill":
-        os.kill(before["pid"], signal.SIGKILL)
+        os.kill(before["session_pid"], signal.SIGKILL)
     else:
         if way == "stop":
-            os.kill(before["pid"], signal.SIGSTOP)
+            os.kill(before["session_pid"], signal.SIGSTOP)
             owner.type("z")
             owner.wait_for("<7a>")
         relay("reload", "Alice")
@@ -248,14 +248,14 @@ def test_a_viewer_waits_for_a_session(wrap: Open, view: Open, relay: Relay) -> N
     owner = wrap("-n", "Alice", sys.executable, "-c", ECHO)
     owner.wait_for("up")
     before = _session(relay)
-    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["session_pid"], signal.SIGSTOP)
     impatient, viewer = view("Alice"), view("Alice")
     for each in (impatient, viewer):
         each.see("viewing Alice;")
     impatient.wait(impatient.raw)
     impatient.type("q")
     assert impatient.end() == 0
-    os.kill(before["pid"], signal.SIGCONT)
+    os.kill(before["session_pid"], signal.SIGCONT)
     viewer.wait_for("up")
 
 
@@ -285,10 +285,10 @@ def test_the_end_of_the_agent_is_reported_even_without_its_session(
     before = _session(relay)
     viewer = view("Alice")
     viewer.wait_for("up")
-    os.kill(before["pid"], signal.SIGSTOP)
+    os.kill(before["session_pid"], signal.SIGSTOP)
     owner.type("\r")
     wait_until(lambda: before["agent_pid"] not in processes_of(relay.home))
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before["session_pid"], signal.SIGKILL)
     assert owner.end() == 5
     assert viewer.end() in {5, 70}  # the last session may have gone before it was asked
     assert viewer.restored()
@@ -402,15 +402,15 @@ def test_a_slow_viewer_delays_nothing_and_sees_the_end(view: Open, relay: Relay)
     viewers = [view("Alice"), view("Alice")]
     for viewer in viewers:
         viewer.wait_for("up")
-    memory = _resident(before["pid"])
+    memory = _resident(before["session_pid"])
     (relay.home / "go").touch()
     wait_until((relay.home / "done").exists, timeout=60)
     wait_until(lambda: _session(relay)["viewers"] == 2)
-    assert _resident(before["pid"]) - memory < 45_000_000
+    assert _resident(before["session_pid"]) - memory < 45_000_000
     for viewer in viewers:
         viewer.wait_for("over")
         assert b"of output skipped" in viewer.output
-    assert _session(relay)["pid"] == before["pid"]
+    assert _session(relay)["session_pid"] == before["session_pid"]
 
 
 def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nothing(
@@ -427,7 +427,7 @@ def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nothing(
     for viewer in (stopped, other):
         viewer.wait_for("up")
     os.kill(stopped.pid, signal.SIGSTOP)
-    memory = _resident(before["pid"])
+    memory = _resident(before["session_pid"])
     owner.type("\r")
     for each in (owner, other):
         each.wait_for("over")
@@ -435,8 +435,8 @@ def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nothing(
     for each in (owner, other):
         each.wait_for("said")
     after = _session(relay)
-    assert (after["pid"], after["viewers"]) == (before["pid"], 2)
-    assert _resident(before["pid"]) - memory < 40_000_000
+    assert (after["session_pid"], after["viewers"]) == (before["session_pid"], 2)
+    assert _resident(before["session_pid"]) - memory < 40_000_000
     os.kill(stopped.pid, signal.SIGCONT)
     stopped.wait_for("said")
     assert b"of output skipped" in stopped.output
