@@ -71,7 +71,7 @@ def test_hooks_outlive_relay(relay: Relay, tmp_path: Path) -> None:
     shutil.rmtree(package)
     (denied,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "rm x"})
     assert "not that" in denied["stdout"]
-    os.kill(row["pid"], signal.SIGKILL)
+    os.kill(row["session_pid"], signal.SIGKILL)
     (asked,) = claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})
     assert '"permissionDecision": "ask"' in asked["stdout"]
     for event in ("UserPromptSubmit", "Stop", "PostToolUse"):

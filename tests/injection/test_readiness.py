@@ -330,6 +330,18 @@ def test_an_interrupted_tool_is_not_an_error() -> None:
     assert judge(replace(sight, drawn=failed, rows=failed), shipped("pi")).state == "failed"
 
 
+def test_text_in_pis_input_is_a_draft_however_tall(subtests: pytest.Subtests) -> None:
+    """Pi 1.6.0 shows all lines of a pasted text; Enter is pressed while it still draws."""
+    pi = shipped("pi")
+    for lines in (1, 2, 9):
+        for footer in (("~/work (main)", "0.0%/100k (auto)   model"), ("0.0%/100k (auto)   model",)):
+            with subtests.test(lines=lines, footer=footer):
+                drawn = (RULE, *["some text"] * lines, RULE, *footer)
+                sight = replace(SCREEN, drawn=drawn, rows=drawn, unfinished="", quiet=0.0)
+                assert judge(sight, pi).state == "working" and danger(sight, pi) is None
+                assert judge(replace(sight, quiet=LONG_QUIET), pi).draft
+
+
 def test_a_screen_that_is_still_being_drawn_is_not_unsafe() -> None:
     """An agent on the alternate screen draws a dialog piece by piece."""
     assert _claude(UNKNOWN, quiet=0.1, alternate=True).state == "working"
