@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import json
 import os
+import re
 import resource
 import select
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +26,8 @@ from relay.shim.loop import MAX_LOGGED, Loop
 from session.fake_agent import FakeAgent, events, ps
 from support import Relay, wait_until
 from terminal.emulator import Emulator
+
+RELAY = re.compile(r"relay(\.|$)").match
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -45,6 +50,9 @@ class Installed:
         """Replace every module with one that does not fit those in the shim's memory."""
         for path in (self.folder / "relay").rglob("*.py"):
             path.write_text("raise ImportError('another version')\n")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder / "relay")
 
 
 def status(relay: Relay) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def test_a_shim_outlives_an_update(relay: Relay) -> None:
 
 
 def test_an_agent_may_not_exploit_an_update(relay: Relay) -> None:
-    """The shim still knows its agent's descendants, and its refusal is in the journal."""
+    """Even without relay's files, the shim knows its agent's descendants, and notes its refusal."""
     installed = Installed(relay)
     asked = relay.home / "asked"
     path = relay.home / "run" / "sessions" / "default" / "alice.shim"
@@ -118,7 +126,7 @@ def test_an_agent_may_not_exploit_an_update(relay: Relay) -> None:
     script = f"read line < updated; {sys.executable} ask.py > answer; mv answer asked; cat"
     relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=installed.environment)
     before = wait_until(lambda: (found := status(relay))["ready"] and found)
-    installed.replace()
+    installed.remove()
     (relay.home / "updated").write_text("\n")
     wait_until(asked.exists)
     answered = json.loads(asked.read_text())
@@ -131,16 +139,70 @@ def test_an_agent_may_not_exploit_an_update(relay: Relay) -> None:
     assert status(relay)["agent_pid"] == before["agent_pid"]
 
 
+ORDERS = re.findall(
+    r'^ {12}"(\w+)": (?!self.ended|.*_say_over)',
+    "".join((ROOT / "relay" / "shim" / name).read_text() for name in ("session_process.py", "shim.py")),
+    re.MULTILINE,
+)
+
+SPEAKS_OTHERWISE = f"""
+import json, socket, sys
+shim = socket.socket(fileno=int(sys.argv[1]))
+shim.recv(1)
+lines = [{{"do": name, **fields}} for name in {ORDERS} for fields in (
+    {{"of_another_version": 1}}, {{"data": 7}}, {{"id": None, "data": None}}, {{"text": [], "key": 1}}
+)]
+lines += [{{"do": "of another version"}}, {{"do": 7}}, {{"ask": "look"}}, {{"ask": "?", "group": "x"}}, {{}}]
+for line in lines:
+    shim.sendall(json.dumps(line).encode() + b"\\n")
+sys.exit(3)
+"""
+
+
+def test_a_shim_outlives_sessions_of_another_version(relay: Relay) -> None:
+    """They may give orders that it does not know, or with other arguments."""
+    assert {"write", "keep", "start", "pause", "aside", "notice"} <= {*ORDERS}
+    installed = Installed(relay)
+    alice = FakeAgent(relay, "Alice").wrap(env=installed.environment)
+    before = wait_until(lambda: (found := status(relay))["ready"] and found)
+    (installed.folder / "relay" / "session" / "__main__.py").write_text(SPEAKS_OTHERWISE)
+    assert "the new session failed" in relay("reload", "Alice", check=False).stderr
+    assert "TypeError" in (relay.home / "state" / "session.log").read_text()
+    alice.say("still here")
+    installed.install()
+    relay("reload", "Alice")
+    alice.say("@relay:you still here")
+    wait_until(lambda: [e for e in events(relay) if e["event"] == "message_sent"])
+    after = status(relay)
+    assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
+
+
+NEVER_LATE = {
+    *("wrap", "_told", "_enter_worktree", "_be_shim", "bridged", "_note_guards"),  # before the shim serves
+    "_ending",  # in whoever claims a name
+    "_start_session",  # in a child process
+    "_note_failure",  # which catches everything
+}
+"""Functions that may import modules which are not loaded."""
+
+
 def test_late_imports_are_loaded_at_startup() -> None:
+    """Of all modules that a shim has, not only of its own package."""
+    code = "from relay.session import launch; launch._load(); import sys; print(*sys.modules)"
+    words = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = {word: importlib.import_module(word) for word in words.split() if RELAY(word)}
+    assert {*LOADED} <= loaded.keys()
     late = {
-        node.module
-        for path in (ROOT / "relay" / "shim").glob("*.py")
-        for function in ast.walk(ast.parse(path.read_text()))
-        if isinstance(function, ast.FunctionDef)
+        (function.name, name)
+        for module in loaded.values()
+        for function in ast.walk(ast.parse(Path(module.__file__ or "").read_text()))
+        if isinstance(function, ast.FunctionDef) and function.name not in NEVER_LATE
         for node in ast.walk(function)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("relay")
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [getattr(node, "module", None) or node.names[0].name]
+        if RELAY(name)
     }
-    assert late - {*LOADED} == set()
+    assert {each for each in late if each[1] not in loaded} == set()
 
 
 GAPS = 8
