@@ -85,8 +85,8 @@ class Run:
     def write(self, name: str, text: str) -> str:
         """Write `text` into the run's directory. Return the path."""
         path = f"{self.directory}/{name}"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))  # it may name paths
         return path
 
     def copy(self, source: Path) -> str:

@@ -113,18 +113,19 @@ def test_a_notice_is_shown_at_once_to_a_line_program(relay: Relay, attached: Ter
 
 
 def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
-    folder = project(relay, "x = 1\n", trust=False)
+    folder = project(relay, "import os\nif os.path.exists('broken'):\n    raise OSError('no route')\n")
+    (folder / "broken").touch()
     drawn = relay.home / "fakes" / "default" / "Alice" / "received"  # exists once the agent has drawn
     relay.environment |= session_patch(
         f"import os, time\nwhile not os.path.exists({str(drawn)!r}):\n    time.sleep(0.01)\n"
     )
     alice, user = attached("Alice", "--ready", "\x1b[?1049h\x1b[Hfull screen", cwd=folder)
-    alice.notice("is not trusted")
+    alice.notice("no route")
     alice.exit(3)
     user.expect(pexpect.EOF)
     screen, after = user.before.split(b"\x1b[?1049l")
-    assert b"is not trusted" not in screen
-    assert b"is not trusted" in after
+    assert b"no route" not in screen
+    assert b"no route" in after
     user.wait()
     assert user.exitstatus == 3
 

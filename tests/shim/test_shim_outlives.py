@@ -178,7 +178,7 @@ def test_a_shim_outlives_sessions_of_another_version(relay: Relay) -> None:
 
 
 NEVER_LATE = {
-    *("wrap", "_told", "_enter_worktree", "_be_shim", "bridged", "_note_guards"),  # before the shim serves
+    *("wrap", "_report", "_enter_worktree", "_be_shim", "bridged", "_note_guards"),  # before the shim serves
     "_ending",  # in whoever claims a name
     "_start_session",  # in a child process
     "_note_failure",  # which catches everything
