@@ -41,23 +41,28 @@ def for_command(argv: Sequence[str], home: Home) -> Profile:
 
     Raise ConfigError for an invalid pattern file.
     """
-    words, known = without_launchers(argv), profiles(home)
-    return next((profile for profile in known if profile.recognises(words)), known[-1])
+    words, files = without_launchers(argv), _files(home)
+    generic = files.pop(GENERIC)
+    for paths in files.values():
+        if _recognition(paths).recognises(words):
+            return _profile(paths, _profile(generic, None))
+    return _profile(generic, None)
 
 
 def load(name: str, home: Home) -> Profile:
     """Return the profile called `name`. Raise ConfigError if there is none, or its file is invalid."""
-    known = profiles(home)
-    for profile in known:
-        if profile.name == name:
-            return profile
-    names = ", ".join(profile.name for profile in known)
-    raise ConfigError(f"unknown agent profile {name!r}. The profiles are {names}; `relay agents` lists them.")
+    files = _files(home)
+    if name not in files:
+        raise ConfigError(
+            f"unknown agent profile {name!r}. The profiles are {', '.join(files)}; `relay agents` lists them."
+        )
+    generic = _profile(files[GENERIC], None)
+    return generic if name == GENERIC else _profile(files[name], generic)
 
 
 def expect(name: str, home: Home) -> None:
     """Raise UsageError if no pattern file makes a profile called `name`, whether or not the file is valid."""
-    known = [*updates.shipped(), *updates.in_force(home), *updates.files(home.config / "patterns")]
+    known = _files(home)
     if name not in known:
         meant = did_you_mean(name, known)
         raise UsageError(f"unknown agent profile {name!r}. {meant}`relay agents` lists the profiles.")
@@ -70,15 +75,35 @@ def fallback() -> Profile:
 
 def profiles(home: Home) -> list[Profile]:
     """Return every profile: the user's own, the shipped ones, the generic one last. Raise ConfigError."""
-    return made(updates.shipped() | updates.in_force(home), updates.files(home.config / "patterns"))
+    return _made(_files(home))
 
 
 def made(base: Mapping[str, Path], own: Mapping[str, Path]) -> list[Profile]:
     """Return the profiles in these pattern files by name; keys of `own` override. Raise ConfigError."""
+    return _made(_by_name(base, own))
+
+
+def _made(files: dict[str, list[Path]]) -> list[Profile]:
+    generic = _profile(files.pop(GENERIC), None)
+    return [*(_profile(paths, generic) for paths in files.values()), generic]
+
+
+def _files(home: Home) -> dict[str, list[Path]]:
+    """Return each profile's pattern files; keys of a later one override."""
+    return _by_name(updates.shipped() | updates.in_force(home), updates.files(home.config / "patterns"))
+
+
+def _by_name(base: Mapping[str, Path], own: Mapping[str, Path]) -> dict[str, list[Path]]:
     names = dict.fromkeys([*own, *base])
-    paths = {name: [files[name] for files in (base, own) if name in files] for name in names}
-    generic = _profile(paths.pop(GENERIC), None)
-    return [*(_profile(files, generic) for files in paths.values()), generic]
+    return {name: [files[name] for files in (base, own) if name in files] for name in names}
+
+
+def _recognition(paths: Sequence[Path]) -> Profile:
+    """Return only what recognises the profile's commands: the rest takes ten times as long to read."""
+    keys: dict[str, Any] = {}
+    for path in paths:
+        keys |= PatternFile.read(path).fields(only=("commands", "interactive"))
+    return Profile(paths[-1].stem, paths[-1], **keys)
 
 
 def _profile(paths: Sequence[Path], generic: Profile | None) -> Profile:

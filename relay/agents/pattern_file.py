@@ -94,7 +94,7 @@ is not inherited, so that a shell whose user opted in (`inject = "auto"`) can be
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -175,12 +175,13 @@ class PatternFile:
         values, text = parse(path, content)
         return cls(path, text, values)
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self, only: Collection[str] = ()) -> dict[str, Any]:
         """Return the checked values by the name of the Profile field; those of a table by its keys.
 
-        Raise ConfigError.
+        only: these keys, if any are given. Raise ConfigError.
         """
-        return self._read(
+        chosen = {key: value for key, value in self.table.items() if not only or key in only}
+        return replace(self, table=chosen)._read(
             {
                 "name": self._name,
                 **dict.fromkeys(("commands", "checked"), self._words),

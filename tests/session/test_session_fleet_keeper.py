@@ -58,6 +58,7 @@ def test_a_queued_agent_does_not_start_while_others_are_starting(relay: Relay, p
     write(relay, project, agents("A", "B", "C"), most=2, interval=2)
     relay("up", cwd=project)
     assert states(relay).keys() == {"A", "B"}
+    relay("down", cwd=project)  # else C starts when the others are stopped
 
 
 def test_a_start_that_cannot_wait_for_others_is_refused(relay: Relay) -> None:
