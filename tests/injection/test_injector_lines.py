@@ -385,7 +385,8 @@ def test_a_question_asked_while_the_ledger_is_written_is_not_answered(tmp_path: 
             await agent.shows("up> ")
             agent.submit("hello", id="one")
             await agent.verdict("prompting", "password")
-            assert agent.deferred == ["one"] and not agent.received()
+            await agent.until(lambda: agent.deferred == ["one"])
+            assert not agent.received()
             agent.press(b"hunter2\r")
             agent.rest()
             assert await agent.ended() == ["injected"]
