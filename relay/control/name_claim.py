@@ -177,11 +177,16 @@ def _ending(lock: str) -> bool:
     from pathlib import Path
 
     from relay.control.sessions import call
-    from relay.state.states import EXITED, STARTING
+    from relay.supervision.states import Phase
 
-    try:  # one that is starting may not have read yet that its agent has ended
+    try:
         state = call(Path(_socket(lock)), {"op": "info"}, _ANSWER)["info"]["state"]
-        return state in {EXITED, STARTING}
+        if state in {Phase.BACKOFF, Phase.WAITING, Phase.HELD}:
+            return False  # between two agents
+        os.kill(Noted(lock).agent or os.getpid(), 0)
+        return False
+    except ProcessLookupError:
+        return True
     except (RelayError, KeyError):
         return True
 

@@ -101,9 +101,9 @@ def test_an_agent_resumes_in_its_worktree_in_any_folder(
     assert ps(relay)[0]["cwd"] == str(worktree)
     ann.exit()
     wait_until(lambda: ps(relay) == [])
-    (ann.folder / "arguments").unlink()
+    (ann.folder / "strings").unlink()
     relay("resume", "Ann", env={"AGENT_FOLDER": str(ann.folder)})
-    wait_until((ann.folder / "arguments").exists)
+    wait_until((ann.folder / "strings").exists)
     assert "11111111-aaaa" in (ann.folder / "arguments").read_text()
     assert ps(relay)[0]["cwd"] == str(worktree)
 

@@ -209,7 +209,9 @@ def test_a_restart_keeps_the_conversation_unless_it_is_fresh(relay: Relay) -> No
 
     def restarted(*arguments: str) -> tuple[list[str], str]:
         """Restart it; return its arguments that name a conversation or a prompt, and what was printed."""
+        (claude.folder / "strings").unlink()
         printed = relay(*arguments, "Ann").stdout
+        wait_until((claude.folder / "strings").exists)  # it has written its arguments
         found = json.loads((claude.folder / "arguments").read_text())
         return [word for word in found if word in {"--resume", "first", "do it"}], printed
 
