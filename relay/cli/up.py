@@ -10,6 +10,7 @@ skips agents that are done and those that `relay down` stopped.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from relay.errors import WorktreeError
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from relay.names import key
+from relay.session import preflight
 from relay.supervision import fleet_file
 from relay.supervision.due import enqueue, postpone
 from relay.supervision.fleet import Fleet, FleetAgent
@@ -85,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
             for step in upstart.plan(upstart.status(), args.names):
                 upstart.tell(step)
         else:
+            for text in preflight.notices("", (), fleet.path.parent):
+                print(f"relay: {text}", file=sys.stderr, flush=True)
             upstart.bring_up(args.names, only_due=args.due)
             if args.wait:
                 upstart.await_ready()

@@ -20,21 +20,8 @@ from relay.rules.rule import Rule, RuleWarning, first_words
 _SHELLS_OWN = frozenset(
     {
         *("!", ".", ":", "[", "[[", "{", "case", "cd", "command", "do", "echo", "eval", "exec", "exit"),
-        *(
-            "export",
-            "false",
-            "for",
-            "function",
-            "if",
-            "printf",
-            "read",
-            "return",
-            "set",
-            "source",
-            "test",
-            "trap",
-        ),
-        *("true", "ulimit", "umask", "unset", "until", "wait", "while"),
+        *("export", "false", "for", "function", "if", "printf", "read", "return", "set", "source", "test"),
+        *("trap", "true", "ulimit", "umask", "unset", "until", "wait", "while"),
     }
 )
 _FETCHED = frozenset({"npx", "uvx", "sudo"})  # what they run need not be on PATH

@@ -120,7 +120,12 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
 
 
 def _report(options: Options, env: Mapping[str, str], home: Home) -> list[str]:
-    """Print the notices about the configuration before an agent can draw over them; return them."""
+    """Print the notices about the configuration before an agent can draw over them; return them.
+
+    `relay up` does so once for its whole fleet.
+    """
+    if options.supervision and options.supervision.get("fleet"):
+        return []
     from relay.session.preflight import check
 
     found = check(home, env, options.config, options.rules)

@@ -15,6 +15,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from relay.home import Home
 
@@ -51,8 +52,8 @@ def configured(home: Home, files: Sequence[str]) -> bool:
     return any(os.path.lexists(os.path.join(place, file)) for place in places for file in files)
 
 
-def notices(config: str, rules: Sequence[str]) -> list[str]:
-    """Return the notices, worded as the agent's session would."""
+def notices(config: str, rules: Sequence[str], directory: Path | None = None) -> list[str]:
+    """Return the notices for an agent in `directory`, by default this one, worded as its session would."""
     from pathlib import Path
 
     from relay import settings
@@ -62,7 +63,7 @@ def notices(config: str, rules: Sequence[str]) -> list[str]:
     from relay.rules.rule_book import RuleBook
     from relay.session.setup import RULE_NOTICES
 
-    home, directory = Home.from_env(), Path.cwd()
+    home, directory = Home.from_env(), directory or Path.cwd()
     _, found = settings.load(home, directory, Trust(home).covers)
     choice = config_file.choose(home, directory, Path(config) if config else None)
     found += choice.untrusted.values()

@@ -79,6 +79,14 @@ cwd = "lead"
 """
 
 
+def test_a_configuration_error_is_shown_once_for_the_fleet(relay: Relay, project: Path) -> None:
+    (project / "lead").mkdir()
+    write(relay, project, TWO)
+    (project / "hooks.json").write_text("{}")
+    done = relay("up", "--wait", cwd=project)
+    assert (done.stdout + done.stderr).count("hooks.json: is not trusted") == 1
+
+
 def test_a_fleet_is_started_and_stopped(relay: Relay, project: Path) -> None:
     (project / "lead").mkdir()
     write(relay, project, TWO)

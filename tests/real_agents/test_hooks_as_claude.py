@@ -21,19 +21,6 @@ from real_agents.dialects import Call
 from real_agents.model import Model, Request, Rule, Step
 from real_agents.recipes import Agent, Place, prepare
 from rules import claude_table as table
-from rules.claude_table import (
-    ANSWERS,
-    CALLS,
-    CONDITIONS,
-    FAILED,
-    FIELDS,
-    FILES,
-    MATCHERS,
-    POST,
-    PRE,
-    PROMPT,
-    STOP,
-)
 
 MCP = """import json, sys
 for line in sys.stdin:
@@ -116,14 +103,14 @@ def command(text: str, **fields: object) -> dict[str, object]:
     return {"type": "command", "command": text, **fields}
 
 
-ONE_EACH = tuple({tool: name for name, (tool, _) in CALLS.items()}.values())
+ONE_EACH = tuple({tool: name for name, (tool, _) in table.CALLS.items()}.values())
 """One call of each tool."""
 
 
 @pytest.mark.agents("claude")
 @pytest.mark.parametrize(
     ("rows", "chosen"),
-    [([*MATCHERS, *FIELDS], ONE_EACH), (CONDITIONS, tuple(CALLS))],
+    [([*table.MATCHERS, *table.FIELDS], ONE_EACH), (table.CONDITIONS, tuple(table.CALLS))],
     ids=["matchers", "conditions"],
 )
 def test_a_hook_runs_for_these_calls(
@@ -146,10 +133,10 @@ def test_a_hook_runs_for_these_calls(
     server.write_text(MCP)
     settings = {
         "mcpServers": {"memory": {"command": sys.executable, "args": [str(server)]}},
-        "hooks": {PRE: groups},
+        "hooks": {table.PRE: groups},
     }
     places = {table.WORK: str(tmp_path / "work"), table.HOME: str(tmp_path / "home")}
-    given = [(table.OLD_NAMES.get(tool, tool), data) for tool, data in map(CALLS.__getitem__, chosen)]
+    given = [(table.OLD_NAMES.get(tool, tool), data) for tool, data in map(table.CALLS.__getitem__, chosen)]
     step = Step(calls=tuple(Call(tool, placed(data, places)) for tool, data in given))
     with (
         Model(Rule("^begin", step)) as model,
@@ -167,7 +154,7 @@ def test_a_hook_runs_for_these_calls(
         seen = json.loads(line)
         (name,) = [
             name
-            for name, (tool, data) in CALLS.items()
+            for name, (tool, data) in table.CALLS.items()
             if tool == seen["tool_name"] and same(placed(data, places), seen["tool_input"])
         ]
         ids[seen["tool_use_id"].removeprefix("toolu_")] = name
@@ -178,7 +165,9 @@ def test_a_hook_runs_for_these_calls(
         found[int(number)].add(ids[key])
     for number, row in enumerate(rows):
         with subtests.test(json.dumps(row.hook)):
-            names = found[number] if row in CONDITIONS else {CALLS[name][0] for name in found[number]}
+            names = (
+                found[number] if row in table.CONDITIONS else {table.CALLS[name][0] for name in found[number]}
+            )
             assert names == set(row.runs.split())
 
 
@@ -209,13 +198,13 @@ exit 0
 def test_an_answer_has_this_effect(agent: Agent, tmp_path: Path, subtests: pytest.Subtests) -> None:
     """Rows about one call share a turn; the model makes all their calls at once."""
     rules, shared = [], []
-    for number, answer in enumerate(ANSWERS):
+    for number, answer in enumerate(table.ANSWERS):
         for place, text in enumerate(answer.commands):
             script = re.sub("-@", f"-{number}.", text)
             hook = "late" if answer.timeout else place
             (tmp_path / f"{number}.{answer.event}.{hook}").write_text(script)
         call = Call("Bash", {"command": COMMANDS[answer.call].format(number), "description": "x"})
-        calls = () if answer.event == STOP else (Step(calls=(call,)),)
+        calls = () if answer.event == table.STOP else (Step(calls=(call,)),)
         rules.append(Rule(rf"row {number} begins", *calls))
         if not answer.alone:
             shared.append(call)
@@ -224,9 +213,9 @@ def test_an_answer_has_this_effect(agent: Agent, tmp_path: Path, subtests: pytes
     dispatch.write_text(DISPATCH.format(folder=tmp_path))
     hooks = {
         event: [{"hooks": [command(f"sh {dispatch} {event} {place}") for place in range(2)]}]
-        for event in (PRE, POST, FAILED, PROMPT, STOP)
+        for event in (table.PRE, table.POST, table.FAILED, table.PROMPT, table.STOP)
     }
-    hooks[PRE][0]["hooks"].append(command(f"sh {dispatch} {PRE} late", timeout=table.TIMEOUT))
+    hooks[table.PRE][0]["hooks"].append(command(f"sh {dispatch} {table.PRE} late", timeout=table.TIMEOUT))
     found: dict[int, set[str]] = {}
     row = tmp_path / "row"
     row.write_text("none")
@@ -235,22 +224,22 @@ def test_an_answer_has_this_effect(agent: Agent, tmp_path: Path, subtests: pytes
         claude(agent, tmp_path, model, "--settings", json.dumps({"hooks": hooks})) as started,
     ):
         asked = started.say("the others begin")
-        for number, answer in enumerate(ANSWERS):
+        for number, answer in enumerate(table.ANSWERS):
             if not answer.alone:
                 found[number] = effect(answer, number, model.requests, asked)
-        for number, answer in enumerate(ANSWERS):
+        for number, answer in enumerate(table.ANSWERS):
             if answer.alone:
                 row.write_text(str(number))
                 before = len(model.requests)
                 asked = started.say(f"row {number} begins")
-                ended = len(model.requests) - before == (answer.event != PROMPT)
+                ended = len(model.requests) - before == (answer.event != table.PROMPT)
                 row.write_text("none")
-                if answer.event in (PRE, POST, FAILED):
+                if answer.event in (table.PRE, table.POST, table.FAILED):
                     started.say("what is left")  # what an ended turn leaves behind comes with the next one
                 found[number] = effect(answer, number, model.requests[before:], asked)
                 if ended:
                     found[number] = found[number] - {"why"} | {"end"}
-    for number, answer in enumerate(ANSWERS):
+    for number, answer in enumerate(table.ANSWERS):
         with subtests.test(f"{number} {answer.event} {answer.commands}"):
             assert found[number] == set(answer.effect.split())
 
@@ -260,9 +249,9 @@ def effect(
 ) -> set[str]:
     texts = [entry.text for each in requests for entry in each.turn.entries if entry.role != "assistant"]
     received = {word for word in table.WORDS if any(f"{word}-{number}." in text for text in texts)}
-    if answer.event == STOP:
+    if answer.event == table.STOP:
         return received
-    if answer.event == PROMPT and requests:
+    if answer.event == table.PROMPT and requests:
         received.add("ran")
     if any(re.search(rf"-{number}\.", each["command"]) for each in asked):
         received.add("ask")
@@ -276,20 +265,20 @@ def test_a_files_hook_runs(agent: Agent, tmp_path: Path, subtests: pytest.Subtes
     ran = tmp_path / "ran"
     ran.touch()
     with Model(Rule("^begin", Step(calls=(Call("Bash", {"command": "true", "description": "x"}),)))) as model:
-        for number in range(0, len(FILES), 3):
+        for number in range(0, len(table.FILES), 3):
             folder = tmp_path / str(number)
             places = (
                 "home/.claude/settings.json",
                 "work/.claude/settings.json",
                 "work/.claude/settings.local.json",
             )
-            for file, place in zip(FILES[number:], places, strict=False):
+            for file, place in zip(table.FILES[number:], places, strict=False):
                 path = folder / place
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(file.bytes(f"echo {shlex.quote(file.name)} >> {ran}"))
             with claude(agent, folder, model) as started:
                 started.say("begin")
     found = ran.read_text().splitlines()
-    for file in FILES:
+    for file in table.FILES:
         with subtests.test(file.name):
             assert (file.name in found) is file.runs

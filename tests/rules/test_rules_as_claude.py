@@ -19,19 +19,6 @@ from relay.rules.rule import Rule
 from relay.rules.rule_book import RuleBook
 from relay.rules.rule_file import parse
 from rules import claude_table as table
-from rules.claude_table import (
-    ANSWERS,
-    CALLS,
-    CONDITIONS,
-    FAILED,
-    FIELDS,
-    FILES,
-    MATCHERS,
-    POST,
-    PRE,
-    PROMPT,
-    STOP,
-)
 
 WORK, HOME = "/project/work", "/project/home"
 
@@ -45,15 +32,15 @@ def group(event: str, *hooks: Mapping[str, Any], **more: object) -> bytes:
 
 
 def call(name: str) -> RuleEvent:
-    tool, given = CALLS[name]
+    tool, given = table.CALLS[name]
     text = json.dumps(given).replace(table.WORK, WORK).replace(table.HOME, HOME)
-    return RuleEvent(PRE, {"cwd": WORK, "tool_name": tool, "tool_input": json.loads(text)})
+    return RuleEvent(table.PRE, {"cwd": WORK, "tool_name": tool, "tool_input": json.loads(text)})
 
 
 def selected(content: bytes) -> set[str]:
     """Return the calls for which the rule in `content` runs."""
     book = RuleBook(read(content))
-    return {name for name in CALLS if book.select(call(name))}
+    return {name for name in table.CALLS if book.select(call(name))}
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +49,13 @@ def home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rule_runs_for_the_calls_that_claude_codes_hook_runs_for(subtests: pytest.Subtests) -> None:
-    for row in (*MATCHERS, *CONDITIONS, *FIELDS):
+    for row in (*table.MATCHERS, *table.CONDITIONS, *table.FIELDS):
         with subtests.test(json.dumps(row.hook)):
             hook = {key: value for key, value in row.hook.items() if key != "matcher"}
             matcher = {"matcher": row.hook["matcher"]} if "matcher" in row.hook else {}
-            found = selected(group(PRE, {"type": "command", "command": "true", **hook}, **matcher))
-            if row not in CONDITIONS:
-                found = {CALLS[name][0] for name in found}
+            found = selected(group(table.PRE, {"type": "command", "command": "true", **hook}, **matcher))
+            if row not in table.CONDITIONS:
+                found = {table.CALLS[name][0] for name in found}
             assert found == set((row.runs if row.relay is None else row.relay).split())
 
 
@@ -77,13 +64,15 @@ def effect(answer: table.Answer, number: int, aggregated: Mapping[str, Any]) -> 
     action = aggregated.get("action")
     words = set()
     told = [*aggregated["additional_contexts"]]
-    if answer.event == STOP:
+    if answer.event == table.STOP:
         told.append(aggregated["follow_up_message"] or "")
         if not aggregated["force_continue"]:
             return {"end"}
-    elif aggregated["prevent_continuation"] or (answer.event == PROMPT and aggregated["blocking_error"]):
-        return {"end"} | ({"ran"} if answer.event in (POST, FAILED) else set())
-    elif answer.event == PRE:
+    elif aggregated["prevent_continuation"] or (
+        answer.event == table.PROMPT and aggregated["blocking_error"]
+    ):
+        return {"end"} | ({"ran"} if answer.event in (table.POST, table.FAILED) else set())
+    elif answer.event == table.PRE:
         if action == "deny":
             told.append(aggregated["reason"])
         else:
@@ -111,7 +100,7 @@ def test_an_answer_has_the_effect_that_claude_codes_hook_has(
         )
         given = (
             {"tool_name": "Bash", "tool_input": {"command": "echo"}}
-            if answer.event in (PRE, POST, FAILED)
+            if answer.event in (table.PRE, table.POST, table.FAILED)
             else {}
         )
         event = RuleEvent(answer.event, {"cwd": str(tmp_path / "work"), **given})
@@ -121,21 +110,21 @@ def test_an_answer_has_the_effect_that_claude_codes_hook_has(
         return aggregate(await Engine(tmp_path, dict(os.environ)).run(chosen, event, select=book.select))
 
     async def all_of_them() -> list[dict[str, Any]]:
-        return await asyncio.gather(*(asked(*each) for each in enumerate(ANSWERS)))
+        return await asyncio.gather(*(asked(*each) for each in enumerate(table.ANSWERS)))
 
-    for number, (answer, found) in enumerate(zip(ANSWERS, asyncio.run(all_of_them()), strict=True)):
+    for number, (answer, found) in enumerate(zip(table.ANSWERS, asyncio.run(all_of_them()), strict=True)):
         with subtests.test(f"{number} {answer.event} {answer.commands}"):
             expected = answer.effect if answer.relay is None else answer.relay
             assert effect(answer, number, found) == set(expected.split()), found
 
 
 def test_a_files_hook_runs_if_claude_codes_does(subtests: pytest.Subtests) -> None:
-    for file in FILES:
+    for file in table.FILES:
         with subtests.test(file.name):
             found = any(rule.command == "proof" for rule in read(file.bytes("proof")))
             assert found is (file.runs if file.relay is None else file.relay)
 
 
 def test_the_table_says_why_relay_differs() -> None:
-    for row in (*MATCHERS, *CONDITIONS, *FIELDS, *ANSWERS, *FILES):
+    for row in (*table.MATCHERS, *table.CONDITIONS, *table.FIELDS, *table.ANSWERS, *table.FILES):
         assert (row.relay is None) == (row.why == ""), row
