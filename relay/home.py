@@ -66,6 +66,7 @@ class Home:
     recordings = _Entry("state_dir", "recordings")
     disabled_rules = _Entry("state_dir", "disabled-rules.json")  # ids of rules that the user disabled
     trust = _Entry("state_dir", "trust.json")
+    checked = _Entry("state_dir", "checked")  # versions of configurations without notices
     broker = _Entry("state_dir", "broker")  # the embedded broker's configuration, store and credentials
 
     def __init__(self, config: str, state: str, run: str) -> None:

@@ -1,16 +1,16 @@
-"""Checks an agent's configuration before the agent starts: `python -P preflight.py [CONFIG,[RULES]]` (JSON).
+"""Checks an agent's configuration before the agent starts.
 
 A full-screen agent hides what its session reports about the configuration, so `relay wrap` reports it first.
-The check runs in its own process, and prints the notices as a JSON list: the shim, a fork of `relay wrap`,
-would keep everything it loads. No configuration is executed.
+The check runs in a fork of `relay wrap`: the shim, another fork, would keep everything it loads. It executes
+no configuration. One without notices is not checked again until its files change.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import select
+import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ FILES = ("relay.toml", "relay.config.py", "hooks.json")
 PATIENCE = 5.0
 """Seconds after which the agent starts without the check's notices; its session reports them later."""
 
+REMEMBERED = 100
+"""Maximum number of configurations remembered as free of notices."""
+
 
 def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[str]:
     """Return the notices about the configuration for an agent in this directory; [] if there are none.
@@ -32,16 +35,83 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
     """
     if not (config or rules or configured(home, FILES)):
         return []
-    from relay.home import PYTHON  # not at the top, which runs before the path is complete
-
-    words = [*PYTHON, os.path.abspath(__file__), json.dumps([config, list(rules)])]
-    try:
-        done = subprocess.run(
-            words, env=dict(env), capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True
-        )
-        return [str(text) for text in json.loads(done.stdout)]
-    except (OSError, ValueError, subprocess.SubprocessError):
+    version = _version(home, config, rules)
+    known = _known(home)
+    if version in known:
         return []
+    found = _forked(env, config, rules)
+    if found == []:
+        _remember(home, [*known[-REMEMBERED + 1 :], version])
+    return found or []
+
+
+def _version(home: Home, config: str, rules: Sequence[str]) -> str:
+    """Return a digest of what the notices depend on: relay itself, the directory, and each file's state."""
+    import hashlib
+
+    from relay.project import folders
+
+    here = os.getcwd()
+    names = [os.path.join(place, file) for place in (home.config_dir, *folders(here)) for file in FILES]
+    states = []
+    for name in (__file__, str(home.trust), config, *rules, *names):
+        try:
+            found = os.stat(name)
+        except OSError:
+            continue
+        states.append((name, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    return hashlib.sha256(repr((here, config, rules, states)).encode(errors="surrogateescape")).hexdigest()
+
+
+def _known(home: Home) -> list[str]:
+    """Return the versions known to be free of notices, the latest last."""
+    try:
+        return home.checked.read_text().split()
+    except (OSError, ValueError):
+        return []
+
+
+def _remember(home: Home, versions: Sequence[str]) -> None:
+    from relay.storage.files import write_private
+
+    try:
+        write_private(home.checked, "\n".join(versions))
+    except OSError:
+        pass  # it is checked again
+
+
+def _forked(env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[str] | None:
+    """Return the notices, found in a fork with the environment `env`; None if it fails or takes too long."""
+    reader, writer = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        return None
+    if child == 0:
+        try:
+            os.close(reader)
+            os.environ.clear()
+            os.environ.update(env)
+            with open(writer, "w", encoding="utf-8") as pipe:
+                json.dump(notices(config, rules), pipe)
+        finally:
+            os._exit(0)  # without a traceback: the session reports what fails
+    os.close(writer)
+    try:
+        with open(reader, "rb") as pipe:
+            if select.select([pipe], [], [], PATIENCE)[0]:
+                return [str(text) for text in json.loads(pipe.read())]
+    except ValueError:
+        pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        try:
+            os.waitpid(child, 0)
+        except ChildProcessError:
+            pass  # SIGCHLD is ignored
+    return None
 
 
 def configured(home: Home, files: Sequence[str]) -> bool:
@@ -70,10 +140,3 @@ def notices(config: str, rules: Sequence[str], directory: Path | None = None) ->
     found += [f"{error} The session runs without it." for error in choice.errors.values()]
     book = RuleBook.load(home, directory, [Path(path) for path in rules])
     return [*found, *map(str, book.warnings[:RULE_NOTICES])]
-
-
-if __name__ == "__main__":
-    ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if ROOT not in sys.path:
-        sys.path.append(ROOT)  # a checkout that is not installed
-    print(json.dumps(notices(*json.loads(sys.argv[1]))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 from emulator import Emulator
 
+from relay.home import Home
+from relay.hooks.trust import Trust
+from relay.session import preflight
 from session.fake_agent import events
 from support import Relay, wait_until
 
@@ -74,3 +78,26 @@ def test_without_an_error_nothing_is_shown(wrap: Open, home: Path, claude: list[
     outer = wrap("-n", "Alice", *claude)
     outer.see("drawn")
     assert outer.output.startswith(b"\x1b[?1049h")
+
+
+def test_a_configuration_without_an_error_is_checked_again_once_it_changes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B6: the check takes a quarter of a second, which a command that is run often would pay each time."""
+    place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
+    monkeypatch.chdir(home)
+    (home / "relay.toml").write_text("idle_seconds = 5\n")
+
+    def check() -> list[str]:
+        return preflight.check(place, os.environ, "", ())
+
+    assert check() == []
+    monkeypatch.setattr(preflight, "notices", lambda config, rules: ["checked"])
+    assert check() == []
+    (home / "relay.toml").write_text("idle_seconds = 6\n")
+    assert check() == check() == ["checked"]
+    monkeypatch.setattr(preflight, "notices", lambda config, rules: [])
+    assert check() == []
+    Trust(place).grant(home / "relay.toml", b"")
+    monkeypatch.setattr(preflight, "notices", lambda config, rules: ["trust has changed"])
+    assert check() == ["trust has changed"]
