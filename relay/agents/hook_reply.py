@@ -118,6 +118,15 @@ _CARRIED: Mapping[str, Mapping[NativeName, frozenset[Part]]] = MappingProxyType(
 )
 
 
+_ABOVE_THE_USER = frozenset({"codex"})
+"""Kinds of agents whose model gets context in a role above the user's (`developer`: Codex 0.169.0)."""
+
+
+def ranks_context_above_user(agent: str) -> bool:
+    """Return True if a text that is not the user's must not be context for an agent of the kind `agent`."""
+    return agent in _ABOVE_THE_USER
+
+
 def carries(agent: str, name: NativeName) -> frozenset[Part]:
     """Return the parts that an agent of the kind `agent` accepts in the reply to an event `name`."""
     return _CARRIED.get(agent, {}).get(name, frozenset())

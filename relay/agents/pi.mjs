@@ -29,6 +29,7 @@ export default (options) => (pi) => {
     const common = { session_id: session.getSessionId(), session_file: session.getSessionFile?.(), cwd }
     const reply = await bridge.tell(event, { ...common, ...fields }, signal)
     const more = reply.hookSpecificOutput ?? {}
+    if (reply.systemMessage && ctx.hasUI) ctx.ui.notify(reply.systemMessage, "info")
     return { ...reply, ...more, refused: reply.decision === "block" }
   }
   const hold = ({ additionalContext: text }) => text && waiting.held.push(context(text))

@@ -13,7 +13,15 @@ from typing import Any
 
 from relay.agents.events import HookAsked, HookReported
 from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
-from relay.agents.hook_reply import Answered, Fate, Reply, Settle, carries, render
+from relay.agents.hook_reply import (
+    Answered,
+    Fate,
+    Reply,
+    Settle,
+    carries,
+    ranks_context_above_user,
+    render,
+)
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.hooks.apply import apply
@@ -202,7 +210,7 @@ class HookResponder:
             return Answered(render(event, Reply(halt=decision.reason)))
         text = "\n\n".join(each.text for each in found)
         settle = self._continuations.by_reply(text, _together(found))
-        return _answered(event, Reply(go_on=text), settle)
+        return _answered(event, Reply(go_on=text, notice=_notice(found)), settle)
 
     @handles(HookReported)
     def reported(self, event: HookReported) -> None:
@@ -227,9 +235,10 @@ class HookResponder:
         refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
         if "context" not in carried or event.agent_id or refuses:
             return Answered(render(event, reply))  # context for a subagent would not reach the agent
+        messages = messages and not ranks_context_above_user(event.agent)
         found = await self._bus.ask(Contribute(ROOM, messages=messages))
         context = "\n\n".join(each.text for each in found)
-        return _answered(event, replace(reply, context=context), _together(found))
+        return _answered(event, replace(reply, context=context, notice=_notice(found)), _together(found))
 
 
 def _answered(event: NativeEvent, reply: Reply, settle: Settle) -> Answered:
@@ -239,6 +248,11 @@ def _answered(event: NativeEvent, reply: Reply, settle: Settle) -> Answered:
     except BaseException:
         settle(Fate.UNSENT)
         raise
+
+
+def _notice(contributions: Sequence[Contribution]) -> str:
+    """Return the line that the user sees when the agent gets these texts; "" for none."""
+    return " ".join(each.notice for each in contributions if each.notice)
 
 
 def _together(contributions: Sequence[Contribution]) -> Any:

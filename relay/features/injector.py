@@ -53,6 +53,7 @@ from relay.state.readiness import TerminalSnapshot
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
 from relay.terminal.events import KeysHeldBack, KeysTyped, KeysWritten, OutputRead
+from relay.text import listed
 
 FINISH_LOOK = 0.02
 """Seconds between two looks for the outcome of a text that an earlier session was typing."""
@@ -244,7 +245,9 @@ class Injector:
             for injection in taken:
                 self.delivered(injection, outcome)
 
-        return Contribution(self.render(taken), settle)
+        senders = dict.fromkeys(each.source for each in taken if each.kind == "message")
+        notice = f"relay: message from {listed(list(senders))}" if senders else ""
+        return Contribution(self.render(taken), settle, notice)
 
     async def take(self, room: int, *, messages: bool = True, extends: bool = False) -> list[Injection]:
         """Return the injections that fit in `room` bytes of a reply (ReplyDelivery.take); [] while typing."""

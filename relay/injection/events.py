@@ -74,10 +74,14 @@ class Compose(Question[tuple[Injection, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A text to add to a reply to the agent's own hook; `settle` takes the reply's outcome."""
+    """A text to add to a reply to the agent's own hook; `settle` takes the reply's outcome.
+
+    notice: the line that the agent shows to its user, who would see nothing of the text otherwise.
+    """
 
     text: str
     settle: Callable[[Fate], None]
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,15 @@ Role = Literal["user", "assistant", "result", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a conversation. note: inserted by the agent itself (reminders, hooks' context)."""
+    """One entry of a conversation.
+
+    role:  note if the agent itself inserted it (reminders, hooks' context).
+    above: its role in the request is one above the user's: system or developer.
+    """
 
     role: Role
     text: str
+    above: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ def _read_anthropic(body: Mapping[str, Any]) -> Turn:
         if message["role"] == "assistant":
             entries.append(Entry("assistant", _text([each for each in blocks if each["type"] == "text"])))
         elif message["role"] == "system":  # claude's notes within the conversation
-            entries.append(Entry("note", _text(content)))
+            entries.append(Entry("note", _text(content), above=True))
         else:
             for block in blocks:
                 if block["type"] == "tool_result":
@@ -213,7 +218,7 @@ def _read_chat(body: Mapping[str, Any]) -> Turn:
         role, text = message["role"], _text(message.get("content"))
         if role in ("system", "developer"):
             if entries:
-                entries.append(Entry("note", text))
+                entries.append(Entry("note", text, above=True))
             else:
                 system += text
         elif role == "user":
@@ -294,7 +299,10 @@ def _read_responses(body: Mapping[str, Any]) -> Turn:
         elif kind == "message":
             content = item.get("content")
             for part in content if isinstance(content, list) else [content]:
-                entries.extend(_user(_text(part)) if role == "user" else [Entry("note", _text(part))])
+                if role == "user":
+                    entries.extend(_user(_text(part)))
+                else:
+                    entries.append(Entry("note", _text(part), above=True))
             answering = False
     tools = tuple(
         Tool(each.get("name") or each["type"], each.get("parameters") or {})

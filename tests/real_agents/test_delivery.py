@@ -95,7 +95,10 @@ def times_received(alice: Wrapped, text: str) -> int:
 
 
 def test_a_working_agent_receives_messages_by_priority(rig: Rig, agent: Agent) -> None:
-    """R73: urgent comes before normal in the reply to the tool's hook; low waits until the agent is idle."""
+    """R73: urgent comes before normal in the reply to a hook; low waits until the agent is idle.
+
+    B7: the user sees that one has come, and none ranks above the user's words.
+    """
     rig.settings(teach="never", idle_seconds=IDLE)
     alice = working_agent(rig, agent)
     alice.send("the low one", 0, "--low")
@@ -104,9 +107,16 @@ def test_a_working_agent_receives_messages_by_priority(rig: Rig, agent: Agent) -
     rig.wait(lambda: states(rig) == ["stored"] * 3, "all have arrived")
     finish(alice)
     alice.sees("It ran")
-    in_turn = "\n".join(entry.text for entry in alice.model.requests[1].turn.entries)
+    # Text beside a tool's result would rank above the user's in Codex: it gets the messages after its turn.
+    request = 2 if agent.name == "codex" else 1
+    rig.wait(lambda: len(alice.model.requests) > request, "the model gets the messages")
+    entries = alice.model.requests[request].turn.entries
+    in_turn = "\n".join(entry.text for entry in entries)
     assert 0 < in_turn.find("the urgent one") < in_turn.find("the normal one")
+    assert not any("the urgent one" in entry.text for entry in entries if entry.above)
     assert "the low one" not in in_turn
+    if agent.name != "qwen":  # 0.15.10 does not draw a hook's systemMessage
+        alice.sees("relay: message from the user")
     alice.receives("the low one")
     alice.becomes("ready")
     assert states(rig) == ["injected"] * 3

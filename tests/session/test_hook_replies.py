@@ -226,6 +226,22 @@ def test_a_message_not_sent_to_an_ended_hook_waits_again(tmp_path: Path, event: 
     run_play(tmp_path, play)
 
 
+@pytest.mark.parametrize("kind", ["claude", "codex"])
+def test_a_message_never_ranks_above_the_users_words(tmp_path: Path, kind: str) -> None:
+    """B7: Codex gives its model context as a developer's words, but a text to continue with as the user's."""
+
+    async def play(session: Session, agent: PtyAgent) -> None:
+        session.answers.set()
+        await session.hook_output("UserPromptSubmit", kind=kind, prompt="do it")
+        call = await session.hook_output("PostToolUse", kind=kind, tool_name="Bash", tool_input={})
+        stop = await session.hook_output("Stop", kind=kind, last_assistant_message="Done.")
+        assert ["a message" in each for each in (call, stop)] == [kind == "claude", kind == "codex"]
+        reply = json.loads(call if kind == "claude" else stop)
+        assert reply["systemMessage"] == "relay: message from Alice"
+
+    run_play(tmp_path, play)
+
+
 def test_an_onboarding_text_that_was_not_sent_is_still_due(tmp_path: Path) -> None:
     async def play(session: Session, agent: PtyAgent) -> None:
         client = await session.hook("PostToolUse", tool_name="Bash", tool_input={})
