@@ -24,6 +24,7 @@ class State(StrEnum):
     """The known progress of a message; no state claims more than relay knows.
 
     held ─→ queued → sent → stored → injected
+    │          │       │       ├→ read        the receiver is the user
     │          │       │       ├→ uncertain   the receiver died between typing and verifying
     │          │       │       └→ rejected    it could not be typed, or was dropped there
     └──────────┴───────┴→ expired
@@ -34,13 +35,14 @@ class State(StrEnum):
     SENT = "sent"  # published; the broker's acknowledgement proves nothing more
     STORED = "stored"  # committed in the receiver's ledger
     INJECTED = "injected"  # submitted to the agent and verified
+    READ = "read"  # the user has read it
     UNCERTAIN = "uncertain"
     REJECTED = "rejected"
     EXPIRED = "expired"
 
     @property
     def final(self) -> bool:
-        return self in {State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
+        return self in {State.INJECTED, State.READ, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
 
 
 class Priority(StrEnum):

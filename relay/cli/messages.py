@@ -5,6 +5,7 @@
   sent       accepted by the broker; the receiver's relay has not confirmed it
   stored     at the receiver, waiting until it is safe to type
   injected   given to the agent, and seen to arrive
+  read       for you, and you have read it in `relay inbox`
   uncertain  typed but not seen to arrive, or the receiver ended meanwhile: check there, then
              `relay retry` or `relay drop`
   rejected   could not be typed, or dropped while stored here
@@ -42,6 +43,7 @@ _COLOURS = {
     State.REJECTED: RED,
     State.EXPIRED: RED,
     State.INJECTED: GREEN,
+    State.READ: GREEN,
 }
 _FOLLOWED = 500  # messages to check again, besides all from the oldest unsettled one on
 _POLL = 0.2

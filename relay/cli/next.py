@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 
 from relay.cli import attach, ps
 from relay.cli.arguments import add_json, add_team
 from relay.cli.output import print_json
-from relay.control.ended import ended
+from relay.control import inbox
+from relay.control.ended import news
 from relay.control.guard import person_only
 from relay.control.needs import ATTACH, Need, by_urgency, need
-from relay.control.sessions import SessionInfo, live
+from relay.control.sessions import live
 from relay.home import Home
-from relay.supervision.records import Records
-
-_NEWS = 600.0  # seconds for which the failure of an unsupervised agent is news
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,25 +41,17 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(None if chosen is None else chosen.public())
     if chosen is None:
-        failed = [
-            each
-            for each in ended(home, running, args.team)
-            if need(each) in wanted and each.wanted == "up" and _is_news(home, each)
-        ]
-        for each in by_urgency(failed):
+        failed = by_urgency(news(home, running, args.team))
+        for each in failed:
             print(
                 f"{each.name} {ps.state(each)}. `relay logs {each.name}` shows its output.", file=sys.stderr
             )
         print("No running agent needs you." if failed else "No agent needs you.", file=sys.stderr)
+        if messages := inbox.summary(home, args.team):
+            print(messages, file=sys.stderr)
         return 1
     if args.print:
         print(chosen.name)
     if args.print or args.json:
         return 0
     return attach.to(chosen, takeover=args.takeover)
-
-
-def _is_news(home: Home, agent: SessionInfo) -> bool:
-    """Return True for an ended agent that was supervised, or that has just ended."""
-    record = Records(home).get(agent.team, agent.name)
-    return record is not None and (record.supervised or record.at > time.time() - _NEWS)

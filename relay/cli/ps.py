@@ -28,6 +28,7 @@ from pathlib import Path
 from relay import names
 from relay.cli.arguments import add_team
 from relay.cli.output import print_list
+from relay.control import inbox
 from relay.control.ended import ended
 from relay.control.needs import Need, need
 from relay.control.sessions import CONNECTING, SessionInfo, claims, live
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
         colours=lambda session: dict.fromkeys((0, 4), COLOURS[need(session)]),
         empty=f"No session is running{where}. Start one with `relay wrap COMMAND`.",
     )
+    if not args.json and (messages := inbox.summary(Home.from_env(), args.team)):
+        print(messages, file=sys.stderr)
     return 0
 
 

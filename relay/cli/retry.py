@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         entry = ledger.find(args.id)
         own_only(home, "retry", entry.message.sender, entry.team)
         message = entry.message
-        if message.state is State.INJECTED:
+        if message.state in {State.INJECTED, State.READ}:
             raise MessageRefused(
                 f"message {short_id(message.id)} was already delivered to {one_line(message.to)}. To deliver "
                 "the text again, use `relay send`."

@@ -314,13 +314,13 @@ def _arrived(row: Row) -> bool:
 
 
 def _for_person(row: Row) -> bool:
-    return bool(row["state"] == State.STORED and names.same(row["to"], names.PERSON))
+    return bool(row["state"] in {State.STORED, State.READ} and names.same(row["to"], names.PERSON))
 
 
 def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     """Return a sentence on a message's state. passing: the state will probably change in a moment."""
     if _for_person(row):
-        return f"{short_id(row['id'])} is in `relay messages --to {names.PERSON}`, where the user reads it."
+        return f"{short_id(row['id'])} is in the user's inbox: `relay inbox`."
     state = State(row["state"])
     if state is State.STORED and "obstacle" in row and not row["obstacle"]:
         to = one_line(row["to"])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from relay.cli import ps
 from relay.columns import columns_of, fit
-from relay.control.needs import ATTACH, by_urgency, need
+from relay.control.needs import ATTACH, Need, by_urgency, need
 from relay.control.sessions import SessionInfo
 from relay.terminal.canvas import Canvas
 from relay.terminal.render import clip
@@ -132,16 +132,20 @@ def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo
         return "looking ...   q quits"
     if not found:
         return "No agent is running. Start one with `relay wrap COMMAND`.   q quits"
-    if not (asking := sum(need(session) in ATTACH for session in found)):
+    asking = sum(need(session) in ATTACH for session in found)
+    others = sum(need(session) in {Need.UNRESPONSIVE, Need.HELD} for session in found)
+    if not asking and not others:
         return f"{count(len(found), 'agent')}, none needs you   q quits"
-    verb = "needs" if asking == 1 else "need"
-    return f"{count(len(found), 'agent')}, {asking} {verb} you: `relay next`   q quits"
+    verb = "needs" if asking + others == 1 else "need"
+    command = "next" if asking else "inbox"
+    return f"{count(len(found), 'agent')}, {asking + others} {verb} you: `relay {command}`   q quits"
 
 
 def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:
     used = ("?" if session.tokens is None else _brief(session.tokens), _dollars(session))
     short = (session.name, session.team, session.agent, ps.state(session), ps.duration(session, now), *used)
-    return (*(one_line(cell, 80) for cell in short), one_line(session.last_line, _LAST_LINE))
+    last = one_line(session.question or session.last_line, _LAST_LINE)
+    return (*(one_line(cell, 80) for cell in short), last)
 
 
 def _brief(number: int) -> str:

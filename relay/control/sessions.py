@@ -91,6 +91,7 @@ class SessionInfo:
     escalation:     what its supervision needs the user for, as long as the user has not reacted; "": nothing.
     account_hold:   why its account is held, in words (relay.supervision.accounts); "" if it is not.
     apart:          as in relay.control.name_claim.Claim; known only from the claim.
+    question:       what it asks, in one line, without secrets; "": nothing, or unknown.
     last_line:      what its agent said last, without secrets; "": nothing, or unknown.
     """
 
@@ -118,6 +119,7 @@ class SessionInfo:
     next_try: float | None = None
     wanted: str = ""
     session_id: str | None = None
+    question: str = ""
     last_line: str = ""
     account_hold: str = ""
     escalation: str = ""

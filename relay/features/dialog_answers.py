@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from relay.agents.profile import PromptKind
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
 from relay.errors import NotAllowed, RelayError, UsageError
+from relay.eventbus import answers
+from relay.lifecycle import Describe
+from relay.redaction import Redactor
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.question import Option, ScreenQuestion
 from relay.state.readiness import Readiness
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
-from relay.text import visible
+from relay.text import one_line, visible
 
 STANDS = 0.2
 """Seconds for which a question must stay unchanged: some agents draw a dialog piece by piece."""
@@ -37,20 +41,40 @@ SETTLES = 0.3
 TAKEN = 3.0
 """Seconds allowed for an answered question to disappear."""
 
+SHOWN = 200
+"""Characters of a question in `relay ps --json`."""
+
 MAX_TEXT = 1000
 """Characters of a free answer; a terminal in canonical mode takes a line of 4,095 bytes."""
 
 UP, DOWN, ENTER = b"\x1b[A", b"\x1b[B", b"\r"
 
 
+class _Secret(RelayError):
+    """The agent's terminal does not echo what is typed."""
+
+
 class DialogAnswers:
     """Shows the question of one agent, and answers it."""
 
-    def __init__(self, journal: Journal, terminal: AgentTerminal, state: AgentState) -> None:
+    def __init__(
+        self, journal: Journal, redactor: Redactor, terminal: AgentTerminal, state: AgentState
+    ) -> None:
         self._journal = journal
+        self._redactor = redactor
         self._terminal = terminal
         self._state = state
         self._answering = asyncio.Lock()
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        if not question.brief:
+            return None
+        try:
+            lines = self._asked().lines
+        except RelayError as error:
+            return {"question": str(error) if isinstance(error, _Secret) else ""}
+        return {"question": one_line(self._redactor.redact(" ".join(lines)), SHOWN)}
 
     @operation("question")
     async def question(self, _: Request) -> Answer:
@@ -103,7 +127,7 @@ class DialogAnswers:
             raise RelayError("it has no open question. `relay explain` shows its state.")
         tty = self._terminal.tty()
         if tty.canonical and not tty.echo:
-            raise RelayError("it asks for a secret: type that in its own terminal, with `relay attach`.")
+            raise _Secret("it asks for a secret: type that in its own terminal, with `relay attach`.")
         return question.on(self._terminal)
 
     async def _give(

@@ -235,6 +235,23 @@ class Ledger(LedgerDatabase):
                 unblock(db, [message.id], self.now())
         return message
 
+    def unread(self, team: str | None = None) -> list[LedgerEntry]:
+        """Return the messages to the user that the user has not read, oldest first."""
+        rows = self.rows(
+            f"SELECT {COLUMNS}, team FROM outbox WHERE NOT hidden AND state = 'stored' AND to_key = ? "
+            "AND team = ifnull(?, team) ORDER BY place",
+            names.key(names.PERSON),
+            team and names.key(team),
+        )
+        return [LedgerEntry(message_of(message), team) for *message, team in rows]
+
+    def read(self, id: str) -> None:
+        """Record that the user has read message `id`."""
+        self.write(
+            "UPDATE outbox SET state = ?1, told = ?1 WHERE id = ?2 AND state = 'stored' AND to_key = ?3",
+            *(State.READ, id, names.key(names.PERSON)),
+        )
+
     def held(self, *, team: str | None = None, sender: str | None = None, to: str | None = None) -> list[str]:
         """Return the ids of messages that the runaway guard holds, in the order in which they were sent."""
         query = (

@@ -474,7 +474,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     ),
     "audit": _audit,
     "usage": _usage,
-    "answers": lambda core: DialogAnswers(core.journal, core.agent.terminal, core.agent.state),
+    "answers": lambda core: DialogAnswers(core.journal, core.redactor, core.agent.terminal, core.agent.state),
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "supervisor": _supervisor,
     "first prompt": _attended("first prompt"),

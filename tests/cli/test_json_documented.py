@@ -191,6 +191,7 @@ def spawner(relay: Relay) -> None:
 CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "ps": (running, "ps --json"),
     "next": (asking, "next --json"),
+    "inbox": (asking, "inbox --json"),
     "messages": (waiting, "messages --json"),
     "send": (running, "send --json Ann hello"),
     "retry": (waiting, "retry --json {id}"),

@@ -29,11 +29,13 @@ def session(
     tokens: int | None = None,
     cost: float | None = None,
     last_line: str = "",
+    question: str = "",
 ) -> SessionInfo:
     since = None if age is None else NOW - age
     return SessionInfo(
         name, team, "claude", 1, 2, state, prompt, since, "/", "id", Path("/s"),
         bus="connected", held=held, tokens=tokens, cost=cost, last_line=last_line,
+        question=question,
     )  # fmt: skip
 
 
@@ -80,7 +82,12 @@ def texts(*sessions: SessionInfo, columns: int = 80, rows: int = 24, coloured: b
 
 
 def test_the_list_fits_80_columns() -> None:
-    asking = session("Alice", "prompting", 65, prompt="permission", last_line="May I run make?")
+    asking = session(
+        *("Alice", "prompting", 65),
+        prompt="permission",
+        last_line="First I build.",
+        question="May I run make?",
+    )
     working = session("Bob", "working", 3700, last_line="Reading " + "x" * 100)
     assert texts(working, asking)[:3] == [
         "2 agents, 1 needs you: `relay next`   q quits",
@@ -89,6 +96,21 @@ def test_the_list_fits_80_columns() -> None:
     ]
     assert len(texts(working, asking)[3]) == 80 and texts(working, asking)[3].startswith("Bob    working ")
     assert len(texts(working, asking)) == 4
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([("ready", 0), ("working", 0)], "none needs you "),
+        ([("ready", 1), ("working", 0)], "1 needs you: `relay inbox`"),
+        ([("ready", 1), ("prompting", 0)], "2 need you: `relay next`"),
+        ([("unresponsive", 0), ("ready", 0)], "1 needs you: `relay inbox`"),
+    ],
+)
+def test_the_first_row_counts_all_that_need_the_user(states: list[tuple[str, int]], expected: str) -> None:
+    """C17: an agent with held messages is sorted first, so it is counted too."""
+    agents = [session(f"A{at}", state, held=held) for at, (state, held) in enumerate(states)]
+    assert f"2 agents, {expected}" in texts(*agents)[0]
 
 
 def test_team_and_agent_are_shown_if_they_are_useful_and_fit() -> None:

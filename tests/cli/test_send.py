@@ -131,7 +131,7 @@ def test_a_wait_for_several_agents_names_those_not_reached(
 
 def test_send_says_where_the_user_reads_a_message(bob: Relay) -> None:
     output = bob("send", "--from", "ci", "you", "hi").stdout
-    assert "is in `relay messages --to you`, where the user reads it." in output
+    assert "is in the user's inbox: `relay inbox`." in output
 
 
 def test_released_and_dropped_messages_are_in_the_journal(absent: Relay, home: Path) -> None:

@@ -34,7 +34,7 @@ SUGGESTIONS = [
     ("start", "wrap"),
     ("run", "wrap"),
     ("log", "logs"),
-    ("inbox", "messages"),
+    ("mail", "inbox"),
     ("tell", "send"),
     ("remember", "memory save"),
     ("version", "--version"),

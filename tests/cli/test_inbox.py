@@ -1,0 +1,103 @@
+"""`relay inbox` shows what waits for the user, and knows which messages they have read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relay.message import State
+from session.fake_agent import messages, ps
+from support import Relay, wait_until
+
+ASKS = """
+printf '@relay:you Shall I deploy?\\n'
+printf 'The password is hunter2.\\nOverwrite README.md? [y/N] '
+read answer
+"""
+
+
+def inbox(relay: Relay, *words: str) -> list[dict[str, Any]]:
+    return list(json.loads(relay("inbox", *words, "--json").stdout))
+
+
+def kinds(relay: Relay) -> list[str]:
+    return [item["kind"] for item in inbox(relay)]
+
+
+@pytest.fixture
+def asking(relay: Relay) -> Relay:
+    """Return a home whose agent Bob has written to the user, and asks a question."""
+    relay("wrap", "-d", "-n", "Bob", "--", "sh", "-c", ASKS)
+    wait_until(lambda: {"question", "message"} <= set(kinds(relay)))
+    return relay
+
+
+def test_questions_and_messages_wait_with_the_command_that_deals_with_them(asking: Relay) -> None:
+    """C8, C17."""
+    question, message = inbox(asking)
+    assert question["name"] == message["name"] == "Bob"
+    assert question["text"].endswith("Overwrite README.md? [y/N]")
+    assert question["next"] == "relay answer Bob"
+    assert message["text"] == "Shall I deploy?"
+    assert message["next"] == f"relay inbox show {message['id'][:8]}"
+    assert ps(asking)[0]["question"] == question["text"]
+    listed = asking("inbox").stdout.splitlines()
+    assert listed[0].split() == ["WHAT", "FROM", "SINCE", "TEXT", "NEXT"] and len(listed) == 3
+
+
+def test_a_message_is_read_once_it_was_shown(asking: Relay) -> None:
+    """C8: until then, `ps` and `next` count it."""
+    unread = "1 unread message for you: `relay inbox`"
+    id = inbox(asking)[1]["id"]
+    assert asking("ps").stderr.strip() == unread
+    asking("stop", "Bob")
+    assert unread in asking("next", check=False).stderr
+    shown = asking("inbox", "show", id[:8]).stdout
+    assert shown.splitlines()[0].startswith("Bob to you, ") and shown.endswith("\n\nShall I deploy?\n")
+    assert [message["state"] for message in messages(asking)] == [State.READ]
+    assert "message" not in kinds(asking)
+    assert asking("ps").stderr == "" and "unread" not in asking("next", check=False).stderr
+    assert "is read" in asking("explain", id).stdout
+
+
+def test_messages_can_be_marked_as_read(relay: Relay) -> None:
+    for text in ("one", "two", "three"):
+        relay("send", "--from", "ci", "you", text)
+    first, *_ = inbox(relay)
+    assert relay("inbox", "done", first["id"]).stdout == "1 message marked as read.\n"
+    assert "no unread message has an id" in relay("inbox", "done", first["id"], check=False).stderr
+    assert relay("inbox", "done", check=False).returncode == 2
+    assert relay("inbox", "done", "--all").stdout == "2 messages marked as read.\n"
+    assert relay("inbox").stdout == "Nothing waits for you.\n"
+
+
+def test_only_messages_to_the_user_can_be_read(relay: Relay) -> None:
+    relay("wrap", "-n", "Bob", "true")
+    relay("send", "--from", "ci", "Bob", "one\n  two")
+    (message,) = messages(relay)
+    assert relay("inbox", "show", message["id"]).stdout.endswith("\n\none\n  two\n")
+    assert messages(relay)[0]["state"] == message["state"] == State.QUEUED
+
+
+def test_a_mistake_in_the_configuration_of_a_detached_agent_waits(relay: Relay, home: Path) -> None:
+    """B6: nobody may have seen what the command printed."""
+    (home / "hooks.json").write_text("{}")
+    relay("wrap", "-d", "-n", "Bob", "cat", cwd=home)
+    (notice,) = wait_until(lambda: inbox(relay))
+    assert (notice["kind"], notice["next"]) == ("notice", "relay attach Bob")
+    assert "hooks.json: is not trusted" in notice["text"]
+
+
+def test_a_failed_agent_waits(relay: Relay) -> None:
+    relay("wrap", "-n", "Bob", "sh", "-c", "exit 3", check=False)
+    (failed,) = wait_until(lambda: inbox(relay))
+    assert (failed["kind"], failed["name"], failed["next"]) == ("failed", "Bob", "relay logs Bob")
+
+
+def test_the_inbox_is_the_users(relay: Relay) -> None:
+    inside = relay("wrap", "--", *relay.command, "inbox", check=False)
+    assert inside.returncode == 1
+    assert "the inbox is the user's" in inside.stderr
