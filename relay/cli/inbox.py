@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _row(item: Item) -> tuple[str, ...]:
     since = "" if item.since is None else day_and_time(item.since)
-    return item.kind, item.name, since, one_line(item.text, 80), item.next
+    return item.kind, item.name, since, one_line(item.text, None), item.next
 
 
 def _show(home: Home, args: argparse.Namespace) -> int:

@@ -173,6 +173,7 @@ RECEIVING = [
 TRANSACTIONS = [
     Point(_LEDGER + "retry"),
     Point(_LEDGER + "drop"),
+    Point(_LEDGER + "read"),
     Point(_OUTBOX + "release"),
     Point(_OUTBOX + "park"),
     Point(_OUTBOX + "reopen"),
@@ -194,7 +195,7 @@ READERS = {
     *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "untold", "committed", "sent_for")),
     *(_INBOX + name for name in ("waiting", "stored", "receipts", "left_receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
-    *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "held")),
+    *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "unread", "held")),
 }
 """Ledger methods that change nothing: dying in one amounts to dying before the next step."""
 

@@ -293,6 +293,7 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         (sent,) = send(ledger, TEAM, names.PERSON, ["Bob"], "hello")
+        (read,) = send(ledger, TEAM, "Alice", [names.PERSON], "hello")
         (held,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", depth=9, limits=Limits(depth=8))
         for _ in range(CATCH_UP + 1):
             send(ledger, TEAM, "Alice", ["Carol"], "hello", channel="all")
@@ -307,6 +308,7 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
     action = {
         "Ledger.retry": partial(call, path, "retry", sent.id),
         "Ledger.drop": partial(call, path, "drop", sent.id),
+        "Ledger.read": partial(call, path, "read", read.id),
         "Outbox.release": partial(call, path, "outbox.release", [held.id]),
         "Outbox.park": partial(call, path, "outbox.park", TEAM, names.PERSON, nobody_present),
         "Outbox.reopen": partial(call, path, "outbox.reopen", TEAM, "Alice", everybody_present),

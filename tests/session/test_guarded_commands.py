@@ -57,6 +57,7 @@ REFUSED = {
     "attach --takeover Bob": MAY_NOT,
     "attach --view Bob": MAY_NOT,
     "next": MAY_NOT,
+    "inbox": "the inbox is the user's",
     "peek Bob": MAY_NOT,
     "logs Bob": MAY_NOT,
     "answer Bob": MAY_NOT,

@@ -34,6 +34,7 @@ def fill(relay: Relay) -> None:
     relay("join", "-n", "END", "ops")
     relay("send", "--from", "A-rather-long-name", "you", LONG)
     relay("send", "--from", "Ann", "you", "short")
+    relay("inbox", "done", "--all")
     log(relay, "Ann", "小" * 30).write(1, {"m": Spent(Tokens(1_234_567, 10), 1.5)})
     _write(relay, HOOK, HOOK)
     relay("memory", "save", LONG)

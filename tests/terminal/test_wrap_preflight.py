@@ -77,7 +77,7 @@ def test_without_an_error_nothing_is_shown(wrap: Open, home: Path, claude: list[
     (home / "relay.toml").write_text("idle_seconds = 5\n")
     outer = wrap("-n", "Alice", *claude)
     outer.see("drawn")
-    assert outer.output.startswith(b"\x1b[?1049h")
+    assert b"relay: " not in outer.output
 
 
 def test_a_configuration_without_an_error_is_checked_again_once_it_changes(
