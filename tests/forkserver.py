@@ -25,6 +25,7 @@ import gc
 import io
 import json
 import os
+import re
 import select
 import shlex
 import signal
@@ -218,6 +219,7 @@ def main(channel: socket.socket) -> None:
     importlib.import_module("relay.session.__main__")
     from relay.agents import catalog, updates
 
+    re._MAXCACHE = 10_000
     catalog.made(updates.shipped(), {})  # a third of a session's start: it compiles 300 regular expressions
     assert threading.active_count() == 1, "a module of relay starts a thread when it is imported"
     os.execve = _exec_session  # type: ignore[assignment]  # as a shim starts a session

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from relay.columns import width
 
@@ -92,12 +93,15 @@ def revealing(marker: bytes) -> Callable[[bytes], bytes]:
 
     A screen draws nothing for them, so the line would seem to begin with the marker.
     """
-    hidden = re.compile(_HIDDEN + rb"(?=" + _BEHIND_HIDDEN + re.escape(marker) + rb")")
+
+    @cache
+    def hidden() -> re.Pattern[bytes]:
+        return re.compile(_HIDDEN + rb"(?=" + _BEHIND_HIDDEN + re.escape(marker) + rb")")
 
     def reveal(data: bytes) -> bytes:
         if marker not in data or data.isascii():
             return data
-        return hidden.sub("\ufffd".encode(), data)
+        return hidden().sub("\ufffd".encode(), data)
 
     return reveal
 

@@ -33,15 +33,19 @@ class _Marker:
 
     def __init__(self, text: bytes) -> None:
         self.text = text
-        self.patterns = {
-            (fences, kind): re.compile(pattern + (b"|" + FENCES if fences else b""))
-            for fences in (False, True)
-            for kind, pattern in (
-                ("plain", directive(text)),
-                ("coloured", coloured(text)),
-                ("any", re.escape(text)),
-            )
-        }
+        self._patterns: dict[tuple[bool, str], re.Pattern[bytes]] = {}
+
+    def pattern(self, fences: bool, kind: str) -> re.Pattern[bytes]:
+        if (fences, kind) not in self._patterns:  # compiling takes a millisecond, and few sessions need all
+            match kind:
+                case "plain":
+                    found = directive(self.text)
+                case "coloured":
+                    found = coloured(self.text)
+                case _:
+                    found = re.escape(self.text)
+            self._patterns[fences, kind] = re.compile(found + (b"|" + FENCES if fences else b""))
+        return self._patterns[fences, kind]
 
 
 class LinesReader:
@@ -174,7 +178,7 @@ class LinesReader:
         kind = "plain" if b"\x1b" not in data else "coloured" if only_colours(data) else "any"
         # Searching for one byte is six times as fast.
         fences = (b"`" in data and b"```" in data) or (b"~" in data and b"~~~" in data)
-        pattern = self._marker.patterns[fences, kind]
+        pattern = self._marker.pattern(fences, kind)
         matters = fences or self._marker.text in data
         at = first
         while matters and (found := pattern.search(data, at, tail)) is not None:
