@@ -26,6 +26,7 @@ from types import FrameType
 from relay.cli.arguments import seconds
 from relay.data import directory
 from relay.errors import RelayError
+from relay.home import PYTHON
 from relay.text import visible
 
 _PATIENCE = 30.0  # seconds for the whole conversation, which takes less than one
@@ -111,7 +112,7 @@ class _Relay:
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "relay", *arguments],
+            [*PYTHON, "-m", "relay", *arguments],
             env=self._environment, cwd=self._home, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,
         )  # fmt: skip
