@@ -44,10 +44,11 @@ def rows(text: str) -> list[str]:
 
 
 def test_each_command_is_in_the_help_and_the_table_of_commands(subtests: pytest.Subtests) -> None:
+    help, table = overview(), rows(page("docs/COMMANDS.md"))
     for command in COMMANDS:
         with subtests.test(command):
-            assert re.search(rf"^  {command}\b +\w", overview(), re.MULTILINE)
-            assert any(f"`relay {command}" in row for row in rows(page("docs/COMMANDS.md")))
+            assert re.search(rf"^  {command}\b +\w", help, re.MULTILINE)
+            assert any(f"`relay {command}" in row for row in table)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
