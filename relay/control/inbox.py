@@ -11,9 +11,12 @@ from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import SessionInfo
 from relay.errors import RelayError
 from relay.home import Home
-from relay.message import ID_SHOWN
-from relay.messaging.ledger import Ledger, LedgerEntry
+from relay.messaging.unread import number_of_unread
 from relay.text import count, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from relay.messaging.ledger import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ def items(home: Home, agents: list[SessionInfo], team: str | None = None) -> lis
 
 def unread(home: Home, team: str | None = None) -> list[LedgerEntry]:
     """Return the messages that the user has not read, oldest first. Raise LedgerError."""
+    from relay.messaging.ledger import Ledger  # not at the top: `relay ps` only counts
+
     if not home.ledger.exists():
         return []
     with Ledger(home.ledger) as ledger:
@@ -70,10 +75,8 @@ def unread(home: Home, team: str | None = None) -> list[LedgerEntry]:
 
 def summary(home: Home, team: str | None = None) -> str:
     """Return a sentence on the user's unread messages; "" if there are none, or the ledger cannot be read."""
-    with suppress(RelayError):
-        if found := unread(home, team):
-            return f"{count(len(found), 'unread message')} for you: `relay inbox`"
-    return ""
+    number = number_of_unread(home.ledger, team)
+    return f"{count(number, 'unread message')} for you: `relay inbox`" if number else ""
 
 
 def _needs(agent: SessionInfo) -> Iterator[Item]:
@@ -101,6 +104,8 @@ def _notices(agent: SessionInfo) -> Iterator[Item]:
 
 
 def _message(entry: LedgerEntry) -> Item:
+    from relay.message import ID_SHOWN
+
     message = entry.message
     text, show = one_line(message.body, None), f"relay inbox show {message.id[:ID_SHOWN]}"
     return Item("message", message.sender, entry.team, message.time, text, show, message.id)

@@ -24,6 +24,7 @@ from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, keys, messa
 from relay.messaging.name_owners import NameOwners
 from relay.messaging.outbox import Outbox, advance, unblock
 from relay.messaging.runaway import Limits
+from relay.messaging.unread import UNREAD
 
 RECENT = 60.0
 """Precision, in seconds, of the time at which an agent was last seen."""
@@ -237,12 +238,8 @@ class Ledger(LedgerDatabase):
 
     def unread(self, team: str | None = None) -> list[LedgerEntry]:
         """Return the messages to the user that the user has not read, oldest first."""
-        rows = self.rows(
-            f"SELECT {COLUMNS}, team FROM outbox WHERE NOT hidden AND state = 'stored' AND to_key = ? "
-            "AND team = ifnull(?, team) ORDER BY place",
-            names.key(names.PERSON),
-            team and names.key(team),
-        )
+        query = f"SELECT {COLUMNS}, team FROM outbox WHERE {UNREAD} ORDER BY place"
+        rows = self.rows(query, team and names.key(team))
         return [LedgerEntry(message_of(message), team) for *message, team in rows]
 
     def read(self, id: str) -> None:

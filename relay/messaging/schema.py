@@ -113,6 +113,7 @@ CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, owner
 CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
 CREATE INDEX outbox_said ON outbox (session) WHERE session IS NOT NULL;
 CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
+CREATE INDEX outbox_unread ON outbox (place) WHERE state = 'stored' AND to_key = 'you';
 CREATE INDEX outbox_untold ON outbox (team, sender_key, sent_by) WHERE told IS NOT state;
 """
 
