@@ -35,7 +35,7 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
     """
     if not (config or rules or configured(home, FILES)):
         return []
-    version = _version(home, config, rules)
+    version = _version(home, env, config, rules)
     known = _known(home)
     if version in known:
         return []
@@ -45,8 +45,11 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
     return found or []
 
 
-def _version(home: Home, config: str, rules: Sequence[str]) -> str:
-    """Return a digest of what the notices depend on: relay itself, the directory, and each file's state."""
+def _version(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str]) -> str:
+    """Return a digest of what the notices depend on: relay itself, the directory, PATH, and each file.
+
+    The programs that rules start are not among it: if one is removed later, the session reports it.
+    """
     import hashlib
 
     from relay.project import folders
@@ -60,7 +63,7 @@ def _version(home: Home, config: str, rules: Sequence[str]) -> str:
         except OSError:
             continue
         states.append((name, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
-    return hashlib.sha256(repr((here, config, rules, states)).encode(errors="surrogateescape")).hexdigest()
+    return hashlib.sha256(repr((here, env.get("PATH"), config, rules, states)).encode()).hexdigest()
 
 
 def _known(home: Home) -> list[str]:
