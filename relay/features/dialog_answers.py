@@ -71,10 +71,13 @@ class DialogAnswers:
         if not question.brief:
             return None
         try:
-            lines = self._asked().lines
+            asked = self._asked()
         except RelayError as error:
             return {"question": str(error) if isinstance(error, _Secret) else ""}
-        return {"question": one_line(self._redactor.redact(" ".join(lines)), SHOWN)}
+        # What stands above a one-line question may be anything; a menu's last rows say most.
+        text = self._redactor.redact(" ".join(asked.lines if asked.selected else asked.lines[-1:]))
+        line = one_line(text, None)
+        return {"question": line if len(line) <= SHOWN else "…" + line[1 - SHOWN :]}
 
     @operation("question")
     async def question(self, _: Request) -> Answer:

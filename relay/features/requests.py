@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from relay import names
 from relay.control import guard
 from relay.control.lineage import Lineage, claims_here, complete, connected, nearest
 from relay.control.name_claim import Noted
@@ -19,6 +20,9 @@ from relay.lifecycle import Describe, Identity
 from relay.storage.journal import Journal
 
 _FRESH = 1.0  # seconds for which the claims of all agents are read only once
+
+_HIDDEN = {"reason": "its screen is not yours to see", "lines": [], "rule": "", "notices": []}
+"""What another agent gets instead of what `explain` quotes from the agent's screen, or keeps for the user."""
 
 
 class Requests:
@@ -78,6 +82,13 @@ class Requests:
             raise
         return await method(request)
 
+    def _may_look(self, request: Request) -> bool:
+        """Return True for the user, the agent itself and, if the setting `look` allows it, its team."""
+        (owner,) = self._owners([request.channel.fileno()])
+        team = owner.rpartition("/")[0]
+        allowed = bool(team) and self._shown_to is not None and names.same(team, self._shown_to)
+        return allowed or owner in {OWN, USER}
+
     def _owners(self, fds: Sequence[int]) -> list[str]:
         """Return whose these sockets are (relay.control.server)."""
         read, claims = self._claims
@@ -94,9 +105,12 @@ class Requests:
         return USER if complete(pids) else NOBODY
 
     @operation("info")
-    async def info(self, _: Request) -> Answer:
-        """Return the session's entry for `relay ps`."""
+    async def info(self, request: Request) -> Answer:
+        """Return the session's entry for `relay ps`; its question only to those who may see its screen."""
         session = self._session
+        described = await self._described(brief=True)
+        if described.get("question") and not self._may_look(request):
+            described["question"] = ""
         return {
             "info": {
                 "name": session.name,
@@ -108,12 +122,12 @@ class Requests:
                 "cwd": str(session.directory),
                 "id": session.id,
                 "restarts": self._restarts,
-                **await self._described(brief=True),
+                **described,
             }
         }
 
     @operation("explain")
-    async def explain(self, _: Request) -> Answer:
+    async def explain(self, request: Request) -> Answer:
         """Return the reasons for the agent's state and for waiting messages, for `relay explain`."""
         pids = {"session_pid": os.getpid(), "terminal_pid": self._lineage.shim}
         return {
@@ -121,6 +135,7 @@ class Requests:
             **pids,
             "restarts": self._restarts,
             **await self._described(brief=False),
+            **({} if self._may_look(request) else _HIDDEN),
         }
 
     async def _described(self, *, brief: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from relay.agents.events import TextRead
+from relay.agents.joiners import DrawnJoiners
 from relay.agents.transcript_formats import Said
 from relay.directives.events import DirectivePassedOver, said
 from relay.directives.grammar import Grammar
@@ -16,6 +17,7 @@ from relay.eventbus import EventBus, handles
 from relay.place import TRANSCRIPT, PlaceCounter
 from relay.readers.line import Line
 from relay.storage.journal import Journal, preview
+from relay.terminal.events import OutputRead
 
 
 class TranscriptListener:
@@ -23,6 +25,7 @@ class TranscriptListener:
 
     knows:     returns True for a namespace that has a handler.
     subagents: publish the words of subagents, too, so that their directives are obeyed.
+    joiners:   the joiners that its record lacks; None if it lacks none.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class TranscriptListener:
         meant: Callable[[str], str],
         prefix: str,
         subagents: bool,
+        joiners: DrawnJoiners | None,
     ) -> None:
         self._bus = bus
         self._journal = journal
@@ -41,7 +45,13 @@ class TranscriptListener:
         self._meant = meant
         self._prefix = prefix
         self._subagents = subagents
+        self._joiners = joiners
         self._places: dict[str, PlaceCounter] = {}
+
+    @handles(OutputRead)
+    def drawn(self, event: OutputRead) -> None:
+        if self._joiners is not None:
+            self._joiners.drawn(event.data)
 
     @handles(TextRead)
     def recorded(self, event: TextRead) -> None:
@@ -55,8 +65,9 @@ class TranscriptListener:
         source = f"{TRANSCRIPT}/{text.subagent}" if text.subagent else TRANSCRIPT
         places = self._places.setdefault(source, PlaceCounter(source))
         now, grammar = time.monotonic(), Grammar(self._knows, meant=self._meant, prefix=self._prefix)
+        words = text.text if self._joiners is None else self._joiners.restored(text.text)
         # In Markdown only "\n" ends a line. A directive ends with its text.
-        lines = [Line(each, now, places.at(text.place)) for each in text.text.split("\n")]
+        lines = [Line(each, now, places.at(text.place)) for each in words.split("\n")]
         found = [directive for line in lines for directive in grammar.line(line)]
         for said_event in said(lines, found + grammar.turn_end(now), self._prefix, again=again):
             self._bus.publish(said_event)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from relay.agents.joiners import OMITTING, DrawnJoiners
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.lineage import Lineage
 from relay.directives.checkpoint import Checkpoints
@@ -431,6 +432,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         meant=core.setup.registry.meant,
         prefix=core.setup.prefix,
         subagents=core.setup.settings.subagents == "act",
+        joiners=DrawnJoiners() if core.setup.profile.name in OMITTING else None,
     ),
     "agent version": lambda core: AgentVersion(
         core.bus,

@@ -94,12 +94,12 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     if options.worktree:
         path = _enter_worktree(options, env, home, claimed)
     mode = TerminalMode(0, 1)
-    shown = _report(options, env, home)
-    told = [] if options.detached else shown  # the user may not see what started a detached agent
-    channel, theirs = socketpair()
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Otherwise nobody would learn that a short program has ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    shown = _report(options, env, home)
+    told = [] if options.detached else shown  # the user may not see what started a detached agent
+    channel, theirs = socketpair()
     # Until handlers are installed, a signal would leave the terminal raw, or the agent without a terminal.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     # Set raw mode before the agent can draw: its output must not pass through a cooked terminal.

@@ -48,7 +48,7 @@ def check(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str])
 def _version(home: Home, env: Mapping[str, str], config: str, rules: Sequence[str]) -> str:
     """Return a digest of what the notices depend on: relay itself, the directory, PATH, and each file.
 
-    The programs that rules start are not among it: if one is removed later, the session reports it.
+    The programs that rules start are not among them: if one is removed later, the session reports it.
     """
     import hashlib
 
@@ -57,7 +57,7 @@ def _version(home: Home, env: Mapping[str, str], config: str, rules: Sequence[st
     here = os.getcwd()
     names = [os.path.join(place, file) for place in (home.config_dir, *folders(here)) for file in FILES]
     states = []
-    for name in (__file__, str(home.trust), config, *rules, *names):
+    for name in (__file__, str(home.trust), str(home.disabled_rules), config, *rules, *names):
         try:
             found = os.stat(name)
         except OSError:
@@ -110,10 +110,7 @@ def _forked(env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[s
         pass
     finally:
         os.kill(child, signal.SIGKILL)
-        try:
-            os.waitpid(child, 0)
-        except ChildProcessError:
-            pass  # SIGCHLD is ignored
+        os.waitpid(child, 0)
     return None
 
 

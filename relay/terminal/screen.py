@@ -52,6 +52,9 @@ _TOKEN = re.compile(rb"(?P<sequence>%s)|[\x00-\x7f\xc0-\xff][\x80-\xbf]*" % _SEQ
 _LOOK = re.compile(rb"\x1b\](\d{1,3})(?:;([^\x07\x1b]{0,200}))?(?:\x07|\x1b\\)|\x1b\[\d* q")
 """OSC sequences, and DECSCUSR, the cursor's shape."""
 
+_LOOK_BEGINS = re.compile(rb"\x1b(?:\][^\x07\x1b]{0,210}\x1b?|\[\d{0,3} ?)?\Z")
+"""The beginning of one that the next output may end."""
+
 _LOOKS = 300
 """Maximum of them to keep: a palette has 256 colours."""
 
@@ -113,9 +116,13 @@ class _Looks:
     def __init__(self) -> None:
         self.plain = True
         self.numbers: set[int] = set()
+        self.unfinished = b""
         self._set: dict[bytes, bytes] = {}  # the last sequence for each
 
     def note(self, data: bytes) -> None:
+        data = self.unfinished + data
+        found = _LOOK_BEGINS.search(data)
+        self.unfinished = found[0] if found else b""
         for match in _LOOK.finditer(data):
             number, value = match[1], match[2] or b""
             if number is None:
@@ -179,8 +186,10 @@ class VirtualScreen:
         self._rows = None
         looks = self._looks
         looks.plain = looks.plain and b"\x1b" not in data and b"\x0e" not in data
-        if b"\x1b]" in data or b" q" in data:
+        if looks.unfinished or b"\x1b]" in data or b" q" in data:
             looks.note(data)
+        elif b"\x1b" in data[-5:]:
+            looks.note(data[-5:])
         if not looks.plain and not self._notes.hides:
             self._notes.hides = may_hide(data)
         try:

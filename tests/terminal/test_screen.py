@@ -256,6 +256,53 @@ def test_colours_that_a_program_set_are_reset(subtests: pytest.Subtests) -> None
             assert used.modes_reset() == plain.modes_reset().replace(AT_REST, reset + AT_REST)
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        b"\x1b]11;#000010\x1b\\",
+        b"\x1b]4;1;red\x07",
+        b"\x1b]8;;https://x.org\x07",
+        b"\x1b[5 q",
+        b"\x1b]22;wait\x07",
+    ],
+)
+def test_a_sequence_that_arrives_in_pieces_is_reset_and_set_again(drawn: bytes) -> None:
+    """A4, A8: an agent's output is read in chunks of any size."""
+    whole = screen(20, 5, b"\x1b[m", drawn)
+    for at in range(1, len(drawn)):
+        pieces = screen(20, 5, b"\x1b[m", drawn[:at], drawn[at:])
+        assert pieces.modes_reset() == whole.modes_reset()
+        assert pieces.repaint() == whole.repaint()
+    assert screen(20, 5, *(drawn[at : at + 1] for at in range(len(drawn)))).repaint() == whole.repaint()
+
+
+LEFT_SET = {
+    b"\x1b[>4;2m": b"\x1b[>4m",  # modifyOtherKeys
+    b"\x1b[>1;3m": b"\x1b[>m",  # modifyCursorKeys
+    b"\x1b[>4;1f": b"\x1b[>4f",  # formatOtherKeys
+    b"\x1b[>31u": b"\x1b[<99u",  # kitty's keyboard protocol
+    b"\x1b[2h\x1b[4h\x1b[20h": b"\x1b[2;4;20l",  # the keyboard is locked, insert, line feed
+    b"\x1b[12l": b"\x1b[12h",  # local echo
+    b"\x1b[2;3r": b"\x1b[r",  # the scroll region
+    b'\x1b[1"q': b'\x1b[0"q',  # protected characters
+    b"\x1b[1;2'z": b"\x1b[0'z",  # the locator
+    b"\x1b[3g": b"\x1b[?5W",  # tab stops
+    b"\x1b(0\x0e": b"\x1b(B\x1b)B\x0f",  # character sets
+    b"\x1b=": b"\x1b>",  # the keypad
+    b"\x1b[5 q": b"\x1b[0 q",  # the cursor's shape
+    b"\x1b[?5522h\x1b[?9001h": b"\x1b[?80;1001;1045;1050;1051;1052;1053;1060;1061;5522;9001l",
+}
+"""What a program may set, and what resets it (xterm's ctlseqs, kitty's keyboard protocol)."""
+
+
+def test_what_no_query_shows_is_reset_always(subtests: pytest.Subtests) -> None:
+    """A4: by a session, and by the shim alone."""
+    for left, reset in LEFT_SET.items():
+        with subtests.test(repr(left)):
+            assert reset in screen(20, 5, left).modes_reset()
+            assert reset in UNDO
+
+
 def test_colours_that_a_program_reset_are_not_set_again() -> None:
     used = screen(20, 5, b"\x1b]11;#000010\x07\x1b]4;1;red\x07\x1b]111\x07\x1b]104\x07\x1b]12;red\x07")
     assert b"\x1b]12;red\x07" in used.repaint()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import stat
 import subprocess
@@ -16,7 +15,7 @@ from emulator import RELAY, Emulator
 
 from forkserver import shell_command
 from session.fake_agent import ps
-from support import Relay, wait_until
+from support import PATIENCE, Relay, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -309,14 +308,25 @@ def test_ignored_signals_stay_ignored(shared: Relay, tmp_path: Path) -> None:
 
 def test_an_agent_is_waited_for_although_its_callers_ignored_sigchld(shared: Relay, tmp_path: Path) -> None:
     """D15: a short program was not seen to end, and relay waited for ever."""
-    probe = f"{sys.executable} -c 'import signal as s; print(s.getsignal(s.SIGCHLD) == s.SIG_DFL)'"
-    (tmp_path / "start.py").write_text(
+    probe = "import signal as s; print(s.getsignal(s.SIGCHLD) == s.SIG_DFL)"
+    (tmp_path / "hooks.json").write_text("{}")  # checked by another child
+    (tmp_path / "start.py").write_text(  # not through a shell, which would reset the signal
         "import os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        "os.execv('/bin/sh', ['sh', '-c', sys.argv[1]])\n"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
     )
-    script = f"relay wrap {probe}"
-    run = _run(shared, f"{sys.executable} start.py {shlex.quote(script)}", cwd=tmp_path)
+    command = [*shared.command[1:], "wrap", "--", sys.executable, "-c", probe]
+    run = subprocess.run(
+        [sys.executable, "start.py", *command],
+        env=shared.environment,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+        start_new_session=True,
+    )
     assert run.stdout.replace(b"\r", b"") == b"True\n", run.stderr
+    assert b"hooks.json: is not trusted" in run.stderr
 
 
 def test_a_detached_agent_does_not_keep_the_callers_descriptors(relay: Relay, home: Path) -> None:

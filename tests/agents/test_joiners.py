@@ -1,0 +1,44 @@
+"""Joiners that Gemini omits from its record come from what it has drawn (A10)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.agents.joiners import JOINER, DrawnJoiners
+
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+CODER = "\U0001f9d1\u200d\U0001f4bb"
+
+
+def without(text: str) -> str:
+    return text.replace(JOINER, "")
+
+
+@given(st.lists(st.sampled_from([FAMILY, CODER, "a", "漢字", " ", "\n", "\x1b[1m"])), st.integers(1, 9))
+def test_a_text_is_restored_whatever_the_size_of_the_chunks(pieces: list[str], size: int) -> None:
+    text = "".join(pieces) + "\n"
+    drawn, data = DrawnJoiners(), text.encode()
+    for at in range(0, len(data), size):
+        drawn.drawn(data[at : at + size])
+    for word in text.split():
+        assert drawn.restored(without(word)) in (word, word.strip(JOINER))
+
+
+@pytest.mark.parametrize("drawn", [f"{FAMILY} hi", f"{FAMILY}", f"\x1b[1m{without(FAMILY)}\x1b[0m "])
+def test_nothing_is_joined_that_was_not_drawn_so(drawn: str) -> None:
+    joiners = DrawnJoiners()
+    joiners.drawn(drawn.encode())
+    joined = joiners.restored(f"x {without(FAMILY)} {without(CODER)}")
+    assert joined == f"x {FAMILY if ' hi' in drawn else without(FAMILY)} {without(CODER)}"
+
+
+def test_an_endless_word_and_many_words_are_bounded() -> None:
+    joiners = DrawnJoiners()
+    for number in range(3000):
+        joiners.drawn(f"{number}{CODER} ".encode())
+    for _ in range(100):
+        joiners.drawn(b"x" * 100_000)
+    assert joiners.restored(f"2999{without(CODER)}") == f"2999{CODER}"
+    assert len(joiners._words) == 500 and len(joiners._unfinished) == 4096
