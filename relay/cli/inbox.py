@@ -1,17 +1,18 @@
-"""Show what waits for you: questions, failures, held messages, messages to you, and notices not shown yet.
+"""Show what waits for you: questions, failures, held messages, messages to you, mistakes in configuration.
 
   relay inbox                the list, the most urgent first, each with the command that deals with it
   relay inbox show ID        a message as it was sent; it is *read* then
   relay inbox done ID ...    mark messages as read without showing them; --all: all
 
-What an agent needs leaves the list when it no longer needs it, a notice once a terminal of its agent has
-shown it.
+All else leaves the list by itself: a question once it is answered, a mistake once it is mended and the agent
+has the new configuration (`relay reload`).
 """
 
 from __future__ import annotations
 
 import argparse
 
+from relay import names
 from relay.cli.arguments import add_json, add_team
 from relay.cli.output import day_and_time, print_json, print_list, short_id
 from relay.control import inbox
@@ -21,6 +22,7 @@ from relay.control.inbox import Item
 from relay.control.sessions import live
 from relay.errors import LedgerError, UsageError
 from relay.home import Home
+from relay.message import Message, State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.text import count, one_line, visible
 
@@ -36,6 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     person_only(home, "inbox", "the inbox is the user's. `relay messages` lists an agent's own messages.")
+    if args.all and args.action != "done":
+        raise UsageError("--all is for done. `relay inbox` lists everything anyway.")
     match args.action:
         case "show":
             return _show(home, args)
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         inbox.items(home, [*running, *news(home, running, args.team)], args.team),
         Item.public,
         _row,
-        header=("WHAT", "FROM", "SINCE", "TEXT", "NEXT"),
+        header=("WHAT", "FROM", "SINCE", "NEXT", "TEXT"),
         empty="Nothing waits for you.",
     )
     return 0
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _row(item: Item) -> tuple[str, ...]:
     since = "" if item.since is None else day_and_time(item.since)
-    return item.kind, item.name, since, one_line(item.text, None), item.next
+    return item.kind, item.name, since, item.next, one_line(item.text, None)
 
 
 def _show(home: Home, args: argparse.Namespace) -> int:
@@ -65,13 +69,19 @@ def _show(home: Home, args: argparse.Namespace) -> int:
         entry = ledger.find(args.ids[0])
         message = entry.message
         if args.json:
-            print_json({**message.public(), "team": entry.team})
+            print_json({**message.public(), "team": entry.team, "state": _read(message)})
         else:
             to = f"#{message.channel}" if message.channel else message.to
             print(f"{message.sender} to {to}, {day_and_time(message.time)}, {short_id(message.id)}:\n")
             print(visible(message.body))
         ledger.read(message.id)
     return 0
+
+
+def _read(message: Message) -> State:
+    """Return the state of `message` once the user has read it."""
+    mine = message.state is State.STORED and names.same(message.to, names.PERSON)
+    return State.READ if mine else message.state
 
 
 def _done(home: Home, args: argparse.Namespace) -> int:
@@ -83,7 +93,7 @@ def _done(home: Home, args: argparse.Namespace) -> int:
         for entry in chosen:
             ledger.read(entry.message.id)
     if args.json:
-        print_json([{**entry.message.public(), "team": entry.team} for entry in chosen])
+        print_json([{**entry.message.public(), "team": entry.team, "state": State.READ} for entry in chosen])
     else:
         print(f"{count(len(chosen), 'message')} marked as read.")
     return 0

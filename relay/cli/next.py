@@ -47,6 +47,10 @@ def run(args: argparse.Namespace) -> int:
                 f"{each.name} {ps.state(each)}. `relay logs {each.name}` shows its output.", file=sys.stderr
             )
         print("No running agent needs you." if failed else "No agent needs you.", file=sys.stderr)
+        if any(need(each) in {Need.UNRESPONSIVE, Need.HELD} for each in running):
+            print(
+                "Held messages, or sessions that do not answer, wait for you: `relay inbox`", file=sys.stderr
+            )
         if messages := inbox.summary(home, args.team):
             print(messages, file=sys.stderr)
         return 1

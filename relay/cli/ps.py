@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
         colours=lambda session: dict.fromkeys((0, 4), COLOURS[need(session)]),
         empty=f"No session is running{where}. Start one with `relay wrap COMMAND`.",
     )
-    if not args.json and (messages := inbox.summary(Home.from_env(), args.team)):
+    if args.json or "RELAY_SESSION" in os.environ:
+        return 0
+    if messages := inbox.summary(Home.from_env(), args.team):
         print(messages, file=sys.stderr)
     return 0
 

@@ -266,8 +266,11 @@ def _with_obstacles(
     for row in [row for row in rows if not _ended(row)][:_ASKED]:
         if (known := found.get(row["id"])) is None or not known.lasts:
             found[row["id"]] = obstacle(home, team, row["to"])
-    rows = _follow(ledger, rows, 0.0, tell, lasts)  # some have got theirs meanwhile
+    before = {row["id"]: row["state"] for row in rows}
+    rows = _follow(ledger, rows, 0.0, None, lasts)  # some have got theirs meanwhile
     for row in rows:
+        if tell is not None and row["state"] != before[row["id"]]:
+            tell(row)
         if row["id"] in found and not _ended(row):
             known = found[row["id"]]
             row["obstacle"] = known and known.clause

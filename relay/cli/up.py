@@ -87,12 +87,23 @@ def run(args: argparse.Namespace) -> int:
             for step in upstart.plan(upstart.status(), args.names):
                 upstart.tell(step)
         else:
-            for text in preflight.notices("", (), fleet.path.parent):
+            for text in _mistakes(fleet):
                 print(f"relay: {text}", file=sys.stderr, flush=True)
             upstart.bring_up(args.names, only_due=args.due)
             if args.wait:
                 upstart.await_ready()
     return 1 if report.failed else 0
+
+
+def _mistakes(fleet: Fleet) -> list[str]:
+    """Return the notices about the configuration of all agents, each once."""
+    places = {(fleet.path.parent, ()), *((agent.cwd, agent.rules) for agent in fleet.agents.values())}
+    found = (
+        text
+        for directory, rules in sorted(places)
+        for text in preflight.notices("", [*map(str, rules)], directory)
+    )
+    return list(dict.fromkeys(found))
 
 
 class _Upstart:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from relay import desktop_notification
 from relay.eventbus import EventBus, HandlerFailed, answers, handles
-from relay.lifecycle import SessionBegan, SessionSettling
+from relay.lifecycle import Describe, SessionBegan, SessionSettling
 from relay.storage.journal import Journal, WritingFailed
 from relay.tasks import TaskFailed, Tasks
 from relay.terminal.events import Notify, NotifyDesktop, ReadingFailed, TerminalLost
@@ -24,7 +25,8 @@ _log = logging.getLogger(__name__)
 class Notices:
     """The notices of one session.
 
-    first: notices from before the session began. told: those of them that the user has seen already.
+    first: notices from before the session began. mistakes: those about the configuration in force.
+    told: those of `first` that the user has seen already.
     noticed: those that the agent's last session began with; they are not repeated.
     """
 
@@ -35,6 +37,7 @@ class Notices:
         journal: Journal,
         first: tuple[str, ...],
         *,
+        mistakes: tuple[str, ...] = (),
         told: frozenset[str] = frozenset(),
         noticed: frozenset[str] = frozenset(),
     ) -> None:
@@ -42,6 +45,7 @@ class Notices:
         self._tasks = tasks
         self._journal = journal
         self._first = first
+        self._mistakes_in_force = mistakes
         self._told = told
         self._noticed = noticed
         self._mistakes: set[str] = set()
@@ -56,6 +60,10 @@ class Notices:
                 self.keep(Notify(text))
             else:
                 self._bus.publish(Notify(text))
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        return None if question.brief else {"configuration": list(self._mistakes_in_force)}
 
     @handles(Notify)
     def keep(self, event: Notify) -> None:

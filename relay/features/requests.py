@@ -21,7 +21,13 @@ from relay.storage.journal import Journal
 
 _FRESH = 1.0  # seconds for which the claims of all agents are read only once
 
-_HIDDEN = {"reason": "its screen is not yours to see", "lines": [], "rule": "", "notices": []}
+_HIDDEN = {
+    "reason": "its screen is not yours to see",
+    "lines": [],
+    "rule": "",
+    "notices": [],
+    "configuration": [],
+}
 """What another agent gets instead of what `explain` quotes from the agent's screen, or keeps for the user."""
 
 
@@ -84,6 +90,7 @@ class Requests:
 
     def _may_look(self, request: Request) -> bool:
         """Return True for the user, the agent itself and, if the setting `look` allows it, its team."""
+        self._claims = -_FRESH, []  # the agent that asks may just have started
         (owner,) = self._owners([request.channel.fileno()])
         team = owner.rpartition("/")[0]
         allowed = bool(team) and self._shown_to is not None and names.same(team, self._shown_to)
@@ -106,11 +113,12 @@ class Requests:
 
     @operation("info")
     async def info(self, request: Request) -> Answer:
-        """Return the session's entry for `relay ps`; its question only to those who may see its screen."""
+        """Return the session's entry for `relay ps`; its words only to those who may see its screen."""
         session = self._session
         described = await self._described(brief=True)
-        if described.get("question") and not self._may_look(request):
-            described["question"] = ""
+        said = {key: "" for key in ("question", "last_line") if described.get(key)}
+        if said and not self._may_look(request):
+            described |= said
         return {
             "info": {
                 "name": session.name,

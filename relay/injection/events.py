@@ -89,7 +89,7 @@ class Contribute(Question[Contribution]):
     """A reply to the agent's own hook has room for texts.
 
     room:     bytes of UTF-8 for all contributions together.
-    messages: the reply may also carry messages from other agents.
+    messages: the reply may also carry messages, and other words of other agents.
     extends:  the reply makes the agent continue a turn that it would end.
     """
 

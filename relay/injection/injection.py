@@ -53,6 +53,11 @@ class Injection:
     time: float = 0.0
     remark: str = ""
 
+    @property
+    def quotes_others(self) -> bool:
+        """True if it may have the words of other agents: a message, or what the team remembers."""
+        return self.kind == "message" or self.source.startswith("@memory:")
+
 
 def notice(text: str, *, wakes: bool = True) -> Injection:
     """Return a text from relay itself for the agent."""

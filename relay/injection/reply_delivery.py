@@ -58,12 +58,12 @@ class ReplyDelivery:
 
         extends:  the reply makes the agent continue a turn that it would end: only for a text that wakes,
                   and not before an urgent one that no reply has room for, which must be typed.
-        messages: True if this reply may also carry messages.
+        messages: True if this reply may also carry messages, and other words of other agents.
 
         Report each with `end`; until then, nothing behind it moves.  A text that no reply has room for only
         blocks its own priority.  Closing prompts and texts of low priority are only ever typed.
         """
-        riding = [each for each in self._queue if _rides(each) and (messages or each.kind != "message")]
+        riding = [each for each in self._queue if _rides(each) and (messages or not each.quotes_others)]
         if self._taken or (extends and not any(each.wakes for each in riding)):
             return []
         self._taking = True

@@ -84,7 +84,10 @@ def _notices(core: Core) -> Notices:
     note = core.started.bridge_note
     first = (*core.setup.notices, note) if note else core.setup.notices
     told = frozenset(core.started.told)
-    return Notices(core.bus, core.tasks, core.journal, first, told=told, noticed=core.noticed)
+    mistakes = core.setup.notices
+    return Notices(
+        core.bus, core.tasks, core.journal, first, mistakes=mistakes, told=told, noticed=core.noticed
+    )
 
 
 def _output_reader(core: Core) -> OutputReader:

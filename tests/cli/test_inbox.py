@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from ledgers import send
+from relay.home import Home
 from relay.message import State
+from relay.messaging.ledger import Ledger
+from relay.messaging.runaway import Limits
 from session.fake_agent import messages, ps
 from support import Relay, wait_until
 
@@ -39,13 +43,13 @@ def test_questions_and_messages_wait_with_the_command_that_deals_with_them(askin
     """C8, C17."""
     question, message = inbox(asking)
     assert question["name"] == message["name"] == "Bob"
-    assert question["text"].endswith("Overwrite README.md? [y/N]")
+    assert question["text"] == "Overwrite README.md? [y/N]"  # and nothing from above it
     assert question["next"] == "relay answer Bob"
     assert message["text"] == "Shall I deploy?"
     assert message["next"] == f"relay inbox show {message['id'][:8]}"
     assert ps(asking)[0]["question"] == question["text"]
     listed = asking("inbox").stdout.splitlines()
-    assert listed[0].split() == ["WHAT", "FROM", "SINCE", "TEXT", "NEXT"] and len(listed) == 3
+    assert listed[0].split() == ["WHAT", "FROM", "SINCE", "NEXT", "TEXT"] and len(listed) == 3
 
 
 def test_a_message_is_read_once_it_was_shown(asking: Relay) -> None:
@@ -82,13 +86,40 @@ def test_only_messages_to_the_user_can_be_read(relay: Relay) -> None:
     assert messages(relay)[0]["state"] == message["state"] == State.QUEUED
 
 
-def test_a_mistake_in_the_configuration_of_a_detached_agent_waits(relay: Relay, home: Path) -> None:
-    """B6: nobody may have seen what the command printed."""
-    (home / "hooks.json").write_text("{}")
-    relay("wrap", "-d", "-n", "Bob", "cat", cwd=home)
-    (notice,) = wait_until(lambda: inbox(relay))
-    assert (notice["kind"], notice["next"]) == ("notice", "relay attach Bob")
-    assert "hooks.json: is not trusted" in notice["text"]
+def test_a_mistake_in_the_configuration_waits_until_it_is_mended(relay: Relay, home: Path) -> None:
+    """B6: a full-screen program may have drawn over it; it concerns both agents, and stands there once."""
+    (home / "relay.toml").write_text("idle_seconds = \n")
+    for name in ("Ann", "Bob"):
+        relay("wrap", "-d", "-n", name, "cat", cwd=home)
+    wait_until(lambda: [item["name"] for item in inbox(relay)] == ["Ann, Bob"])
+    (mistake,) = inbox(relay)
+    assert (mistake["kind"], mistake["next"]) == ("configuration", "relay explain Ann")
+    assert "relay.toml:1: " in mistake["text"]
+    (home / "relay.toml").write_text("idle_seconds = 5\n")
+    relay("reload", "Ann", "Bob")
+    assert inbox(relay) == []
+
+
+def test_held_messages_wait_although_their_sender_has_ended(relay: Relay, home: Path) -> None:
+    """In two teams, so that each command names its own."""
+    with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
+        for team in ("one", "two"):
+            for _ in range(2):
+                send(ledger, team, "Bob", ["Ann"], "hi", depth=9, limits=Limits(depth=8))
+    found = [(item["kind"], item["text"], item["next"]) for item in inbox(relay)]
+    assert found == [
+        ("held", "2 messages held", f"relay release --from Bob -t {team}") for team in ("one", "two")
+    ]
+    assert relay("release", "--from", "Bob", "-t", "one").returncode == 0
+    assert [(item["team"], item["next"]) for item in inbox(relay)] == [("two", "relay release --from Bob")]
+
+
+def test_an_agents_question_and_notices_are_not_for_other_agents(asking: Relay) -> None:
+    for command in ("ps", "explain Bob"):
+        seen = asking("wrap", "--", *asking.command, *command.split(), "--json").stdout
+        assert "Bob" in seen or "generic" in seen
+        assert "README" not in seen and "Shall I deploy" not in seen
+    assert "unread" not in asking("wrap", "--", *asking.command, "ps").stderr
 
 
 def test_a_failed_agent_waits(relay: Relay) -> None:

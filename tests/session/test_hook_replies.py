@@ -232,10 +232,12 @@ def test_a_message_never_ranks_above_the_users_words(tmp_path: Path, kind: str) 
 
     async def play(session: Session, agent: PtyAgent) -> None:
         session.answers.set()
+        agent.submit("a memory", kind="hook", source="@memory:search")
         await session.hook_output("UserPromptSubmit", kind=kind, prompt="do it")
         call = await session.hook_output("PostToolUse", kind=kind, tool_name="Bash", tool_input={})
         stop = await session.hook_output("Stop", kind=kind, last_assistant_message="Done.")
-        assert ["a message" in each for each in (call, stop)] == [kind == "claude", kind == "codex"]
+        for text in ("a message", "a memory"):
+            assert [text in each for each in (call, stop)] == [kind == "claude", kind == "codex"]
         reply = json.loads(call if kind == "claude" else stop)
         assert reply["systemMessage"] == "relay: message from Alice"
 
