@@ -18,7 +18,7 @@ _KEPT = 500
 _LONGEST = 4096
 """Maximum bytes of a word."""
 
-_LETTERS = rb"[^\x00-\x20\x7f]*"
+_LETTERS = rb"[\x80-\xff]*"  # ASCII, such as that of a control sequence, ends a word
 _ENDS = re.compile(_LETTERS)
 _WORD = re.compile(_LETTERS + JOINER.encode() + _LETTERS)
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.agents.events import TextRead
 from relay.agents.joiners import JOINER, DrawnJoiners
+from relay.agents.transcript_formats import Said
+from relay.directives.events import DirectiveRead
+from relay.eventbus import EventBus, handles
+from relay.features.transcript_listener import TranscriptListener
+from relay.place import Place
+from relay.storage.journal import Journal
+from relay.terminal.events import OutputRead
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 CODER = "\U0001f9d1\u200d\U0001f4bb"
@@ -37,8 +48,41 @@ def test_nothing_is_joined_that_was_not_drawn_so(drawn: str) -> None:
 def test_an_endless_word_and_many_words_are_bounded() -> None:
     joiners = DrawnJoiners()
     for number in range(3000):
-        joiners.drawn(f"{number}{CODER} ".encode())
+        joiners.drawn(f"{chr(0x4E00 + number)}{CODER} ".encode())
     for _ in range(100):
-        joiners.drawn(b"x" * 100_000)
-    assert joiners.restored(f"2999{without(CODER)}") == f"2999{CODER}"
+        joiners.drawn("漢".encode() * 30_000)
+    last = chr(0x4E00 + 2999)
+    assert joiners.restored(f"{last}{without(CODER)}") == f"{last}{CODER}"
     assert len(joiners._words) == 500 and len(joiners._unfinished) == 4096
+
+
+class Heard:
+    """The bodies of the directives that were read."""
+
+    def __init__(self) -> None:
+        self.bodies: list[str] = []
+
+    @handles(DirectiveRead)
+    def read(self, event: DirectiveRead) -> None:
+        self.bodies.append(event.directive.body)
+
+
+def test_a_directive_in_the_record_has_the_joiners_that_were_drawn(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        bus, heard = EventBus(), Heard()
+        listener = TranscriptListener(
+            bus,
+            Journal(tmp_path / "journal", "id", "Ann"),
+            knows=lambda namespace: True,
+            meant=lambda namespace: "",
+            prefix="@",
+            subagents=False,
+            joiners=DrawnJoiners(),
+        )
+        for each in (listener, heard):
+            bus.add(each)
+        bus.publish(OutputRead(f"\x1b[1m{FAMILY}\x1b[0m hi".encode(), Place("terminal", 1), 1))
+        bus.publish(TextRead((Said(f"@relay:you {without(FAMILY)} hi", "1", place=9),)))
+        return heard.bodies
+
+    assert asyncio.run(main()) == [f"{FAMILY} hi"]
