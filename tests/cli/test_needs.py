@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.cli.main import dispatch
 from relay.cli.ps import COLOURS, _row
 from relay.cli.watch import frame
 from relay.columns import width
@@ -111,6 +112,15 @@ def test_the_first_row_counts_all_that_need_the_user(states: list[tuple[str, int
     """C17: an agent with held messages is sorted first, so it is counted too."""
     agents = [session(f"A{at}", state, held=held) for at, (state, held) in enumerate(states)]
     assert f"2 agents, {expected}" in texts(*agents)[0]
+
+
+def test_next_names_the_inbox_for_what_needs_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELAY_HOME", str(tmp_path))
+    monkeypatch.setattr("relay.cli.next.live", lambda home, team: [session("A", "ready", held=1)])
+    assert dispatch(["next", "--print"]) == 1
+    assert "wait for you: `relay inbox`" in capsys.readouterr().err
 
 
 def test_team_and_agent_are_shown_if_they_are_useful_and_fit() -> None:
