@@ -80,11 +80,17 @@ cwd = "lead"
 
 
 def test_a_configuration_error_is_shown_once_for_the_fleet(relay: Relay, project: Path) -> None:
+    """B6: that of the fleet's folder, and that of an agent's own; before they start, and in the inbox."""
     (project / "lead").mkdir()
     write(relay, project, TWO)
-    (project / "hooks.json").write_text("{}")
+    for folder in (project, project / "lead"):
+        (folder / "hooks.json").write_text("{}")
     done = relay("up", "--wait", cwd=project)
-    assert (done.stdout + done.stderr).count("hooks.json: is not trusted") == 1
+    printed = done.stdout + done.stderr
+    assert printed.count(f"{project}/hooks.json: is not trusted") == 1
+    assert printed.count("lead/hooks.json: is not trusted") == 1
+    mistakes = [row["text"] for row in json.loads(relay("inbox", "--json").stdout)]
+    assert sum("hooks.json: is not trusted" in text for text in mistakes) == 2 == len({*mistakes})
 
 
 def test_a_fleet_is_started_and_stopped(relay: Relay, project: Path) -> None:
