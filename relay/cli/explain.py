@@ -153,6 +153,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if answer.get("viewers"):
         print(f"Viewed by {count(answer['viewers'], 'terminal')}.")
+    for mistake in answer.get("configuration", ()):
+        print(f"Configuration: {visible(mistake)}")
     for notice in answer.get("notices", ()):
         print(f"Not shown to you yet: {visible(notice)}")
     return 0

@@ -95,6 +95,7 @@ def test_a_mistake_in_the_configuration_waits_until_it_is_mended(relay: Relay, h
     (mistake,) = inbox(relay)
     assert (mistake["kind"], mistake["next"]) == ("configuration", "relay explain Ann")
     assert "relay.toml:1: " in mistake["text"]
+    assert "Configuration: " in relay("explain", "Ann").stdout
     (home / "relay.toml").write_text("idle_seconds = 5\n")
     relay("reload", "Ann", "Bob")
     assert inbox(relay) == []
