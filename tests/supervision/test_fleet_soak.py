@@ -16,10 +16,10 @@ SOAK = Path(__file__).parent / "fleet_soak.py"
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_fleet_recovers_from_random_faults() -> None:
-    """The soak takes six seconds, and three minutes in `make test-long`."""
-    seconds = "180" if LONG else "6"
+    """Four agents have them for six seconds; in `make test-long`, eight for three minutes."""
+    seconds, agents = ("180", "8") if LONG else ("6", "4")
     run = subprocess.run(
-        [sys.executable, SOAK, "--seconds", seconds],
+        [sys.executable, SOAK, "--seconds", seconds, "--agents", agents],
         capture_output=True,
         text=True,
         timeout=570,
