@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
 from relay import data
@@ -19,6 +18,7 @@ from relay.errors import NotAllowed, UsageError
 from relay.state.question import find
 from session.fake_agent import events, messages, ps
 from support import Relay, wait_until
+from terminal.emulator import Emulator
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
 SCREENS = data.directory("patterns") / "screens"
@@ -27,17 +27,16 @@ SCREENS = data.directory("patterns") / "screens"
 class AskingAgent:
     """An agent that asks with a menu, wrapped as claude."""
 
-    def __init__(self, relay: Relay, *options: str) -> None:
+    def __init__(self, relay: Relay, *options: str, name: str = "Alice") -> None:
         self.relay = relay
-        self.log = relay.home / "agent.log"
+        self.name = name
+        self.log = relay.home / f"{name}.log"
         command = (sys.executable, str(FAKE), *options)
-        relay(
-            "wrap", "-d", "-n", "Alice", "--agent", "claude", "--", *command, env={"AGENT_LOG": str(self.log)}
-        )
-        wait_for_question(relay)
+        relay("wrap", "-d", "-n", name, "--agent", "claude", "--", *command, env={"AGENT_LOG": str(self.log)})
+        wait_for_question(relay, name)
 
     def answer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.relay("answer", "Alice", *arguments, check=False)
+        return self.relay("answer", self.name, *arguments, check=False)
 
     def question(self) -> dict[str, Any]:
         return dict(json.loads(self.answer("--json").stdout))
@@ -49,8 +48,8 @@ class AskingAgent:
 
     def ask_again(self) -> None:
         """Make an agent that was started with the option `again` ask again."""
-        self.log.with_name("agent.log.again").touch()
-        wait_for_question(self.relay)
+        self.log.with_name(f"{self.log.name}.again").touch()
+        wait_for_question(self.relay, self.name)
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +58,17 @@ def asking(shared: Relay) -> AskingAgent:
     return AskingAgent(shared)
 
 
-def wait_for_question(relay: Relay) -> None:
-    wait_until(lambda: any(row["state"] == "prompting" for row in ps(relay)))
+def wait_for_question(relay: Relay, name: str) -> None:
+    wait_until(lambda: any((row["name"], row["state"]) == (name, "prompting") for row in ps(relay)))
 
 
-def entries(relay: Relay) -> list[dict[str, Any]]:
-    return [each for each in events(relay) if each["event"] == "answer"]
+def entries(relay: Relay, name: str) -> list[dict[str, Any]]:
+    return [each for each in events(relay) if (each["event"], each["name"]) == ("answer", name)]
 
 
 def test_without_a_choice_the_question_is_shown_and_nothing_is_typed(asking: AskingAgent) -> None:
     """R96: without the agent's control characters."""
-    before = entries(asking.relay)
+    before = entries(asking.relay, "Alice")
     shown = asking.answer()
     assert shown.returncode == 0
     lines = shown.stdout.splitlines()
@@ -84,11 +83,11 @@ def test_without_a_choice_the_question_is_shown_and_nothing_is_typed(asking: Ask
     ]
     assert "\x1b" not in shown.stdout
     assert asking.received == []
-    assert entries(asking.relay) == before
+    assert entries(asking.relay, "Alice") == before
 
 
-def test_a_choice_is_made_and_logged(relay: Relay) -> None:
-    alice = AskingAgent(relay, "again")
+def test_a_choice_is_made_and_logged(shared: Relay) -> None:
+    bea = AskingAgent(shared, "again", name="Bea")
     choices = [
         ("1", 1, "Yes"),
         ("3", 3, "No"),
@@ -98,60 +97,60 @@ def test_a_choice_is_made_and_logged(relay: Relay) -> None:
         ("Type", 4, "Type something."),
     ]
     for turn, (choice, number, text) in enumerate(choices, 1):
-        done = alice.answer(choice)
+        done = bea.answer(choice)
         assert done.returncode == 0, done
         assert "Do you want to proceed?" in done.stdout
         assert done.stdout.endswith(f"\nPressed Enter on {number}: {text.rstrip('.')}.\n")
-        wait_until(lambda turn=turn: len(alice.received) == turn)
-        assert alice.received[-1] == {"chose": number, "text": ""}
-        entry = entries(relay)[-1]
+        wait_until(lambda turn=turn: len(bea.received) == turn)
+        assert bea.received[-1] == {"chose": number, "text": ""}
+        entry = entries(shared, "Bea")[-1]
         assert entry["asked"] == ["touch made.txt", "Do you want to proceed?"]
         assert (entry["choice"], entry["result"]) == (choice, "answered")
         assert entry["option"] == {"number": number, "text": text}
         assert entry["by"].startswith("pid ")
-        alice.ask_again()
-    assert len(alice.received) == len(entries(relay)) == len(choices)
-    done = alice.answer("--text", "none of both")
+        bea.ask_again()
+    assert len(bea.received) == len(entries(shared, "Bea")) == len(choices)
+    done = bea.answer("--text", "none of both")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
         0,
         "Typed 'none of both' and Enter for 4: Type something.",
     )
-    wait_until(lambda: len(alice.received) > len(choices))
-    assert alice.received[-1] == {"chose": 4, "text": "none of both"}
+    wait_until(lambda: len(bea.received) > len(choices))
+    assert bea.received[-1] == {"chose": 4, "text": "none of both"}
 
 
-def test_a_question_that_has_changed_is_not_answered(relay: Relay) -> None:
-    alice = AskingAgent(relay)
-    refused = alice.answer("1", "--question", "12345678")
+def test_a_question_that_has_changed_is_not_answered(shared: Relay) -> None:
+    cleo = AskingAgent(shared, name="Cleo")
+    refused = cleo.answer("1", "--question", "12345678")
     assert (refused.returncode, "is now asking something else" in refused.stderr) == (2, True)
-    (session,) = (relay.home / "run" / "sessions").glob("*/alice.sock")
+    (session,) = (shared.home / "run" / "sessions").glob("*/cleo.sock")
     with pytest.raises(NotAllowed):
         call(session, {"op": "answer", "id": "12345678", "choice": "1"})
-    assert alice.received == []
-    (entry,) = entries(relay)
+    assert cleo.received == []
+    (entry,) = entries(shared, "Cleo")
     assert entry["result"] == "refused"
-    assert alice.answer("1", "--question", alice.question()["id"]).returncode == 0
+    assert cleo.answer("1", "--question", cleo.question()["id"]).returncode == 0
 
 
-def test_a_question_that_changes_mid_answer_is_not_answered(relay: Relay) -> None:
-    alice = AskingAgent(relay, "shifty")
-    refused = alice.answer("3")
+def test_a_question_that_changes_mid_answer_is_not_answered(shared: Relay) -> None:
+    dora = AskingAgent(shared, "shifty", name="Dora")
+    refused = dora.answer("3")
     assert refused.returncode == 1
     assert "is now asking something else" in refused.stderr
-    assert alice.received == []
+    assert dora.received == []
 
 
-def test_a_menu_that_ignores_the_arrow_keys_is_not_answered(relay: Relay) -> None:
-    alice = AskingAgent(relay, "deaf")
-    refused = alice.answer("3")
+def test_a_menu_that_ignores_the_arrow_keys_is_not_answered(shared: Relay) -> None:
+    eve = AskingAgent(shared, "deaf", name="Eve")
+    refused = eve.answer("3")
     assert refused.returncode == 1
     assert "does not respond" in refused.stderr
-    assert alice.received == []
+    assert eve.received == []
 
 
-def test_a_question_that_stays_on_the_screen_is_reported_as_unconfirmed(relay: Relay) -> None:
-    alice = AskingAgent(relay, "stuck")
-    done = alice.answer("1", "--json")
+def test_a_question_that_stays_on_the_screen_is_reported_as_unconfirmed(shared: Relay) -> None:
+    fay = AskingAgent(shared, "stuck", name="Fay")
+    done = fay.answer("1", "--json")
     result = json.loads(done.stdout)
     assert (done.returncode, result["result"], result["option"], result["typed"]) == (
         1,
@@ -159,7 +158,7 @@ def test_a_question_that_stays_on_the_screen_is_reported_as_unconfirmed(relay: R
         {"number": 1, "text": "Yes"},
         "",
     )
-    again = alice.answer("1").stdout.splitlines()[-1]
+    again = fay.answer("1").stdout.splitlines()[-1]
     assert again == "Pressed Enter on 1: Yes. The question is still on the screen: check its terminal."
 
 
@@ -194,30 +193,30 @@ def _refused(relay: Relay) -> list[dict[str, Any]]:
     return [each for each in events(relay) if each["event"] == "refused"]
 
 
-def test_a_one_line_prompt_is_answered(relay: Relay) -> None:
+def test_a_one_line_prompt_is_answered(shared: Relay) -> None:
     script = 'printf "Install? [Y/n] "; read answer; echo "got <$answer>"; exec cat'
-    relay("wrap", "-d", "-n", "Alice", "--", "sh", "-c", script)
-    wait_for_question(relay)
-    done = relay("answer", "Alice", "yes")
+    shared("wrap", "-d", "-n", "Gus", "--", "sh", "-c", script)
+    wait_for_question(shared, "Gus")
+    done = shared("answer", "Gus", "yes")
     assert "1. yes\n  2. no" in done.stdout
     assert done.stdout.endswith("\nTyped 'Y' and Enter for 1: yes.\n")
-    (entry,) = entries(relay)
+    (entry,) = entries(shared, "Gus")
     assert entry["result"] == "answered"
     assert entry["asked"] == ["Install? [Y/n]"]
 
 
-def test_a_password_prompt_is_left_to_its_terminal(relay: Relay) -> None:
+def test_a_password_prompt_is_left_to_its_terminal(shared: Relay) -> None:
     script = 'stty -echo; printf "Password: "; read answer; exec cat'
-    relay("wrap", "-d", "-n", "Alice", "--", "sh", "-c", script)
-    wait_for_question(relay)
-    refused = relay("answer", "Alice", "--text", "hunter2", check=False)
+    shared("wrap", "-d", "-n", "Hal", "--", "sh", "-c", script)
+    wait_for_question(shared, "Hal")
+    refused = shared("answer", "Hal", "--text", "hunter2", check=False)
     assert "secret" in refused.stderr
-    assert "hunter2" not in (relay.home / "state" / "events.jsonl").read_text()
+    assert "hunter2" not in (shared.home / "state" / "events.jsonl").read_text()
 
 
-def test_without_an_open_question_there_is_nothing_to_answer(relay: Relay) -> None:
-    relay("wrap", "-d", "-n", "Alice", "cat")
-    refused = relay("answer", "Alice", "1", check=False)
+def test_without_an_open_question_there_is_nothing_to_answer(shared: Relay) -> None:
+    shared("wrap", "-d", "-n", "Ida", "cat")
+    refused = shared("answer", "Ida", "1", check=False)
     assert (refused.returncode, "has no open question" in refused.stderr) == (1, True)
 
 
@@ -383,15 +382,12 @@ def test_a_question_is_reported_in_the_terminal_in_ps_and_by_message(relay: Rela
     (relay.home / "config" / "relay.toml").write_text('escalate_to = "Lead"\n')
     relay("wrap", "-d", "-n", "Lead", "cat")
     wait_until(lambda: any(row["state"] == "ready" for row in ps(relay)))
-    alice = pexpect.spawn(
-        sys.executable,
-        ["-m", "relay", "wrap", "-n", "Alice", "--agent", "claude", "--", sys.executable, str(FAKE)],
-        env=relay.environment | {"AGENT_LOG": str(relay.home / "agent.log")},
-        dimensions=(30, 100),
-        timeout=60,
+    alice = Emulator(
+        [*relay.command, "wrap", "-n", "Alice", "--agent", "claude", "--", sys.executable, str(FAKE)],
+        relay.environment | {"AGENT_LOG": str(relay.home / "agent.log")},
     )
-    alice.expect_exact(b"\x1b[22;0t\x1b]2;Alice\x1b\\")
-    alice.expect_exact(b"\x07\x1b]2;Alice asks: permission\x1b\\")
+    named = alice.see(b"\x1b[22;0t\x1b]2;Alice\x1b\\")
+    asked = alice.see(b"\x07\x1b]2;Alice asks: permission\x1b\\", after=named)
     (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
     assert (row["state"], row["prompt"]) == ("prompting", "permission")
     wait_until(lambda: messages(relay, "--to", "Lead"))
@@ -399,5 +395,5 @@ def test_a_question_is_reported_in_the_terminal_in_ps_and_by_message(relay: Rela
     assert "Alice waits for a decision (permission)" in sent["body"]
     assert "\n> Do you want to proceed?" in sent["body"]
     relay("answer", "Alice", "no")
-    alice.expect_exact(b"\x1b]2;Alice\x1b\\")
-    alice.close(force=True)
+    alice.see(b"\x1b]2;Alice\x1b\\", after=asked)
+    alice.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import sqlite3
@@ -134,46 +135,52 @@ def test_empty_variables_count_as_unset(relay: Relay) -> None:
     assert relay("release", "--all", "--json", env=empty).stdout == "[]\n"  # an agent may not
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "no-such-command",
-        "--no-such-option",
-        "wrap",
-        "wrap --no-such-option true",
-        "wrap --config missing true",
-        "wrap --rules missing true",
-        "wrap -d --tty true",
-        "wrap -n a/b true",
-        "ps --no-such-option",
-        "ps -t a/b",
-        "ps --interval soon",
-        "stop",
-        "reload",
-        "drop",
-        "send Bob",
-        "join a/b",
-        "hooks no-such-action",
-        "memory save",
-        "service",
-    ],
-)
-def test_a_usage_error_exits_with_2_and_is_printed_on_standard_error(line: str, relay: Relay) -> None:
-    assert_error(relay(*line.split(), check=False), 2)
+MISTAKES = [
+    "no-such-command",
+    "--no-such-option",
+    "wrap",
+    "wrap --no-such-option true",
+    "wrap --config missing true",
+    "wrap --rules missing true",
+    "wrap -d --tty true",
+    "wrap -n a/b true",
+    "ps --no-such-option",
+    "ps -t a/b",
+    "ps --interval soon",
+    "stop",
+    "reload",
+    "drop",
+    "send Bob",
+    "join a/b",
+    "hooks no-such-action",
+    "memory save",
+    "service",
+]
 
 
-@pytest.mark.parametrize("line", ["explain Bob", "stop Bob", "send Bob hi", "logs Bob", "retry 7f", "up"])
-def test_a_failure_exits_with_1(line: str, relay: Relay) -> None:
-    assert_error(relay(*line.split(), check=False), 1)
+def test_a_usage_error_exits_with_2_and_is_printed_on_standard_error(
+    relay: Relay, subtests: pytest.Subtests
+) -> None:
+    for line in MISTAKES:
+        with subtests.test(line):
+            assert_error(relay(*line.split(), check=False), 2)
 
 
-@pytest.mark.parametrize("place", ["/proc/none", "/dev/null/none", "/dev/null"])
-@pytest.mark.parametrize("line", ["ps", "ps --json", "usage", "events", "messages", "next", "stop --all"])
-def test_an_unusable_home_is_a_failure(line: str, place: str, relay: Relay) -> None:
-    run = relay(*line.split(), env={"RELAY_HOME": place}, check=False)
-    assert_error(run, 1)
-    assert run.stderr.startswith(f"relay: cannot use the directory {place}")
-    assert "RELAY_HOME" in run.stderr
+def test_a_failure_exits_with_1(relay: Relay, subtests: pytest.Subtests) -> None:
+    for line in ("explain Bob", "stop Bob", "send Bob hi", "logs Bob", "retry 7f", "up"):
+        with subtests.test(line):
+            assert_error(relay(*line.split(), check=False), 1)
+
+
+def test_an_unusable_home_is_a_failure(relay: Relay, subtests: pytest.Subtests) -> None:
+    places = itertools.cycle(("/proc/none", "/dev/null/none", "/dev/null"))
+    for line in ("ps", "ps --json", "usage", "events", "messages", "next", "stop --all"):
+        with subtests.test(line):
+            place = next(places)
+            run = relay(*line.split(), env={"RELAY_HOME": place}, check=False)
+            assert_error(run, 1)
+            assert run.stderr.startswith(f"relay: cannot use the directory {place}")
+            assert "RELAY_HOME" in run.stderr
 
 
 def test_completion_works_without_a_home(relay: Relay) -> None:

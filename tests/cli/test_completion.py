@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from forkserver import shell_command
 from relay.cli.command_line import FILES, NAMES, NOTHING, PROGRAMS, levels
 from relay.cli.main import COMMANDS
 from relay.control.name_claim import claim, claimed_names
@@ -35,7 +36,7 @@ def shell_home(relay: Relay) -> Relay:
     """Return a home in which Alice and Bob are known, with `relay` on PATH and the scripts in files."""
     folder = relay.home / "bin"
     folder.mkdir()
-    (folder / "relay").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m relay "$@"\n')
+    (folder / "relay").write_text(f'#!/bin/sh\nexec {shell_command()} "$@"\n')
     (folder / "relay").chmod(0o755)
     relay.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
     for shell in ("bash", "zsh", "fish"):

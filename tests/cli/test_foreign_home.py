@@ -86,15 +86,18 @@ COMMANDS = [
 
 
 @only_root
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_folder_of_another_user_is_refused(
-    relay: Relay, home: Path, foreign_sockets: list[ForeignSocket], command: tuple[str, ...]
+    relay: Relay, home: Path, foreign_sockets: list[ForeignSocket], subtests: pytest.Subtests
 ) -> None:
     """Anyone may create a RELAY_HOME below /tmp."""
     os.chown(home / "run", OTHER_USER, OTHER_USER)
-    done = relay(*command, check=False)
-    assert done.returncode == 1
-    assert f"{home}/run belongs to another user. Set RELAY_HOME to a directory you own." in done.stderr
+    for command in COMMANDS:
+        with subtests.test(" ".join(command)):
+            done = relay(*command, check=False)
+            assert done.returncode == 1
+            assert (
+                f"{home}/run belongs to another user. Set RELAY_HOME to a directory you own." in done.stderr
+            )
     assert [each.close() for each in foreign_sockets] == ["", ""]
 
 

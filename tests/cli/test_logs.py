@@ -33,88 +33,88 @@ def say_and_wait(agent: FakeAgent, text: str) -> None:
     wait_until(lambda: last in logged(agent.relay, agent.name, "--all"), message=agent.log)
 
 
-def test_output_is_shown_in_order_and_without_control_characters(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap()
+def test_output_is_shown_in_order_and_without_control_characters(shared: Relay) -> None:
+    alice = FakeAgent(shared, "Alice").wrap()
     say_and_wait(alice, "one\ntwo \x1b[31mred\x1b[0m\n\nr\u202eeversed\nlast")
-    assert logged(relay, "alice") == ["one", "two red", "", "r<U+202E>eversed", "last"]
-    run = relay("logs", "-n", "2", "Alice")
+    assert logged(shared, "alice") == ["one", "two red", "", "r<U+202E>eversed", "last"]
+    run = shared("logs", "-n", "2", "Alice")
     assert (run.stdout.splitlines(), run.stderr) == (
         ["r<U+202E>eversed", "last"],
         "(3 earlier lines omitted; --all shows all.)\n",
     )
-    first, *_ = map(json.loads, relay("logs", "--json", "Alice").stdout.splitlines())
+    first, *_ = map(json.loads, shared("logs", "--json", "Alice").stdout.splitlines())
     assert first["text"] == "one" and isinstance(first["time"], float)
-    assert relay("logs", "--times", "-n", "1", "Alice").stdout[2:9:3] == ":: "
-    (row,) = ps(relay)
+    assert shared("logs", "--times", "-n", "1", "Alice").stdout[2:9:3] == ":: "
+    row = entry(shared, "Alice")
     assert row["last_line"] == "last"
 
 
-def test_secrets_are_redacted_even_across_lines(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap()
-    say_and_wait(alice, f"{KEY}\nthe token is {TOKEN}\nover")
-    text = relay("logs", "Alice").stdout
+def test_secrets_are_redacted_even_across_lines(shared: Relay) -> None:
+    bea = FakeAgent(shared, "Bea").wrap()
+    say_and_wait(bea, f"{KEY}\nthe token is {TOKEN}\nover")
+    text = shared("logs", "Bea").stdout
     assert "the token is [secret" in text
     assert "MIIBOg" not in text and TOKEN not in text
-    for path in (relay.home / "state" / "recordings").rglob("*.log.jsonl"):
+    for path in (shared.home / "state" / "recordings").rglob("*.log.jsonl"):
         assert TOKEN not in path.read_text() and "MIIBOg" not in path.read_text()
-    alice.say(f"it is {TOKEN}")
-    wait_until(lambda: ps(relay)[0]["last_line"] == "it is [secret: github-token]", message=alice.log)
+    bea.say(f"it is {TOKEN}")
+    wait_until(lambda: entry(shared, "Bea")["last_line"] == "it is [secret: github-token]", message=bea.log)
 
 
-def test_the_log_of_the_last_run_is_kept_after_the_agent_has_ended(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap()
-    say_and_wait(alice, "of the first run")
-    alice.exit()
-    wait_until(lambda: not ps(relay))
-    assert logged(relay, "Alice") == ["of the first run"]
-    assert logged(relay, "-f", "Alice") == ["of the first run"], "no more output is coming"
-    again = FakeAgent(relay, "Alice").wrap()
-    assert logged(relay, "Alice") == [], "there is no output yet"
+def test_the_log_of_the_last_run_is_kept_after_the_agent_has_ended(shared: Relay) -> None:
+    cleo = FakeAgent(shared, "Cleo").wrap()
+    say_and_wait(cleo, "of the first run")
+    cleo.exit()
+    wait_until(lambda: "Cleo" not in shared("ps").stdout)
+    assert logged(shared, "Cleo") == ["of the first run"]
+    assert logged(shared, "-f", "Cleo") == ["of the first run"], "no more output is coming"
+    again = FakeAgent(shared, "Cleo").wrap()
+    assert logged(shared, "Cleo") == [], "there is no output yet"
     say_and_wait(again, "of the second")
-    assert logged(relay, "Alice") == ["of the second"]
+    assert logged(shared, "Cleo") == ["of the second"]
 
 
-def test_a_replacement_session_logs_each_line_once(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap()
+def test_a_replacement_session_logs_each_line_once(shared: Relay) -> None:
+    dora = FakeAgent(shared, "Dora").wrap()
     wanted = []
-    before = entry(relay)
+    before = entry(shared, "Dora")
     for number in range(4):
         wanted += [f"{number} before", f"{number} after"]
-        say_and_wait(alice, f"{number} before")
-        alice.say(f"{number} after")
+        say_and_wait(dora, f"{number} before")
+        dora.say(f"{number} after")
         os.kill(before["session_pid"], signal.SIGKILL)
-        before = replaced(relay, before)
-    say_and_wait(alice, "last")
-    assert logged(relay, "Alice") == [*wanted, "last"]
-    assert ps(relay)[0]["last_line"] == "last"
+        before = replaced(shared, before)
+    say_and_wait(dora, "last")
+    assert logged(shared, "Dora") == [*wanted, "last"]
+    assert entry(shared, "Dora")["last_line"] == "last"
 
 
-def test_follow_continues_across_a_restart_until_the_agent_ends(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap()
-    say_and_wait(alice, "one")
+def test_follow_continues_across_a_restart_until_the_agent_ends(shared: Relay) -> None:
+    eve = FakeAgent(shared, "Eve").wrap()
+    say_and_wait(eve, "one")
     with subprocess.Popen(
-        [*relay.command, "logs", "-f", "Alice"], env=relay.environment, stdout=subprocess.PIPE, text=True
+        [*shared.command, "logs", "-f", "Eve"], env=shared.environment, stdout=subprocess.PIPE, text=True
     ) as following:
         assert following.stdout is not None
         assert following.stdout.readline() == "one\n"
-        alice.say("two")
+        eve.say("two")
         assert following.stdout.readline() == "two\n"
-        relay("restart", "Alice")
-        alice.say("three")
+        shared("restart", "Eve")
+        eve.say("three")
         assert following.stdout.readline() == "three\n"
-        alice.say("four")
-        alice.exit()
+        eve.say("four")
+        eve.exit()
         assert following.stdout.read() == "four\n"
         assert following.wait() == 0
 
 
-def test_the_log_of_a_hung_session_can_be_read(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap()
-    say_and_wait(alice, "before it hung")
-    pid = entry(relay)["session_pid"]
+def test_the_log_of_a_hung_session_can_be_read(shared: Relay) -> None:
+    fay = FakeAgent(shared, "Fay").wrap()
+    say_and_wait(fay, "before it hung")
+    pid = entry(shared, "Fay")["session_pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
-        assert logged(relay, "Alice") == ["before it hung"]
+        assert logged(shared, "Fay") == ["before it hung"]
     finally:
         os.kill(pid, signal.SIGCONT)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.cli.main import dispatch
@@ -15,6 +15,7 @@ from relay.cli.watch import frame
 from relay.columns import width
 from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import SessionInfo
+from support import many
 
 NOW = 1_760_000_000.0
 
@@ -195,6 +196,7 @@ SESSIONS = st.builds(
 )
 
 
+@settings(max_examples=many(100))
 @given(st.lists(SESSIONS, max_size=12), st.integers(1, 130), st.integers(1, 15))
 def test_the_list_always_fits_and_has_no_control_characters(
     found: list[SessionInfo], columns: int, rows: int

@@ -270,36 +270,34 @@ def shutdown(relay: Relay) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", [power_cut, shutdown])
-def test_after_a_reboot_the_fleet_is_started_again(
-    relay: Relay, systemd: Systemd, project: Path, ending: Any
-) -> None:
+def test_after_a_reboot_the_fleet_is_started_again(relay: Relay, systemd: Systemd, project: Path) -> None:
     """Except for what the user has ended: B by `stop`, C by `down`, D by both."""
     write(relay, project, FOUR)
     relay("service", "install", cwd=project)
     relay("up", cwd=project)
     relay("stop", "B", "D", "-t", "web")
-    relay("down", "C", "D", cwd=project)
-    before = states(relay)["A"]["agent_pid"]
-    ending(relay)
-    wait_until(lambda: not processes_of(relay.home))
+    for ending in (power_cut, shutdown):
+        relay("down", "C", "D", cwd=project)
+        before = states(relay)["A"]["agent_pid"]
+        ending(relay)
+        wait_until(lambda: not processes_of(relay.home))
 
-    done = start_unit(systemd.folder / "relay-web.service")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("is not started at boot; `relay up ") == 3
-    rows = states(relay, "-a")
-    assert {name: row["wanted"] for name, row in rows.items()} == {
-        "A": "up",
-        "B": "down",
-        "C": "down",
-        "D": "down",
-    }
-    assert states(relay).keys() == {"A"}
-    assert rows["A"]["agent_pid"] != before
-    again = start_unit(systemd.folder / "relay-web.service")
-    assert "A is already running." in again.stdout
-    relay("up", cwd=project)
-    assert states(relay).keys() == {"A", "C"}, "`relay up` starts what only `relay down` has ended"
+        done = start_unit(systemd.folder / "relay-web.service")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("is not started at boot; `relay up ") == 3
+        rows = states(relay, "-a")
+        assert {name: row["wanted"] for name, row in rows.items()} == {
+            "A": "up",
+            "B": "down",
+            "C": "down",
+            "D": "down",
+        }
+        assert states(relay).keys() == {"A"}
+        assert rows["A"]["agent_pid"] != before
+        again = start_unit(systemd.folder / "relay-web.service")
+        assert "A is already running." in again.stdout
+        relay("up", cwd=project)
+        assert states(relay).keys() == {"A", "C"}, "`relay up` starts what only `relay down` has ended"
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,27 +18,45 @@ import pytest
 from relay.control.fleet_start import starting
 from relay.home import Home
 from relay.supervision.records import Records
-from session.fake_agent import ps, settings
+from session.fake_agent import settings
 from session.test_session_supervised import record
 from supervision.repositories import Repo, needs_git
 from support import Relay, processes_of, wait_until
 
 
+class Fleet(Relay):
+    """The command in the module's home, with a team for one test."""
+
+    def __init__(self, home: Path, team: str) -> None:
+        super().__init__(home)
+        self.team = team
+
+
+TEAMS = map("web{}".format, itertools.count())
+
+
 @pytest.fixture
-def project(relay: Relay) -> Path:
-    folder = relay.home / "project"
+def relay(shared: Relay) -> Iterator[Fleet]:
+    fleet = Fleet(shared.home, next(TEAMS))
+    yield fleet
+    fleet("stop", "--all", "--now", "-t", fleet.team)
+
+
+@pytest.fixture
+def project(relay: Fleet) -> Path:
+    folder = relay.home / relay.team
     folder.mkdir()
     return folder
 
 
-def write(relay: Relay, project: Path, text: str, *, most: int = 8, interval: float = 0) -> None:
-    fleet = f'[fleet]\nteam = "web"\nstart_interval = {interval}\nmax_running = {most}\n'
+def write(relay: Fleet, project: Path, text: str, *, most: int = 8, interval: float = 0) -> None:
+    fleet = f'[fleet]\nteam = "{relay.team}"\nstart_interval = {interval}\nmax_running = {most}\n'
     (project / "relay.toml").write_text(fleet + text)
     relay("trust", "relay.toml", cwd=project)
 
 
-def states(relay: Relay, *options: str) -> dict[str, Any]:
-    return {row["name"]: row for row in json.loads(relay("ps", "--json", "-t", "web", *options).stdout)}
+def states(relay: Fleet, *options: str) -> dict[str, Any]:
+    return {row["name"]: row for row in json.loads(relay("ps", "--json", "-t", relay.team, *options).stdout)}
 
 
 SECRETIVE = """
@@ -48,7 +68,7 @@ on_idle = { action = "nudge", text = "zebra" }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_command_lines_have_only_names(relay: Relay, project: Path) -> None:
+def test_command_lines_have_only_names(relay: Fleet, project: Path) -> None:
     """Every user of the machine can read them. An agent's own command stands only in the agent's."""
     write(relay, project, SECRETIVE)
     relay("up", cwd=project, check=False)
@@ -63,7 +83,7 @@ def test_command_lines_have_only_names(relay: Relay, project: Path) -> None:
     agent = wait_until(lambda: states(relay).get("Ann", {}).get("agent_pid"))
     lines = processes_of(relay.home)
     assert "horse" in lines.pop(agent)
-    assert any("-n Ann -t web" in line for line in lines.values())
+    assert any(f"-n Ann -t {relay.team}" in line for line in lines.values())
     assert any("-n Bob --task xxxxx --broker=xxx" in line for line in lines.values()), lines
     assert not [line for line in lines.values() if "zebra" in line or "horse" in line]
 
@@ -79,7 +99,7 @@ cwd = "lead"
 """
 
 
-def test_a_configuration_error_is_shown_once_for_the_fleet(relay: Relay, project: Path) -> None:
+def test_a_configuration_error_is_shown_once_for_the_fleet(relay: Fleet, project: Path) -> None:
     """B6: that of the fleet's folder, and that of an agent's own; before they start, and in the inbox."""
     (project / "lead").mkdir()
     write(relay, project, TWO)
@@ -89,11 +109,11 @@ def test_a_configuration_error_is_shown_once_for_the_fleet(relay: Relay, project
     printed = done.stdout + done.stderr
     assert printed.count(f"{project}/hooks.json: is not trusted") == 1
     assert printed.count("lead/hooks.json: is not trusted") == 1
-    mistakes = [row["text"] for row in json.loads(relay("inbox", "--json").stdout)]
+    mistakes = [row["text"] for row in json.loads(relay("inbox", "--json", "-t", relay.team).stdout)]
     assert sum("hooks.json: is not trusted" in text for text in mistakes) == 2 == len({*mistakes})
 
 
-def test_a_fleet_is_started_and_stopped(relay: Relay, project: Path) -> None:
+def test_a_fleet_is_started_and_stopped(relay: Fleet, project: Path) -> None:
     (project / "lead").mkdir()
     write(relay, project, TWO)
     output = relay("up", "--wait", cwd=project).stdout
@@ -114,7 +134,7 @@ def test_a_fleet_is_started_and_stopped(relay: Relay, project: Path) -> None:
     assert states(relay).keys() == {"db", "Lead"}
 
 
-def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: Path) -> None:
+def test_a_message_waits_for_an_agent_that_starts_later(relay: Fleet, project: Path) -> None:
     """The first one knows the names in the fleet file before the others have started."""
     write(
         relay,
@@ -125,33 +145,27 @@ def test_a_message_waits_for_an_agent_that_starts_later(relay: Relay, project: P
     )
     relay("up", cwd=project)
     wait_until(lambda: "from A] hello" in (project / "received").read_text())
-    refused = relay("send", "-t", "web", "C", "hello", check=False)
-    assert "team 'web' has no agent called 'C'" in refused.stderr
+    refused = relay("send", "-t", relay.team, "C", "hello", check=False)
+    assert f"team '{relay.team}' has no agent called 'C'" in refused.stderr
 
 
-def test_a_stop_is_sticky(relay: Relay, project: Path) -> None:
+def test_a_stop_outlasts_an_up_and_a_down_of_the_fleet(relay: Fleet, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
     relay("up", cwd=project)
-    relay("stop", "A")
+    relay("stop", "-t", relay.team, "A")
     assert (
         relay("up", cwd=project).stdout == "A was stopped by you; `relay up A` starts it.\nB is already "
         "running.\n"
     )
     assert states(relay).keys() == {"B"}
+    relay("down", cwd=project)
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"B"}
     relay("up", "A", cwd=project)
     assert states(relay).keys() == {"A", "B"}
 
 
-def test_a_stop_outlasts_a_down_and_up_of_the_fleet(relay: Relay, project: Path) -> None:
-    write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
-    relay("up", cwd=project)
-    relay("stop", "A")
-    relay("down", cwd=project)
-    relay("up", cwd=project)
-    assert states(relay).keys() == {"B"}
-
-
-def test_a_changed_definition_is_reported_but_not_applied(relay: Relay, project: Path) -> None:
+def test_a_changed_definition_is_reported_but_not_applied(relay: Fleet, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n')
     relay("up", cwd=project)
     before = states(relay)["A"]
@@ -164,12 +178,12 @@ def test_a_changed_definition_is_reported_but_not_applied(relay: Relay, project:
     assert states(relay)["A"]["agent_pid"] == before["agent_pid"]
 
 
-def test_agents_that_the_file_no_longer_has_are_named_and_ended(relay: Relay, project: Path) -> None:
+def test_agents_that_the_file_no_longer_has_are_named_and_ended(relay: Fleet, project: Path) -> None:
     """They were removed or renamed, or the fleet got another team; the file may have no agents at all."""
     cat = 'run = "cat"\n'
     write(relay, project, f"[agents.A]\n{cat}[agents.B]\n{cat}[agents.Cy]\n{cat}[agents.D]\n{cat}")
     relay("up", cwd=project)
-    relay("wrap", "-d", "-t", "web", "-n", "Own", "cat", cwd=project)
+    relay("wrap", "-d", "-t", relay.team, "-n", "Own", "cat", cwd=project)
     write(relay, project, f"[agents.A]\n{cat}[agents.Cyrus]\n{cat}")
     for options in (("--dry-run",), ()):
         said = relay("up", *options, cwd=project).stdout
@@ -195,7 +209,7 @@ def test_agents_that_the_file_no_longer_has_are_named_and_ended(relay: Relay, pr
     assert nothing.returncode and "relay.toml: has no agents." in nothing.stderr
 
 
-def test_a_dry_run_starts_nothing(relay: Relay, project: Path) -> None:
+def test_a_dry_run_starts_nothing(relay: Fleet, project: Path) -> None:
     (project / "lead").mkdir()
     write(relay, project, TWO)
     output = relay("up", "--dry-run", cwd=project).stdout
@@ -204,7 +218,7 @@ def test_a_dry_run_starts_nothing(relay: Relay, project: Path) -> None:
     assert states(relay, "-a") == {}
 
 
-def test_an_agent_that_ends_at_once_is_a_failure(relay: Relay, project: Path) -> None:
+def test_an_agent_that_ends_at_once_is_a_failure(relay: Fleet, project: Path) -> None:
     """Agents that depend on it do not start, and each is reported."""
     write(
         relay,
@@ -224,7 +238,7 @@ def test_an_agent_that_ends_at_once_is_a_failure(relay: Relay, project: Path) ->
     ("code", "condition", "starts"), [(0, "done", True), (0, "exited_ok", True), (3, "done", False)]
 )
 def test_an_agent_waits_until_its_dependency_is_done(
-    relay: Relay, project: Path, code: int, condition: str, starts: bool
+    relay: Fleet, project: Path, code: int, condition: str, starts: bool
 ) -> None:
     script = f"while [ ! -e finish ]; do sleep 0.05; done; exit {code}"
     write(
@@ -252,7 +266,7 @@ def test_an_agent_waits_until_its_dependency_is_done(
         assert "run is not started: it waits until build is done, and that exited with 3." in output
 
 
-def test_a_chain_of_dependencies_starts_in_order(relay: Relay, project: Path) -> None:
+def test_a_chain_of_dependencies_starts_in_order(relay: Fleet, project: Path) -> None:
     """Lead depends on Api, which is not started yet, as it depends on Migrate; that depends on Db."""
     write(
         relay,
@@ -274,7 +288,7 @@ def test_a_chain_of_dependencies_starts_in_order(relay: Relay, project: Path) ->
     assert states(relay).keys() == {"Db", "Api", "Lead"}
 
 
-def test_a_failure_in_a_chain_is_reported_for_each_that_depends_on_it(relay: Relay, project: Path) -> None:
+def test_a_failure_in_a_chain_is_reported_for_each_that_depends_on_it(relay: Fleet, project: Path) -> None:
     write(
         relay,
         project,
@@ -289,7 +303,7 @@ def test_a_failure_in_a_chain_is_reported_for_each_that_depends_on_it(relay: Rel
     assert states(relay) == {}
 
 
-def test_each_shape_of_dependencies_starts_what_it_can(relay: Relay, project: Path) -> None:
+def test_each_shape_of_dependencies_starts_what_it_can(relay: Fleet, project: Path) -> None:
     """Diamonds, chains of agents that end, and failures in the middle; others do not suffer from them."""
     ends = {
         "ok": '["sh", "-c", "exit 0"]',
@@ -333,7 +347,7 @@ def test_each_shape_of_dependencies_starts_what_it_can(relay: Relay, project: Pa
         assert all(order.index(each) < order.index(name) for each in shapes if each in on and name in order)
 
 
-def test_an_earlier_run_of_a_dependency_that_fails_now_does_not_count(relay: Relay, project: Path) -> None:
+def test_an_earlier_run_of_a_dependency_that_fails_now_does_not_count(relay: Fleet, project: Path) -> None:
     """`relay up` waited for ever."""
     chain = (
         '[agents.Run]\nrun = "cat"\ndepends_on = { Build = "done" }\n'
@@ -349,7 +363,7 @@ def test_an_earlier_run_of_a_dependency_that_fails_now_does_not_count(relay: Rel
     assert "Run is not started: it waits until Build is done, and that is not started." in done.stderr
 
 
-def test_a_program_that_is_not_installed_is_reported_in_a_sentence(relay: Relay, project: Path) -> None:
+def test_a_program_that_is_not_installed_is_reported_in_a_sentence(relay: Fleet, project: Path) -> None:
     """C16."""
     write(relay, project, '[agents.Lead]\nrun = "claud"\n')
     done = relay("up", cwd=project, check=False)
@@ -357,7 +371,7 @@ def test_a_program_that_is_not_installed_is_reported_in_a_sentence(relay: Relay,
     assert done.stderr == "relay: Lead is not started: command not found: 'claud'; it is not in PATH.\n"
 
 
-def test_what_depends_on_an_agent_that_waits_for_room_waits_too(relay: Relay, project: Path) -> None:
+def test_what_depends_on_an_agent_that_waits_for_room_waits_too(relay: Fleet, project: Path) -> None:
     write(
         relay,
         project,
@@ -371,11 +385,11 @@ def test_what_depends_on_an_agent_that_waits_for_room_waits_too(relay: Relay, pr
     assert states(relay).keys() == {"Db"}
 
 
-def test_up_restarts_a_fleet_whose_processes_were_killed(relay: Relay, project: Path) -> None:
+def test_up_restarts_a_fleet_whose_processes_were_killed(relay: Fleet, project: Path) -> None:
     """As after a reboot, `relay ps -a` lists them as gone."""
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n')
     relay("up", cwd=project)
-    relay("stop", "B")
+    relay("stop", "-t", relay.team, "B")
     row = states(relay)["A"]
     for pid in (row["terminal_pid"], row["session_pid"], row["agent_pid"]):
         os.kill(pid, signal.SIGKILL)
@@ -387,7 +401,7 @@ def test_up_restarts_a_fleet_whose_processes_were_killed(relay: Relay, project: 
     assert states(relay).keys() == {"A"}
 
 
-def test_a_finished_agent_is_not_started_at_boot(relay: Relay, project: Path) -> None:
+def test_a_finished_agent_is_not_started_at_boot(relay: Fleet, project: Path) -> None:
     """`--boot` does not restart a finished agent, but starts those that depend on it."""
     write(
         relay,
@@ -409,30 +423,30 @@ def test_a_finished_agent_is_not_started_at_boot(relay: Relay, project: Path) ->
     assert states(relay).keys() == {"B"}
 
 
-def test_a_crashed_agent_of_a_fleet_is_restarted(relay: Relay, project: Path) -> None:
+def test_a_crashed_agent_of_a_fleet_is_restarted(relay: Fleet, project: Path) -> None:
     write(relay, project, '[defaults]\nbackoff = 0.1\n[agents.A]\nrun = "cat"\n')
     relay("up", cwd=project)
     before = states(relay)["A"]
     os.kill(before["agent_pid"], signal.SIGKILL)
     wait_until(lambda: states(relay).get("A", {}).get("restarts") == 1)
-    assert record(relay, "A", "web")["fleet"] == str(project / "relay.toml")
+    assert record(relay, "A", relay.team)["fleet"] == str(project / "relay.toml")
 
 
-def test_an_untrusted_fleet_starts_nothing(relay: Relay, project: Path) -> None:
+def test_an_untrusted_fleet_starts_nothing(relay: Fleet, project: Path) -> None:
     (project / "relay.toml").write_text('[agents.A]\nrun = "cat"\n')
     done = relay("up", cwd=project, check=False)
     assert done.returncode == 1
     assert "relay trust" in done.stderr
-    assert ps(relay) == []
+    assert states(relay) == {}
 
 
-def test_an_agent_receives_its_task(relay: Relay, project: Path) -> None:
+def test_an_agent_receives_its_task(relay: Fleet, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = ["sh", "-c", "cat > received"]\ntask = "Fix the tests."\n')
     relay("up", cwd=project)
     wait_until(lambda: "task] Fix the tests. [/relay" in (project / "received").read_text())
 
 
-def test_a_scheduled_agent_waits_for_its_schedule(relay: Relay, project: Path) -> None:
+def test_a_scheduled_agent_waits_for_its_schedule(relay: Fleet, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\nschedule = { every = "1h" }\n[agents.B]\nrun = "cat"\n')
     output = relay("up", cwd=project).stdout
     assert "A starts on its schedule; `relay up A` starts it now.\n" in output
@@ -442,7 +456,7 @@ def test_a_scheduled_agent_waits_for_its_schedule(relay: Relay, project: Path) -
     assert states(relay).keys() == {"A", "B"}
 
 
-def test_no_more_than_max_running_agents_are_started(relay: Relay, project: Path) -> None:
+def test_no_more_than_max_running_agents_are_started(relay: Fleet, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n', most=1)
     assert "B waits: max_running agents are running.\n" in relay("up", cwd=project).stdout
     assert states(relay).keys() == {"A"}
@@ -452,7 +466,7 @@ def test_no_more_than_max_running_agents_are_started(relay: Relay, project: Path
 
 
 @needs_git
-def test_each_agent_has_its_own_worktree(relay: Relay, project: Path) -> None:
+def test_each_agent_has_its_own_worktree(relay: Fleet, project: Path) -> None:
     """Each agent has its own worktree; a failed setup holds the agent; a worktree without work is removed."""
     project.rmdir()
     Repo(project)
@@ -484,7 +498,7 @@ def test_each_agent_has_its_own_worktree(relay: Relay, project: Path) -> None:
 
 
 @needs_git
-def test_a_down_that_fails_keeps_the_worktree(relay: Relay, project: Path) -> None:
+def test_a_down_that_fails_keeps_the_worktree(relay: Fleet, project: Path) -> None:
     project.rmdir()
     Repo(project)
     write(relay, project, '[defaults.worktree]\ncleanup = "merged"\n[agents.A]\nrun = "cat"\n')
@@ -501,18 +515,20 @@ def test_a_down_that_fails_keeps_the_worktree(relay: Relay, project: Path) -> No
     assert not Path(row["cwd"]).exists()
 
 
-def start(relay: Relay, project: Path, *words: str) -> subprocess.Popen[str]:
+def start(relay: Fleet, project: Path, *words: str) -> subprocess.Popen[str]:
     """Start a `relay` command, and return it still running."""
     return subprocess.Popen(
         [*relay.command, *words], cwd=project, env=relay.environment, stdout=subprocess.PIPE, text=True
     )
 
 
-WAITS = "Waiting for another command that is starting agents of web.\n"
+WAITS = "Waiting for another command that is starting agents of {}.\n"
 
 
-def test_no_agent_starts_while_a_down_stops_others(relay: Relay, project: Path) -> None:
+def test_no_agent_starts_while_a_down_stops_others(home: Path) -> None:
     """Otherwise A's session would start B, which is scheduled, while A is still stopping."""
+    relay, project = Fleet(home, "web"), home / "project"
+    project.mkdir()
     settings(relay, "closing_seconds = 0.1\nstop_seconds = 60\n")
     slow = "trap 'touch stopping; until [ -e go ]; do sleep 0.05; done; exit' TERM; touch ready; cat"
     write(
@@ -532,29 +548,29 @@ def test_no_agent_starts_while_a_down_stops_others(relay: Relay, project: Path) 
     assert (record(relay, "A", "web")["wanted"], record(relay, "A", "web")["by"]) == ("down", "down")
 
 
-def test_a_down_stops_an_agent_that_another_command_is_starting(relay: Relay, project: Path) -> None:
+def test_a_down_stops_an_agent_that_another_command_is_starting(relay: Fleet, project: Path) -> None:
     write(relay, project, '[agents.A]\nrun = "cat"\n')
-    with starting(Home.from_env(relay.environment).ensure(), "web"):
+    with starting(Home.from_env(relay.environment).ensure(), relay.team):
         down = start(relay, project, "down")
         assert down.stdout is not None
-        assert down.stdout.readline() == WAITS
-        relay("wrap", "-d", "-n", "A", "-t", "web", "cat")
+        assert down.stdout.readline() == WAITS.format(relay.team)
+        relay("wrap", "-d", "-n", "A", "-t", relay.team, "cat")
     output, _ = down.communicate()
     assert (down.returncode, output) == (0, "A has ended.\n")
     assert states(relay) == {}
 
 
-def test_a_due_agent_is_not_started_after_a_down(relay: Relay, project: Path) -> None:
+def test_a_due_agent_is_not_started_after_a_down(relay: Fleet, project: Path) -> None:
     """It was due when `up --due` began, but `relay down` came first."""
     write(relay, project, '[agents.A]\nrun = "cat"\n[agents.B]\nrun = "cat"\n', most=1)
     relay("up", cwd=project)
-    relay("stop", "A")
-    with starting(Home.from_env(relay.environment), "web"):
+    relay("stop", "-t", relay.team, "A")
+    with starting(Home.from_env(relay.environment), relay.team):
         up = start(relay, project, "up", "--due")
         assert up.stdout is not None
-        assert up.stdout.readline() == WAITS
+        assert up.stdout.readline() == WAITS.format(relay.team)
         Records(Home.from_env(relay.environment)).change(
-            "web", "B", lambda record: replace(record, wanted="down", by="down")
+            relay.team, "B", lambda record: replace(record, wanted="down", by="down")
         )
     output, _ = up.communicate()
     assert (up.returncode, output) == (0, "")

@@ -1,6 +1,6 @@
-"""A soak test of a fleet: eight agents that crash, are killed, stopped and restarted at random.
+"""A soak test of a fleet: agents that crash, are killed, stopped and restarted at random.
 
-    python tests/supervision/fleet_soak.py [--seconds N] [--seed S]
+    python tests/supervision/fleet_soak.py [--seconds N] [--agents N] [--seed S]
 
 The agents are line programs (tests/fakes/agent_remote.py). Sometimes all processes of the home are killed
 at once, as in a reboot, and `relay up` runs. In the end each agent must be running once, except those that
@@ -47,17 +47,18 @@ Row = dict[str, Any]
 class Soak:
     """One fleet and its faults. down: agents that the user has stopped. sent: numbers, by agent."""
 
-    def __init__(self, relay: Relay, seed: int) -> None:
+    def __init__(self, relay: Relay, seed: int, agents: int) -> None:
         self.relay = relay
+        self.names = NAMES[:agents]
         self.random = random.Random(seed)
         self.folder = relay.home / "project"
         self.down: set[str] = set()
-        self.sent: dict[str, list[int]] = {name: [] for name in NAMES}
+        self.sent: dict[str, list[int]] = {name: [] for name in self.names}
         self.done: Counter[str] = Counter()
 
     def start(self) -> None:
         text = DEFAULTS
-        for name in NAMES:
+        for name in self.names:
             (self.folder / name).mkdir(parents=True)
             command = json.dumps([sys.executable, str(REMOTE), str(self.folder / name)])
             text += f"[agents.{name}]\nrun = {command}\n"
@@ -147,7 +148,7 @@ class Soak:
 
     def settle(self) -> list[str]:
         """Bring the fleet up, wait until it is running, and return what is wrong."""
-        wanted = set(NAMES) - self.down
+        wanted = set(self.names) - self.down
         self.up()
         wrong = []
         with contextlib.suppress(AssertionError):
@@ -201,10 +202,11 @@ def _kill(pid: int | None) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--agents", type=int, default=len(NAMES))
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="r-"))
-    soak = Soak(Relay(home), args.seed)
+    soak = Soak(Relay(home), args.seed, args.agents)
     try:
         soak.start()
         until = time.monotonic() + args.seconds

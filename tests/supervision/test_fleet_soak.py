@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support import LONG
 
 SOAK = Path(__file__).parent / "fleet_soak.py"
 
@@ -15,10 +16,10 @@ SOAK = Path(__file__).parent / "fleet_soak.py"
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_fleet_recovers_from_random_faults() -> None:
-    """The soak takes 15 seconds, with RELAY_LONG three minutes."""
-    seconds = "180" if os.environ.get("RELAY_LONG") else "15"
+    """Four agents have them for six seconds; in `make test-long`, eight for three minutes."""
+    seconds, agents = ("180", "8") if LONG else ("6", "4")
     run = subprocess.run(
-        [sys.executable, SOAK, "--seconds", seconds],
+        [sys.executable, SOAK, "--seconds", seconds, "--agents", agents],
         capture_output=True,
         text=True,
         timeout=570,

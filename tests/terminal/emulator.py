@@ -105,12 +105,14 @@ class Emulator:
                 raise AssertionError(
                     f"never came true: {what or condition}\n{shown}\n{bytes(self.output[-2000:])!r}"
                 )
-            self._turn(select.POLLIN, 0.01)
+            for timeout in (0.01, *[0] * 15):  # it need not look after each piece of a flood
+                if not self._turn(select.POLLIN, timeout) or not self.drawing:
+                    break
 
     def see(self, text: str | bytes, after: int = 0) -> int:
         """Wait until `text` appears in the output after byte `after`; return the index of its end."""
         wanted = text.encode() if isinstance(text, str) else text
-        self.wait(lambda: wanted in self.output[after:], f"{wanted!r} was written")
+        self.wait(lambda: self.output.find(wanted, after) >= 0, f"{wanted!r} was written")
         return self.output.index(wanted, after) + len(wanted)
 
     def lines(self) -> list[str]:

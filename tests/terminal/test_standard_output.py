@@ -8,6 +8,7 @@ import sys
 import pytest
 from emulator import RELAY
 
+from forkserver import shell_command
 from support import Relay
 
 
@@ -23,8 +24,9 @@ def _run(relay: Relay, script: str, env: dict[str, str] | None = None) -> subpro
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("command", ["--help", "ps", "ps --help", "agents"])
+@pytest.mark.parametrize(
+    ("command", "unbuffered"), [("--help", "1"), ("ps", ""), ("ps --help", ""), ("agents", "1")]
+)
 def test_a_full_output_is_reported(command: str, unbuffered: str, relay: Relay) -> None:
     run = _run(relay, f"relay {command} > /dev/full", {"PYTHONUNBUFFERED": unbuffered})
     assert run.stderr == b"relay: cannot write to the standard output: No space left on device.\n"
@@ -41,7 +43,7 @@ def test_a_closed_output_is_reported_only_if_there_was_output(relay: Relay) -> N
 
 @pytest.mark.parametrize("command", ["memory save -", "memory import -", "send Bob -", "hooks test Stop"])
 def test_a_closed_input_counts_as_empty(command: str, relay: Relay) -> None:
-    closed, empty = (_run(relay, f"relay {command} {input}") for input in ("<&-", "</dev/null"))
+    closed, empty = (_run(relay, f"{shell_command()} {command} {source}") for source in ("<&-", "</dev/null"))
     assert (closed.returncode, closed.stdout, closed.stderr) == (empty.returncode, empty.stdout, empty.stderr)
     assert b"Traceback" not in closed.stderr
 

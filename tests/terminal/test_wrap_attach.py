@@ -16,6 +16,7 @@ import pytest
 from emulator import Emulator
 
 from debian import require
+from session.fake_agent import ps
 from session.test_session_replaced import entry
 from support import Relay, wait_until
 
@@ -52,24 +53,35 @@ ASKS = (
 """Always awaits the terminal's answers to its queries; q ends it."""
 
 
+@pytest.fixture
+def relay(shared: Relay) -> Relay:
+    """Return the module's home: no test looks at what another one started."""
+    return shared
+
+
+@pytest.fixture
+def home(relay: Relay) -> Path:
+    return relay.home
+
+
 def _attach(terminal: Open, name: str, *flags: str, **options: int) -> Emulator:
     return terminal(sys.executable, "-m", "relay", "attach", *flags, name, **options)
 
 
 def test_a_detached_session_is_in_ps_when_wrap_returns(relay: Relay, tmp_path: Path) -> None:
-    run = relay("wrap", "-d", "-n", "Alice", "cat", cwd=tmp_path)
-    rows = json.loads(relay("ps", "--json").stdout)
-    assert [(row["name"], row["cwd"]) for row in rows] == [("Alice", str(tmp_path))]
-    assert f"Alice is running detached (pid {rows[0]['agent_pid']})." in run.stderr
+    run = relay("wrap", "-d", "-n", "Ann", "cat", cwd=tmp_path)
+    rows = [row for row in ps(relay) if row["name"] == "Ann"]
+    assert [row["cwd"] for row in rows] == [str(tmp_path)]
+    assert f"Ann is running detached (pid {rows[0]['agent_pid']})." in run.stderr
     assert run.stdout == ""
 
 
 def test_a_detached_agent_has_a_terminal(relay: Relay, home: Path) -> None:
-    script = "{ stty size; tty; echo $RELAY_NAME-$RELAY_TEAM; pwd; } > got; mv got done; cat"
-    relay("wrap", "-d", "-n", "Alice", "-t", "Reds", "sh", "-c", script)
-    wait_until((home / "done").exists)
-    size, tty, name, cwd = (home / "done").read_text().splitlines()
-    assert (size, name, cwd) == ("40 120", "Alice-Reds", str(home))
+    script = "{ stty size; tty; echo $RELAY_NAME-$RELAY_TEAM; pwd; } > got; mv got size; cat"
+    relay("wrap", "-d", "-n", "Bea", "-t", "Reds", "sh", "-c", script)
+    wait_until((home / "size").exists)
+    size, tty, name, cwd = (home / "size").read_text().splitlines()
+    assert (size, name, cwd) == ("40 120", "Bea-Reds", str(home))
     assert tty.startswith("/dev/")
 
 
@@ -158,13 +170,13 @@ def test_attaching_during_output_loses_nothing(terminal: Open, relay: Relay) -> 
 
 
 def test_another_terminal_can_take_over(wrap: Open, terminal: Open, relay: Relay) -> None:
-    first = wrap("-n", "Draw", sys.executable, "-c", DRAW)
+    first = wrap("-n", "Taken", sys.executable, "-c", DRAW)
     first.wait_for("typed:")
-    wait_until(lambda: "Draw" in relay("ps").stdout)
-    refused = _attach(terminal, "Draw")
+    wait_until(lambda: "Taken" in relay("ps").stdout)
+    refused = _attach(terminal, "Taken")
     assert refused.end() == 1
-    assert b"relay attach --takeover Draw" in refused.output
-    second = _attach(terminal, "Draw", "--takeover")
+    assert b"relay attach --takeover Taken" in refused.output
+    second = _attach(terminal, "Taken", "--takeover")
     first.see("press Enter to continue")
     assert b"another terminal has attached" in first.output
     first.type("rm -rf everything")  # meant for the agent
@@ -173,7 +185,7 @@ def test_another_terminal_can_take_over(wrap: Open, terminal: Open, relay: Relay
     assert first.restored()
     assert b"everything" not in first.output
     second.wait_for("typed:")
-    others = [_attach(terminal, "Draw", "--takeover") for _ in range(3)]
+    others = [_attach(terminal, "Taken", "--takeover") for _ in range(3)]
     for each in (second, *others):
         each.drain()
 
@@ -248,10 +260,10 @@ def test_keys_after_detaching_go_to_the_shell(shell: Open, relay: Relay) -> None
 @pytest.mark.parametrize("way", ["detach", "end", "stop", "death"])
 def test_answers_on_their_way_are_not_typed_at_the_shell(way: str, shell: Open, relay: Relay) -> None:
     alice = shell()
-    alice.type(f"relay wrap -n Alice {shlex.join(ASKS)}\r")
+    alice.type(f"relay wrap -n {way} {shlex.join(ASKS)}\r")
     alice.wait(lambda: alice.output.count(b"\x1b]11;?\a") > 2, "it asks again and again")
     if way == "death":
-        os.kill(entry(relay)["terminal_pid"], signal.SIGKILL)
+        os.kill(entry(relay, way)["terminal_pid"], signal.SIGKILL)
     else:
         alice.type({"detach": b"\x1dd", "end": b"q", "stop": b"\x1a"}[way])
     alice.wait(alice.prompted)
@@ -262,6 +274,8 @@ def test_answers_on_their_way_are_not_typed_at_the_shell(way: str, shell: Open, 
     if way == "stop":
         alice.type("kill %1; wait\r")
         alice.wait(alice.prompted)
+    elif way == "detach":
+        relay("stop", "--now", way)  # it would ask for ever
 
 
 def test_an_attached_terminal_gets_the_exit_code(terminal: Open, relay: Relay) -> None:
@@ -308,10 +322,10 @@ def test_output_is_read_while_detached(relay: Relay, home: Path, terminal: Open)
 @pytest.mark.parametrize("drawing", [False, True])
 def test_scrolled_rows_are_in_the_terminals_own_history(drawing: bool, terminal: Open, relay: Relay) -> None:
     """U6: at least the last 2,000 lines are above the screen, each once."""
-    draws = "printf '\\033[2J\\033[H'; " if drawing else ""
-    relay("wrap", "-d", "-n", "Long", "sh", "-c", f"{draws}seq 1 2500; echo over; cat")
-    wait_until(lambda: "ready" in relay("ps").stdout)
-    outer = _attach(terminal, "Long")
+    name, draws = ("Drawing", "printf '\\033[2J\\033[H'; ") if drawing else ("Plain", "")
+    relay("wrap", "-d", "-n", name, "sh", "-c", f"{draws}seq 1 2500; echo over; cat")
+    wait_until(lambda: entry(relay, name)["state"] == "ready")
+    outer = _attach(terminal, name)
     outer.wait_for("over")
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", bytes(outer.output))
     before = text[: text.index(b"over")] if not drawing else text

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from emulator import Emulator
 
-from support import Relay, wait_until
+from support import LONG, Relay, wait_until
 
 Open = Callable[..., Emulator]
-FLOOD = 3_000_000
+FLOOD = 3_000_000 if LONG else 1_000_000
 
 # Reads the given number of bytes from the keyboard one by one, and prints their checksum.
 COUNTER = """
@@ -30,6 +30,17 @@ while wanted:
     digest.update(data)
 os.write(1, b"<" + digest.hexdigest().encode() + b">")
 """
+
+
+@pytest.fixture
+def relay(shared: Relay) -> Relay:
+    """Return the module's home: no test looks at what another one started."""
+    return shared
+
+
+@pytest.fixture
+def home(relay: Relay) -> Path:
+    return relay.home
 
 
 def _random(size: int) -> bytes:
@@ -75,7 +86,7 @@ def test_a_slow_terminal_loses_nothing_and_does_not_block_the_session(
     wrap: Open, home: Path, relay: Relay
 ) -> None:
     """While the terminal accepts nothing, the agent blocks, as without relay; the session answers."""
-    data = _random(1_000_000)
+    data = _random(1_000_000 if LONG else 500_000)
     (home / "data").write_bytes(data)
     outer = wrap("-n", "Slow", "sh", "-c", "stty -opost; echo go; cat data; touch done")
     outer.drawing = False

@@ -14,7 +14,7 @@ import pytest
 from emulator import Emulator
 
 from session.fake_agent import events
-from support import Relay, processes_of, session_patch, wait_until
+from support import LONG, Relay, processes_of, session_patch, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -266,8 +266,12 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
 def test_a_signal_at_any_moment_of_the_start_leaves_nothing_behind(
     progress: int, wrap: Open, home: Path
 ) -> None:
-    """No terminal stays in raw mode and no process is left, whether relay had started the agent or not."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    """No terminal stays in raw mode and no process is left, whether relay had started the agent or not.
+
+    Each signal at each moment in `make test-long`, one of them in `make test`.
+    """
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    for number in numbers if LONG else (numbers[progress // 4 % 3],):
         outer = wrap("sh", "-c", "echo up; exec sleep 1000")
         # The moment: how much of relay's own code the process has loaded, which grows until it waits.
         wait_until(lambda outer=outer: _progress(outer.pid) >= progress or outer.ended() or outer.raw())

@@ -1,6 +1,7 @@
 """Terminals of agents whose session hangs or cannot start: everything works as with a session.
 
-Tests of jobs, pipes and pastes run again here, with a fault instead of a session.
+Tests of jobs, pipes and pastes run again here, with a fault instead of a session: with each in
+`make test-long`, with one of them in `make test`.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator import RELAY, Emulator
+from emulator import Emulator
 from test_wrap_bytes import test_a_large_paste_is_exact  # noqa: F401
 from test_wrap_jobs import (  # noqa: F401
     test_a_full_screen_program_in_the_background_is_stopped,
@@ -32,12 +32,13 @@ from test_wrap_jobs import (  # noqa: F401
     test_the_agents_terminal_has_the_modes_of_the_users_terminal,
 )
 from test_wrap_pipes import (  # noqa: F401
+    _run,
     test_binary_output_into_a_pipe_is_exact,
     test_ignored_signals_stay_ignored,
 )
 
 from relay.control.sessions import call
-from support import Relay, processes_of, session_patch, wait_until
+from support import LONG, Relay, processes_of, session_patch, wait_until
 
 Open = Callable[..., Emulator]
 
@@ -97,7 +98,14 @@ class Fault:
             self._relay("stop", "--all", "--now", check=False)
 
 
-@pytest.fixture(params=[*FAULTS], autouse=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    kinds, function = [*FAULTS], metafunc.function
+    if function.__module__ != __name__ and not LONG:
+        kinds = [kinds[len(function.__name__) % len(kinds)]]
+    metafunc.parametrize("fault", kinds, indirect=True)
+
+
+@pytest.fixture(autouse=True)
 def fault(request: pytest.FixtureRequest, relay: Relay) -> Iterator[Fault]:
     made = Fault(relay, request.param)
     yield made
@@ -171,11 +179,7 @@ def test_a_terminal_that_disappears_ends_the_agent(
 
 
 def test_closing_the_output_early_ends_the_agent(relay: Relay) -> None:
-    script = f"{RELAY} wrap yes | head -1; echo ${{PIPESTATUS[@]}}"
-    run = subprocess.run(
-        ["bash", "-c", script], env=relay.environment, cwd=relay.home, stdin=subprocess.DEVNULL,
-        capture_output=True, timeout=60, check=True,
-    )  # fmt: skip
+    run = _run(relay, "relay wrap yes | head -1; echo ${PIPESTATUS[@]}")
     assert run.stdout == b"y\n141 0\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -13,13 +12,25 @@ import pytest
 from emulator import Emulator
 
 from debian import require
+from session.fake_agent import ps
 from support import Relay, wait_until
 
 Open = Callable[..., Emulator]
 
 
-def _states(relay: Relay) -> list[str]:
-    return [each["state"] for each in json.loads(relay("ps", "--json").stdout)]
+@pytest.fixture
+def relay(shared: Relay) -> Relay:
+    """Return the module's home: no test looks at what another one started."""
+    return shared
+
+
+@pytest.fixture
+def home(relay: Relay) -> Path:
+    return relay.home
+
+
+def _state(relay: Relay, name: str) -> list[str]:
+    return [row["state"] for row in ps(relay) if row["name"] == name]
 
 
 @pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x1c", 131)])
@@ -68,16 +79,16 @@ def test_ctrl_z_stops_the_job_and_fg_resumes_it(shell: Open, home: Path) -> None
 def test_a_resumed_agent_gets_the_new_size(shell: Open, relay: Relay) -> None:
     """The agent is no longer shown as stopped, although it prints nothing."""
     outer = shell()
-    outer.type("relay wrap sh -c 'echo up; read line; stty size'\r")
+    outer.type("relay wrap -n Resumed sh -c 'echo up; read line; stty size'\r")
     outer.see("up\r\n")
     outer.type("\x1a")
     outer.wait(lambda: outer.shows("Stopped") and outer.prompted())
-    outer.wait(lambda: _states(relay) == ["stopped"])
+    outer.wait(lambda: _state(relay, "Resumed") == ["stopped"])
     outer.resize(77, 22)
     outer.type("fg\r")
     outer.see("fg\r\n")
     outer.wait(outer.raw)
-    outer.wait(lambda: _states(relay) == ["ready"])
+    outer.wait(lambda: _state(relay, "Resumed") == ["ready"])
     outer.type("\r")
     outer.see("22 77\r\n")
 
@@ -119,7 +130,7 @@ def test_a_full_screen_program_in_the_background_is_stopped(shell: Open, home: P
     outer.wait(lambda: outer.screen.alternate)
     outer.type("\x1a")
     outer.wait(lambda: outer.shows("Stopped") and outer.prompted())
-    outer.type("bg; until jobs | grep -q Stopped; do :; done; clear; echo again\r")
+    outer.type("bg; until jobs | grep -q Stopped; do sleep 0.05; done; clear; echo again\r")
     outer.see("again\r\n")
     outer.type("fg\r")
     outer.wait(lambda: outer.screen.alternate and outer.raw())
@@ -246,14 +257,14 @@ sys.exit(5)
 @pytest.mark.parametrize("parent", ["waits", "leaves a zombie"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "wrapped"])
 def test_a_background_orphan_that_reads_the_terminal_ends(
-    terminal: Open, wrap: Open, home: Path, wrapped: bool, parent: str
+    terminal: Open, wrap: Open, tmp_path: Path, wrapped: bool, parent: str
 ) -> None:
     """Nobody could bring it to the foreground; adopted by the shim, it must not stay stopped forever."""
-    (home / "orphan.py").write_text(ORPHAN)
-    outer = (wrap if wrapped else terminal)(sys.executable, "orphan.py", parent)
+    (tmp_path / "orphan.py").write_text(ORPHAN)
+    outer = (wrap if wrapped else terminal)(sys.executable, "orphan.py", parent, cwd=tmp_path)
     outer.see("up\r\n")
-    wait_until((home / "orphan").exists)
-    pid = int((home / "orphan").read_text())
+    wait_until((tmp_path / "orphan").exists)
+    pid = int((tmp_path / "orphan").read_text())
 
     def ended() -> bool:
         try:

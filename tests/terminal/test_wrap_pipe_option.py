@@ -10,10 +10,18 @@ from emulator import Emulator
 from test_wrap_pipes import _run
 
 from session.fake_agent import FakeAgent, events, messages
-from support import Relay, session_patch, wait_until
+from support import Relay, many, session_patch, wait_until
 
 Open = Callable[..., Emulator]
 
+
+@pytest.fixture
+def relay(shared: Relay) -> Relay:
+    """Return the module's home: no test looks at what another one started."""
+    return shared
+
+
+LINES = many(200_000)  # several times what a pipe holds
 KINDS = "for n in 0 1 2; do [ -t $n ] && printf tty || printf pipe; done"
 
 
@@ -22,8 +30,8 @@ KINDS = "for n in 0 1 2; do [ -t $n ] && printf tty || printf pipe; done"
     [
         ("relay wrap --pipe printf 'a\\nb\\r\\0\\377c' | od -An -c", "   a  \\n   b  \\r  \\0 377   c\n"),
         ("relay wrap --pipe sh -c 'echo out; echo err >&2' 2> err | cat; echo; cat err", "out\n\nerr\n"),
-        ("seq 200000 | relay wrap --pipe cat | cmp - <(seq 200000) && echo same", "same\n"),
-        ("seq 200000 > big; relay wrap --pipe cat < big > copy; cmp big copy && echo same", "same\n"),
+        (f"seq {LINES} | relay wrap --pipe cat | cmp - <(seq {LINES}) && echo same", "same\n"),
+        (f"seq {LINES} > big; relay wrap --pipe cat < big > copy; cmp big copy && echo same", "same\n"),
         (f"relay wrap --pipe sh -c '{KINDS}' < /dev/null | cat", "pipepipepipe"),
         ("relay wrap --pipe yes | head -n 1; echo ${PIPESTATUS[0]}", "y\n141\n"),
         ("yes | relay wrap --pipe head -n 1; echo ${PIPESTATUS[1]}", "y\n0\n"),
@@ -79,10 +87,10 @@ def test_a_restarted_agent_may_have_pipes(relay: Relay) -> None:
         "again = Started.again\n"
         "Started.again = lambda *args, **more: again(*args, **more) | {'pipes': [1]}\n"
     )
-    bob = FakeAgent(relay, "Bob").wrap()
-    script = '[ -t 1 ] && kind=terminal || kind=pipe; echo "@relay:Bob I have a $kind"; exec cat'
-    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=patch)
-    bob.receives("I have a terminal")
-    relay("restart", "Alice")
-    bob.receives("I have a pipe")
-    relay("stop", "Alice")
+    cleo = FakeAgent(relay, "Cleo").wrap()
+    script = '[ -t 1 ] && kind=terminal || kind=pipe; echo "@relay:Cleo I have a $kind"; exec cat'
+    relay("wrap", "-d", "-n", "Dora", "sh", "-c", script, env=patch)
+    cleo.receives("I have a terminal")
+    relay("restart", "Dora")
+    cleo.receives("I have a pipe")
+    relay("stop", "Dora")

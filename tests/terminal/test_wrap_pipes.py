@@ -14,10 +14,20 @@ import pytest
 from emulator import RELAY, Emulator
 
 from forkserver import shell_command
-from session.fake_agent import ps
 from support import PATIENCE, Relay, wait_until
 
 Open = Callable[..., Emulator]
+
+
+@pytest.fixture
+def relay(shared: Relay) -> Relay:
+    """Return the module's home: no test looks at what another one started."""
+    return shared
+
+
+@pytest.fixture
+def home(relay: Relay) -> Path:
+    return relay.home
 
 
 def _run(
@@ -112,7 +122,8 @@ def test_a_slow_reader_makes_the_agent_wait(shared: Relay, tmp_path: Path) -> No
         "    sent += os.write(1, bytes(65536))\n"
         "open('sent', 'w').write(str(sent))\n"
     )
-    reader = "{ until [ -s sent ]; do :; done; wc -c; cat sent; }"
+    os.mkfifo(tmp_path / "sent")
+    reader = "{ read sent < sent; wc -c; echo $sent; }"
     run = _run(shared, f"relay wrap {sys.executable} agent.py | {reader}", cwd=tmp_path)
     arrived, sent = map(int, run.stdout.split())
     assert arrived == sent < 1 << 20
@@ -358,5 +369,5 @@ def test_a_detached_agent_has_the_descriptors_that_its_command_names(relay: Rela
         stdin=subprocess.DEVNULL,
         timeout=60,
     )
-    wait_until(lambda: not ps(relay))
+    wait_until(lambda: "Cat" not in relay("ps").stdout)
     assert (tmp_path / "read").read_text() == "from a substitution\n"
