@@ -91,7 +91,7 @@ class FakeAgent:
 
     def events(self, event: str = "") -> list[Entry]:
         """Return this agent's journal entries, all or of one kind."""
-        entries = events(self.relay)
+        entries = events(self.relay, self.name, event)
         return [e for e in entries if e["name"] == self.name and event in ("", e["event"])]
 
     def notice(self, words: str) -> str:
@@ -132,10 +132,11 @@ class FakeAgent:
             wait_until(sent, message=self.log)
 
 
-def events(relay: Relay) -> list[Entry]:
-    """Return the journal, oldest entry first."""
+def events(relay: Relay, *words: str) -> list[Entry]:
+    """Return the journal, oldest entry first. words: only its lines with all of them."""
     path = relay.home / "state" / "events.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if all(word in line for word in words)]
 
 
 def ps(relay: Relay) -> list[Entry]:
