@@ -26,7 +26,8 @@ class Claude:
         self.folder = relay.home / f"agent {name}"
         self.folder.mkdir()
         self.program = self.folder / "claude"
-        self.program.write_text(f"#!{sys.executable} -Xutf8\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
+        run = f"exec(compile(open({str(FAKE)!r}).read(), 'claude', 'exec'))"  # runpy would be slower
+        self.program.write_text(f"#!{sys.executable} -Xutf8\n{run}\n")
         self.program.chmod(0o755)
 
     def wrap(
