@@ -19,18 +19,15 @@ from support import Relay, wait_until
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 """A locale in which Python itself would decode no other byte of a path."""
 
-SPACES, QUOTES, SHELL, CJK = "my  home", 'it\'s "home"', "$HOME;`x`&|*", "\u5bb6"
+SHELL, CJK = "$HOME;`x`&|*", "\u5bb6"
 NOT_UTF8, NEWLINE = os.fsdecode(b"caf\xe9"), "a\nb"
 
 PLACES = {
-    "spaces": (SPACES, {}, 0o002),
-    "quotes": (QUOTES, {}, 0o000),
+    "spaces, accent, emoji": ("my  jos\u00e9 \U0001f3e1", {}, 0o002),
+    "quotes, backslash": ('it\'s "home" a\\u00e9', {}, 0o000),
     "shell": (SHELL, {}, 0o077),
-    "accent": ("jos\u00e9", {}, 0o022),
     "CJK, C locale": (CJK, ASCII, 0o022),
-    "emoji": ("\U0001f3e1", {}, 0o022),
     "not UTF-8": (NOT_UTF8, {}, 0o022),
-    "backslash": ("a\\u00e9", {}, 0o022),
     "newline": (NEWLINE, {}, 0o022),
 }
 """The name of the home and of the folder, the environment, and the umask."""
