@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_agent import FakeAgent, project
 
-from relay.control.sessions import live
+from relay.control.sessions import SessionInfo, live
 from relay.home import Home
 from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 from relay.messaging.ledger import Ledger
 from relay.recording.store import recordings
 from relay.session.features import FEATURES
+from session.fake_agent import FakeAgent, project
 from support import Relay, session_patch, wait_until
 
 ESSENTIAL = {"terminals", "output", "state"}
@@ -66,7 +66,7 @@ def test_a_session_works_without_any_one_feature(shared: Relay, folder: Path, fe
         with Ledger(home.ledger) as ledger:
             return [str(each.message.state) for each in ledger.messages() if each.message.to == name]
 
-    def running() -> list[Session]:
+    def running() -> list[SessionInfo]:
         return [session for session in live(home) if session.name == name]
 
     alice.say("@probe:first x\n@memory:save a thing\n")

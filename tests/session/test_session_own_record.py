@@ -143,7 +143,8 @@ def absent(shared: Relay, folder: Path) -> Iterator[Aider]:
 
 @pytest.fixture
 def ann(absent: Aider, folder: Path) -> Aider:
-    return absent.wrap(cwd=folder)
+    absent.wrap(cwd=folder)
+    return absent
 
 
 def test_directives_are_read_from_the_record_not_the_screen(ann: Aider) -> None:
@@ -196,7 +197,8 @@ def test_the_screen_replaces_a_record_that_stops(ann: Aider) -> None:
 
 def test_short_turns_missing_in_the_record_all_count(absent: Aider) -> None:
     """They end while relay still waits for the first one to appear in the record."""
-    ann = absent.wrap(env=session_patch("import relay.features.own_record as it; it.GRACE = 10.0"))
+    ann = absent
+    ann.wrap(env=session_patch("import relay.features.own_record as it; it.GRACE = 10.0"))
     for body in ("one", "two", "three"):
         ann.prompt(logged=False)
         ann.draw(f"@memory:save {body}")
@@ -283,7 +285,8 @@ def test_words_drawn_while_no_session_ran_count(absent: Aider) -> None:
     gate = absent.folder / "gate"
     waits = f"import os, time\nwhile os.path.exists({str(gate)!r}): time.sleep(0.01)"
     absent.profile = "unrecorded"
-    ann = absent.wrap(env=session_patch(waits))
+    ann = absent
+    ann.wrap(env=session_patch(waits))
     ann.draw("@memory:save before the first turn")
     ann.prompt(logged=False)
     ann.draw("@memory:save one")
