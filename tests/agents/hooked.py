@@ -86,7 +86,9 @@ class Claude:
         self._pull({"exit": code})
 
     def events(self, kind: str) -> list[Json]:
-        return [e for e in events(self.relay) if e["event"] == kind and e["name"] == self.name]
+        return [
+            e for e in events(self.relay, self.name, kind) if (e["event"], e["name"]) == (kind, self.name)
+        ]
 
     def _pull(self, what: Json) -> None:
         (self.folder / "pulled").write_text(json.dumps(what))  # five megabytes do not fit into a datagram

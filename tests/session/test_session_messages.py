@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from ledgers import locked
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.fake_agent import Entry, FakeAgent, events, messages, ps, settings
+from session.fake_agent import FakeAgent, SharedAgent, events, messages, ps, settings
 from support import Relay, many, session_patch, wait_until
 
 
@@ -22,54 +21,7 @@ def states(relay: Relay) -> list[str]:
     return [message["state"] for message in messages(relay)]
 
 
-class Agent(FakeAgent):
-    """An agent that several tests use."""
-
-    earlier: frozenset[str] = frozenset()
-
-    def messages(self) -> list[Entry]:
-        """Return the messages of this test."""
-        return [message for message in messages(self.relay) if message["id"] not in self.earlier]
-
-    def states(self) -> list[str]:
-        return [message["state"] for message in self.messages()]
-
-
-@pytest.fixture(scope="module")
-def agents(shared: Relay) -> list[Agent]:
-    found = [Agent(shared, name) for name in ("Alice", "Bob", "Carol")]
-    for agent in found:
-        agent.wrap()
-    return found
-
-
-@pytest.fixture(autouse=True)
-def _nothing_received(request: pytest.FixtureRequest) -> None:
-    """Have the shared agents forget what they have received in earlier tests."""
-    if "agents" in request.fixturenames:
-        found: list[Agent] = request.getfixturevalue("agents")
-        wait_until(lambda: {"injected", "rejected", "expired"} >= set(states(found[0].relay)))
-        Agent.earlier = frozenset(message["id"] for message in messages(found[0].relay))
-        for agent in found:
-            os.truncate(agent.folder / "received", 0)
-
-
-@pytest.fixture
-def alice(agents: list[Agent]) -> Agent:
-    return agents[0]
-
-
-@pytest.fixture
-def bob(agents: list[Agent]) -> Agent:
-    return agents[1]
-
-
-@pytest.fixture
-def carol(agents: list[Agent]) -> Agent:
-    return agents[2]
-
-
-def test_a_message_arrives_once_and_unchanged(alice: Agent, bob: Agent) -> None:
+def test_a_message_arrives_once_and_unchanged(alice: SharedAgent, bob: SharedAgent) -> None:
     """R46, R47."""
     alice.say("@relay:Bob Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é")
     bob.receives("[/relay")
@@ -120,7 +72,7 @@ def test_a_message_not_yet_typed_is_delivered_by_the_next_run(relay: Relay) -> N
     wait_until(lambda: states(relay) == ["injected"])
 
 
-def test_many_messages_arrive_in_order(alice: Agent, bob: Agent) -> None:
+def test_many_messages_arrive_in_order(alice: SharedAgent, bob: SharedAgent) -> None:
     count = many(100)
     alice.say("\n".join(f"@relay:Bob number {n}" for n in range(count)))
     bob.receives(f"number {count - 1}")
@@ -150,14 +102,13 @@ def test_messages_to_an_offline_agent_wait_and_the_sender_is_notified(relay: Rel
     wait_until(lambda: states(relay) == ["injected"] * 3)
 
 
-def test_a_user_can_send_wait_and_get_an_answer(bob: Agent) -> None:
+def test_a_user_can_send_wait_and_get_an_answer(bob: SharedAgent) -> None:
     """`send --wait` reports the delivery, and an agent writes to the user."""
     done = bob.relay("send", "--wait", "20", "Bob", "are", "you", "there?")
     assert "was delivered to Bob." in done.stdout
     bob.receives_exactly(("the user", "are you there?"))
     bob.say("@relay:you I am")
     wait_until(lambda: [m["body"] for m in messages(bob.relay, "--to", "you")] == ["I am"])
-    bob.relay("drop", messages(bob.relay, "--to", "you")[0]["id"])
 
 
 @pytest.mark.parametrize(
@@ -168,13 +119,13 @@ def test_a_user_can_send_wait_and_get_an_answer(bob: Agent) -> None:
         (("Bob", "x" * 65_537), "the message has 65537 bytes; the limit is 65536"),
     ],
 )
-def test_an_invalid_message_is_an_error(bob: Agent, arguments: tuple[str, ...], words: str) -> None:
+def test_an_invalid_message_is_an_error(bob: SharedAgent, arguments: tuple[str, ...], words: str) -> None:
     done = bob.relay("send", *arguments, check=False)
     assert (done.returncode, words in done.stderr, bob.messages()) == (1, True, [])
     assert bob.received == ""
 
 
-def test_the_largest_message_arrives_whole(bob: Agent) -> None:
+def test_the_largest_message_arrives_whole(bob: SharedAgent) -> None:
     body = " ".join(f"word{n}" for n in range(20_000))[: 64 * 1024].strip()
     bob.relay("send", "--wait", "20", "Bob", "-", input=body)
     part = re.compile(r"^\[relay \w{8} (\d+)/(\d+) from the user\] (.*) \[/relay \w{8}\]$", re.MULTILINE)
@@ -184,7 +135,7 @@ def test_the_largest_message_arrives_whole(bob: Agent) -> None:
     assert " ".join(text for *_, text in parts) == body
 
 
-def test_an_agents_shell_sends_in_its_name(bob: Agent, tmp_path: Path) -> None:
+def test_an_agents_shell_sends_in_its_name(bob: SharedAgent, tmp_path: Path) -> None:
     """Through RELAY_SOCKET."""
     script = tmp_path / "agent.sh"
     script.write_text(
@@ -202,7 +153,7 @@ def test_an_agents_shell_sends_in_its_name(bob: Agent, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("question", ["Install? [Y/n] ", "Overwrite notes.txt? ", "Password: "])
-def test_nothing_is_typed_into_a_prompting_agent(bob: Agent, question: str) -> None:
+def test_nothing_is_typed_into_a_prompting_agent(bob: SharedAgent, question: str) -> None:
     bob.say(question, end="")
     wait_until(lambda: bob.state() == "prompting")
     bob.relay("send", "Bob", "y")
@@ -231,7 +182,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("by", ["agent", "user"])
 def test_hostile_bodies_arrive_inert_and_do_not_affect_later_messages(
-    alice: Agent, bob: Agent, carol: Agent, by: str
+    alice: SharedAgent, bob: SharedAgent, carol: SharedAgent, by: str
 ) -> None:
     """R84."""
     relay = bob.relay
@@ -256,7 +207,7 @@ def test_hostile_bodies_arrive_inert_and_do_not_affect_later_messages(
     assert bob.texts()[-1] == (sender, "the next message")
 
 
-def test_a_message_without_visible_text_is_rejected_and_the_sender_notified(bob: Agent) -> None:
+def test_a_message_without_visible_text_is_rejected_and_the_sender_notified(bob: SharedAgent) -> None:
     alice = FakeAgent(bob.relay, "Amy").wrap()
     alice.say("@relay:Bob \u200b\u202e")
     alice.receives("is rejected")
@@ -329,7 +280,7 @@ def test_messages_wait_for_a_dialog_above_the_input_and_the_reason_is_shown(rela
     assert states(relay) == ["stored"]
 
 
-def test_an_agents_shell_finds_relay(bob: Agent) -> None:
+def test_an_agents_shell_finds_relay(bob: SharedAgent) -> None:
     """Even if `relay` is in no directory of the user's PATH."""
     elsewhere = "/usr/bin:/bin"
     assert not Path("/usr/bin/relay").exists()
@@ -347,7 +298,7 @@ def test_an_agents_shell_finds_relay(bob: Agent) -> None:
     bob.receives_exactly(("Sharon", "hello"))
 
 
-def test_a_message_has_the_same_id_everywhere(bob: Agent) -> None:
+def test_a_message_has_the_same_id_everywhere(bob: SharedAgent) -> None:
     """U9: on the agent's screen as well as in every command."""
     relay = bob.relay
     sent = relay("send", "--wait", "60", "Bob", "hello").stdout
@@ -371,7 +322,7 @@ def test_a_message_has_the_same_id_everywhere(bob: Agent) -> None:
     assert f"{shown} (injected) is no longer listed" in relay("drop", shown).stdout
 
 
-def test_explain_takes_the_id_of_a_waiting_message(bob: Agent) -> None:
+def test_explain_takes_the_id_of_a_waiting_message(bob: SharedAgent) -> None:
     relay = bob.relay
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
