@@ -47,6 +47,33 @@ class Mallory(FakeAgent):
     _refused = 0
 
 
+class Agent:
+    """A session whose agent runs one command line, and how it went: for a single test of a module."""
+
+    def __init__(self, relay: Relay, folder: Path, line: str) -> None:
+        self.folder = folder
+        script = folder / "agent.sh"
+        command = f"{shlex.quote(sys.executable)} -m relay"
+        script.write_text(
+            f'relay() {{ {command} "$@"; }}\n({line}) > {folder}/out 2> {folder}/err\n'
+            f"echo $? > {folder}/code.part; mv {folder}/code.part {folder}/code\nexec cat\n"
+        )
+        relay("wrap", "-d", "-n", "Mallory", "sh", script)
+        wait_until((folder / "code").exists)
+        self.code = int((folder / "code").read_text())
+
+    @property
+    def err(self) -> str:
+        return (self.folder / "err").read_text()
+
+    @property
+    def out(self) -> str:
+        return (self.folder / "out").read_text()
+
+
+LISTENING = 'while [ ! -S "$RELAY_SOCKET" ]; do sleep 0.01; done; '
+
+
 @pytest.fixture(scope="module")
 def bob(shared: Relay) -> FakeAgent:
     return FakeAgent(shared, "Bob").wrap()

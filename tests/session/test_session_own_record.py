@@ -136,9 +136,7 @@ def absent(shared: Relay, folder: Path) -> Iterator[Aider]:
     """Yield an agent of its own name, which the test starts."""
     ann = Aider(shared, f"ann-{next(numbers)}")
     yield ann
-    if not ann.ended():
-        ann.exit()
-        wait_until(ann.ended, message=ann.log)
+    shared("stop", "--now", ann.name, check=False)  # it may have ended
 
 
 @pytest.fixture
