@@ -12,6 +12,8 @@ import pytest
 
 from agents.hooked import Claude
 from cli.test_service import Systemd
+from relay.control.sessions import live
+from relay.home import Home
 from session.fake_agent import FakeAgent, messages, ps
 from supervision.repositories import Repo, needs_git
 from support import Relay, wait_until
@@ -70,13 +72,16 @@ def test_agents_talk_from_a_linked_home_and_a_long_folder(relay: Relay, tmp_path
 def talks(relay: Relay, folder: Path, resolved: Path | None = None) -> None:
     """Check that an agent in `folder` gets a message, and that its words are kept."""
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
-    wait_until(lambda: ps(relay)[0]["bus"].startswith("connected"), message=alice.log)
+    wait_until(lambda: any("connected to" in e["status"] for e in alice.events("bus")), message=alice.log)
     relay("send", "Alice", "hello", "--wait", "30", cwd=folder)
     alice.receives("hello")
-    assert ps(relay)[0]["cwd"] == str(resolved or folder)
+    (row,) = ps(relay)
+    assert row["cwd"] == str(resolved or folder) and row["bus"].startswith("connected")
     assert [message["body"] for message in messages(relay)] == ["hello"]
     alice.say("for the record")
-    wait_until(lambda: "for the record" in relay("logs", "Alice").stdout, message=alice.log)
+    (log,) = Home.from_env(relay.environment).recordings.rglob("*.log.jsonl")
+    wait_until(lambda: "for the record" in log.read_text(), message=alice.log)
+    assert "for the record" in relay("logs", "Alice").stdout
     wait_until(lambda: "for the record" in relay("replay", "Alice").stdout, message=alice.log)
 
 
@@ -97,7 +102,7 @@ def test_an_agent_resumes_in_its_worktree_in_any_folder(
     ann.fire("SessionStart", source="startup", session_id="11111111-aaaa", transcript_path=str(transcript))
     assert ps(relay)[0]["cwd"] == str(worktree)
     ann.exit()
-    wait_until(lambda: ps(relay) == [])
+    wait_until(lambda: not live(Home.from_env(relay.environment)))
     (ann.folder / "strings").unlink()
     relay("resume", "Ann", env={"AGENT_FOLDER": str(ann.folder)})
     wait_until((ann.folder / "strings").exists)
