@@ -26,7 +26,8 @@ class Claude:
         self.folder = relay.home / f"agent {name}"
         self.folder.mkdir()
         self.program = self.folder / "claude"
-        self.program.write_text(f"#!{sys.executable} -Xutf8\nimport runpy\nrunpy.run_path({str(FAKE)!r})\n")
+        run = f"exec(compile(open({str(FAKE)!r}).read(), 'claude', 'exec'))"  # runpy would be slower
+        self.program.write_text(f"#!{sys.executable} -Xutf8\n{run}\n")
         self.program.chmod(0o755)
 
     def wrap(
@@ -85,7 +86,9 @@ class Claude:
         self._pull({"exit": code})
 
     def events(self, kind: str) -> list[Json]:
-        return [e for e in events(self.relay) if e["event"] == kind and e["name"] == self.name]
+        return [
+            e for e in events(self.relay, self.name, kind) if (e["event"], e["name"]) == (kind, self.name)
+        ]
 
     def _pull(self, what: Json) -> None:
         (self.folder / "pulled").write_text(json.dumps(what))  # five megabytes do not fit into a datagram

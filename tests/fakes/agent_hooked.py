@@ -12,21 +12,25 @@ FOLDER/strings     a datagram socket: on each datagram, the agent does what FOLD
 FOLDER/called      one JSON line per call: {"event", "command", "stdout", "stderr", "code"}
 """
 
-import json
-import os
-import re
-import socket
-import subprocess
-import sys
-from pathlib import Path
+# ruff: noqa: E402
 
-folder = Path(os.environ["AGENT_FOLDER"])
+import os
+import sys
+
 arguments = sys.argv[1:]
-if arguments == ["--version"]:
-    with open(folder / "asked", "a") as log:
+if arguments == ["--version"]:  # each session asks, so it takes as little time as possible
+    with open(os.environ["AGENT_FOLDER"] + "/asked", "a") as log:
         print("asked", file=log)
     print(os.environ.get("AGENT_VERSION", "2.1.197"), "(Claude Code)")
     raise SystemExit
+
+import json
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+folder = Path(os.environ["AGENT_FOLDER"])
 settings = {}
 if "--settings" in arguments:
     text = arguments[arguments.index("--settings") + 1]

@@ -10,22 +10,20 @@ FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} en
 --deaf           ignore that signal
 --busy           never read the terminal
 --think          wait that long before each reply
+
+Tests start it a thousand times, so it imports what is built in, and the rest when it needs it.
 """
 
-import json
+import _socket
+import _thread
 import os
-import re
-import signal
-import socket
 import sys
-import threading
 import time
-from pathlib import Path
 
 folder, *arguments = sys.argv[1:]
 replies = []
 busy, thinking = False, 0.0
-strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+strings = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
 
 
 def out(text: str) -> None:
@@ -36,7 +34,10 @@ def out(text: str) -> None:
 
 def handle_requests() -> None:
     while True:
-        match json.loads(strings.recv(1 << 20)):
+        request = strings.recv(1 << 20)
+        import json
+
+        match json.loads(request):
             case {"say": text}:
                 out(text)
             case {"exit": code}:
@@ -48,22 +49,29 @@ while arguments:
         case ["--ready", text, *arguments]:
             out(text)
         case ["--reply", pattern, text, *arguments]:
+            import re
+
             replies.append((re.compile(pattern), text))
         case ["--deaf", name, *arguments]:
+            import signal
+
             signal.signal(signal.Signals[name], signal.SIG_IGN)
         case ["--busy", *arguments]:
             busy = True
         case ["--think", seconds, *arguments]:
             thinking = float(seconds)
-Path(folder, "strings").unlink(missing_ok=True)  # left if it was restarted
+if os.path.exists(f"{folder}/strings"):  # noqa: PTH110
+    os.unlink(f"{folder}/strings")  # noqa: PTH108 - left if it was restarted
 strings.bind(f"{folder}/strings")
-threading.Thread(target=handle_requests, daemon=True).start()
+_thread.start_new_thread(handle_requests, ())
 with open(f"{folder}/received", "ab", buffering=0) as log:
     if busy:
-        threading.Event().wait()
+        import signal
+
+        signal.pause()
     while line := os.read(0, 1 << 16):
         log.write(line)
-        for pattern, text in replies:
-            if pattern.search(line.decode("utf-8", "replace")):
+        for expected, text in replies:
+            if expected.search(line.decode("utf-8", "replace")):
                 time.sleep(thinking)
                 out(text)

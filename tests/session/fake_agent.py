@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import re
 import socket
 import sys
@@ -91,7 +93,7 @@ class FakeAgent:
 
     def events(self, event: str = "") -> list[Entry]:
         """Return this agent's journal entries, all or of one kind."""
-        entries = events(self.relay)
+        entries = events(self.relay, self.name, event)
         return [e for e in entries if e["name"] == self.name and event in ("", e["event"])]
 
     def notice(self, words: str) -> str:
@@ -132,10 +134,45 @@ class FakeAgent:
             wait_until(sent, message=self.log)
 
 
-def events(relay: Relay) -> list[Entry]:
-    """Return the journal, oldest entry first."""
+class SharedAgent(FakeAgent):
+    """An agent that the tests of a module use one after the other."""
+
+    _earlier: frozenset[str] = frozenset()
+
+    def forget(self) -> None:
+        """Have it forget what earlier tests sent to it, once that is settled."""
+
+        def settled() -> bool:
+            own = [m["state"] for m in messages(self.relay, "--to", self.name)]
+            return {"injected", "rejected", "expired"} >= set(own)
+
+        wait_until(settled, message=self.log)
+        self._earlier = frozenset(m["id"] for m in messages(self.relay))
+        os.truncate(self.folder / "received", 0)
+
+    def messages(self) -> list[Entry]:
+        """Return all messages in its home that were sent since."""
+        return [m for m in messages(self.relay) if m["id"] not in self._earlier]
+
+    def states(self) -> list[str]:
+        return [str(m["state"]) for m in self.messages()]
+
+
+def events(relay: Relay, *words: str) -> list[Entry]:
+    """Return the journal, oldest entry first. words: only its lines with all of them."""
     path = relay.home / "state" / "events.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return []
+    return list(_events(path, words, found.st_ino, found.st_size))
+
+
+@functools.lru_cache(maxsize=32)
+def _events(path: Path, words: tuple[str, ...], *_: int) -> list[Entry]:
+    """Read the file anew only once it has another inode or size: tests poll it."""
+    lines = path.read_text().splitlines()
+    return [json.loads(line) for line in lines if all(word in line for word in words)]
 
 
 def ps(relay: Relay) -> list[Entry]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from fake_agent import FakeAgent, project
 
-from relay.control.sessions import live
+from relay.control.sessions import SessionInfo, live
 from relay.home import Home
 from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 from relay.messaging.ledger import Ledger
+from relay.recording.store import recordings
 from relay.session.features import FEATURES
+from session.fake_agent import FakeAgent, project
 from support import Relay, session_patch, wait_until
 
 ESSENTIAL = {"terminals", "output", "state"}
@@ -34,13 +36,22 @@ def test_the_table_of_features_is_complete() -> None:
     assert FEATURES.keys() > ESSENTIAL and len(FEATURES) >= 25
 
 
+@pytest.fixture(scope="module")
+def folder(shared: Relay) -> Path:
+    """Return a project with handlers and rules."""
+    rules = {"hooks": {"SessionStart": [{"type": "command", "command": "echo ruled"}]}}
+    folder = project(shared, CONFIG)
+    (folder / "hooks.json").write_text(json.dumps(rules))
+    return folder
+
+
 @pytest.mark.parametrize("feature", sorted(FEATURES.keys() - ESSENTIAL))
-def test_a_session_works_without_any_one_feature(relay: Relay, feature: str) -> None:
-    folder, probes = project(relay, CONFIG), relay.home / "probes"
+def test_a_session_works_without_any_one_feature(shared: Relay, folder: Path, feature: str) -> None:
+    relay, rules, name = shared, folder / "hooks.json", f"without-{feature.replace(' ', '-')}"
+    alice, log = FakeAgent(relay, name), relay.home / "state" / "session.log"
+    before = log.read_text() if log.exists() else ""
+    probes = alice.folder / "probes"
     probes.touch()
-    rules = folder / "hooks.json"
-    rules.write_text(json.dumps({"hooks": {"SessionStart": [{"type": "command", "command": "echo ruled"}]}}))
-    alice = FakeAgent(relay, "Alice")
     without = session_patch(f"from relay.session.features import FEATURES\ndel FEATURES[{feature!r}]")
     alice.wrap(options=("--rules", rules), cwd=folder, env={"PROBES": str(probes), **without})
 
@@ -53,24 +64,26 @@ def test_a_session_works_without_any_one_feature(relay: Relay, feature: str) -> 
 
     def states() -> list[str]:
         with Ledger(home.ledger) as ledger:
-            return [str(entry.message.state) for entry in ledger.messages()]
+            return [str(each.message.state) for each in ledger.messages() if each.message.to == name]
+
+    def running() -> list[SessionInfo]:
+        return [session for session in live(home) if session.name == name]
 
     alice.say("@probe:first x\n@memory:save a thing\n")
     works({"handlers"}, lambda: probes.read_text() == "first\n")
-    works(
-        {"handlers", "memory"},
-        lambda: MemoryStore(EmbeddedBackend(home.memory), "default", "Alice").search("a thing"),
-    )
     works({"rules", "derived rules"}, lambda: "ruled" in json.dumps(alice.events("hook_fired")))
-    relay("send", "Alice", "hello", check=feature != "bus")  # without it, no ledger knows Alice
+    relay("send", name, "hello", check=feature != "bus")  # without it, no ledger knows its name
     works({"bus", "mailbox", "injector", "handlers", "sender"}, lambda: "hello" in alice.received)
     works({"bus", "mailbox", "injector", "handlers", "sender"}, lambda: "injected" in states())
+    works(
+        {"handlers", "memory"},
+        lambda: MemoryStore(EmbeddedBackend(home.memory), "default", name).search("a thing"),
+    )
     works({"audit", "injector"}, lambda: alice.events("injection"))
-    works({"recorder"}, lambda: list(home.recordings.rglob("*.cast")))
-    ((session,), explained) = live(home), relay("explain", "Alice").stdout
-    assert (session.name, session.agent) == ("Alice", "generic") and "Alice" in explained
+    works({"recorder"}, lambda: recordings(home.recordings, name))
+    ((session,), explained) = running(), relay("explain", name).stdout
+    assert session.agent == "generic" and name in explained
     alice.exit(3)
     wait_until(alice.ended, message=alice.log)
-    wait_until(lambda: not live(home))
-    log = relay.home / "state" / "session.log"
-    assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
+    wait_until(lambda: not running())
+    assert not log.exists() or "Traceback" not in log.read_text().removeprefix(before), log.read_text()

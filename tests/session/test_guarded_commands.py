@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,10 +21,9 @@ from session.fake_agent import FakeAgent, events, ps
 from support import LONG, Relay, wait_until
 
 DAEMON = """
-import json, os, sys
-import pexpect
+import contextlib, json, os, subprocess, sys
 
-folder = sys.argv[1]
+folder, tests = sys.argv[1:]
 if os.fork():
     os._exit(0)
 os.setsid()
@@ -32,22 +32,35 @@ if os.fork():
     os._exit(0)
 while os.getppid() == child:
     pass
+sys.path.insert(0, tests)
+import forkserver
+
+forkserver.install()
 clean = {name: value for name, value in os.environ.items() if name == "RELAY_HOME" or name[:5] != "RELAY"}
 said = {}
 with open(folder + "/commands") as file:
     commands = json.load(file)
 for command in commands:
-    words = ["-m", "relay", *command.split()]
-    program = pexpect.spawn(sys.executable, words, env=clean, timeout=60, cwd=folder)
-    program.expect(pexpect.EOF)
-    text = program.before.decode()
-    program.close()
-    said[command] = [program.exitstatus, text]
+    ours, theirs = os.openpty()
+    program = subprocess.Popen(
+        [*forkserver.COMMAND, *command.split()], stdin=theirs, stdout=theirs, stderr=theirs, env=clean,
+        cwd=folder, start_new_session=True, preexec_fn=forkserver.take_terminal,
+    )
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # EIO at the end
+        while data := os.read(ours, 1 << 16):
+            text += data
+    os.close(ours)
+    said[command] = [program.wait(), text.decode()]
 with open(folder + "/part", "w") as file:
     json.dump(said, file)
 os.rename(folder + "/part", folder + "/said")
 """
-"""The daemon: forks twice, with its own session, environment and, for each command, terminal."""
+"""The daemon: forks twice, with its own session, environment and, for each command, terminal.
+
+Its commands come from a fork server below it.
+"""
 
 MAY_NOT = "an agent may not"
 ITSELF = "this runs inside the agent"
@@ -132,7 +145,6 @@ def as_other_user(relay: Relay) -> Relay:
     return other
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="no process can adopt others there")
 @pytest.mark.parametrize("user", [as_root, as_other_user])
@@ -149,7 +161,10 @@ def test_a_daemon_of_an_agent_is_refused_the_users_commands(
     commands = {command.format(id=message.id): REFUSED[command] for command in chosen}
     (tmp_path / "commands").write_text(json.dumps(list(commands)))
     (tmp_path / "daemon.py").write_text(DAEMON)
-    relay("wrap", "-d", "-n", "Mallory", "sh", "-c", f"{sys.executable} {tmp_path}/daemon.py {tmp_path}; cat")
+    daemon = shlex.join(
+        [sys.executable, f"{tmp_path}/daemon.py", f"{tmp_path}", f"{Path(__file__).parents[1]}"]
+    )
+    relay("wrap", "-d", "-n", "Mallory", "sh", "-c", f"{daemon}; cat")
     wait_until((tmp_path / "said").exists, 300)  # some sixty commands, one after the other
     results = json.loads((tmp_path / "said").read_text())
     for command, words in commands.items():

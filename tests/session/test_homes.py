@@ -12,6 +12,8 @@ import pytest
 
 from agents.hooked import Claude
 from cli.test_service import Systemd
+from relay.control.sessions import live
+from relay.home import Home
 from session.fake_agent import FakeAgent, messages, ps
 from supervision.repositories import Repo, needs_git
 from support import Relay, wait_until
@@ -19,18 +21,15 @@ from support import Relay, wait_until
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 """A locale in which Python itself would decode no other byte of a path."""
 
-SPACES, QUOTES, SHELL, CJK = "my  home", 'it\'s "home"', "$HOME;`x`&|*", "\u5bb6"
+SHELL, CJK = "$HOME;`x`&|*", "\u5bb6"
 NOT_UTF8, NEWLINE = os.fsdecode(b"caf\xe9"), "a\nb"
 
 PLACES = {
-    "spaces": (SPACES, {}, 0o002),
-    "quotes": (QUOTES, {}, 0o000),
+    "spaces, accent, emoji": ("my  jos\u00e9 \U0001f3e1", {}, 0o002),
+    "quotes, backslash": ('it\'s "home" a\\u00e9', {}, 0o000),
     "shell": (SHELL, {}, 0o077),
-    "accent": ("jos\u00e9", {}, 0o022),
     "CJK, C locale": (CJK, ASCII, 0o022),
-    "emoji": ("\U0001f3e1", {}, 0o022),
     "not UTF-8": (NOT_UTF8, {}, 0o022),
-    "backslash": ("a\\u00e9", {}, 0o022),
     "newline": (NEWLINE, {}, 0o022),
 }
 """The name of the home and of the folder, the environment, and the umask."""
@@ -79,7 +78,9 @@ def talks(relay: Relay, folder: Path, resolved: Path | None = None) -> None:
     assert ps(relay)[0]["cwd"] == str(resolved or folder)
     assert [message["body"] for message in messages(relay)] == ["hello"]
     alice.say("for the record")
-    wait_until(lambda: "for the record" in relay("logs", "Alice").stdout, message=alice.log)
+    (log,) = Home.from_env(relay.environment).recordings.rglob("*.log.jsonl")
+    wait_until(lambda: "for the record" in log.read_text(), message=alice.log)
+    assert "for the record" in relay("logs", "Alice").stdout
     wait_until(lambda: "for the record" in relay("replay", "Alice").stdout, message=alice.log)
 
 
@@ -100,7 +101,7 @@ def test_an_agent_resumes_in_its_worktree_in_any_folder(
     ann.fire("SessionStart", source="startup", session_id="11111111-aaaa", transcript_path=str(transcript))
     assert ps(relay)[0]["cwd"] == str(worktree)
     ann.exit()
-    wait_until(lambda: ps(relay) == [])
+    wait_until(lambda: not live(Home.from_env(relay.environment)))
     (ann.folder / "strings").unlink()
     relay("resume", "Ann", env={"AGENT_FOLDER": str(ann.folder)})
     wait_until((ann.folder / "strings").exists)

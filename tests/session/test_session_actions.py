@@ -112,8 +112,9 @@ def test_an_escalation_lasts_until_the_user_responds(relay: Relay, terminals: Te
     assert relay("next", "--print", check=False).stderr == "No agent needs you.\n"
 
 
-def test_relay_next_names_an_agent_that_has_failed(relay: Relay) -> None:
+def test_a_failed_agent_stays_failed_and_relay_next_names_it(relay: Relay) -> None:
     supervise(relay, restart="always", on_idle=on_idle("fail"))
+    assert phase(relay, "failed")["reason"] == "was idle"
     wait_until(lambda: ps(relay) == [])
     said = relay("next", "--print", check=False).stderr
     assert said == (
@@ -142,35 +143,18 @@ def test_an_idle_agent_with_a_task_is_escalated_once(relay: Relay) -> None:
     alice.receives("Fix it.")
 
 
-def test_a_gate_that_passes_ends_the_agent(relay: Relay) -> None:
-    supervise(relay, restart="always", on_idle=on_idle("gate", run="true"))
+def test_the_output_of_a_gate_is_the_next_prompt_until_it_passes_and_ends_the_agent(relay: Relay) -> None:
+    """The gate fails twice, then passes. Of a long output the end counts, which has the reason."""
+    run = 'pwd; echo "$RELAY_NAME" >&2; echo x >> tried; case $(wc -l < tried) in 3) exit 0;; 2) '
+    run += "seq -f %0100.0f 20000; printf 'the rea%s' son;; esac; exit 1"
+    alice = supervise(relay, restart="always", on_idle=on_idle("gate", run=run, attempts=5))
     ended = phase(relay, "done")
     assert (ended["reason"], ended["wanted"]) == ("passed its gate", "up")
-    wait_until(lambda: ps(relay) == [])
-
-
-def test_the_output_of_a_gate_is_the_next_prompt(relay: Relay) -> None:
-    """The gate fails twice, then passes."""
-    run = 'pwd; echo "$RELAY_NAME" >&2; echo x >> tried; [ "$(wc -l < tried)" = 3 ]'
-    alice = supervise(relay, on_idle=on_idle("gate", run=run, attempts=5))
-    phase(relay, "done")
-    (first, second) = [line for line in alice.received.splitlines() if "nudge gate" in line and "1/" in line]
+    first, second = re.findall(r"\[relay \w+ 1/\d+ .*nudge gate.*", alice.received)
     assert "must succeed before your task is done" in first and "must succeed" in second
     assert str(relay.home) in alice.received and "Alice" in alice.received
-
-
-def test_the_prompt_has_the_end_of_a_long_output(relay: Relay) -> None:
-    """A command prints the reason for its failure last."""
-    run = "seq -f %0100.0f 20000; printf 'the rea%s' son; exit 1"
-    alice = supervise(relay, on_idle=on_idle("gate", run=run))
-    assert "00020000" in alice.receives("the reason")
+    assert "00020000" in alice.received and "the reason" in alice.received
     assert "(the end of it)" in alice.received
-
-
-def test_a_failed_agent_stays_failed(relay: Relay) -> None:
-    supervise(relay, restart="always", on_idle=on_idle("fail"))
-    ended = phase(relay, "failed")
-    assert ended["reason"] == "was idle"
     wait_until(lambda: ps(relay) == [])
 
 
@@ -222,7 +206,7 @@ def test_a_prompt_can_fail_the_agent(relay: Relay) -> None:
 # Errors.
 
 
-def test_an_agent_waits_until_its_limit_is_over(relay: Relay) -> None:
+def test_an_agent_waits_until_its_limit_is_over_whatever_becomes_of_its_session(relay: Relay) -> None:
     alice = supervise(relay, restart="on-failure", account="work")
     entry(relay)
     alice.say("error rate_limited 3600")
@@ -233,20 +217,14 @@ def test_an_agent_waits_until_its_limit_is_over(relay: Relay) -> None:
     text = relay("explain", "Alice").stdout
     assert "stopped on an error (usage limit); going on in" in text and "account work is held until" in text
     assert record(relay)["phase"] == "waiting"
-    relay("send", "--wait", "30", "Alice", "hello")  # whatever starts a turn ends the wait
-    wait_until(lambda: entry(relay)["state"] == "ready")
-    assert record(relay)["phase"] == "up"
-
-
-def test_the_wait_outlives_its_session(relay: Relay) -> None:
-    alice = supervise(relay, restart="on-failure")
-    alice.say("error rate_limited 3600")
-    row = wait_until(lambda: (row := entry(relay))["state"] == "waiting" and row)
     relay("reload", "Alice")
     again = wait_until(
         lambda: (new := entry(relay))["session_pid"] != row["session_pid"] and new["next_try"] and new
     )
     assert (again["state"], again["next_try"]) == ("waiting", row["next_try"])
+    relay("send", "--wait", "30", "Alice", "hello")  # whatever starts a turn ends the wait
+    wait_until(lambda: entry(relay)["state"] == "ready")
+    assert record(relay)["phase"] == "up"
 
 
 def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:

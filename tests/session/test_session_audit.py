@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents.hooked import Claude
 from relay.eventbus import EventBus, handles
 from relay.features.injection_audit import InjectionAudit
@@ -182,9 +184,14 @@ def test_suppressed_output_is_not_stored(tmp_path: Path) -> None:
     assert rig.entries[0].text is None and "between us" not in rig.path.read_text()
 
 
-def test_injections_into_an_agent_are_in_the_audit(relay: Relay) -> None:
+@pytest.fixture(scope="module")
+def alice(shared: Relay) -> FakeAgent:
+    return FakeAgent(shared, "Alice").wrap(cwd=project(shared, HANDLERS))
+
+
+def test_injections_into_an_agent_are_in_the_audit(alice: FakeAgent) -> None:
     """R75, R72: with both the requested role and the role of the typed text."""
-    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
+    relay = alice.relay
     alice.say("@lint:all hello there")
     alice.receives("hello there")
     alice.say("@lint:role I should look again")
@@ -208,9 +215,8 @@ def test_injections_into_an_agent_are_in_the_audit(relay: Relay) -> None:
     assert "text" not in quiet and quiet["injection_size"] == len("between us secretly")
 
 
-def test_a_text_that_is_too_large_is_reported_and_not_delivered(relay: Relay) -> None:
+def test_a_text_that_is_too_large_is_reported_and_not_delivered(alice: FakeAgent) -> None:
     """R71, R79, R80: the limit is in bytes, not characters; none of the text reaches the agent."""
-    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:big go")
     alice.say("@lint:all after that")
     alice.receives("after that")
@@ -221,16 +227,15 @@ def test_a_text_that_is_too_large_is_reported_and_not_delivered(relay: Relay) ->
     assert levels["lint (@lint): 5,121 findings"] == ("warning", "lint (@lint)")
     assert levels[failed] == ("error", "@lint:big")
     assert "é" not in alice.received and "findings" not in alice.received
-    (found,) = entries(relay, "--failed")
+    (found,) = entries(alice.relay, "--failed")
     assert (found["result"], found["injection_size"]) == ("rejected", 10_242)
 
 
-def test_a_message_to_the_user_stays_out_of_the_agents_context(relay: Relay) -> None:
+def test_a_message_to_the_user_stays_out_of_the_agents_context(alice: FakeAgent) -> None:
     """R79"""
-    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, HANDLERS))
     alice.say("@lint:user this")
-    alice.say("@lint:all after that")
-    alice.receives("after that")
+    alice.say("@lint:all and then")
+    alice.receives("and then")
     assert alice.notice("look at this") == "lint (@lint): look at this"
     (notice,) = [e for e in alice.events("notice") if "look at this" in e["text"]]
     assert (notice["level"], notice["source"]) == ("error", "lint (@lint)")

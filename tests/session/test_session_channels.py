@@ -121,12 +121,13 @@ def test_a_user_in_a_channel_sees_its_messages(relay: Relay) -> None:
     assert (row["to"], row["channel"]) == ("you", "ops")
 
 
-@pytest.mark.parametrize("operation", ["join", "leave"])
-def test_a_request_without_a_channel_is_refused(relay: Relay, operation: str) -> None:
+def test_a_request_without_a_channel_is_refused(relay: Relay, subtests: pytest.Subtests) -> None:
     FakeAgent(relay, "Alice").wrap()
     socket = socket_of(Home.from_env({"RELAY_HOME": str(relay.home)}), "default", "Alice")
-    with pytest.raises(UsageError):
-        call(socket, {"op": operation})
-    with pytest.raises(InvalidName):
-        call(socket, {"op": operation, "channel": "a b"})
+    for operation in ("join", "leave"):
+        with subtests.test(operation):
+            with pytest.raises(UsageError):
+                call(socket, {"op": operation})
+            with pytest.raises(InvalidName):
+                call(socket, {"op": operation, "channel": "a b"})
     assert members(relay) == {}

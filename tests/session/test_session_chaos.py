@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from session.fake_agent import FakeAgent, messages, ps
+from session.fake_agent import Entry, FakeAgent, messages, ps
 from support import Relay, processes_of, session_patch, wait_until
 
 TYPING = [
@@ -46,6 +46,10 @@ def name(value: object) -> str | None:
     return value.rpartition(":")[2] if isinstance(value, str) else None
 
 
+def agent_name(target: str, when: str) -> str:
+    return f"{target.rpartition(':')[2].replace('.', '-')}-{when}"
+
+
 def wrap_dying(fake: FakeAgent, target: str, when: str) -> Path:
     """Start `fake` with a first session that dies at `target`; return the file that exists afterwards."""
     died = fake.folder / "died"
@@ -69,15 +73,18 @@ def wait_until_dead(fake: FakeAgent) -> None:
     (fake.folder / "strings").unlink()
 
 
-def outcomes(relay: Relay, bob: FakeAgent) -> list[tuple[str, str, int]]:
-    """Return each message's outcome (body, state, how often Bob's agent got it), once all are final."""
+def outcomes(bob: FakeAgent, earlier: int = 0) -> list[tuple[str, str, int]]:
+    """Return each message's outcome (body, state, how often Bob's agent got it), once all are final.
+
+    earlier: the number of messages that it had before.
+    """
+
+    def sent() -> list[Entry]:
+        return messages(bob.relay, "--to", bob.name)[earlier:]
+
     listed = wait_until(
-        lambda: (
-            (found := messages(relay))
-            and all(m["state"] in {"injected", "uncertain"} for m in found)
-            and found
-        ),
-        message=lambda: f"{messages(relay)}\n{bob.log()}",
+        lambda: (found := sent()) and all(m["state"] in {"injected", "uncertain"} for m in found) and found,
+        message=lambda: f"{sent()}\n{bob.log()}",
     )
     given = {m["body"] for m in listed if m["state"] == "injected"}
     wait_until(
@@ -89,41 +96,55 @@ def outcomes(relay: Relay, bob: FakeAgent) -> list[tuple[str, str, int]]:
 
 @pytest.mark.parametrize(("target", "when", "allowed"), TYPING, ids=name)
 def test_a_message_survives_a_receiver_killed_while_typing(
-    relay: Relay, target: str, when: str, allowed: set[tuple[str, int]]
+    shared: Relay, target: str, when: str, allowed: set[tuple[str, int]]
 ) -> None:
     """R88: the message being typed may be uncertain, which the user can resolve; the next one is typed."""
-    bob = FakeAgent(relay, "Bob")
+    relay, bob = shared, FakeAgent(shared, agent_name(target, when))
     died = wrap_dying(bob, target, when)
-    agent = ps(relay)[0]["agent_pid"]
-    relay("send", "Bob", "first")
-    relay("send", "Bob", "second")
+
+    def agent_pid() -> int:
+        return next(row["agent_pid"] for row in ps(relay) if row["name"] == bob.name)
+
+    agent = agent_pid()
+    relay("send", bob.name, "first")
+    relay("send", bob.name, "second")
     wait_until(died.exists)
     bob.receives("second")
-    (first, *outcome), second = outcomes(relay, bob)
+    (first, *outcome), second = outcomes(bob)
     assert first == "first"
     assert tuple(outcome) in allowed
     assert second == ("second", "injected", 1)
     if outcome[0] == "uncertain":
-        id = messages(relay)[0]["id"]
+        id = messages(relay, "--to", bob.name)[0]["id"]
         relay("retry", id)
         wait_until(lambda: [body for _, body in bob.texts()].count("first") == outcome[1] + 1)
         relay("drop", id)
         assert id not in {m["id"] for m in messages(relay)}
-    assert ps(relay)[0]["agent_pid"] == agent
+    assert agent_pid() == agent
+    bob.exit()
+
+
+@pytest.fixture(scope="module")
+def bob(shared: Relay) -> FakeAgent:
+    return FakeAgent(shared, "Bob").wrap()
 
 
 @pytest.mark.parametrize(("target", "when"), SENDING, ids=name)
-def test_a_message_survives_a_sender_killed_while_sending(relay: Relay, target: str, when: str) -> None:
+def test_a_message_survives_a_sender_killed_while_sending(
+    shared: Relay, bob: FakeAgent, target: str, when: str
+) -> None:
     """R88: each message arrives once, wherever the session died on the way to the ledger."""
-    bob = FakeAgent(relay, "Bob").wrap()
-    alice = FakeAgent(relay, "Alice")
+    alice = FakeAgent(shared, agent_name(target, when))
+    earlier = len(messages(shared, "--to", "Bob"))
+    os.truncate(bob.folder / "received", 0)
     died = wrap_dying(alice, target, when)
     alice.say("@relay:Bob one\n@relay:Bob two")
     wait_until(died.exists)
     bob.receives("two")
-    relay("send", "--wait", "30", "Bob", "from a user")
-    assert outcomes(relay, bob) == [(body, "injected", 1) for body in ("one", "two", "from a user")]
+    shared("send", "--wait", "30", "Bob", "from a user")
+    assert outcomes(bob, earlier) == [(body, "injected", 1) for body in ("one", "two", "from a user")]
     assert [body for _, body in bob.texts()] == ["one", "two", "from a user"]
+    alice.exit()
 
 
 def test_messages_survive_killing_both_sessions_and_the_broker(relay: Relay) -> None:
@@ -140,7 +161,7 @@ def test_messages_survive_killing_both_sessions_and_the_broker(relay: Relay) -> 
     accepted = len(messages(relay))
     bob.wrap()
     alice.wrap()
-    found = outcomes(relay, bob)
+    found = outcomes(bob)
     assert len(found) == accepted
     unsettled = [outcome for outcome in found if outcome[1:] != ("injected", 1)]
     assert len(unsettled) <= 1

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from session.fake_agent import FakeAgent, messages, project, ps, settings
+from session.fake_agent import FakeAgent, SharedAgent, messages, project, ps, settings
 from support import Relay, wait_until
 
 
@@ -32,19 +32,21 @@ def test_ps_lists_the_agents_with_their_team_and_directory(relay: Relay) -> None
     assert second.split()[:4] == ["bob", "red", "generic", str(bob["agent_pid"])]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "state"),
-    [
-        ((), "ready"),
-        (("--ready", "Overwrite it? [y/N] "), "prompting"),
-        (("--ready", "\x1b[?1049hediting"), "unsafe"),
-        (("--busy",), "working"),
-    ],
-)
-def test_ps_shows_the_state_of_an_agent(relay: Relay, arguments: tuple[str, ...], state: str) -> None:
-    alice = FakeAgent(relay, "Alice").wrap(*arguments)
-    wait_until(lambda: alice.state() == state, message=lambda: alice.state())
-    assert ps(relay)[0]["prompt"] == ("other" if state == "prompting" else None)
+STATES: dict[str, tuple[str, ...]] = {
+    "ready": (),
+    "prompting": ("--ready", "Overwrite it? [y/N] "),
+    "unsafe": ("--ready", "\x1b[?1049hediting"),
+    "working": ("--busy",),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_ps_shows_the_state_of_an_agent(shared: Relay, state: str) -> None:
+    agent = FakeAgent(shared, state).wrap(*STATES[state])
+    wait_until(lambda: agent.state() == state, message=lambda: agent.state())
+    (row,) = [row for row in ps(shared) if row["name"] == state]
+    assert row["prompt"] == ("other" if state == "prompting" else None)
+    shared("stop", "--now", state)
 
 
 def test_an_agent_whose_shim_was_killed_is_not_listed(relay: Relay) -> None:
@@ -55,9 +57,8 @@ def test_an_agent_whose_shim_was_killed_is_not_listed(relay: Relay) -> None:
     assert [row["name"] for row in ps(relay)] == ["alice"]
 
 
-def test_a_name_in_use_is_refused(relay: Relay) -> None:
-    FakeAgent(relay, "Alice").wrap()
-    done = relay("wrap", "-d", "-n", "ALICE", "cat", check=False)
+def test_a_name_in_use_is_refused(alice: SharedAgent) -> None:
+    done = alice.relay("wrap", "-d", "-n", "ALICE", "cat", check=False)
     assert done.returncode == 1
     assert "a session called ALICE is running in team default. Choose another name with -n" in done.stderr
 
@@ -78,11 +79,14 @@ def test_a_name_in_use_is_refused(relay: Relay) -> None:
         (("--nonsense", "cat"), 2, "wrap has no option '--nonsense'"),
     ],
 )
-def test_an_invalid_wrap_is_an_error(relay: Relay, arguments: tuple[str, ...], code: int, words: str) -> None:
-    done = relay("wrap", "-d", *arguments, check=False)
+def test_an_invalid_wrap_is_an_error(
+    shared: Relay, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    before = [row["name"] for row in ps(shared)]
+    done = shared("wrap", "-d", *arguments, check=False)
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
-    assert ps(relay) == []
+    assert [row["name"] for row in ps(shared)] == before
 
 
 def test_a_name_in_two_teams_needs_a_team(relay: Relay) -> None:
@@ -148,8 +152,8 @@ def test_events_start_with_the_latest_entries(relay: Relay) -> None:
         following.terminate()
 
 
-def test_events_escape_control_characters(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap()
+def test_events_escape_control_characters(alice: SharedAgent) -> None:
+    relay = alice.relay
     relay("send", "Alice", "\x1b]0;owned\x07 \u202etxt")
     wait_until(lambda: alice.events("message_received"))
     out = relay("events", "ALICE").stdout
@@ -187,15 +191,16 @@ def test_ps_and_explain_show_the_bus_and_waiting_and_held_messages(relay: Relay)
     assert "messages" not in relay("explain", "Nobody", check=False).stderr
 
 
-def test_ps_and_explain_say_why_an_agent_is_off_the_bus(relay: Relay) -> None:
-    FakeAgent(relay, "Alice").wrap(options=("--broker", "mqtt://127.0.0.1:1"))
-    (row,) = wait_until(lambda: [row for row in ps(relay) if row["bus"] != "connecting"])
+def test_ps_and_explain_say_why_an_agent_is_off_the_bus(shared: Relay) -> None:
+    FakeAgent(shared, "Off").wrap(options=("--broker", "mqtt://127.0.0.1:1"))
+    (row,) = wait_until(lambda: [r for r in ps(shared) if r["name"] == "Off" and r["bus"] != "connecting"])
     assert "127.0.0.1:1" in row["bus"] and (row["held"], row["waiting"]) == (0, 0)
-    assert "(off the bus)" in relay("ps").stdout
-    assert f"Bus: {row['bus'].rstrip('.')}." in relay("explain", "Alice").stdout
+    assert "(off the bus)" in shared("ps").stdout
+    assert f"Bus: {row['bus'].rstrip('.')}." in shared("explain", "Off").stdout
 
 
-def test_a_program_with_a_reserved_name_gets_another(relay: Relay) -> None:
-    (relay.home / "assistant").symlink_to("/bin/cat")
-    relay("wrap", "-d", "./assistant")
-    assert [row["name"] for row in ps(relay)] == ["assistant-2"]
+def test_a_program_with_a_reserved_name_gets_another(shared: Relay) -> None:
+    (shared.home / "assistant").symlink_to("/bin/cat")
+    before = {row["name"] for row in ps(shared)}
+    shared("wrap", "-d", "./assistant")
+    assert {row["name"] for row in ps(shared)} - before == {"assistant-2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -36,12 +37,13 @@ def test_an_untrusted_file_does_not_run_and_is_reported_in_one_line(relay: Relay
     FakeAgent(relay, "Bob").wrap(cwd=folder).receives("The configuration runs.")
 
 
-def test_naming_a_file_does_not_trust_it(relay: Relay) -> None:
-    file = project(relay, GREETING, trust=False) / "relay.config.py"
-    alice = FakeAgent(relay, "Alice").wrap(options=("--config", file))
-    alice.notice("is not trusted, so it does not run")
-    relay("trust", file)
-    FakeAgent(relay, "Bob").wrap(options=("--config", file)).receives("The configuration runs.")
+def test_naming_a_file_does_not_trust_it(shared: Relay, tmp_path: Path) -> None:
+    file = tmp_path / "relay.config.py"
+    file.write_text(GREETING)
+    anna = FakeAgent(shared, "Anna").wrap(options=("--config", file))
+    anna.notice("is not trusted, so it does not run")
+    shared("trust", file)
+    FakeAgent(shared, "Ben").wrap(options=("--config", file)).receives("The configuration runs.")
 
 
 def test_the_users_own_file_needs_no_trust(relay: Relay) -> None:
@@ -164,36 +166,41 @@ def test_a_projects_file_does_not_replace_the_users_own(relay: Relay) -> None:
     carol.receives("The configuration runs.")
 
 
-@pytest.mark.parametrize(
-    ("config", "line", "words"),
-    [
-        ("import os\ndef f(:\n", 2, "this is not Python"),
-        ("\nimport no_such_module\n", 2, "there is no module 'no_such_module'"),
-        ("from relay import no_such_name\n", 1, "Check the imported name"),
-        ("config = 3\n", 1, "write config = RelayConfig("),
-        (
-            "from relay import RelayConfig\n\nconfig = RelayConfig(patterns=[])\n",
-            3,
-            "patterns must be a dict",
-        ),
-        ("from relay import on\n\n@on('sesion_start')\ndef f(): ...\n", 3, "Did you mean 'session_start'?"),
-        ("1 / 0\n", 1, "ZeroDivisionError"),
-        ("import sys\nsys.exit(4)\n", 2, "calls sys.exit"),
-    ],
-    ids=["syntax", "import", "name", "type", "table", "event", "raises", "exits"],
-)
+MISTAKES = {
+    "syntax": ("import os\ndef f(:\n", 2, "this is not Python"),
+    "import": ("\nimport no_such_module\n", 2, "there is no module 'no_such_module'"),
+    "name": ("from relay import no_such_name\n", 1, "Check the imported name"),
+    "type": ("config = 3\n", 1, "write config = RelayConfig("),
+    "table": (
+        "from relay import RelayConfig\n\nconfig = RelayConfig(patterns=[])\n",
+        3,
+        "patterns must be a dict",
+    ),
+    "event": (
+        "from relay import on\n\n@on('sesion_start')\ndef f(): ...\n",
+        3,
+        "Did you mean 'session_start'?",
+    ),
+    "raises": ("1 / 0\n", 1, "ZeroDivisionError"),
+    "exits": ("import sys\nsys.exit(4)\n", 2, "calls sys.exit"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_an_error_in_the_file_is_reported_with_its_line_and_the_session_runs(
-    relay: Relay, config: str, line: int, words: str
+    shared: Relay, mistake: str
 ) -> None:
-    folder = project(relay, config, trust=False)
+    config, line, words = MISTAKES[mistake]
+    folder = project(shared, config, trust=False)
     file = folder / "relay.config.py"
-    Trust(Home.from_env(relay.environment)).grant(file, file.read_bytes())  # `relay trust` refuses some
-    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
-    notice = alice.notice(words)
+    Trust(Home.from_env(shared.environment)).grant(file, file.read_bytes())  # `relay trust` refuses some
+    agent = FakeAgent(shared, mistake).wrap(cwd=folder)
+    notice = agent.notice(words)
     assert notice.startswith(f"{folder}/relay.config.py:{line}: ")
     assert notice.endswith("The session runs without it.")
-    alice.say("@memory:save the session runs")
-    alice.receives("Saved to memory")
+    agent.say("@memory:save the session runs")
+    agent.receives("Saved to memory")
+    agent.exit()
 
 
 FAULTS = """
@@ -243,6 +250,15 @@ Runner._timeout = property(lambda self: seconds.get(), lambda self, value: None)
 """A short limit for hung handlers only; on a slow machine, others would reach it as well."""
 
 
+@pytest.fixture(scope="module")
+def faults(shared: Relay) -> Path:
+    folder = shared.home / "faults"
+    folder.mkdir()
+    (folder / "relay.config.py").write_text(FAULTS)
+    shared("trust", cwd=folder)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("namespace", "kind", "notice", "answer"),
     [
@@ -261,10 +277,9 @@ Runner._timeout = property(lambda self: seconds.get(), lambda self, value: None)
     ],
 )
 def test_a_faulty_handler_is_reported_once_and_the_session_continues(
-    relay: Relay, namespace: str, kind: str, notice: str, answer: str | None
+    faults: Path, shared: Relay, namespace: str, kind: str, notice: str, answer: str | None
 ) -> None:
-    folder = project(relay, FAULTS)
-    alice = FakeAgent(relay, "Alice").wrap(cwd=folder, env=session_patch(LIMIT))
+    alice = FakeAgent(shared, namespace).wrap(cwd=faults, env=session_patch(LIMIT))
     for number in (1, 2):
         alice.say(f"@{namespace}:x now\n@work:x {number}")
         alice.receives(f"worked: {number}")
@@ -278,6 +293,7 @@ def test_a_faulty_handler_is_reported_once_and_the_session_continues(
     assert [p["kind"] for p in problems if "of an event" in p["problem"]] == ["raised"]
     assert all(p["problem"].startswith("relay.config.py:") for p in problems)
     assert problems == alice.events("handler_problem")
+    alice.exit()
 
 
 def test_an_edit_of_the_file_is_reported_once_and_has_no_effect_yet(relay: Relay) -> None:

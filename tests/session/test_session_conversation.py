@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from relay.features.conversation import ConversationTracker
 from relay.lifecycle import SessionBegan
 from relay.storage.journal import Journal
 from relay.storage.progress import Progress
-from session.fake_agent import FakeAgent, ps
+from session.fake_agent import Entry, FakeAgent, ps
 from support import Relay, session_patch, wait_until
 
 FIRST, SECOND, OTHER = "11111111-aaaa", "22222222-bbbb", "33333333-cccc"
@@ -27,15 +29,26 @@ FIRST, SECOND, OTHER = "11111111-aaaa", "22222222-bbbb", "33333333-cccc"
 PROMPT = '{"type":"user","message":{"role":"user","content":"do it"}}\n'
 
 
+numbers = itertools.count(1)
+
+
 @pytest.fixture
-def claude(relay: Relay) -> Claude:
-    return Claude(relay).wrap()
+def claude(shared: Relay) -> Iterator[Claude]:
+    """Yield an agent in a home that it shares with those of other tests."""
+    claude = Claude(shared, f"Ann{next(numbers)}").wrap()
+    yield claude
+    claude.exit()
+
+
+def row(claude: Claude) -> Entry:
+    (found,) = [row for row in ps(claude.relay) if row["name"] == claude.name]
+    return found
 
 
 def conversation(claude: Claude) -> str | None:
     """Return the conversation's id in `relay ps`."""
-    (row,) = ps(claude.relay)
-    return row["session_id"] and str(row["session_id"])
+    id = row(claude)["session_id"]
+    return id and str(id)
 
 
 def explained(relay: Relay, name: str) -> list[str]:
@@ -50,7 +63,7 @@ def start(claude: Claude, id: str, source: str = "startup", *, below: bool = Fal
 
 def test_the_id_comes_from_the_agents_hooks(claude: Claude) -> None:
     assert conversation(claude) is None
-    assert explained(claude.relay, "Ann") == ["Its conversation: not known, so it cannot be resumed."]
+    assert explained(claude.relay, claude.name) == ["Its conversation: not known, so it cannot be resumed."]
     start(claude, FIRST)
     assert conversation(claude) == FIRST
     (entry,) = claude.events("conversation")
@@ -73,17 +86,19 @@ def test_late_events_do_not_restore_the_previous_conversation(claude: Claude) ->
     assert conversation(claude) == SECOND
 
 
-@pytest.mark.parametrize("source", ["startup", "clear", "resume"])
-def test_a_nested_agent_does_not_change_the_conversation(claude: Claude, source: str) -> None:
+def test_a_nested_agent_does_not_change_the_conversation(claude: Claude, subtests: pytest.Subtests) -> None:
     """For example `claude -p` in its shell, in the same folder, during a turn or between turns."""
     start(claude, FIRST)
-    start(claude, OTHER, source, below=True)
-    claude.fire("UserPromptSubmit", prompt="x", session_id=FIRST)
-    start(claude, OTHER, source, below=True)
-    claude.fire("UserPromptSubmit", prompt="x", session_id=OTHER, below=True)
-    assert conversation(claude) == FIRST
-    start(claude, SECOND, "clear")
-    assert conversation(claude) == SECOND, "and the agent's own events still count"
+    for number, source in enumerate(("startup", "clear", "resume")):
+        with subtests.test(source):
+            own = conversation(claude)
+            start(claude, OTHER, source, below=True)
+            claude.fire("UserPromptSubmit", prompt="x", session_id=own)
+            start(claude, OTHER, source, below=True)
+            claude.fire("UserPromptSubmit", prompt="x", session_id=OTHER, below=True)
+            assert conversation(claude) == own
+            start(claude, f"{number}-{SECOND}", "clear")
+            assert conversation(claude) == f"{number}-{SECOND}", "and the agent's own events still count"
 
 
 def test_a_subagent_does_not_change_the_conversation(claude: Claude) -> None:
@@ -92,28 +107,29 @@ def test_a_subagent_does_not_change_the_conversation(claude: Claude) -> None:
     assert conversation(claude) == FIRST
 
 
-@pytest.mark.parametrize("id", ["--dangerously-skip-permissions", "a b", "../x", ""])
-def test_an_invalid_id_is_ignored(claude: Claude, id: str) -> None:
-    start(claude, id)
-    assert conversation(claude) is None
+def test_an_invalid_id_is_ignored(claude: Claude, subtests: pytest.Subtests) -> None:
+    for id in ("--dangerously-skip-permissions", "a b", "../x", ""):
+        with subtests.test(id):
+            start(claude, id)
+            assert conversation(claude) is None
 
 
 def test_explain_says_whether_the_conversation_can_be_resumed(claude: Claude) -> None:
     path = claude.folder / "transcript.jsonl"
     start(claude, FIRST, path=str(path))
-    assert explained(claude.relay, "Ann") == [f"Its conversation: {FIRST} (nothing to resume yet)."]
+    assert explained(claude.relay, claude.name) == [f"Its conversation: {FIRST} (nothing to resume yet)."]
     path.write_text(PROMPT)
-    assert explained(claude.relay, "Ann") == [f"Its conversation: {FIRST} (can be resumed)."]
+    assert explained(claude.relay, claude.name) == [f"Its conversation: {FIRST} (can be resumed)."]
 
 
 def test_the_next_session_knows_the_conversation(claude: Claude) -> None:
     """It also knows the process of the agent's own hooks."""
     start(claude, FIRST, path=str(claude.folder / "transcript.jsonl"))
-    (before,) = ps(claude.relay)
-    claude.relay("reload", "Ann")
-    wait_until(lambda: ps(claude.relay)[0]["session_pid"] not in {None, before["session_pid"]})
+    before = row(claude)
+    claude.relay("reload", claude.name)
+    wait_until(lambda: row(claude)["session_pid"] not in {None, before["session_pid"]})
     assert conversation(claude) == FIRST
-    assert "nothing to resume" in explained(claude.relay, "Ann")[0], "its file is known as well"
+    assert "nothing to resume" in explained(claude.relay, claude.name)[0], "its file is known as well"
     start(claude, OTHER, "clear", below=True)
     assert conversation(claude) == FIRST
     start(claude, SECOND, "clear")
@@ -121,24 +137,22 @@ def test_the_next_session_knows_the_conversation(claude: Claude) -> None:
     assert [each["conversation"] for each in claude.events("conversation")] == [FIRST, SECOND]
 
 
-def test_the_id_comes_from_a_command_that_resumes(relay: Relay) -> None:
+def test_the_id_comes_from_a_command_that_resumes(shared: Relay) -> None:
     """This holds until a hook reports an id, which for some agents is at the first prompt."""
-    claude = Claude(relay).wrap("--resume", FIRST)
+    claude = Claude(shared, "Resumed").wrap("--resume", FIRST)
     assert conversation(claude) == FIRST
     start(claude, SECOND, "resume")
     assert conversation(claude) == SECOND, "older versions continue with another id"
 
 
-def test_an_agent_restarted_after_a_crash_knows_its_conversation_at_once(relay: Relay) -> None:
+def test_an_agent_restarted_after_a_crash_knows_its_conversation_at_once(shared: Relay) -> None:
     """The original command may name another one, and no hook has reported yet."""
     policy = json.dumps({"restart": "always", "backoff": 0.05})
-    claude = Claude(relay).wrap("--resume", FIRST, options=("--supervision", policy))
+    claude = Claude(shared, "Restarted").wrap("--resume", FIRST, options=("--supervision", policy))
     start(claude, FIRST, "resume")
     start(claude, SECOND, "clear")
     claude.exit()
-    wait_until(
-        lambda: [row["restarts"] for row in ps(relay)] == [1], message=lambda: str(claude.events("phase"))
-    )
+    wait_until(lambda: row(claude)["restarts"] == 1, message=lambda: str(claude.events("phase")))
     assert conversation(claude) == SECOND
 
 
@@ -163,9 +177,9 @@ def test_up_says_that_a_conversation_is_lost(relay: Relay) -> None:
     assert said not in relay("up", "--fresh", cwd=project).stdout
 
 
-def test_a_crash_without_supervision_says_how_to_continue(relay: Relay) -> None:
+def test_a_crash_without_supervision_says_how_to_continue(shared: Relay) -> None:
     """If there is a conversation to resume; without a terminal, on the desktop. Success needs no words."""
-    claude = Claude(relay).wrap(
+    claude = Claude(shared, "Crashed").wrap(
         env={"CI": "1"}
     )  # there, a desktop notification becomes an entry in the journal
     transcript = claude.folder / "transcript.jsonl"
@@ -175,21 +189,21 @@ def test_a_crash_without_supervision_says_how_to_continue(relay: Relay) -> None:
         """Let it exit, and return what was said about its end since the last one."""
         before = len(claude.events("notice"))
         claude.exit(code)
-        wait_until(lambda: ps(relay) == [])
+        wait_until(lambda: claude.name not in [row["name"] for row in ps(shared)])
         return [each["text"] for each in claude.events("notice")[before:]]
 
-    assert ends(3) == ["Ann exited with 3."]
+    assert ends(3) == ["Crashed exited with 3."]
     assert len(claude.events("notification")) == 1
     transcript.write_text(PROMPT)
-    relay("resume", "Ann", env={"AGENT_FOLDER": str(claude.folder)})
+    shared("resume", "Crashed", env={"AGENT_FOLDER": str(claude.folder)})
     start(claude, FIRST, path=str(transcript))
-    assert ends(3) == ["Ann exited with 3. `relay resume Ann` continues its conversation."]
-    relay("resume", "Ann", env={"AGENT_FOLDER": str(claude.folder)})
+    assert ends(3) == ["Crashed exited with 3. `relay resume Crashed` continues its conversation."]
+    shared("resume", "Crashed", env={"AGENT_FOLDER": str(claude.folder)})
     start(claude, FIRST, path=str(transcript))
     assert ends(0) == []
 
 
-def test_the_bus_answers_what_the_conversation_is(relay: Relay) -> None:
+def test_the_bus_answers_what_the_conversation_is(shared: Relay) -> None:
     """The answer is the same at the agent's end, and an event reports each change."""
     code = """
 from relay.agents.events import ConversationChanged, CurrentConversation
@@ -211,9 +225,9 @@ class Asks:
 
 FEATURES["asks"] = lambda core: Asks(core.bus)
 """
-    folder = relay.home / "project"
+    folder = shared.home / "project"
     folder.mkdir()
-    claude = Claude(relay).wrap(cwd=folder, env=session_patch(code))
+    claude = Claude(shared, "Asked").wrap(cwd=folder, env=session_patch(code))
     start(claude, FIRST, path="/folder/transcript.jsonl")
     claude.exit()
     ended = wait_until(lambda: [e["text"] for e in claude.events("notice") if "LAST" in e["text"]])
@@ -221,18 +235,18 @@ FEATURES["asks"] = lambda core: Asks(core.bus)
     assert [e["text"] for e in claude.events("notice") if "CHANGED" in e["text"]] == [f"CHANGED {FIRST}"]
 
 
-def test_a_program_without_conversations_shows_none(relay: Relay) -> None:
-    FakeAgent(relay, "Alice").wrap()
-    assert [row["session_id"] for row in ps(relay)] == [None]
-    assert explained(relay, "Alice") == []
+def test_a_program_without_conversations_shows_none(shared: Relay) -> None:
+    FakeAgent(shared, "Alice").wrap()
+    assert [row["session_id"] for row in ps(shared) if row["name"] == "Alice"] == [None]
+    assert explained(shared, "Alice") == []
 
 
-def test_explain_says_that_an_agent_cannot_resume(relay: Relay) -> None:
-    patterns = relay.home / "config" / "patterns"
+def test_explain_says_that_an_agent_cannot_resume(shared: Relay) -> None:
+    patterns = shared.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "mine.toml").write_text('name = "mine"\n[native]\nhooks = "relay"\n')
-    FakeAgent(relay, "Alice").wrap(options=("--agent", "mine"))
-    assert explained(relay, "Alice") == [
+    FakeAgent(shared, "Bob").wrap(options=("--agent", "mine"))
+    assert explained(shared, "Bob") == [
         "Its conversation: cannot be resumed (its profile has no [resume] table)."
     ]
 

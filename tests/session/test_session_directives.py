@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
-from session.fake_agent import FakeAgent, messages, project
+from session.fake_agent import FakeAgent, SharedAgent, messages, project
 from support import Relay, wait_until
 
 NOTES = """
@@ -24,24 +20,33 @@ def notes(relay: Relay) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-@pytest.mark.parametrize("keyword", ["async ", ""], ids=["async", "sync"])
-def test_a_custom_namespace_is_called_and_its_answer_reaches_the_agent(relay: Relay, keyword: str) -> None:
-    """R46, R49, R50, R57."""
+def test_a_custom_namespace_is_called_and_its_answer_reaches_the_agent(relay: Relay) -> None:
+    """R46, R49, R50, R57: whether or not its function is asynchronous."""
     folder = project(
         relay,
-        f"""
+        """
 from relay import pattern
 
-@pattern("deploy")
-{keyword}def deploy(target, message, ctx):
-    return {{"inject": f"Deployed {{message}} to {{target}} for {{ctx.agent_name}}"}}
+def deploy(target, message, ctx):
+    return {"inject": f"Deployed {message} to {target} for {ctx.agent_name}"}
+
+@pattern("sync")
+def deploy_now(target, message, ctx):
+    return deploy(target, message, ctx)
+
+@pattern("async")
+async def deploy_soon(target, message, ctx):
+    return deploy(target, message, ctx)
 """,
     )
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
-    alice.say("Let me see.\n@deploy:staging v1.2.3")
-    alice.receives("[/relay")
-    ((source, text),) = alice.texts()
-    assert source.startswith("hook @deploy:staging") and text == "Deployed v1.2.3 to staging for Alice"
+    for number, namespace in enumerate(("sync", "async")):
+        alice.say(f"Let me see.\n@{namespace}:staging v{number}")
+        alice.receives(f"Deployed v{number}")
+        wait_until(lambda count=number + 1: len(alice.texts()) == count)  # type: ignore[misc]
+        source, text = alice.texts()[-1]
+        assert source.startswith(f"hook @{namespace}:staging")
+        assert text == f"Deployed v{number} to staging for Alice"
 
 
 def test_the_agent_learns_of_a_misspelt_namespace_once_in_a_turn(relay: Relay) -> None:
@@ -198,8 +203,9 @@ def test_a_wrong_directive_is_answered_with_a_hint(relay: Relay) -> None:
         alice.receives(answer)
 
 
-def test_a_repeated_directive_is_two_messages_and_a_line_in_pieces_is_one(relay: Relay) -> None:
-    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
+def test_a_repeated_directive_is_two_messages_and_a_line_in_pieces_is_one(
+    alice: SharedAgent, bob: SharedAgent
+) -> None:
     alice.say("@relay:Bob Are you", end="")
     wait_until(lambda: alice.state() == "ready")
     alice.say(" there?\n@relay:Bob Are you there?\n@relay:Bob last")
@@ -207,28 +213,26 @@ def test_a_repeated_directive_is_two_messages_and_a_line_in_pieces_is_one(relay:
     assert [text for _, text in bob.texts()] == ["Are you there?", "Are you there?", "last"]
 
 
-def test_a_multi_line_directive_is_one_message(relay: Relay) -> None:
-    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
+def test_a_multi_line_directive_is_one_message(alice: SharedAgent, bob: SharedAgent) -> None:
     alice.say("@relay:Bob <<<\nfirst\n\n  @relay:Bob second\n>>>\n@relay:Bob done")
     bob.receives("done")
-    assert [m["body"] for m in messages(relay)] == ["first\n\n  @relay:Bob second", "done"]
+    assert [m["body"] for m in bob.messages()] == ["first\n\n  @relay:Bob second", "done"]
 
 
-def test_text_typed_into_the_agent_is_never_a_directive(relay: Relay) -> None:
+def test_text_typed_into_the_agent_is_never_a_directive(
+    alice: SharedAgent, bob: SharedAgent, carol: SharedAgent
+) -> None:
     """The terminal echoes what relay types."""
-    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
-    carol = FakeAgent(relay, "Carol").wrap()
     alice.say("@relay:Bob @relay:Carol pass this on\n@relay:Bob <<<\nlook:\n@relay:Carol and this\n>>>")
     bob.receives("and this")
     bob.say("@relay:Carol from Bob himself")
     carol.receives("from Bob himself")
     carol.receives_exactly(("Bob", "from Bob himself"))
-    assert json.loads(relay("messages", "--json", "--to", "Carol").stdout)[0]["body"] == "from Bob himself"
+    assert [m["body"] for m in bob.messages() if m["to"] == "Carol"] == ["from Bob himself"]
 
 
-def test_a_directive_that_is_redrawn_runs_once(relay: Relay) -> None:
+def test_a_directive_that_is_redrawn_runs_once(alice: SharedAgent, bob: SharedAgent) -> None:
     """The session reads it with the screen reader."""
-    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     for _ in range(11):
         alice.say("\x1b[2J\x1b[H● @relay:Bob drawn\x1b[20Gby cells\r\n\x1b[5;1H> ", end="")
     alice.say(

@@ -27,11 +27,15 @@ def memories(relay: Relay, name: str) -> list[str]:
     return [m["text"] for m in json.loads(relay("memory", "list", "--json", "--name", name).stdout)]
 
 
+@pytest.fixture(scope="module")
+def folder(shared: Relay) -> Path:
+    return project(shared, CLOSING)
+
+
 @pytest.mark.parametrize("how", ["stop", "SIGTERM"])
-def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: str) -> None:
+def test_the_agent_acts_on_the_closing_prompt_before_it_ends(shared: Relay, folder: Path, how: str) -> None:
     """R52: its directives still run; a stop and a SIGTERM to the session have the same effect."""
-    folder = project(relay, CLOSING)
-    alice = FakeAgent(relay, "Alice").wrap(
+    alice = FakeAgent(shared, how).wrap(
         "--think",
         "0.3",
         "--think",
@@ -43,11 +47,11 @@ def test_the_agent_acts_on_the_closing_prompt_before_it_ends(relay: Relay, how: 
     )
     wait_until(lambda: alice.state() == "ready")
     if how == "stop":
-        assert relay("stop", "Alice").stdout == "Alice has ended.\n"
+        assert shared("stop", how).stdout == "stop has ended.\n"
     else:
-        os.kill(ps(relay)[0]["session_pid"], signal.SIGTERM)
-        wait_until(lambda: not ps(relay))
-    assert memories(relay, "Alice") == ["The mat hides a key"]
+        os.kill(ps(shared)[0]["session_pid"], signal.SIGTERM)
+        wait_until(lambda: not ps(shared))
+    assert memories(shared, how) == ["The mat hides a key"]
     assert ("closing ask (on session_end)", "Save what you learned.") in alice.texts()
 
 
@@ -85,9 +89,9 @@ def test_relay_does_not_wait_for_an_agent_that_waits_for_input(relay: Relay) -> 
     ]
 
 
-def test_stop_now_kills_without_a_closing_prompt(relay: Relay) -> None:
-    alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", cwd=project(relay, CLOSING))
-    assert relay("stop", "--now", "Alice").stdout == "Alice has ended.\n"
+def test_stop_now_kills_without_a_closing_prompt(shared: Relay, folder: Path) -> None:
+    alice = FakeAgent(shared, "Alice").wrap("--deaf", "SIGTERM", cwd=folder)
+    assert shared("stop", "--now", "Alice").stdout == "Alice has ended.\n"
     assert alice.events("session_end")[0]["code"] == 128 + signal.SIGKILL
 
 

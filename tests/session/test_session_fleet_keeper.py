@@ -23,7 +23,7 @@ from support import Relay, session_patch, wait_until
 
 CHECK_OFTEN = session_patch(
     "from relay.features import fleet_keeper\nfrom relay.supervision import schedule\n"
-    "fleet_keeper.FleetKeeper.__init__.__kwdefaults__['look'] = 0.1\n"
+    "fleet_keeper.FleetKeeper.__init__.__kwdefaults__['look'] = 0.3\n"
 )
 """Makes sessions check often."""
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,37 @@ from relay.control import lineage
 from relay.control.lineage import Lineage
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.fake_agent import FakeAgent, events, messages, project, ps
+from session.fake_agent import Entry, FakeAgent, events, messages, project, ps
 from support import Relay, wait_until
+
+SHELL = Path(__file__).parent.parent / "fakes" / "agent_shell.py"
+
+
+class Mallory(FakeAgent):
+    """An agent that runs shell lines for a test."""
+
+    def command(self, *arguments: str) -> list[str | Path]:
+        return [sys.executable, SHELL, self.folder, *arguments]
+
+    def run(self, line: str) -> subprocess.CompletedProcess[str]:
+        self._pull({"run": line})
+        done = self.folder / "done"
+        wait_until(done.exists, message=lambda: f"{line}\n{self.log()}")
+        code, out, err = json.loads(done.read_text())
+        done.unlink()
+        return subprocess.CompletedProcess(line, code, out, err)
+
+    def refused(self) -> list[Entry]:
+        """Return the journal's entries of what was refused since the last call."""
+        found = [e for e in events(self.relay) if e["event"] == "refused"]
+        before, self._refused = self._refused, len(found)
+        return found[before:]
+
+    _refused = 0
 
 
 class Agent:
-    """A session whose agent runs one command line; its exit code and output."""
+    """A session whose agent runs one command line, and how it went: for a single test of a module."""
 
     def __init__(self, relay: Relay, folder: Path, line: str) -> None:
         self.folder = folder
@@ -45,71 +71,84 @@ class Agent:
         return (self.folder / "out").read_text()
 
 
-AGENT, SHIM, SESSION = 10, 11, 12
-"""Process ids."""
-
 LISTENING = 'while [ ! -S "$RELAY_SOCKET" ]; do sleep 0.01; done; '
 
 
-@pytest.mark.parametrize(
-    "line", ["relay stop Bob", "relay stop --all", LISTENING + "relay stop Mallory", "relay stop --now Bob"]
-)
-def test_an_agent_may_not_stop_sessions(relay: Relay, tmp_path: Path, line: str) -> None:
-    FakeAgent(relay, "Bob").wrap()
-    agent = Agent(relay, tmp_path, line)
-    assert agent.code == 1
-    assert "an agent may not request 'stop'. The user can" in agent.out + agent.err
-    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
-    assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "stop"]
+@pytest.fixture(scope="module")
+def bob(shared: Relay) -> FakeAgent:
+    return FakeAgent(shared, "Bob").wrap()
 
 
-def test_an_agent_may_not_reload_a_session(relay: Relay, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def only_mallory(bob: FakeAgent) -> Mallory:
+    mallory = Mallory(bob.relay, "Mallory")
+    mallory.wrap()
+    return mallory
+
+
+@pytest.fixture
+def mallory(only_mallory: Mallory) -> Iterator[Mallory]:
+    """Yield an agent next to Bob; whatever it does, both run afterwards."""
+    only_mallory.refused()
+    yield only_mallory
+    assert {row["name"] for row in ps(only_mallory.relay)} == {"Bob", "Mallory"}
+
+
+AGENT, SHIM, SESSION = 10, 11, 12
+"""Process ids."""
+
+
+@pytest.mark.parametrize("line", ["stop Bob", "stop --all", "stop Mallory", "stop --now Bob"])
+def test_an_agent_may_not_stop_sessions(mallory: Mallory, line: str) -> None:
+    done = mallory.run(f"relay {line}")
+    assert done.returncode == 1
+    assert "an agent may not request 'stop'. The user can" in done.stdout + done.stderr
+    assert {entry["operation"] for entry in mallory.refused()} == {"stop"}
+
+
+def test_an_agent_may_not_reload_a_session(mallory: Mallory) -> None:
     """The shim itself checks the caller."""
-    FakeAgent(relay, "Bob").wrap()
-    agent = Agent(relay, tmp_path, "relay reload Bob")
-    assert agent.code == 1
-    assert "an agent may not request 'reload'. The user can" in agent.out + agent.err
-    assert [e for e in events(relay) if e["event"] == "refused" and e["operation"] == "reload"]
+    done = mallory.run("relay reload Bob")
+    assert done.returncode == 1
+    assert "an agent may not request 'reload'. The user can" in done.stdout + done.stderr
+    assert {entry["operation"] for entry in mallory.refused()} == {"reload"}
 
 
-def test_hiding_the_environment_does_not_help(relay: Relay, tmp_path: Path) -> None:
+def test_hiding_the_environment_does_not_help(mallory: Mallory) -> None:
     """The caller is identified by its ancestry."""
-    FakeAgent(relay, "Bob").wrap()
-    hidden = f"env -i PATH=$PATH HOME=$HOME RELAY_HOME=$RELAY_HOME {sys.executable} -m relay stop Bob"
-    agent = Agent(relay, tmp_path, hidden)
-    assert "an agent may not request 'stop'" in agent.out + agent.err
-    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
+    done = mallory.run(
+        f"env -i PATH=$PATH HOME=$HOME RELAY_HOME=$RELAY_HOME {sys.executable} -m relay stop Bob"
+    )
+    assert "an agent may not request 'stop'" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
     "hidden", ["", "env -u RELAY_SESSION -u RELAY_SOCKET -u RELAY_NAME "], ids=["open", "hidden"]
 )
-def test_an_agent_may_not_attach(relay: Relay, tmp_path: Path, hidden: str) -> None:
-    FakeAgent(relay, "Bob").wrap()
+def test_an_agent_may_not_attach(mallory: Mallory, hidden: str) -> None:
     code = (
         "import pexpect, sys; child = pexpect.spawn(sys.executable, ['-m', 'relay', 'attach', 'Bob']);"
         "child.expect(pexpect.EOF); print(child.before.decode()); child.close(); sys.exit(child.exitstatus)"
     )
-    agent = Agent(relay, tmp_path, f"{hidden}{sys.executable} -c {shlex.quote(code)}")
-    assert agent.code == 1
+    done = mallory.run(f"{hidden}{sys.executable} -c {shlex.quote(code)}")
+    assert done.returncode == 1
     words = (
         "an agent may not request 'attach'" if hidden else "this terminal is inside a relay session (Mallory)"
     )
-    assert words in " ".join(agent.out.split())
-    if hidden:
-        assert [e["operation"] for e in events(relay) if e["event"] == "refused"] == ["attach"]
+    assert words in " ".join(done.stdout.split())
+    assert [entry["operation"] for entry in mallory.refused()] == (["attach"] if hidden else [])
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["open", "hidden"])
-def test_an_agent_may_not_trust_files(relay: Relay, tmp_path: Path, hidden: bool) -> None:
+def test_an_agent_may_not_trust_files(mallory: Mallory, tmp_path: Path, hidden: bool) -> None:
     (tmp_path / "relay.config.py").write_text("x = 1\n")
     hide = "unset RELAY_SOCKET RELAY_NAME RELAY_SESSION; " if hidden else ""
-    agent = Agent(relay, tmp_path, f"{hide}relay trust {tmp_path}/relay.config.py")
-    assert agent.code == 1
-    assert "an agent may not trust files" in agent.err
-    (entry,) = [e for e in events(relay) if e["event"] == "refused"]
+    done = mallory.run(f"{hide}relay trust {tmp_path}/relay.config.py")
+    assert done.returncode == 1
+    assert "an agent may not trust files" in done.stderr
+    (entry,) = mallory.refused()
     assert (entry["operation"], entry["name"].lower()) == ("trust", "mallory")
-    assert not (relay.home / "state" / "trust.json").exists()
+    assert not (mallory.relay.home / "state" / "trust.json").exists()
 
 
 BORROWED = """
@@ -126,17 +165,12 @@ print(channel.recv(9999).decode())
 
 
 @pytest.mark.parametrize("socket", ["sock", "shim"])
-def test_nobody_is_the_user_once_the_process_that_connected_has_ended(
-    relay: Relay, tmp_path: Path, socket: str
-) -> None:
+def test_nobody_is_the_user_once_the_process_that_connected_has_ended(mallory: Mallory, socket: str) -> None:
     """An agent could otherwise answer its own permission dialogs."""
-    FakeAgent(relay, "Bob").wrap()
-    path = relay.home / "run" / "sessions" / "default" / f"bob.{socket}"
-    line = shlex.join([sys.executable, "-c", BORROWED, str(path), '{"op": "stop"}'])
-    agent = Agent(relay, tmp_path, line)
-    assert "the requesting process has ended" in agent.out, agent.err
-    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
-    assert [e["operation"] for e in events(relay) if e["event"] == "refused"] == ["stop"]
+    path = mallory.relay.home / "run" / "sessions" / "default" / f"bob.{socket}"
+    done = mallory.run(shlex.join([sys.executable, "-c", BORROWED, str(path), '{"op": "stop"}']))
+    assert "the requesting process has ended" in done.stdout, done.stderr
+    assert [entry["operation"] for entry in mallory.refused()] == ["stop"]
 
 
 UNSHARE = {
@@ -147,24 +181,23 @@ UNSHARE = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces")
 @pytest.mark.parametrize("why", UNSHARE)
-def test_nobody_is_the_user_whose_ancestors_are_out_of_sight(relay: Relay, tmp_path: Path, why: str) -> None:
+def test_nobody_is_the_user_whose_ancestors_are_out_of_sight(
+    mallory: Mallory, tmp_path: Path, why: str
+) -> None:
     """Neither a PID namespace nor a missing /proc makes an agent's process the user's."""
     unshare = ["unshare", "-U", "-r", *UNSHARE[why]]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
         pytest.skip("this user may not make namespaces")
     (tmp_path / "relay.config.py").write_text("x = 1\n")
-    FakeAgent(relay, "Bob").wrap()
     commands = ("trust relay.config.py", "send Bob hello", "stop Bob")
     words = "unset RELAY_SOCKET RELAY_NAME RELAY_TEAM RELAY_SESSION RELAY_AGENT"
     script = f"{words}; for words in {shlex.join(commands)}; do {sys.executable} -m relay $words; done"
-    agent = Agent(relay, tmp_path, f"cd {tmp_path}; {shlex.join([*unshare, script])}")
-    trust, send, stop = agent.err.splitlines()
+    done = mallory.run(f"cd {tmp_path}; {shlex.join([*unshare, script])}")
+    trust, send, stop = done.stderr.splitlines()
     assert why in trust and why in send
     assert "an agent may not request 'stop'" in stop
-    assert not (relay.home / "state" / "trust.json").exists()
-    assert {row["name"] for row in ps(relay)} == {"Bob", "Mallory"}
-    refused = [e["operation"] for e in events(relay) if e["event"] == "refused"]
-    assert refused == ["trust", "send", "stop"]
+    assert not (mallory.relay.home / "state" / "trust.json").exists()
+    assert [entry["operation"] for entry in mallory.refused()] == ["trust", "send", "stop"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces")
@@ -183,15 +216,16 @@ def test_the_user_is_known_where_proc_hides_other_users_processes(tmp_path: Path
 
 
 @pytest.mark.parametrize("command", ["retry", "drop"])
-def test_an_agent_may_not_retry_or_drop_others_messages(relay: Relay, tmp_path: Path, command: str) -> None:
-    with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
-        ledger.registry.register("default", "Bob")
-        (message,) = post(ledger, "default", "you", "Bob", "from the user")
-        agent = Agent(relay, tmp_path, f"relay {command} {message.id}")
-        assert agent.code == 1
-        assert "an agent cannot change another agent's message" in agent.err
-        assert [entry.message.state in {"queued", "sent"} for entry in ledger.messages()] == [True]
-    (entry,) = [e for e in events(relay) if e["event"] == "refused"]
+def test_an_agent_may_not_retry_or_drop_others_messages(mallory: Mallory, command: str) -> None:
+    with Ledger(Home.from_env(mallory.relay.environment).ledger) as ledger:
+        ledger.registry.register("default", "Eve")
+        (message,) = post(ledger, "default", "you", "Eve", "from the user")
+        done = mallory.run(f"relay {command} {message.id}")
+        assert done.returncode == 1
+        assert "an agent cannot change another agent's message" in done.stderr
+        (kept,) = [entry.message for entry in ledger.messages() if entry.message.id == message.id]
+        assert kept.state in {"queued", "sent"}
+    (entry,) = mallory.refused()
     assert (entry["operation"], entry["name"]) == (command, "Mallory")
 
 
@@ -202,31 +236,29 @@ HIDE = {
 }
 
 
-@pytest.mark.parametrize("hide", HIDE.values(), ids=HIDE)
+@pytest.mark.parametrize("hide", HIDE)
 def test_an_agent_acts_as_itself_whatever_its_environment_says(
-    relay: Relay, tmp_path: Path, hide: str
+    mallory: Mallory, bob: FakeAgent, hide: str
 ) -> None:
     """It sends in its own name, and sees only its own messages, memory and events."""
-    bob = FakeAgent(relay, "Bob").wrap()
+    relay = mallory.relay
     relay("send", "--wait", "20", "Bob", "for Bob alone")
     relay("memory", "save", "--name", "Bob", "Bob's memory")
-    agent = Agent(
-        relay,
-        tmp_path,
-        f"{LISTENING}{hide}relay send --thread t-7 Bob hello && relay memory save 'the mat hides a key' && "
-        "relay memory list && relay messages --json && relay events --json",
+    done = mallory.run(
+        f"{HIDE[hide]}relay send --thread t-7 Bob hello {hide} && relay memory save 'the {hide} mat' && "
+        "relay memory list && relay messages --json && relay events --json"
     )
-    assert agent.code == 0, agent.err
-    assert bob.receives("hello").count("from Mallory]") == 1
-    assert "for Bob alone" not in agent.out
-    assert "Bob's memory" not in agent.out
-    assert '"body": "hello"' in agent.out
-    assert '"message_sent"' in agent.out, "it sees its own events"
-    (sent,) = messages(relay, "--from", "Mallory")
-    assert (sent["body"], sent["thread"]) == ("hello", "t-7")
-    (kept,) = json.loads(relay("memory", "list", "--json", "--name", "Mallory").stdout)
-    assert kept["text"] == "the mat hides a key"
-    assert not [e for e in events(relay) if e["event"] == "refused"]
+    assert done.returncode == 0, done.stderr
+    assert bob.receives(f"hello {hide}").count(f"from Mallory] hello {hide} [") == 1
+    assert "for Bob alone" not in done.stdout
+    assert "Bob's memory" not in done.stdout
+    assert f'"body": "hello {hide}"' in done.stdout
+    assert '"message_sent"' in done.stdout, "it sees its own events"
+    (sent,) = [m for m in messages(relay, "--from", "Mallory") if m["body"] == f"hello {hide}"]
+    assert sent["thread"] == "t-7"
+    kept = json.loads(relay("memory", "list", "--json", "--name", "Mallory").stdout)
+    assert f"the {hide} mat" in [each["text"] for each in kept]
+    assert not mallory.refused()
 
 
 @pytest.mark.parametrize("hide", HIDE.values(), ids=HIDE)
@@ -241,47 +273,41 @@ def test_an_agent_acts_as_itself_whatever_its_environment_says(
         ("events Bob", "an agent sees only its own events"),
     ],
 )
-def test_an_agent_may_not_act_as_another(
-    relay: Relay, tmp_path: Path, hide: str, command: str, words: str
-) -> None:
-    agent = Agent(relay, tmp_path, f"{hide}relay {command}")
-    assert agent.code == 1
-    assert "this runs inside the agent mallory" in agent.err.lower()
-    assert words in agent.err
-    (entry,) = [e for e in events(relay) if e["event"] == "refused"]
+def test_an_agent_may_not_act_as_another(mallory: Mallory, hide: str, command: str, words: str) -> None:
+    done = mallory.run(f"{hide}relay {command}")
+    assert done.returncode == 1
+    assert "this runs inside the agent mallory" in done.stderr.lower()
+    assert words in done.stderr
+    (entry,) = mallory.refused()
     assert (entry["operation"], entry["name"].lower()) == (command.split()[0], "mallory")
-    assert messages(relay) == []
+    assert "forged" not in [message["body"] for message in messages(mallory.relay)]
 
 
-def test_a_stale_lock_file_identifies_no_caller(relay: Relay) -> None:
+def test_a_stale_lock_file_identifies_no_caller(bob: FakeAgent) -> None:
     """The agent's process id may be reused, for example by the user's shell."""
-    claim = relay.home / "run" / "sessions" / "default" / "gone.lock"
-    claim.parent.mkdir(parents=True)
+    claim = bob.relay.home / "run" / "sessions" / "default" / "gone.lock"
     claim.write_text(str(os.getpid()))
-    bob = FakeAgent(relay, "Bob").wrap()
-    relay("send", "Bob", "from the user")
-    bob.receives("from the user] from the user")
+    bob.relay("send", "Bob", "said by the user")
+    bob.receives("from the user] said by the user")
+    claim.unlink(missing_ok=True)  # whoever finds it stale removes it
 
 
-def test_an_agent_may_list_send_read_and_save(relay: Relay, tmp_path: Path) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
-    agent = Agent(
-        relay,
-        tmp_path,
-        "relay ps --json && relay send Bob hello && relay memory save 'the mat hides a key' && "
-        "relay memory list && relay messages && relay hooks list Bob",
+def test_an_agent_may_list_send_read_and_save(mallory: Mallory, bob: FakeAgent) -> None:
+    done = mallory.run(
+        "relay ps --json && relay send Bob good morning && relay memory save 'the mat hides a key' && "
+        "relay memory list && relay messages && relay hooks list Bob"
     )
-    assert agent.code == 0, agent.err
-    assert "the mat hides a key" in agent.out
-    bob.receives("hello")
-    assert not [e for e in events(relay) if e["event"] == "refused"]
+    assert done.returncode == 0, done.stderr
+    assert "the mat hides a key" in done.stdout
+    bob.receives("good morning")
+    assert not mallory.refused()
 
 
-def test_an_agent_may_not_wrap_another_inside_its_session(relay: Relay, tmp_path: Path) -> None:
+def test_an_agent_may_not_wrap_another_inside_its_session(mallory: Mallory) -> None:
     """The error names the outer session."""
-    agent = Agent(relay, tmp_path, "relay wrap -n Inner cat")
-    assert agent.code == 2
-    assert "this terminal is already inside a relay session (Mallory)" in agent.err
+    done = mallory.run("relay wrap -n Inner cat")
+    assert done.returncode == 2
+    assert "this terminal is already inside a relay session (Mallory)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -300,46 +326,31 @@ def test_a_process_is_attributed_to_its_nearest_ancestor(pids: list[int], proces
     assert Lineage(AGENT, SHIM, SESSION).through(pids) == process
 
 
-def test_the_users_handlers_may_stop_sessions(relay: Relay) -> None:
-    """Handlers are the user's code, although their processes descend from a session."""
-    folder = project(
-        relay,
-        f"""
+STOPS = f"""
 import subprocess
 from relay import pattern
 
 @pattern("stop")
 def stop(target, message):
     return subprocess.run([{sys.executable!r}, "-m", "relay", "stop", target], stdout=-1, text=True).stdout
-""",
-    )
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(cwd=folder)
+
+@pattern("later")
+def later(target, message):
+    subprocess.run("setsid sh -c 'sleep 0.2; {sys.executable} -m relay stop " + target + "' &", shell=True)
+"""
+
+
+def test_the_user_and_the_users_handlers_may_stop_sessions(relay: Relay) -> None:
+    """Handlers are the user's code, although their processes descend from a session, which adopts what they
+    leave behind; the shim would count that among the agent's processes."""
+    alice = FakeAgent(relay, "Alice").wrap(cwd=project(relay, STOPS))
+    bob, ben, bill = (FakeAgent(relay, name).wrap() for name in ("Bob", "Ben", "Bill"))
     alice.say("@stop:Bob please")
     alice.receives("Bob has ended.")
     assert bob.ended()
-
-
-def test_a_process_left_by_a_handler_may_stop_sessions(relay: Relay) -> None:
-    """The session adopts its helpers' orphans; the shim would count them among the agent's processes."""
-    folder = project(
-        relay,
-        f"""
-import subprocess
-from relay import pattern
-
-@pattern("stop")
-def stop(target, message):
-    subprocess.run("setsid sh -c 'sleep 0.2; {sys.executable} -m relay stop " + target + "' &", shell=True)
-""",
-    )
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(cwd=folder)
-    alice.say("@stop:Bob please")
-    wait_until(bob.ended, message=alice.log)
-
-
-def test_the_user_may_stop_sessions(relay: Relay) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
+    alice.say("@later:Ben please")
+    wait_until(ben.ended, message=alice.log)
     assert os.environ.get("RELAY_SOCKET") is None
-    relay("stop", "Bob")
-    assert bob.ended()
-    assert json.loads(relay("ps", "--json").stdout) == []
+    relay("stop", "Bill")
+    assert bill.ended()
+    assert [row["name"] for row in ps(relay)] == ["Alice"]

@@ -13,21 +13,20 @@ import pytest
 from ledgers import locked
 from relay.home import Home
 from relay.messaging.ledger import Ledger
-from session.fake_agent import FakeAgent, events, messages, ps, settings
-from support import Relay, session_patch, wait_until
+from session.fake_agent import FakeAgent, SharedAgent, events, messages, ps, settings
+from support import Relay, many, session_patch, wait_until
 
 
-def states(relay: Relay, *arguments: str) -> list[str]:
-    return [message["state"] for message in messages(relay, *arguments)]
+def states(relay: Relay) -> list[str]:
+    return [message["state"] for message in messages(relay)]
 
 
-def test_a_message_arrives_once_and_unchanged(relay: Relay) -> None:
+def test_a_message_arrives_once_and_unchanged(alice: SharedAgent, bob: SharedAgent) -> None:
     """R46, R47."""
-    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
     alice.say("@relay:Bob Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é")
     bob.receives("[/relay")
     bob.receives_exactly(("Alice", "Hello,  Bob! 100% “quoted” $HOME `x` \\n 日本語 👩‍👩‍👧 é"))
-    wait_until(lambda: states(relay) == ["injected"])
+    wait_until(lambda: bob.states() == ["injected"])
     assert alice.received == ""
 
 
@@ -73,12 +72,12 @@ def test_a_message_not_yet_typed_is_delivered_by_the_next_run(relay: Relay) -> N
     wait_until(lambda: states(relay) == ["injected"])
 
 
-def test_fifty_messages_arrive_in_order(relay: Relay) -> None:
-    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
-    alice.say("\n".join(f"@relay:Bob number {n}" for n in range(50)))
-    bob.receives("number 49")
-    assert [text for _, text in bob.texts()] == [f"number {n}" for n in range(50)]
-    wait_until(lambda: states(relay) == ["injected"] * 50)
+def test_many_messages_arrive_in_order(alice: SharedAgent, bob: SharedAgent) -> None:
+    count = many(100)
+    alice.say("\n".join(f"@relay:Bob number {n}" for n in range(count)))
+    bob.receives(f"number {count - 1}")
+    assert [text for _, text in bob.texts()] == [f"number {n}" for n in range(count)]
+    wait_until(lambda: bob.states() == ["injected"] * count)
 
 
 def test_an_agents_first_message_is_not_reported_as_undeliverable(relay: Relay) -> None:
@@ -103,14 +102,13 @@ def test_messages_to_an_offline_agent_wait_and_the_sender_is_notified(relay: Rel
     wait_until(lambda: states(relay) == ["injected"] * 3)
 
 
-def test_a_user_can_send_wait_and_get_an_answer(relay: Relay) -> None:
+def test_a_user_can_send_wait_and_get_an_answer(bob: SharedAgent) -> None:
     """`send --wait` reports the delivery, and an agent writes to the user."""
-    bob = FakeAgent(relay, "Bob").wrap()
-    done = relay("send", "--wait", "20", "Bob", "are", "you", "there?")
+    done = bob.relay("send", "--wait", "20", "Bob", "are", "you", "there?")
     assert "was delivered to Bob." in done.stdout
     bob.receives_exactly(("the user", "are you there?"))
     bob.say("@relay:you I am")
-    wait_until(lambda: [m["body"] for m in messages(relay, "--to", "you")] == ["I am"])
+    wait_until(lambda: [m["body"] for m in messages(bob.relay, "--to", "you")] == ["I am"])
 
 
 @pytest.mark.parametrize(
@@ -121,17 +119,15 @@ def test_a_user_can_send_wait_and_get_an_answer(relay: Relay) -> None:
         (("Bob", "x" * 65_537), "the message has 65537 bytes; the limit is 65536"),
     ],
 )
-def test_an_invalid_message_is_an_error(relay: Relay, arguments: tuple[str, ...], words: str) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
-    done = relay("send", *arguments, check=False)
-    assert (done.returncode, words in done.stderr, messages(relay)) == (1, True, [])
+def test_an_invalid_message_is_an_error(bob: SharedAgent, arguments: tuple[str, ...], words: str) -> None:
+    done = bob.relay("send", *arguments, check=False)
+    assert (done.returncode, words in done.stderr, bob.messages()) == (1, True, [])
     assert bob.received == ""
 
 
-def test_the_largest_message_arrives_whole(relay: Relay) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
+def test_the_largest_message_arrives_whole(bob: SharedAgent) -> None:
     body = " ".join(f"word{n}" for n in range(20_000))[: 64 * 1024].strip()
-    relay("send", "--wait", "20", "Bob", "-", input=body)
+    bob.relay("send", "--wait", "20", "Bob", "-", input=body)
     part = re.compile(r"^\[relay \w{8} (\d+)/(\d+) from the user\] (.*) \[/relay \w{8}\]$", re.MULTILINE)
     parts = wait_until(
         lambda: (found := part.findall(bob.received)) and found[-1][0] == found[-1][1] and found
@@ -139,7 +135,7 @@ def test_the_largest_message_arrives_whole(relay: Relay) -> None:
     assert " ".join(text for *_, text in parts) == body
 
 
-def test_an_agents_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> None:
+def test_an_agents_shell_sends_in_its_name(bob: SharedAgent, tmp_path: Path) -> None:
     """Through RELAY_SOCKET."""
     script = tmp_path / "agent.sh"
     script.write_text(
@@ -147,26 +143,24 @@ def test_an_agents_shell_sends_in_its_name(relay: Relay, tmp_path: Path) -> None
         f"{sys.executable} -m relay messages --json > {tmp_path}/listed\n"
         f"echo $RELAY_NAME $RELAY_TEAM > {tmp_path}/done\nexec cat\n"
     )
-    bob = FakeAgent(relay, "Bob").wrap()
-    relay("wrap", "-d", "-n", "Alice", "sh", script)
+    bob.relay("wrap", "-d", "-n", "Sheila", "sh", script)
     wait_until(lambda: (tmp_path / "done").exists() and (tmp_path / "done").read_text())
     bob.receives("[/relay")
-    bob.receives_exactly(("Alice", "from a tool"))
-    assert json.loads((tmp_path / "sent").read_text())[0]["from"] == "Alice"
+    bob.receives_exactly(("Sheila", "from a tool"))
+    assert json.loads((tmp_path / "sent").read_text())[0]["from"] == "Sheila"
     assert json.loads((tmp_path / "listed").read_text())[0]["body"] == "from a tool"
-    assert (tmp_path / "done").read_text() == "Alice default\n"
+    assert (tmp_path / "done").read_text() == "Sheila default\n"
 
 
 @pytest.mark.parametrize("question", ["Install? [Y/n] ", "Overwrite notes.txt? ", "Password: "])
-def test_nothing_is_typed_into_a_prompting_agent(relay: Relay, question: str) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
+def test_nothing_is_typed_into_a_prompting_agent(bob: SharedAgent, question: str) -> None:
     bob.say(question, end="")
     wait_until(lambda: bob.state() == "prompting")
-    relay("send", "Bob", "y")
-    wait_until(lambda: states(relay) == ["stored"])
+    bob.relay("send", "Bob", "y")
+    wait_until(lambda: bob.states() == ["stored"])
     assert bob.received == ""
     bob.say("\nNo answer; continuing.")
-    relay("send", "--wait", "20", "Bob", "later")
+    bob.relay("send", "--wait", "20", "Bob", "later")
     bob.receives_exactly(("the user", "y"), ("the user", "later"))
 
 
@@ -187,9 +181,11 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("by", ["agent", "user"])
-def test_hostile_bodies_arrive_inert_and_do_not_affect_later_messages(relay: Relay, by: str) -> None:
+def test_hostile_bodies_arrive_inert_and_do_not_affect_later_messages(
+    alice: SharedAgent, bob: SharedAgent, carol: SharedAgent, by: str
+) -> None:
     """R84."""
-    alice, bob, carol = (FakeAgent(relay, name).wrap() for name in ("Alice", "Bob", "Carol"))
+    relay = bob.relay
     if by == "user":
         relay("send", "Bob", "-", input="\n".join(HOSTILE))
     else:
@@ -211,13 +207,13 @@ def test_hostile_bodies_arrive_inert_and_do_not_affect_later_messages(relay: Rel
     assert bob.texts()[-1] == (sender, "the next message")
 
 
-def test_a_message_without_visible_text_is_rejected_and_the_sender_notified(relay: Relay) -> None:
-    alice, bob = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
+def test_a_message_without_visible_text_is_rejected_and_the_sender_notified(bob: SharedAgent) -> None:
+    alice = FakeAgent(bob.relay, "Amy").wrap()
     alice.say("@relay:Bob \u200b\u202e")
     alice.receives("is rejected")
-    assert states(relay) == ["rejected"]
+    assert bob.states() == ["rejected"]
     assert bob.received == ""
-    (row,) = messages(relay)
+    (row,) = bob.messages()
     assert "no text" in row["detail"]
 
 
@@ -231,13 +227,13 @@ def test_teams_are_isolated_and_can_use_the_same_names(relay: Relay) -> None:
     blue.receives_exactly(("the user", "for blue"))
 
 
-def test_a_tui_gets_a_message_in_one_paste(relay: Relay, tmp_path: Path) -> None:
+def test_a_tui_gets_a_message_in_one_paste(shared: Relay, tmp_path: Path) -> None:
     """It is a bracketed paste, submitted once."""
     log = tmp_path / "log"
     tui = Path(__file__).parent.parent / "fakes" / "agent_tui.py"
-    relay("wrap", "-d", "-n", "Bob", sys.executable, tui, "paste", env={"AGENT_LOG": str(log)})
-    done = relay("send", "--wait", "20", "Bob", "-", input="first line\n/second line\n")
-    assert "was delivered to Bob." in done.stdout
+    shared("wrap", "-d", "-n", "Tui", sys.executable, tui, "paste", env={"AGENT_LOG": str(log)})
+    done = shared("send", "--wait", "20", "Tui", "-", input="first line\n/second line\n")
+    assert "was delivered to Tui." in done.stdout
     (submitted,) = [json.loads(line)["submitted"] for line in log.read_text().splitlines()]
     assert re.fullmatch(
         r"\[relay (\w{8}) from the user\]\nfirst line\n/second line\n\[/relay \1\]", submitted
@@ -284,32 +280,31 @@ def test_messages_wait_for_a_dialog_above_the_input_and_the_reason_is_shown(rela
     assert states(relay) == ["stored"]
 
 
-def test_an_agents_shell_finds_relay(relay: Relay) -> None:
+def test_an_agents_shell_finds_relay(bob: SharedAgent) -> None:
     """Even if `relay` is in no directory of the user's PATH."""
-    bob = FakeAgent(relay, "Bob").wrap()
     elsewhere = "/usr/bin:/bin"
     assert not Path("/usr/bin/relay").exists()
-    relay(
+    bob.relay(
         "wrap",
         "-d",
         "-n",
-        "Alice",
+        "Sharon",
         "/bin/sh",
         "-c",
         "relay send Bob hello; exec cat",
         env={"PATH": elsewhere},
     )
     bob.receives("[/relay")
-    bob.receives_exactly(("Alice", "hello"))
+    bob.receives_exactly(("Sharon", "hello"))
 
 
-def test_a_message_has_the_same_id_everywhere(relay: Relay) -> None:
+def test_a_message_has_the_same_id_everywhere(bob: SharedAgent) -> None:
     """U9: on the agent's screen as well as in every command."""
-    bob = FakeAgent(relay, "Bob").wrap()
+    relay = bob.relay
     sent = relay("send", "--wait", "60", "Bob", "hello").stdout
     bob.receives("[/relay")
     (shown,) = re.findall(r"\[relay (\w+) from the user\] hello \[/relay \1\]", bob.received)
-    (message,) = messages(relay)
+    (message,) = bob.messages()
     assert message["id"].startswith(shown) and shown in sent
     for command in (
         ["messages"],
@@ -327,8 +322,8 @@ def test_a_message_has_the_same_id_everywhere(relay: Relay) -> None:
     assert f"{shown} (injected) is no longer listed" in relay("drop", shown).stdout
 
 
-def test_explain_takes_the_id_of_a_waiting_message(relay: Relay) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
+def test_explain_takes_the_id_of_a_waiting_message(bob: SharedAgent) -> None:
+    relay = bob.relay
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     (row,) = json.loads(relay("send", "--json", "Bob", "hello").stdout)
@@ -341,6 +336,7 @@ def test_explain_takes_the_id_of_a_waiting_message(relay: Relay) -> None:
     assert (answer["message"]["id"], answer["state"]) == (row["id"], "prompting")
     assert "no message has an id that begins with '00000000'" in relay("drop", "00000000", check=False).stderr
     assert "there is no session called '00000000'" in relay("explain", "00000000", check=False).stderr
+    bob.say("\nNo answer; continuing.")
 
 
 def test_explain_says_what_to_do_about_a_message_to_an_agent_that_has_ended(relay: Relay) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,15 +35,38 @@ def context(call: Json) -> str:
     return str(answer(call).get("hookSpecificOutput", {}).get("additionalContext", ""))
 
 
-def recorded(claude: Claude) -> str:
-    """Return what the handler in RECORD printed."""
-    found = wait_until(lambda: claude.events("handler_printed"), message=lambda: str(claude.events("notice")))
-    return str(found[-1]["text"])
+def recorded(claude: Claude, count: int = 1) -> str:
+    """Return what the handler in RECORD printed when it was called for the `count`th time."""
+    wait_until(
+        lambda: len(claude.events("handler_printed")) == count, message=lambda: str(claude.events("notice"))
+    )
+    return str(claude.events("handler_printed")[-1]["text"])
+
+
+Wrap = Callable[..., Claude]
 
 
 @pytest.fixture
-def transcript(relay: Relay) -> Transcript:
-    return Transcript(relay.home / "transcript.jsonl")
+def wrap(shared: Relay) -> Iterator[Wrap]:
+    """Yield what wraps an agent of its own name, in a project with the given relay.config.py."""
+    wrapped = []
+
+    def wrap(config: str = "") -> Claude:
+        folder = project(shared, config) if config else None
+        wrapped.append(Claude(shared, f"Ann{next(numbers)}"))
+        return wrapped[-1].wrap(cwd=folder)
+
+    yield wrap
+    for claude in wrapped:
+        shared("stop", "--now", claude.name, check=False)  # it may have ended
+
+
+numbers = itertools.count(1)
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Transcript:
+    return Transcript(tmp_path / "transcript.jsonl")
 
 
 def start_turn(claude: Claude, **fields: Any) -> Claude:
@@ -49,34 +75,26 @@ def start_turn(claude: Claude, **fields: Any) -> Claude:
     return claude
 
 
-def test_agent_end_has_the_last_message_of_the_turn(relay: Relay) -> None:
-    """R1, R2"""
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="agent_end"))))
+def test_agent_end_has_the_outcome_and_the_last_message_of_the_turn(wrap: Wrap) -> None:
+    """R1, R2, R3: None if it is empty. A failure of the model is its error."""
+    claude = start_turn(wrap(RECORD.format(event="agent_end")))
     (stopped,) = claude.fire("Stop", last_assistant_message="All done.")
     assert not stopped["stdout"]
-    text = recorded(claude)
+    text = recorded(claude, 1)
     assert "success=True" in text and "last_assistant_message='All done.'" in text
     assert "{'role': 'user', 'content': 'do it'}" in text
     assert "error=None" in text and "duration_ms=None" not in text
-
-
-def test_an_empty_last_message_is_none(relay: Relay) -> None:
-    """R3"""
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="agent_end"))))
+    claude.fire("UserPromptSubmit", prompt="do it again")
     claude.fire("Stop", last_assistant_message="")
-    assert "last_assistant_message=None" in recorded(claude)
-
-
-def test_a_model_failure_ends_the_turn_with_its_error(relay: Relay) -> None:
-    """R1"""
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="agent_end"))))
+    assert "last_assistant_message=None" in recorded(claude, 2)
+    claude.fire("UserPromptSubmit", prompt="do it at last")
     claude.fire("StopFailure", error="overloaded_error", last_assistant_message="API Error: 529")
-    text = recorded(claude)
+    text = recorded(claude, 3)
     assert "success=False" in text and "error='overloaded_error'" in text
     wait_until(lambda: claude.events("state")[-1]["state"] == "failed")
 
 
-def test_handlers_are_called_before_and_after_a_tool(relay: Relay) -> None:
+def test_handlers_are_called_before_and_after_a_tool(wrap: Wrap) -> None:
     """R54"""
     config = """
 from relay import on
@@ -85,7 +103,7 @@ from relay import on
 def record(event):
     print(type(event).__name__, event.tool_name, event.tool_input["command"])
 """
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, config)))
+    claude = start_turn(wrap(config))
     claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})
     claude.fire("PostToolUse", tool_name="Bash", tool_input={"command": "ls"}, tool_response="x")
     wait_until(lambda: len(claude.events("handler_printed")) == 2)
@@ -93,9 +111,9 @@ def record(event):
     assert printed == ["ToolPre Bash ls", "ToolPost Bash ls"]
 
 
-def test_the_event_of_a_failed_tool_has_its_error(relay: Relay) -> None:
+def test_the_event_of_a_failed_tool_has_its_error(wrap: Wrap) -> None:
     """R37"""
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, RECORD.format(event="tool_post"))))
+    claude = start_turn(wrap(RECORD.format(event="tool_post")))
     claude.fire("PostToolUseFailure", tool_name="Bash", tool_input={"command": "false"}, error="Exit code 1")
     assert "error='Exit code 1'" in recorded(claude)
 
@@ -119,9 +137,9 @@ def second(event, ctx):
 """
 
 
-def test_an_agent_continues_until_the_cap_is_reached(relay: Relay) -> None:
+def test_an_agent_continues_until_the_cap_is_reached(wrap: Wrap) -> None:
     """R4, R5, R6, R7, R8, R10: with the text of all handlers, in order; None adds nothing."""
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
+    claude = start_turn(wrap(CONTINUES))
     for _ in range(3):
         (stopped,) = claude.fire("Stop", last_assistant_message="not yet")
         reason = answer(stopped)["hookSpecificOutput"]["additionalContext"]
@@ -147,17 +165,17 @@ def test_the_cap_is_configurable(relay: Relay) -> None:
     assert "relay has made it continue 1 time of at most 1" in text
 
 
-def test_an_explicit_continue_needs_no_text(relay: Relay) -> None:
+def test_an_explicit_continue_needs_no_text(wrap: Wrap) -> None:
     """R8"""
     config = 'from relay import on\non("agent_end")(lambda ctx: {"continue": True})\n'
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, config)))
+    claude = start_turn(wrap(config))
     (stopped,) = claude.fire("Stop", last_assistant_message="done?")
     assert "Go on." in answer(stopped)["hookSpecificOutput"]["additionalContext"]
 
 
-def test_a_prompt_can_be_denied(relay: Relay) -> None:
+def test_a_prompt_can_be_denied(wrap: Wrap) -> None:
     config = 'from relay import on\non("prompt_submit")(lambda prompt: {"deny": "not now"})\n'
-    claude = Claude(relay).wrap(cwd=project(relay, config))
+    claude = wrap(config)
     claude.fire("SessionStart", source="startup")
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
     assert (answer(submitted)["decision"], answer(submitted)["reason"]) == (
@@ -180,20 +198,20 @@ def test_a_call_allowed_in_settings_needs_no_dialog(relay: Relay) -> None:
         assert not asked["stdout"]
 
 
-def test_text_from_a_tool_handler_reaches_the_agent_before_its_next_step(relay: Relay) -> None:
+def test_text_from_a_tool_handler_reaches_the_agent_before_its_next_step(wrap: Wrap) -> None:
     """R73"""
     config = 'from relay import on\non("tool_post")(lambda tool_name: f"{tool_name}: line 3 is bad")\n'
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, config)))
+    claude = start_turn(wrap(config))
     (posted,) = claude.fire("PostToolUse", tool_name="Write", tool_input={}, tool_response="ok")
     assert "Write: line 3 is bad" in context(posted)
     injection = wait_until(lambda: claude.events("injection"))[-1]
     assert (injection["route"], injection["role"], injection["result"]) == ("native", "system", "injected")
 
 
-def test_directives_are_read_from_the_transcript_not_the_screen(relay: Relay, transcript: Transcript) -> None:
+def test_directives_are_read_from_the_transcript_not_the_screen(wrap: Wrap, transcript: Transcript) -> None:
     """Each directive counts once, also in a message before a tool call, but not in a code fence."""
     path = {"transcript_path": str(transcript.path)}
-    claude = start_turn(Claude(relay).wrap(), **path)
+    claude = start_turn(wrap(), **path)
     transcript.say("First.\n\n@memory:save before the tool\n```\n@memory:save fenced\n```\n")
     claude.fire("PreToolUse", tool_name="Bash", tool_input={}, **path)
     transcript.say("@memory:save the last\x0b@memory:save no line of its own")
@@ -229,15 +247,15 @@ def test_a_subagents_directives_count_only_if_configured(
     wait_until(lambda: sorted(e["body"] for e in claude.events("directive")) == wanted)
 
 
-def test_an_agent_gets_the_onboarding_once_and_again_after_a_clear(relay: Relay) -> None:
+def test_an_agent_gets_the_onboarding_once_and_again_after_a_clear(wrap: Wrap) -> None:
     """It is context from its hooks; nothing is typed."""
-    claude = Claude(relay).wrap()
+    claude = wrap()
     (started,) = claude.fire("SessionStart", source="startup")
-    assert "You are Ann in the team default" in context(started)
+    assert f"You are {claude.name} in the team default" in context(started)
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
     assert not submitted["stdout"]
     (cleared,) = claude.fire("SessionStart", source="clear")
-    assert "You are Ann" in context(cleared)
+    assert f"You are {claude.name}" in context(cleared)
     assert claude.events("injection") == []
 
 
@@ -249,17 +267,17 @@ def test_settings_can_turn_onboarding_off(relay: Relay) -> None:
     assert not started["stdout"] and not submitted["stdout"]
 
 
-def test_explain_says_whether_hooks_report(relay: Relay) -> None:
-    claude = Claude(relay).wrap()
-    assert "silent so far" in relay("explain", claude.name).stdout
+def test_explain_says_whether_hooks_report(wrap: Wrap) -> None:
+    claude = wrap()
+    assert "silent so far" in claude.relay("explain", claude.name).stdout
     claude.fire("SessionStart", source="startup")
-    assert "they report its state and its words" in relay("explain", claude.name).stdout
+    assert "they report its state and its words" in claude.relay("explain", claude.name).stdout
 
 
 @pytest.mark.parametrize("continues", [True, False])
-def test_only_the_agents_next_event_proves_a_continuation(relay: Relay, continues: bool) -> None:
+def test_only_the_agents_next_event_proves_a_continuation(wrap: Wrap, continues: bool) -> None:
     """That the hook printed it does not prove that the agent read it."""
-    claude = start_turn(Claude(relay).wrap(cwd=project(relay, CONTINUES)))
+    claude = start_turn(wrap(CONTINUES))
     claude.fire("Stop", last_assistant_message="not yet")
     assert claude.events("injection") == []
     if continues:
@@ -270,14 +288,16 @@ def test_only_the_agents_next_event_proves_a_continuation(relay: Relay, continue
     assert {e["result"] for e in results} == {"injected" if continues else "uncertain"}
 
 
-def test_a_message_is_not_delivered_before_the_turn_has_started(relay: Relay) -> None:
+def test_a_message_is_not_delivered_before_the_turn_has_started(wrap: Wrap) -> None:
     """A message in the reply to SessionStart would be unread until the user's prompt.
 
     Claude Code also forgets a prompt that the user takes back, with the context added to it.
     """
-    claude = Claude(relay).wrap()
-    relay("send", claude.name, "are you there?")
-    wait_until(lambda: [message["state"] for message in messages(relay)] == ["stored"])
+    claude = wrap()
+    claude.relay("send", claude.name, "are you there?")
+    wait_until(
+        lambda: [message["state"] for message in messages(claude.relay, "--to", claude.name)] == ["stored"]
+    )
     (started,) = claude.fire("SessionStart", source="startup")
     assert "are you there?" not in context(started)
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
@@ -286,13 +306,13 @@ def test_a_message_is_not_delivered_before_the_turn_has_started(relay: Relay) ->
     assert "are you there?" in context(called)
 
 
-def test_initial_context_comes_with_the_session_start_or_the_first_prompt(relay: Relay) -> None:
+def test_initial_context_comes_with_the_session_start_or_the_first_prompt(wrap: Wrap) -> None:
     """R51: no turn is started for it. At the start, the session may still be loading its handlers."""
     config = 'from relay import on\non("session_start")(lambda ctx: "You are on call.")\n'
-    claude = Claude(relay).wrap(cwd=project(relay, config))
+    claude = wrap(config)
     (started,) = claude.fire("SessionStart", source="startup")
     if "You are on call." not in context(started):
-        wait_until(lambda: "does not justify a turn" in relay("explain", claude.name).stdout)
+        wait_until(lambda: "does not justify a turn" in claude.relay("explain", claude.name).stdout)
     (submitted,) = claude.fire("UserPromptSubmit", prompt="do it")
     assert (context(started) + context(submitted)).count("You are on call.") == 1
 

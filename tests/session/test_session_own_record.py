@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -53,9 +54,10 @@ class Aider(FakeAgent):
     """A TUI whose drawing and logging the test controls. A turn: `prompt`, `draw` and `log_text`, `ready`."""
 
     turns = itertools.count(1)
+    profile = "known"
 
     def command(self, *arguments: str) -> list[str | Path]:
-        return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
+        return ["--agent", self.profile, "--", sys.executable, TUI, self.folder, *arguments]
 
     def prompt(self, user: Emulator | None = None, *, logged: bool = True) -> None:
         """Give it a prompt, so that it starts to work. user: the terminal that types the prompt."""
@@ -94,7 +96,7 @@ class Aider(FakeAgent):
 
     def ready(self) -> None:
         self.bottom("")
-        wait_until(lambda: self.state() == "ready", message=self.log)
+        wait_until(lambda: self.events("state")[-1]["state"] == "ready", message=self.log)
 
     def directives(self) -> list[str]:
         return [each["body"] for each in self.events("directive")]
@@ -109,14 +111,38 @@ class Aider(FakeAgent):
     def record(self) -> str:
         return str(json.loads(self.relay("explain", self.name, "--json").stdout)["record"])
 
+    def logs(self) -> list[Path]:
+        """Return the files of its record."""
+        return list((self.relay.home / "state" / "native").glob(f"{self.name}@*/**/*.log"))
 
-@pytest.fixture
-def ann(relay: Relay) -> Aider:
-    patterns = relay.home / "config" / "patterns"
+
+@pytest.fixture(scope="module")
+def folder(shared: Relay) -> Path:
+    """Return a project with a handler, in a home that knows the agent with and without its record."""
+    patterns = shared.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "known.toml").write_text(PROFILE)
-    settings(relay, 'teach = "never"\n')
-    return Aider(relay, "Ann").wrap(cwd=project(relay, ENDS))
+    without = PROFILE.replace('[native]\ntranscript = "aider"\n', "").replace("known", "unrecorded")
+    (patterns / "unrecorded.toml").write_text(without)
+    settings(shared, 'teach = "never"\n')
+    return project(shared, ENDS)
+
+
+numbers = itertools.count(1)
+
+
+@pytest.fixture
+def absent(shared: Relay, folder: Path) -> Iterator[Aider]:
+    """Yield an agent of its own name, which the test starts."""
+    ann = Aider(shared, f"ann-{next(numbers)}")
+    yield ann
+    shared("stop", "--now", ann.name, check=False)  # it may have ended
+
+
+@pytest.fixture
+def ann(absent: Aider, folder: Path) -> Aider:
+    absent.wrap(cwd=folder)
+    return absent
 
 
 def test_directives_are_read_from_the_record_not_the_screen(ann: Aider) -> None:
@@ -135,7 +161,7 @@ def test_directives_are_read_from_the_record_not_the_screen(ann: Aider) -> None:
     ann.expect_directives("drawn in *italics*", "drawn in *italics*")
     ann.receives("Nothing handles @memroy:, so it was ignored. Did you mean @memory:?")
     assert ann.record() == "it reports the agent's words"
-    assert "Its own record: it reports the agent's words." in ann.relay("explain", "Ann").stdout
+    assert "Its own record: it reports the agent's words." in ann.relay("explain", ann.name).stdout
 
 
 def test_the_screen_replaces_a_record_that_stops(ann: Aider) -> None:
@@ -158,7 +184,7 @@ def test_the_screen_replaces_a_record_that_stops(ann: Aider) -> None:
     ann.expect_directives("one", "two", "three", "four", "five")
     ann.log_answer("@memory:save five")
     ann.ready()
-    before = entry(ann.relay, "Ann")
+    before = entry(ann.relay, ann.name)
     os.kill(before["session_pid"], signal.SIGKILL)
     replaced(ann.relay, before)
     ann.prompt(logged=False)
@@ -167,13 +193,9 @@ def test_the_screen_replaces_a_record_that_stops(ann: Aider) -> None:
     assert "reads its screen" in ann.record()
 
 
-def test_short_turns_missing_in_the_record_all_count(relay: Relay) -> None:
+def test_short_turns_missing_in_the_record_all_count(absent: Aider) -> None:
     """They end while relay still waits for the first one to appear in the record."""
-    patterns = relay.home / "config" / "patterns"
-    patterns.mkdir(parents=True)
-    (patterns / "known.toml").write_text(PROFILE)
-    settings(relay, 'teach = "never"\n')
-    ann = Aider(relay, "Ann")
+    ann = absent
     ann.wrap(env=session_patch("import relay.features.own_record as it; it.GRACE = 10.0"))
     for body in ("one", "two", "three"):
         ann.prompt(logged=False)
@@ -242,7 +264,7 @@ def test_a_record_that_becomes_ambiguous_mid_turn_repeats_nothing(ann: Aider) ->
     ann.expect_directives("one", "two")
     ann.log_text("a file\n")
     ann.notice("does not distinguish files in the chat from answers")
-    before = entry(ann.relay, "Ann")
+    before = entry(ann.relay, ann.name)
     ann.draw("@memory:save two\n@memory:save three")
     ann.expect_directives("one", "two", "three")
     os.kill(before["session_pid"], signal.SIGKILL)
@@ -256,26 +278,24 @@ def test_a_record_that_becomes_ambiguous_mid_turn_repeats_nothing(ann: Aider) ->
     ann.expect_directives("one", "two", "three", "four", "five")
 
 
-def test_words_drawn_while_no_session_ran_count(relay: Relay) -> None:
+def test_words_drawn_while_no_session_ran_count(absent: Aider) -> None:
     """Even if the first turn has ended meanwhile: the screen no longer shows that it had begun."""
-    patterns = relay.home / "config" / "patterns"
-    patterns.mkdir(parents=True)
-    (patterns / "known.toml").write_text(PROFILE.replace('[native]\ntranscript = "aider"\n', ""))
-    settings(relay, 'teach = "never"\n')
-    gate = relay.home / "gate"
+    gate = absent.folder / "gate"
     waits = f"import os, time\nwhile os.path.exists({str(gate)!r}): time.sleep(0.01)"
-    ann = Aider(relay, "Ann").wrap(env=session_patch(waits))
+    absent.profile = "unrecorded"
+    ann = absent
+    ann.wrap(env=session_patch(waits))
     ann.draw("@memory:save before the first turn")
     ann.prompt(logged=False)
     ann.draw("@memory:save one")
     ann.expect_directives("one")
     gate.touch()
-    before = entry(relay, "Ann")
+    before = entry(ann.relay, ann.name)
     os.kill(before["session_pid"], signal.SIGKILL)
     ann.draw("@memory:save two")
     ann.bottom("")
     gate.unlink()
-    replaced(relay, before)
+    replaced(ann.relay, before)
     ann.expect_directives("one", "two")
 
 
@@ -298,7 +318,7 @@ def test_a_possible_repeat_is_ignored_and_reported(ann: Aider) -> None:
         "two",
         "the steps are written down in the notes",
     )
-    assert "1 directive possibly read before, ignored" in ann.relay("explain", "Ann").stdout
+    assert "1 directive possibly read before, ignored" in ann.relay("explain", ann.name).stdout
 
 
 def test_interrupted_text_is_ignored_when_the_record_is_lost(ann: Aider) -> None:
@@ -349,7 +369,7 @@ def test_successive_sessions_read_a_record_once(ann: Aider) -> None:
         ann.log_answer(f"@memory:save before {number}")
         ann.draw(f"@memory:save before {number}")
         ann.expect_directives(*bodies[:-1])
-        before = entry(ann.relay, "Ann")
+        before = entry(ann.relay, ann.name)
         os.kill(before["session_pid"], signal.SIGKILL)
         ann.log_answer(f"@memory:save after {number}")
         ann.draw(f"@memory:save after {number}")
@@ -361,7 +381,7 @@ def test_successive_sessions_read_a_record_once(ann: Aider) -> None:
 
 def test_a_large_record_is_truncated_between_turns(ann: Aider) -> None:
     """aider logs every request completely. Nothing is missed or read twice."""
-    log = next((ann.relay.home / "state" / "native").rglob("*.log"))
+    (log,) = ann.logs()
     ann.prompt()
     with log.open("a") as file:
         file.writelines(itertools.repeat(f"USER {'x' * 1000}\n", 17_000))
@@ -374,7 +394,7 @@ def test_a_large_record_is_truncated_between_turns(ann: Aider) -> None:
         ann.log_answer("@memory:save two")
         ann.ready()
         ann.expect_directives("one", *["two"] * (number + 1))
-    before = entry(ann.relay, "Ann")
+    before = entry(ann.relay, ann.name)
     os.kill(before["session_pid"], signal.SIGKILL)
     replaced(ann.relay, before)
     ann.prompt()
@@ -401,8 +421,7 @@ def test_interrupted_text_in_the_record_is_ignored(ann: Aider) -> None:
 
 def test_the_record_is_removed_with_the_run(ann: Aider) -> None:
     ann.prompt()
-    logs = list((ann.relay.home / "state" / "native").rglob("*.log"))
-    assert len(logs) == 1
-    assert logs[0].stat().st_mode & 0o777 == 0o600
-    ann.relay("stop", "Ann")
-    wait_until(lambda: not logs[0].exists())
+    (log,) = ann.logs()
+    assert log.stat().st_mode & 0o777 == 0o600
+    ann.relay("stop", ann.name)
+    wait_until(lambda: not log.exists())
