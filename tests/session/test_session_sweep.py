@@ -151,6 +151,8 @@ class Death:
 class Life:
     """The life of one agent. Each session dies at the next of `deaths`, until none is left."""
 
+    _ledger: Ledger
+
     def __init__(self, relay: Relay, bob: FakeAgent, deaths: Sequence[Death]) -> None:
         self._bob = bob
         self._deaths = deaths
@@ -158,12 +160,15 @@ class Life:
         self._alice = FakeAgent(relay, self._name)
         self._note = self._alice.folder / "deaths"
         self._reloaded = 0
-        self._run = Home.from_env(relay.environment).run
-        self._ledger = Home.from_env(relay.environment).ledger
+        self._home = Home.from_env(relay.environment)
         self._counted = relay.home / f"{self._name}.counted"
 
     def live(self) -> None:
         """Run all of it. Raise AssertionError if the death of a session had a visible effect."""
+        with Ledger(self._home.ledger) as self._ledger:
+            self._live()
+
+    def _live(self) -> None:
         alice, bob = self._alice, self._bob
         self._wrap()
         first = self._until(lambda: (status := self._status()).get("agent_pid") and status)
@@ -247,9 +252,8 @@ class Life:
 
     def _messages(self) -> tuple[list[Message], list[Message]]:
         """Return the messages from the agent to Bob, and those from Bob to it."""
-        with Ledger(self._ledger) as ledger:
-            outward = ledger.messages(sender=self._name, to="Bob")
-            inward = ledger.messages(sender="Bob", to=self._name)
+        outward = self._ledger.messages(sender=self._name, to="Bob")
+        inward = self._ledger.messages(sender="Bob", to=self._name)
         return [entry.message for entry in outward], [entry.message for entry in inward]
 
     def _patch(self) -> str:
@@ -296,7 +300,7 @@ class Life:
         with socket.socket(socket.AF_UNIX) as channel:
             channel.settimeout(PATIENCE)
             try:
-                channel.connect(str(self._run / "sessions" / "default" / f"{self._name.lower()}.shim"))
+                channel.connect(str(self._home.run / "sessions" / "default" / f"{self._name.lower()}.shim"))
                 channel.sendall(json.dumps({"op": operation}).encode() + b"\n")
                 answer: dict[str, Any] = json.loads(channel.makefile().readline())
             except (OSError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -26,6 +27,8 @@ FAULTS = {
     "no memory": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 25, 1 << 25))",
     "broken code": "sys.modules['asyncio'] = None",
 }
+COLD = {"no memory", "broken code"}
+"""Faults that must come before any import."""
 LOGGED = {
     "a ring of another version": "another version of relay",
     "no memory": "",  # the first failure is random
@@ -61,10 +64,12 @@ def in_process(monkeypatch: pytest.MonkeyPatch, relay: Relay, *arguments: str) -
     return main([*arguments])
 
 
+@pytest.mark.parametrize("cold", [True, False])
 def test_a_broken_session_is_reported_and_reload_retries(
     bob: FakeAgent,
     alice: FakeAgent,
     subtests: pytest.Subtests,
+    cold: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -72,13 +77,13 @@ def test_a_broken_session_is_reported_and_reload_retries(
     patch = session_patch(
         f"import os, sys\nif os.path.exists({str(broken)!r}):\n    exec(open({str(broken)!r}).read())\n"
     )
-    with forkserver.real_exec():  # the faults must come before any import
+    with forkserver.real_exec() if cold else contextlib.nullcontext():
         alice.wrap(env=patch)
     monkeypatch.setattr(reload, "STARTS", PATIENCE)
-    for fault, code in FAULTS.items():
+    for fault in [each for each in FAULTS if (each in COLD) is cold]:
         with subtests.test(fault):
             before = entry(relay, alice.name)
-            broken.write_text(code)
+            broken.write_text(FAULTS[fault])
             os.kill(before["session_pid"], signal.SIGKILL)
             alice.say(f"@relay:Bob sent without a session: {fault}\n")
             wait_until(lambda: shim_status(relay, alice.name)["failed"])
