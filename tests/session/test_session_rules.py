@@ -196,12 +196,8 @@ def test_stop_rules_continue_until_the_caps_which_have_different_outcomes(
     assert ["hookSpecificOutput" in reply for reply in replies] == [True, True, True, False]
     assert "Give a final answer." in replies[0]["hookSpecificOutput"]["additionalContext"]
     entries = fired(claude, 4)
-    assert [entry["outcome"] for entry in entries] == [
-        "continue",
-        "continue",
-        "continue_at_max_iter",
-        "reentry_capped",
-    ]
+    outcomes = ["continue", "continue", "continue_at_max_iter", "reentry_capped"]
+    assert [entry["outcome"] for entry in entries] == outcomes
     ends = ["final_response", "final_response", "max_iterations", "max_iterations"]
     assert [entry["turn_end_reason"] for entry in entries] == ends
     assert [each["turn_end_reason"] for each in logged(log, 4)] == ends
@@ -250,13 +246,8 @@ def test_a_compaction_is_only_observed(claude: SharedClaude, tmp_path: Path) -> 
 
 def test_session_start_context_is_in_the_reply(relay: Relay) -> None:
     """R83"""
-    rules(
-        relay,
-        SessionStart={
-            "matcher": "startup",
-            "hooks": [{"type": "command", "command": "echo '2 files changed'"}],
-        },
-    )
+    hook = {"type": "command", "command": "echo '2 files changed'"}
+    rules(relay, SessionStart={"matcher": "startup", "hooks": [hook]})
     claude = Claude(relay).wrap()
     (call,) = claude.fire("SessionStart", source="startup")
     assert "2 files changed" in specific(call)["additionalContext"]
@@ -382,10 +373,8 @@ def test_a_message_blocked_by_a_rule_is_rejected_with_the_reason(relay: Relay) -
     assert message["state"] == "rejected" and "[Blocked by hook] no secrets" in message["detail"]
     relay("send", "--wait", "20", "Ann", "hello")
     assert "plan" not in ann.received
-    assert [entry["outcome"] for entry in events(relay) if entry["event"] == "hook_fired"] == [
-        "block",
-        "allow",
-    ]
+    outcomes = [entry["outcome"] for entry in events(relay) if entry["event"] == "hook_fired"]
+    assert outcomes == ["block", "allow"]
 
 
 def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_path: Path) -> None:
@@ -603,6 +592,5 @@ def test_suppressed_output_is_not_in_events_or_audit(claude: SharedClaude) -> No
     assert "between us" in specific(call)["additionalContext"]
     (entry,) = fired(claude)
     assert "output_preview" not in entry["rules"][0]
-    assert (
-        "between us" not in claude.relay("events", "--json").stdout + claude.relay("audit", "--json").stdout
-    )
+    printed = claude.relay("events", "--json").stdout + claude.relay("audit", "--json").stdout
+    assert "between us" not in printed
