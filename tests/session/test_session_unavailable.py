@@ -23,7 +23,7 @@ from session.test_session_replaced import entry
 from support import PATIENCE, Relay, session_patch, wait_until
 
 FAULTS = {
-    "a ring of another version": "from relay.shim import ring; ring.MAGIC += 1",
+    "a ring of another version": "from relay.shim import ring_reader; ring_reader.MAGIC += 1",
     "no memory": "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 25, 1 << 25))",
     "broken code": "sys.modules['asyncio'] = None",
 }
