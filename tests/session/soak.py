@@ -40,6 +40,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import forkserver
 from messaging import hostile
 from relay import names
 from relay.errors import LedgerAway
@@ -557,6 +558,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the home, to look at it")
     parser.add_argument("--hostile", action="store_true", help="two teams, and an attacker")
     parser.add_argument("--spare", action="store_true", help="kill nothing")
+    forkserver.install()
     return 1 if soak(**vars(parser.parse_args())) else 0
 
 

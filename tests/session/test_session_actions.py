@@ -47,7 +47,7 @@ def terminals(relay: Relay) -> Iterator[Terminals]:
     opened = Terminals(relay)
     yield opened
     for user in opened.opened:
-        user.close(force=True)
+        user.close()
 
 
 def supervise(relay: Relay, *arguments: str, name: str = "Alice", **policy: Any) -> FakeAgent:
@@ -107,7 +107,7 @@ def test_an_escalation_lasts_until_the_user_responds(relay: Relay, terminals: Te
     )
     assert "ready (has been idle for " in relay("ps").stdout
     assert "It needs you: it has been idle for " in relay("explain", "Alice").stdout
-    user.send("x")
+    user.type("x")
     wait_until(lambda: not entry(relay)["escalation"], message=alice.log)
     assert relay("next", "--print", check=False).stderr == "No agent needs you.\n"
 
@@ -180,13 +180,13 @@ def test_a_half_typed_line_is_not_idle(relay: Relay, terminals: Terminals) -> No
     keys["max_unattended_turns"] = 1
     alice, user = terminals("Alice", options=("--supervision", json.dumps(keys)))
     wait_until(lambda: entry(relay)["state"] == "held", message=alice.log)
-    user.send("half a li")
+    user.type("half a li")
     wait_until(lambda: entry(relay)["state"] == "held")
-    user.send("ne\r")
+    user.type("ne\r")
     alice.receives("half a line")
     wait_until(lambda: len(alice.texts()) == 2, message=alice.log)  # one more, and it is held again
     wait_until(lambda: entry(relay)["state"] == "held", message=alice.log)
-    user.send("half")
+    user.type("half")
     relay("release", "--agent", "Alice")
     wait_until(lambda: explained(relay)["obstacle"] is None and entry(relay)["state"] != "held")
     wait_until(lambda: len(alice.events("action")) >= 2)

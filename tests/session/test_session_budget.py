@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pexpect
 import pytest
 
 from relay.injection.budget import Budget, tokens
@@ -91,13 +90,13 @@ def test_user_input_to_a_plain_program_starts_a_turn(relay: Relay) -> None:
         lint(44)
         lint(45)
         wait_until(lambda: len(warnings()) == 1)
-        user.sendline("go on")
+        user.type("go on\n")
         alice.receives("go on")
         lint(48)
         wait_until(lambda: len(warnings()) == 2, message=lambda: str(warnings()))
         assert "about 12 tokens" in warnings()[1]
         alice.exit()
-        user.expect(pexpect.EOF)
+        user.end()
     finally:
         for opened in terminals.opened:
-            opened.close(force=True)
+            opened.close()

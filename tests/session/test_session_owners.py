@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from relay.control.sessions import call
+from relay.home import Home
+from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages, ps
-from session.test_session_replaced import entry, replaced
+from session.test_session_replaced import entry, replaced, wait_until_gone
 from support import Relay, processes_of, session_patch, wait_until
 
 RUN = Path(sys.executable).name.split(".")[0]
@@ -28,17 +30,14 @@ def run(relay: Relay, *arguments: str, **more: Any) -> FakeAgent:
     return FakeAgent(relay, RUN).wrap(*arguments, named=False, **more)
 
 
-def wait_until_gone(relay: Relay, name: str) -> None:
-    """Wait until no running agent has the name."""
-    wait_until(lambda: name not in {row["name"] for row in ps(relay)})
-
-
-def all_in_state(relay: Relay, state: str, *arguments: str) -> list[dict[str, Any]]:
+def all_in_state(relay: Relay, state: str) -> list[dict[str, Any]]:
     """Return the messages once all of them are in `state`."""
-    return wait_until(
-        lambda: (rows := messages(relay, *arguments)) and {row["state"] for row in rows} == {state} and rows,
-        message=lambda: f"{messages(relay, *arguments)}",
-    )
+    with Ledger(Home.from_env(relay.environment).ledger) as ledger:
+        wait_until(
+            lambda: {entry.message.state for entry in ledger.messages()} == {state},
+            message=lambda: f"{messages(relay)}",
+        )
+    return messages(relay)
 
 
 def test_messages_to_an_ended_run_are_rejected_and_never_reach_the_next(relay: Relay) -> None:

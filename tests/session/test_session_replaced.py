@@ -11,18 +11,27 @@ from typing import Any
 
 import pytest
 
+from relay.control.sessions import UNRESPONSIVE, live
+from relay.home import Home
 from relay.shim import ring
 from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, processes_of, session_patch, wait_until
 
 
 def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
-    """Return the agent's entry in `relay ps`, once its session answers."""
+    """Return the agent's entry in `relay ps --json`, once its session answers."""
+    home = Home.from_env(relay.environment)
     return wait_until(
         lambda: next(
-            (row for row in ps(relay) if row["name"] == name and row["state"] != "unresponsive"), None
+            (each.public() for each in live(home) if each.name == name and each.state != UNRESPONSIVE), {}
         )
     )
+
+
+def wait_until_gone(relay: Relay, name: str) -> None:
+    """Wait until no running agent has the name."""
+    home = Home.from_env(relay.environment)
+    wait_until(lambda: name not in {each.name for each in live(home)})
 
 
 def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
@@ -32,11 +41,14 @@ def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
     )
 
 
+TURNS = 6
+
+
 def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
-    """R88, S7: killed a dozen times while the agent writes, they run every directive once, in order."""
+    """R88, S7: killed half a dozen times while the agent writes, they run every directive once, in order."""
     bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
     first = before = entry(relay)
-    for turn in range(12):
+    for turn in range(TURNS):
         for number in range(5):
             alice.say(f"@relay:Bob {turn}.{number}")
         if turn % 3 == 0:
@@ -46,14 +58,14 @@ def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
         before = replaced(relay, before)
         assert before["agent_pid"] == first["agent_pid"]
         assert before["terminal_pid"] == first["terminal_pid"]
-    expected = [f"{turn}.{end}" for turn in range(12) for end in (*range(5), "last")]
-    bob.receives(" 11.last ")
+    expected = [f"{turn}.{end}" for turn in range(TURNS) for end in (*range(5), "last")]
+    bob.receives(f" {TURNS - 1}.last ")
     assert [body for _, body in bob.texts()] == expected
     wait_until(lambda: {m["state"] for m in messages(relay, "--to", "Bob")} == {"injected"})
     alice.exit(7)
     wait_until(alice.ended)
     assert [e["code"] for e in alice.events("session_end")] == [7]
-    wait_until(lambda: "Alice" not in {row["name"] for row in ps(relay)})
+    wait_until_gone(relay, "Alice")
 
 
 def test_a_started_handler_is_not_started_again(relay: Relay) -> None:
@@ -227,8 +239,9 @@ def test_the_agent_keeps_running_while_no_session_can_start(relay: Relay) -> Non
 def test_reload_ends_a_handler_that_blocks_the_interpreter(relay: Relay) -> None:
     """S6: the agent's terminal still works, and `reload` ends the handler."""
     (relay.home / "relay.config.py").write_text(
-        "import re\nfrom relay import pattern\n\n"
-        "@pattern('stuck')\ndef stuck(target, message):\n    re.match(r'(a+)+$', 'a' * 40 + 'b')\n"
+        "import ctypes\nfrom relay import pattern\n\n"
+        "@pattern('stuck')\ndef stuck(target, message):\n"
+        "    while True:\n        ctypes.PyDLL(None).sleep(1000)  # keeps the GIL\n"
     )
     relay("trust", cwd=relay.home)
     alice = FakeAgent(relay, "Alice").wrap()

@@ -15,7 +15,7 @@ import pytest
 from agents.hooked import Claude
 from relay.control.sessions import call
 from session.fake_agent import FakeAgent, events, ps
-from session.test_session_replaced import entry
+from session.test_session_replaced import entry, wait_until_gone
 from support import Relay, wait_until
 
 
@@ -57,7 +57,7 @@ def test_restart_keeps_the_name_the_shim_and_the_mailbox(relay: Relay) -> None:
         "session_start",
     ]
     alice.exit(7)
-    wait_until(lambda: "Alice" not in {row["name"] for row in ps(relay)})
+    wait_until_gone(relay, "Alice")
     assert [e["code"] for e in alice.events("session_end")][-1] == 7
 
 
@@ -80,10 +80,12 @@ def test_a_restart_continues_if_the_session_dies(relay: Relay) -> None:
     before = entry(relay)
     send_request(relay, "Alice", op="restart")
     os.kill(before["session_pid"], signal.SIGKILL)
+    wait_until(alice.ended)
     after = restarted(relay, before)
     assert after["agent_pid"] != before["agent_pid"]
     relay("send", "Alice", "hello")
     alice.receives("hello")
+    alice.exit()  # it would be deaf to the end of the test
 
 
 PROMPT_FAREWELL = """
@@ -114,8 +116,9 @@ def test_the_last_agents_farewell_does_not_end_the_next_session(relay: Relay) ->
     """The last agent closed its terminal before it ended, and the next session is slow to start."""
     closed = 'exec <&- >&- 2>&-; while [ -n "$(find /proc/$PPID/fd -lname *ptmx)" ]; do :; done; exit 0'
     script = f"trap '{closed}' TERM; echo up; while :; do sleep 0.01; done"
-    relay.command[1:] = ["-c", PROMPT_FAREWELL]
-    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script)
+    patched = Relay(relay.home)
+    patched.command[1:] = ["-c", PROMPT_FAREWELL]
+    patched("wrap", "-d", "-n", "Alice", "sh", "-c", script)
     before = entry(relay)
     relay("restart", "Alice")
     restarted(relay, before)
@@ -151,10 +154,11 @@ def test_a_restart_that_fails_ends_the_session(relay: Relay, tmp_path: Path) -> 
 
 def test_restart_now_kills_the_agent(relay: Relay) -> None:
     """The agent ignores signals."""
-    FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
+    alice = FakeAgent(relay, "Alice").wrap("--deaf", "SIGTERM", "--deaf", "SIGHUP")
     before = entry(relay)
     relay("restart", "--now", "Alice")
     assert restarted(relay, before)["agent_pid"] != before["agent_pid"]
+    alice.exit()
 
 
 def test_handlers_get_restart_as_the_reason(relay: Relay) -> None:

@@ -68,6 +68,27 @@ def fired(claude: Claude, count: int = 1) -> list[Json]:
     return wait_until(lambda: len(found := claude.events("hook_fired")) >= count and found) or []
 
 
+class SharedClaude(Claude):
+    """The agent of the tests that only change the user's rules; `events` are those since the last change."""
+
+    def rules(self, **handlers: Any) -> Path:
+        path = rules(self.relay, **handlers)
+        self.relay("hooks", "reload")
+        return path
+
+    def events(self, kind: str) -> list[Json]:
+        found = [entry for entry in events(self.relay) if entry["name"] == self.name]
+        changes = [n for n, entry in enumerate(found) if entry["event"] == "rules_reloaded"]
+        return [entry for entry in found[changes[-1] :] if entry["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def claude(shared: Relay) -> SharedClaude:
+    claude = SharedClaude(shared)
+    start_agent(claude.wrap())
+    return claude
+
+
 def start_agent(claude: Claude) -> Claude:
     claude.fire("SessionStart", source="startup")
     return claude
@@ -76,13 +97,11 @@ def start_agent(claude: Claude) -> Claude:
 BASH = {"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}
 
 
-def test_a_rule_denies_a_tool_call(relay: Relay) -> None:
+def test_a_rule_denies_a_tool_call(claude: SharedClaude) -> None:
     """R36, R41"""
-    rules(
-        relay,
+    claude.rules(
         PreToolUse={"matcher": "Bash", "hooks": [{"type": "command", "command": "echo never >&2; exit 2"}]},
     )
-    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PreToolUse", **BASH)
     assert specific(call)["permissionDecision"] == "deny"
     assert specific(call)["permissionDecisionReason"] == "never"
@@ -93,14 +112,12 @@ def test_a_rule_denies_a_tool_call(relay: Relay) -> None:
     assert rule["exit_code"] == 2 and rule["output_preview"] == "never\n" and rule["duration_ms"] > 0
 
 
-def test_an_event_without_a_matching_rule_is_not_reported(relay: Relay) -> None:
+def test_an_event_without_a_matching_rule_is_not_reported(claude: SharedClaude) -> None:
     """R30"""
-    rules(
-        relay,
+    claude.rules(
         PreToolUse={"matcher": "Write", "hooks": [{"type": "command", "command": "exit 2"}]},
         Stop="true",
     )
-    claude = start_agent(Claude(relay).wrap())
     (call,) = claude.fire("PreToolUse", **BASH)
     assert not call["stdout"]
     claude.fire("UserPromptSubmit", prompt="hi")
@@ -109,20 +126,18 @@ def test_an_event_without_a_matching_rule_is_not_reported(relay: Relay) -> None:
     assert entry["hook_name"] == "Stop" and entry["outcome"] == "allow"
 
 
-def test_a_rule_can_change_a_tools_input_and_allow_the_call(relay: Relay) -> None:
+def test_a_rule_can_change_a_tools_input_and_allow_the_call(claude: SharedClaude) -> None:
     verdict = {"permissionDecision": "allow", "updatedInput": {"command": "ls"}}
-    rules(relay, PreToolUse=prints({"hookSpecificOutput": {"hookEventName": "PreToolUse", **verdict}}))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PreToolUse=prints({"hookSpecificOutput": {"hookEventName": "PreToolUse", **verdict}}))
     (call,) = claude.fire("PreToolUse", **BASH)
     assert specific(call) == {"hookEventName": "PreToolUse", **verdict}
     assert fired(claude)[0]["outcome"] == "allow"
     assert claude.events("allowed")
 
 
-def test_a_blocked_prompt_is_marked(relay: Relay) -> None:
+def test_a_blocked_prompt_is_marked(claude: SharedClaude) -> None:
     """R24, R39"""
-    rules(relay, UserPromptSubmit=prints({"decision": "block", "reason": "not on Sundays"}))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(UserPromptSubmit=prints({"decision": "block", "reason": "not on Sundays"}))
     (call,) = claude.fire("UserPromptSubmit", prompt="deploy")
     assert answer(call) == {"decision": "block", "reason": "[Blocked by hook] not on Sundays"}
     (entry,) = fired(claude)
@@ -138,59 +153,51 @@ def test_a_stopped_prompt_is_marked_with_the_default_reason(relay: Relay) -> Non
     assert "[Hook stopped] Hook prevented continuation" in json.dumps(answer(call))
 
 
-def test_contexts_are_added_to_a_prompt_in_firing_order(relay: Relay) -> None:
+def test_contexts_are_added_to_a_prompt_in_firing_order(claude: SharedClaude) -> None:
     """R16, R25"""
-    rules(relay, UserPromptSubmit=[{"type": "prompt", "prompt": "Codename ATLAS."}, "echo second"])
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(UserPromptSubmit=[{"type": "prompt", "prompt": "Codename ATLAS."}, "echo second"])
     (call,) = claude.fire("UserPromptSubmit", prompt="hello")
     text = specific(call)["additionalContext"]
     assert text.index("Codename ATLAS.") < text.index("second")
     assert fired(claude)[0]["added_context_count"] == 2
 
 
-def test_a_failed_tool_fires_its_own_event(relay: Relay, tmp_path: Path) -> None:
+def test_a_failed_tool_fires_its_own_event(claude: SharedClaude, tmp_path: Path) -> None:
     """R37"""
     log = tmp_path / "payloads"
-    rules(relay, PostToolUseFailure=log_input(log), PostToolUse="exit 2")
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PostToolUseFailure=log_input(log), PostToolUse="exit 2")
     (call,) = claude.fire("PostToolUseFailure", **BASH, error="exit 1")
     (payload,) = logged(log)
     assert payload["event"] == "PostToolUseFailure" and payload["data"]["error"] == "exit 1"
     assert not call["stdout"]
 
 
-def test_a_rules_finding_after_a_tool_reaches_the_agent_at_once(relay: Relay) -> None:
+def test_a_rules_finding_after_a_tool_reaches_the_agent_at_once(claude: SharedClaude) -> None:
     """R73, R74"""
-    rules(relay, PostToolUse={"type": "command", "command": "echo F401 unused >&2; exit 2", "name": "ruff"})
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PostToolUse={"type": "command", "command": "echo F401 unused >&2; exit 2", "name": "ruff"})
     (call,) = claude.fire("PostToolUse", **BASH)
     assert "F401 unused" in specific(call)["additionalContext"]
     assert "ruff" in specific(call)["additionalContext"]
     assert fired(claude)[0]["outcome"] == "block"
     (given,) = wait_until(lambda: [each for each in claude.events("injection") if each["kind"] == "hook"])
     assert given["hook_event"] == "PostToolUse"
-    assert given["place"] == f"{relay.home / 'config' / 'hooks.json'}:1"
+    assert given["place"] == f"{claude.relay.home / 'config' / 'hooks.json'}:1"
 
 
 def test_stop_rules_continue_until_the_caps_which_have_different_outcomes(
-    relay: Relay, tmp_path: Path
+    claude: SharedClaude, tmp_path: Path
 ) -> None:
     """R27, R28, R31, R32, R33: three times in a row; the payload of the last says that it is the last."""
     log = tmp_path / "payloads"
     more = prints({"force_continue": True, "follow_up_message": "Give a final answer."})
-    rules(relay, Stop=f"{log_input(log)}; {more}")
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(Stop=f"{log_input(log)}; {more}")
     claude.fire("UserPromptSubmit", prompt="do it")
     replies = [answer(claude.fire("Stop", last_assistant_message="")[0]) for _ in range(4)]
     assert ["hookSpecificOutput" in reply for reply in replies] == [True, True, True, False]
     assert "Give a final answer." in replies[0]["hookSpecificOutput"]["additionalContext"]
     entries = fired(claude, 4)
-    assert [entry["outcome"] for entry in entries] == [
-        "continue",
-        "continue",
-        "continue_at_max_iter",
-        "reentry_capped",
-    ]
+    outcomes = ["continue", "continue", "continue_at_max_iter", "reentry_capped"]
+    assert [entry["outcome"] for entry in entries] == outcomes
     ends = ["final_response", "final_response", "max_iterations", "max_iterations"]
     assert [entry["turn_end_reason"] for entry in entries] == ends
     assert [each["turn_end_reason"] for each in logged(log, 4)] == ends
@@ -215,21 +222,20 @@ def test_a_rule_that_ends_the_turn_outranks_rules_that_continue_it(relay: Relay)
     assert "hookSpecificOutput" not in answer(call)
 
 
-def test_a_blocking_error_at_stop_is_not_marked(relay: Relay) -> None:
+def test_a_blocking_error_at_stop_is_not_marked(claude: SharedClaude) -> None:
     """R40"""
-    rules(relay, Stop=prints({"blockingError": "no tests were run"}))
-    claude = start_agent(Claude(relay).wrap())
-    claude.fire("Stop", last_assistant_message="x")
+    claude.rules(Stop=prints({"blockingError": "no tests were run"}))
+    claude.fire("UserPromptSubmit", prompt="do it")
+    (call,) = claude.fire("Stop", last_assistant_message="x")
     (entry,) = fired(claude)
     assert entry["outcome"] == "block"
-    assert "[Blocked by hook]" not in json.dumps(claude.calls()) + json.dumps(claude.events("notice"))
+    assert "[Blocked by hook]" not in json.dumps(call) + json.dumps(claude.events("notice"))
 
 
-def test_a_compaction_is_only_observed(relay: Relay, tmp_path: Path) -> None:
+def test_a_compaction_is_only_observed(claude: SharedClaude, tmp_path: Path) -> None:
     """R34, R35"""
     log = tmp_path / "payloads"
-    rules(relay, PreCompact=f"{log_input(log)}; echo no >&2; exit 2")
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PreCompact=f"{log_input(log)}; echo no >&2; exit 2")
     (call,) = claude.fire("PreCompact", trigger="auto")
     assert not call["stdout"]
     (entry,) = fired(claude)
@@ -240,13 +246,8 @@ def test_a_compaction_is_only_observed(relay: Relay, tmp_path: Path) -> None:
 
 def test_session_start_context_is_in_the_reply(relay: Relay) -> None:
     """R83"""
-    rules(
-        relay,
-        SessionStart={
-            "matcher": "startup",
-            "hooks": [{"type": "command", "command": "echo '2 files changed'"}],
-        },
-    )
+    hook = {"type": "command", "command": "echo '2 files changed'"}
+    rules(relay, SessionStart={"matcher": "startup", "hooks": [hook]})
     claude = Claude(relay).wrap()
     (call,) = claude.fire("SessionStart", source="startup")
     assert "2 files changed" in specific(call)["additionalContext"]
@@ -254,19 +255,17 @@ def test_session_start_context_is_in_the_reply(relay: Relay) -> None:
     assert "2 files changed" not in str(again["stdout"])
 
 
-def test_a_system_message_is_shown_to_the_user_only(relay: Relay) -> None:
+def test_a_system_message_is_shown_to_the_user_only(claude: SharedClaude) -> None:
     """R79"""
-    rules(relay, PreToolUse=prints({"systemMessage": "I am watching"}))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PreToolUse=prints({"systemMessage": "I am watching"}))
     (call,) = claude.fire("PreToolUse", **BASH)
     assert "watching" not in call["stdout"]
     assert any("I am watching" in notice["text"] for notice in claude.events("notice"))
 
 
-def test_a_broken_rule_is_reported_once_and_blocks_nothing(relay: Relay) -> None:
+def test_a_broken_rule_is_reported_once_and_blocks_nothing(claude: SharedClaude) -> None:
     """R80"""
-    path = rules(relay, PreToolUse={"type": "command", "command": "echo '{broken'", "name": "broken"})
-    claude = start_agent(Claude(relay).wrap())
+    path = claude.rules(PreToolUse={"type": "command", "command": "echo '{broken'", "name": "broken"})
     for _ in range(2):
         (call,) = claude.fire("PreToolUse", **BASH)
         assert not call["stdout"]
@@ -374,10 +373,8 @@ def test_a_message_blocked_by_a_rule_is_rejected_with_the_reason(relay: Relay) -
     assert message["state"] == "rejected" and "[Blocked by hook] no secrets" in message["detail"]
     relay("send", "--wait", "20", "Ann", "hello")
     assert "plan" not in ann.received
-    assert [entry["outcome"] for entry in events(relay) if entry["event"] == "hook_fired"] == [
-        "block",
-        "allow",
-    ]
+    outcomes = [entry["outcome"] for entry in events(relay) if entry["event"] == "hook_fired"]
+    assert outcomes == ["block", "allow"]
 
 
 def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_path: Path) -> None:
@@ -401,15 +398,13 @@ def test_a_turn_whose_messages_are_held_ends_as_a_doom_loop(relay: Relay, tmp_pa
     assert fired(claude, 2)[-1]["turn_end_reason"] == "final_response"
 
 
-def test_a_stopped_turn_calls_no_further_tool(relay: Relay) -> None:
+def test_a_stopped_turn_calls_no_further_tool(claude: SharedClaude) -> None:
     """R15: agents cannot be stopped before a tool, so all calls are denied until the next prompt."""
     stop = prints({"continue": False, "stopReason": "that is enough"})
-    rules(
-        relay,
+    claude.rules(
         PreToolUse={"matcher": "Bash", "hooks": [{"type": "command", "command": stop}]},
         Stop=prints({"force_continue": True, "follow_up_message": "more"}),
     )
-    claude = start_agent(Claude(relay).wrap())
     claude.fire("UserPromptSubmit", prompt="do it")
     (bash,) = claude.fire("PreToolUse", **BASH)
     (read,) = claude.fire("PreToolUse", tool_name="Read", tool_input={})
@@ -435,10 +430,9 @@ def test_a_turn_stopped_after_a_failed_tool_gets_the_reason(relay: Relay) -> Non
     assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
 
 
-def test_a_call_allowed_by_a_rule_needs_no_permission(relay: Relay) -> None:
+def test_a_call_allowed_by_a_rule_needs_no_permission(claude: SharedClaude) -> None:
     """Codex asks for permission despite the answer to its PreToolUse hook."""
-    rules(relay, PreToolUse=prints({"decision": "approve", "reason": "known"}))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PreToolUse=prints({"decision": "approve", "reason": "known"}))
     claude.fire("UserPromptSubmit", prompt="do it")
     claude.fire("PreToolUse", **BASH)
     tool_input = {"command": "rm -rf /", "description": "May this run?"}  # in Codex's format
@@ -469,20 +463,18 @@ def test_a_rules_ask_is_not_overridden_by_an_allow(relay: Relay, tmp_path: Path)
     assert specific(other)["decision"] == {"behavior": "allow"}
 
 
-def test_a_call_that_cannot_be_parsed_is_denied(relay: Relay) -> None:
+def test_a_call_that_cannot_be_parsed_is_denied(claude: SharedClaude) -> None:
     """R36: the agent controls a tool's input, for example deeply nested lists."""
-    rules(relay, PreToolUse="exit 2")
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PreToolUse="exit 2")
     for depth in (900, *range(940, 1000, 6), 5000):
         payload = '{"tool_name": "Bash", "tool_input": {"x": ' + "[" * depth + "]" * depth + "}}"
         assert specific(claude.fire("PreToolUse", raw=payload)[0])["permissionDecision"] == "deny", depth
     assert not claude.fire("PostToolUse", raw=payload)[0]["stdout"]
 
 
-def test_a_call_that_rules_cannot_read_is_denied(relay: Relay) -> None:
+def test_a_call_that_rules_cannot_read_is_denied(claude: SharedClaude) -> None:
     """A name that is missing or no text, an input that is no object: no rule could match them."""
-    rules(relay, PreToolUse='grep -q \'"command": *"rm\' && exit 2; exit 0')
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PreToolUse='grep -q \'"command": *"rm\' && exit 2; exit 0')
     for call in (
         {"tool_name": "Bash", "tool_input": '{"command": "rm -rf /"}'},
         {"tool_name": "Bash", "tool_input": [{"command": "rm -rf /"}]},
@@ -495,10 +487,9 @@ def test_a_call_that_rules_cannot_read_is_denied(relay: Relay) -> None:
     assert not claude.fire("PreToolUse", tool_name="Bash", tool_input={"command": "ls"})[0]["stdout"]
 
 
-def test_a_rule_with_a_different_problem_each_time_is_reported_only_a_few_times(relay: Relay) -> None:
+def test_a_rule_with_a_different_problem_each_time_is_reported_only_a_few_times(claude: SharedClaude) -> None:
     """R80: for example, the output may contain the time. The journal has each problem."""
-    rules(relay, PostToolUse="echo $$ >&2; exit 1")
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PostToolUse="echo $$ >&2; exit 1")
     for _ in range(REPORTED + 2):
         claude.fire("PostToolUse", **BASH)
     assert len({entry["rules"][0]["problem"] for entry in fired(claude, REPORTED + 2)}) == REPORTED + 2
@@ -532,11 +523,10 @@ def test_explain_names_running_rules(relay: Relay, tmp_path: Path) -> None:
     wait_until(lambda: "have run for" not in relay("explain", "Ann").stdout)
 
 
-def test_each_field_of_a_firing_is_documented(relay: Relay) -> None:
+def test_each_field_of_a_firing_is_documented(claude: SharedClaude) -> None:
     """R41, R42: in the table in docs/RULES.md."""
     events_ = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "Stop")
-    rules(relay, **dict.fromkeys(events_, "echo hello"))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(**dict.fromkeys(events_, "echo hello"))
     claude.fire("UserPromptSubmit", prompt="hi")
     claude.fire("PreToolUse", **BASH)
     claude.fire("PostToolUse", **BASH)
@@ -595,12 +585,12 @@ def test_session_end_fires_once(relay: Relay, tmp_path: Path) -> None:
     assert reasons == ["prompt_input_exit", "other"]
 
 
-def test_suppressed_output_is_not_in_events_or_audit(relay: Relay) -> None:
+def test_suppressed_output_is_not_in_events_or_audit(claude: SharedClaude) -> None:
     """R29"""
-    rules(relay, UserPromptSubmit=prints({"additionalContext": "between us", "suppressOutput": True}))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(UserPromptSubmit=prints({"additionalContext": "between us", "suppressOutput": True}))
     (call,) = claude.fire("UserPromptSubmit", prompt="hi")
     assert "between us" in specific(call)["additionalContext"]
     (entry,) = fired(claude)
     assert "output_preview" not in entry["rules"][0]
-    assert "between us" not in relay("events", "--json").stdout + relay("audit", "--json").stdout
+    printed = claude.relay("events", "--json").stdout + claude.relay("audit", "--json").stdout
+    assert "between us" not in printed

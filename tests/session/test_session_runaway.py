@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+from relay.home import Home
+from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages, settings
 from support import Relay, wait_until
 
 
 def states(relay: Relay) -> list[str]:
-    return [message["state"] for message in messages(relay)]
+    with Ledger(Home.from_env(relay.environment).ledger) as ledger:
+        return [entry.message.state for entry in ledger.messages()]
 
 
 def ping_pong(relay: Relay, pattern: str = "from ") -> tuple[FakeAgent, FakeAgent]:

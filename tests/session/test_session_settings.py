@@ -30,26 +30,27 @@ def test_a_projects_settings_override_the_users(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("whose", "text", "place", "words"),
     [
-        ("idle_seconds = 3\nprefix = @\n", ":2:", "(column 10)"),
-        ("idel_seconds = 3\n", ":1:", "Did you mean idle_seconds?"),
+        ("user", "idle_seconds = 3\nprefix = @\n", ":2:", "(column 10)"),
+        ("project", "idel_seconds = 3\n", ":1:", "Did you mean idle_seconds?"),
         (
+            "user",
             '\nidle_seconds = "soon"\n',
             ":2:",
             "idle_seconds must be a number of seconds from 0 to 3600, like 30, not 'soon'",
         ),
         (
+            "project",
             "stop_seconds = 9e8\n",
             ":1:",
             "stop_seconds must be a number of seconds from 0 to 60, like 5, not 9",
         ),
-        ("prefix = 'ab'\n", ":1:", "prefix must be one punctuation character"),
-        ("inject = 'sometimes'\n", ":1:", "inject must be 'auto', 'always' or 'never'"),
+        ("user", "prefix = 'ab'\n", ":1:", "prefix must be one punctuation character"),
+        ("project", "inject = 'sometimes'\n", ":1:", "inject must be 'auto', 'always' or 'never'"),
     ],
     ids=["syntax", "name", "type", "most", "prefix", "choice"],
 )
-@pytest.mark.parametrize("whose", ["user", "project"])
 def test_an_error_is_reported_with_its_line_and_the_session_runs(
     relay: Relay, whose: str, text: str, place: str, words: str
 ) -> None:

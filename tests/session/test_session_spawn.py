@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forkserver
 from cli.test_up import states
 from relay.agents.conversation import Conversation
 from relay.control.caller import agent_of
@@ -20,7 +23,6 @@ from relay.control.lineage import Lineage, ancestors, through
 from relay.home import Home
 from relay.supervision.records import Records
 from session.fake_agent import FakeAgent
-from session.test_session_replaced import entry
 from session.test_session_supervised import record
 from support import Relay, processes_of, session_patch, wait_until
 
@@ -32,15 +34,16 @@ CHECK_OFTEN = session_patch(
 
 
 class Fleet:
-    """A trusted fleet: Lead runs; Worker is the template for others."""
+    """A trusted fleet, whose team is its own: Lead runs; Worker is the template for others."""
 
     def __init__(self, relay: Relay) -> None:
         relay.environment |= CHECK_OFTEN
         self.relay = relay
-        self.folder = relay.home / "project"
+        self.team = f"web{next(_numbers)}"
+        self.folder = relay.home / self.team
         self.folder.mkdir()
-        self.lead = FakeAgent(relay, "Lead", team="web")
-        self.worker = FakeAgent(relay, "Worker", team="web")  # spawned agents run its program
+        self.lead = FakeAgent(relay, "Lead", team=self.team)
+        self.worker = FakeAgent(relay, "Worker", team=self.team)  # spawned agents run its program
 
     def write(
         self, *, spawn: bool = True, most: int = 8, more: str = "", worker: str = "", trust: bool = True
@@ -49,7 +52,8 @@ class Fleet:
             return json.dumps([str(word) for word in fake.command()])
 
         (self.folder / "relay.toml").write_text(
-            f'[fleet]\nteam = "web"\nstart_interval = 0\nmax_running = {most}\nspawn = {str(spawn).lower()}\n'
+            f'[fleet]\nteam = "{self.team}"\nstart_interval = 0\nmax_running = {most}\n'
+            f"spawn = {str(spawn).lower()}\n"
             f"[defaults]\nbackoff = 0.05\n"
             f"[agents.Lead]\nrun = {run(self.lead)}\ncwd = 'lead'\n"
             f"[agents.Worker]\nrun = {run(self.worker)}\nautostart = false\n"
@@ -72,6 +76,12 @@ class Fleet:
         self.lead.receives(f"{words.split()[0]} was started")
         wait_until(lambda: (self.worker.folder / "strings").exists())
 
+    def states(self) -> dict[str, Any]:
+        return states(self.relay, "-t", self.team)
+
+    def record(self, name: str) -> dict[str, Any]:
+        return record(self.relay, name, self.team)
+
     def refused(self, words: str, why: str) -> str:
         """Have Lead print a directive, and wait until it is refused; return what Lead has read."""
         self.lead.say(words)
@@ -82,9 +92,15 @@ class Fleet:
         return [text for _, text in self.lead.texts() if "has ended: " in text]
 
 
+_numbers = itertools.count(1)
+
+
 @pytest.fixture
-def fleet(relay: Relay) -> Fleet:
-    return Fleet(relay)
+def fleet(shared: Relay) -> Iterator[Fleet]:
+    """Yield a fleet in a shared home; its agents are stopped afterwards."""
+    fleet = Fleet(shared)
+    yield fleet
+    shared("stop", "--all", "-t", fleet.team, check=False)
 
 
 def test_an_agent_can_start_another_one(fleet: Fleet) -> None:
@@ -92,11 +108,11 @@ def test_an_agent_can_start_another_one(fleet: Fleet) -> None:
     fleet.spawn("Tester Worker Write tests for --all of it")
     fleet.worker.receives("Write tests for --all of it")
     assert "task from Lead] Write tests for --all of it [/relay" in fleet.worker.received
-    row = states(fleet.relay)["Tester"]
-    assert (row["team"], row["cwd"], row["parent"]) == ("web", str(fleet.folder / "lead"), "Lead")
+    row = fleet.states()["Tester"]
+    assert (row["team"], row["cwd"], row["parent"]) == (fleet.team, str(fleet.folder / "lead"), "Lead")
     assert Path(f"/proc/{row['agent_pid']}/cwd").resolve() == fleet.folder / "lead"
     environment = Path(f"/proc/{row['agent_pid']}/environ").read_text().split("\0")
-    assert {"COLOUR=blue", "RELAY_NAME=Tester", "RELAY_TEAM=web"} <= set(environment)
+    assert {"COLOUR=blue", "RELAY_NAME=Tester", f"RELAY_TEAM={fleet.team}"} <= set(environment)
     command = Path(f"/proc/{row['agent_pid']}/cmdline").read_text().split("\0")[:-1]
     assert command == [str(word) for word in fleet.worker.command()]
     fleet.lead.say("@relay:Tester how far are you?")
@@ -110,7 +126,7 @@ def test_an_agent_may_not_spawn_unless_the_file_allows_it(fleet: Fleet) -> None:
         "@relay:spawn Tester Worker", "this agent may not start or stop others. Ask the user to set spawn ="
     )
     fleet.refused("@relay:release Worker", "this agent may not start or stop others")
-    assert states(fleet.relay).keys() == {"Lead"}
+    assert fleet.states().keys() == {"Lead"}
 
 
 def test_the_file_is_checked_again_for_each_spawn(fleet: Fleet) -> None:
@@ -120,13 +136,13 @@ def test_the_file_is_checked_again_for_each_spawn(fleet: Fleet) -> None:
     fleet.refused("@relay:spawn Tester Worker", "is not trusted, so none of its agents was started")
     fleet.relay("trust", "relay.toml", cwd=fleet.folder)
     fleet.refused("@relay:spawn Tester Worker", "does not allow agents to start others")
-    assert states(fleet.relay).keys() == {"Lead"}
+    assert fleet.states().keys() == {"Lead"}
     assert [e["text"][:3] for e in fleet.lead.events("spawn_refused")] == [str(fleet.folder)[:3]] * 2
 
 
 def test_an_invalid_spawn_is_refused(fleet: Fleet) -> None:
     fleet.up()
-    fleet.relay("wrap", "-d", "-n", "Bob", "-t", "web", "cat")
+    fleet.relay("wrap", "-d", "-n", "Bob", "-t", fleet.team, "cat")
     for words, why in (
         (
             "Tester sh -c reboot",
@@ -141,14 +157,14 @@ def test_an_invalid_spawn_is_refused(fleet: Fleet) -> None:
         ("Tester", "write the new agent's name, what it runs, and its task: NAME COMMAND TASK"),
     ):
         fleet.refused(f"@relay:spawn {words}", why)
-    assert states(fleet.relay).keys() == {"Lead", "Bob"}
+    assert fleet.states().keys() == {"Lead", "Bob"}
 
 
 def test_options_are_part_of_the_task(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn("Tester Worker --dangerously-skip-permissions -- --by you")
     fleet.worker.receives("task from Lead] --dangerously-skip-permissions -- --by you [/relay")
-    pid = states(fleet.relay)["Tester"]["agent_pid"]
+    pid = fleet.states()["Tester"]["agent_pid"]
     assert b"dangerously" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
@@ -177,27 +193,27 @@ def test_a_spawn_beyond_max_running_is_refused(fleet: Fleet) -> None:
     assert output == "Worker waits: max_running agents are running.\n"
     fleet.lead.say("@relay:release Tester")
     fleet.lead.receives("Tester has ended.")
-    wait_until(lambda: states(fleet.relay).keys() == {"Lead"})
+    wait_until(lambda: fleet.states().keys() == {"Lead"})
 
 
 def test_the_end_of_a_spawned_agent_is_reported_to_its_parent_once(fleet: Fleet) -> None:
     """Not while the agent restarts, and not again after the parent's session was replaced."""
     fleet.up(worker="max_restarts = 1")
     fleet.spawn()
-    before = states(fleet.relay)["Tester"]
+    before = fleet.states()["Tester"]
     fleet.worker.exit(3)
-    wait_until(lambda: states(fleet.relay)["Tester"]["restarts"] == before["restarts"] + 1)
+    wait_until(lambda: fleet.states()["Tester"]["restarts"] == before["restarts"] + 1)
     wait_until(lambda: (fleet.worker.folder / "strings").exists())
     assert fleet.end_notices() == []
     fleet.worker.exit(3)
     wait_until(fleet.end_notices)
-    wait_until(lambda: record(fleet.relay, "Tester", "web")["reported"])
+    wait_until(lambda: fleet.record("Tester")["reported"])
     fleet.relay(
-        "send", "--wait", "60", "-t", "web", "Lead", "hello"
+        "send", "--wait", "60", "-t", fleet.team, "Lead", "hello"
     )  # otherwise the notice may still be in hand
-    fleet.relay("reload", "Lead")
+    fleet.relay("reload", "-t", fleet.team, "Lead")
     fleet.spawn("Next Worker")
-    fleet.relay("send", "--wait", "60", "-t", "web", "Lead", "anything else?")
+    fleet.relay("send", "--wait", "60", "-t", fleet.team, "Lead", "anything else?")
     (notice,) = fleet.end_notices()
     assert notice.startswith("Tester, which you started, has ended: it exited with 3; restarted once")
 
@@ -206,10 +222,10 @@ def test_the_parents_next_session_reports_the_end(fleet: Fleet) -> None:
     """The agent ends while its parent's session hangs."""
     fleet.up()
     fleet.spawn()
-    row = entry(fleet.relay, "Lead")
+    row = fleet.states()["Lead"]
     os.kill(row["session_pid"], signal.SIGSTOP)
     fleet.worker.exit(0)
-    wait_until(lambda: record(fleet.relay, "Tester", "web")["phase"] == "done")
+    wait_until(lambda: fleet.record("Tester")["phase"] == "done")
     os.kill(row["session_pid"], signal.SIGKILL)
     wait_until(fleet.end_notices)
     assert fleet.end_notices() == ["Tester, which you started, has ended: it exited with 0."]
@@ -218,9 +234,9 @@ def test_the_parents_next_session_reports_the_end(fleet: Fleet) -> None:
 def test_the_end_is_reported_when_the_parent_runs_again(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
-    fleet.relay("stop", "Lead")
+    fleet.relay("stop", "-t", fleet.team, "Lead")
     fleet.worker.exit(0)
-    wait_until(lambda: states(fleet.relay) == {})
+    wait_until(lambda: fleet.states() == {})
     (fleet.lead.folder / "strings").unlink()
     fleet.relay("up", "Lead", cwd=fleet.folder)
     wait_until(fleet.end_notices)
@@ -229,7 +245,7 @@ def test_the_end_is_reported_when_the_parent_runs_again(fleet: Fleet) -> None:
 def test_the_death_of_all_its_processes_is_reported(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
-    row = states(fleet.relay)["Tester"]
+    row = fleet.states()["Tester"]
     for pid in (row["terminal_pid"], row["session_pid"], row["agent_pid"]):
         os.kill(pid, signal.SIGKILL)
     wait_until(fleet.end_notices)
@@ -247,7 +263,7 @@ def test_a_failed_spawn_is_reported_once(fleet: Fleet) -> None:
     fleet.up(more=broken + missing)
     fleet.refused("@relay:spawn Tester Broken", "Tester")
     fleet.refused("@relay:spawn Other Missing", "no-such-program")
-    wait_until(lambda: record(fleet.relay, "Tester", "web")["reported"])
+    wait_until(lambda: fleet.record("Tester")["reported"])
     fleet.spawn("Third Worker")
     assert fleet.end_notices() == []
 
@@ -260,8 +276,8 @@ def test_only_the_parent_can_release_a_spawned_agent(fleet: Fleet) -> None:
     fleet.refused("@relay:release Lead", "Lead is not an agent you started")
     fleet.lead.say("@relay:release tester")
     fleet.lead.receives("Tester has ended.")
-    assert states(fleet.relay).keys() == {"Lead", "Ann"}
-    found = record(fleet.relay, "Tester", "web")
+    assert fleet.states().keys() == {"Lead", "Ann"}
+    found = fleet.record("Tester")
     assert (found["wanted"], found["by"], found["phase"]) == ("down", "release", "off")
     fleet.spawn()  # Lead released it, and may start it again
     assert fleet.end_notices() == []
@@ -270,7 +286,7 @@ def test_only_the_parent_can_release_a_spawned_agent(fleet: Fleet) -> None:
 def test_a_spawned_agent_stopped_by_the_user_stays_stopped(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
-    fleet.relay("stop", "Tester")
+    fleet.relay("stop", "-t", fleet.team, "Tester")
     wait_until(fleet.end_notices)
     assert fleet.end_notices() == ["Tester, which you started, has ended: the user has stopped it."]
     fleet.refused(
@@ -292,7 +308,7 @@ def test_a_spawned_agent_may_not_spawn(fleet: Fleet) -> None:
         "--by",
         "Tester",
         "-t",
-        "web",
+        fleet.team,
         "-f",
         "relay.toml",
         "Third",
@@ -301,7 +317,7 @@ def test_a_spawned_agent_may_not_spawn(fleet: Fleet) -> None:
         check=False,
     )
     assert "Lead started Tester, and such an agent may not start others." in done.stderr
-    assert states(fleet.relay).keys() == {"Lead", "Tester"}
+    assert fleet.states().keys() == {"Lead", "Tester"}
 
 
 def test_spawned_agents_belong_to_the_fleet(fleet: Fleet) -> None:
@@ -309,15 +325,15 @@ def test_spawned_agents_belong_to_the_fleet(fleet: Fleet) -> None:
     fleet.up()
     fleet.spawn()
     assert "Tester has ended." in fleet.relay("down", cwd=fleet.folder).stdout
-    assert states(fleet.relay) == {}
+    assert fleet.states() == {}
     (fleet.lead.folder / "strings").unlink()
     fleet.relay("up", cwd=fleet.folder)
-    assert states(fleet.relay).keys() == {"Lead"}
+    assert fleet.states().keys() == {"Lead"}
     wait_until(lambda: (fleet.lead.folder / "strings").exists())
     fleet.spawn()
     output = fleet.relay("down", "Tester", cwd=fleet.folder).stdout
     assert output.splitlines()[-1] == "Tester has ended."  # it may first wait for the command that started it
-    assert states(fleet.relay).keys() == {"Lead"}
+    assert fleet.states().keys() == {"Lead"}
 
 
 def test_a_resumed_spawned_agent_keeps_its_settings(fleet: Fleet) -> None:
@@ -328,68 +344,71 @@ def test_a_resumed_spawned_agent_keeps_its_settings(fleet: Fleet) -> None:
     fleet.up(more=f"[agents.Red]\nrun = '{program}'\nautostart = false\nenv = {{ COLOUR = 'red' }}\n")
     fleet.lead.say("@relay:spawn Tester program")
     fleet.lead.receives("Tester was started with the settings of Red.")
-    fleet.relay("stop", "Tester")
+    fleet.relay("stop", "-t", fleet.team, "Tester")
     folder = fleet.folder / "lead"
     conversation = Conversation("claude", "abc", folder).to_json()
     records = Records(Home.from_env(fleet.relay.environment))
-    records.change("web", "Tester", lambda record: replace(record, conversation=conversation))
-    fleet.relay("resume", "Tester")
+    records.change(fleet.team, "Tester", lambda record: replace(record, conversation=conversation))
+    fleet.relay("resume", "-t", fleet.team, "Tester")
     wait_until(lambda: (folder / "colours").read_text() == "red\nred --resume abc\n")
-    assert states(fleet.relay)["Tester"]["parent"] == "Lead"
+    assert fleet.states()["Tester"]["parent"] == "Lead"
 
 
 class Shell:
-    """An agent that is a script and runs one relay command line; its exit code and output."""
+    """An agent that is a script and runs relay command lines; the exit code and output of each."""
 
-    def __init__(self, fleet: Fleet, line: str, *, spawn: bool = True) -> None:
-        self.folder = fleet.folder
-        script = fleet.folder / "lead.sh"
+    def __init__(self, fleet: Fleet, *lines: str, spawn: bool = True) -> None:
+        folder, script = fleet.folder, fleet.folder / "lead.sh"
         command = f"{shlex.quote(sys.executable)} -m relay"
-        script.write_text(
-            f'relay() {{ {command} "$@"; }}\n({line}) > {self.folder}/out 2> {self.folder}/err\n'
-            f"echo $? > {self.folder}/code.part; mv {self.folder}/code.part {self.folder}/code\nexec cat\n"
+        runs = "".join(
+            f"({line}) > {folder}/out{n} 2> {folder}/err{n}\necho $? > {folder}/code{n}\n"
+            for n, line in enumerate(lines)
         )
+        script.write_text(f'relay() {{ {command} "$@"; }}\n{runs}touch {folder}/over\nexec cat\n')
         fleet.write(spawn=spawn, more=f'[agents.Shell]\nrun = ["sh", "{script}"]\n')
-        fleet.relay("up", "Shell", cwd=fleet.folder)
-        wait_until((self.folder / "code").exists, message=self.read)
-        self.code = int((self.folder / "code").read_text())
+        fleet.relay("up", "Shell", cwd=folder)
 
-    def read(self) -> str:
-        return (self.folder / "out").read_text() + (self.folder / "err").read_text()
+        def results() -> list[tuple[int, str]]:
+            files = [[folder / f"{what}{n}" for what in ("code", "out", "err")] for n in range(len(lines))]
+            return [(int(code.read_text()), out.read_text() + err.read_text()) for code, out, err in files]
+
+        wait_until((folder / "over").exists)
+        self.results = results()
+        self.code, self.output = self.results[0]
 
 
 def test_agents_can_spawn_and_release_by_command(fleet: Fleet) -> None:
     done = Shell(fleet, "relay spawn Tester Worker Write -v tests && relay ps && relay release Tester")
-    assert done.code == 0, done.read()
-    output = done.read()
+    assert done.code == 0, done.output
+    output = done.output
     assert "Tester was started with the settings of Worker. You will be told when it ends.\n" in output
     assert output.endswith("Tester has ended.\n")
-    assert "Write -v tests" in record(fleet.relay, "Tester", "web")["options"]["task"]
-    assert states(fleet.relay).keys() == {"Shell"}
+    assert "Write -v tests" in fleet.record("Tester")["options"]["task"]
+    assert fleet.states().keys() == {"Shell"}
 
 
-@pytest.mark.parametrize(
-    ("line", "spawn", "why"),
-    [
-        ("relay spawn Tester Worker", False, "this agent may not start or stop others. Ask the user"),
-        ("relay spawn Tester nothing", True, "the fleet file has no agent that runs nothing"),
-        ("relay spawn --by Shell -t web -f relay.toml Tester Worker", True, "an agent starts others with"),
-        ("relay release --by Shell -t web Worker", True, "held messages wait for the user"),
-        ("relay release Worker", False, "held messages wait for the user. An agent cannot release them."),
-        (
-            "relay release Worker",
-            True,
-            "Worker is not an agent you started. You have started no agents.",
-        ),
-    ],
-)
+@pytest.mark.parametrize("spawn", [True, False])
 def test_an_unauthorised_spawn_or_release_command_is_refused(
-    fleet: Fleet, line: str, spawn: bool, why: str
+    fleet: Fleet, subtests: pytest.Subtests, spawn: bool
 ) -> None:
-    done = Shell(fleet, line, spawn=spawn)
-    assert done.code == 1
-    assert why in done.read()
-    assert states(fleet.relay).keys() == {"Shell"}
+    held = "held messages wait for the user"
+    refused = {
+        "relay spawn Tester nothing": "the fleet file has no agent that runs nothing",
+        f"relay spawn --by Shell -t {fleet.team} -f relay.toml Tester Worker": "an agent starts others with",
+        f"relay release --by Shell -t {fleet.team} Worker": held,
+        "relay release Worker": "Worker is not an agent you started. You have started no agents.",
+    }
+    if not spawn:
+        refused = {
+            "relay spawn Tester Worker": "this agent may not start or stop others. Ask the user",
+            "relay release Worker": f"{held}. An agent cannot release them.",
+        }
+    shell = Shell(fleet, *refused, spawn=spawn)
+    for (line, why), (code, output) in zip(refused.items(), shell.results, strict=True):
+        with subtests.test(line):
+            assert code == 1
+            assert why in output
+    assert fleet.states().keys() == {"Shell"}
 
 
 def test_spawn_by_the_user_hints_at_relay_wrap(relay: Relay) -> None:
@@ -400,19 +419,19 @@ def test_spawn_by_the_user_hints_at_relay_wrap(relay: Relay) -> None:
 
 def test_spawn_uses_the_agents_own_session_whatever_its_environment_says(fleet: Fleet) -> None:
     fleet.up()
-    line = "RELAY_SOCKET=$RELAY_HOME/run/sessions/web/lead.sock RELAY_NAME=Lead relay spawn Tester Worker"
-    done = Shell(fleet, line)
-    assert done.code == 0, done.read()
-    assert record(fleet.relay, "Tester", "web")["parent"] == "Shell"
+    others = f"RELAY_SOCKET=$RELAY_HOME/run/sessions/{fleet.team}/lead.sock RELAY_NAME=Lead"
+    done = Shell(fleet, f"{others} relay spawn Tester Worker")
+    assert done.code == 0, done.output
+    assert fleet.record("Tester")["parent"] == "Shell"
 
 
-@pytest.mark.real_exec  # a stub would be its parent
 def test_a_spawned_agent_is_identified_after_its_parents_session_was_replaced(fleet: Fleet) -> None:
     """The parent's shim adopts it, but neither it nor its session counts as the parent's."""
-    fleet.up()
+    with forkserver.real_exec():  # a stub would be its parent
+        fleet.up()
     fleet.spawn()
-    fleet.relay("reload", "Lead")
-    home, found = Home.from_env(fleet.relay.environment), states(fleet.relay)
+    fleet.relay("reload", "-t", fleet.team, "Lead")
+    home, found = Home.from_env(fleet.relay.environment), fleet.states()
     lead, tester = found["Lead"], found["Tester"]
     wait_until(lambda: ancestors(tester["terminal_pid"])[1] == lead["terminal_pid"])
     own = Lineage(lead["agent_pid"], lead["terminal_pid"], lead["session_pid"])

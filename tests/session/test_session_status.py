@@ -6,18 +6,17 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import pexpect
 import pytest
 
 from session.fake_agent import ps
 from support import Relay, wait_until
+from terminal.emulator import Emulator
 
 QUERY = b"\x1b]7501;?\x1b\\"
 MENU = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
 
-Open = Callable[..., Any]
+Open = Callable[..., Emulator]
 
 
 @pytest.fixture
@@ -25,34 +24,30 @@ def wrap(relay: Relay) -> Iterator[Open]:
     """Yield a factory: `wrap("--agent", "claude", "--", "sh")` runs `relay wrap -n Alice ...`."""
     opened = []
 
-    def open_(*arguments: str, **environment: str) -> Any:
-        child = pexpect.spawn(
-            sys.executable,
-            ["-m", "relay", "wrap", "-n", "Alice", *arguments],
-            env=relay.environment | environment,
-            dimensions=(30, 100),
-            timeout=60,
-        )
-        opened.append(child)
-        return child
+    def open_(*arguments: str, **environment: str) -> Emulator:
+        argv = [*relay.command, "wrap", "-n", "Alice", *arguments]
+        terminal = Emulator(argv, relay.environment | environment)
+        terminal.drawing = False  # it would answer queries
+        opened.append(terminal)
+        return terminal
 
     yield open_
-    for child in opened:
-        child.close(force=True)
+    for terminal in opened:
+        terminal.close()
 
 
 def test_a_terminal_that_supports_reports_gets_them(relay: Relay, wrap: Open) -> None:
     """Neither the query nor its answer reaches the agent."""
     log = relay.home / "agent.log"
     terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
-    terminal.expect_exact(QUERY)
-    terminal.send(QUERY)
-    terminal.expect_exact(b"\x1b]7501;state=blocked:kind=permission:app=relay\x1b\\")
+    asked = terminal.see(QUERY)
+    terminal.type(QUERY)
+    blocked = terminal.see(b"\x1b]7501;state=blocked:kind=permission:app=relay\x1b\\", asked)
     relay("answer", "Alice", "3")
-    terminal.expect_exact(b"\x1b]7501;state=working:app=relay\x1b\\")
-    terminal.send("\x1d" + "d")
-    terminal.expect_exact(b"\x1b]7501;state=clear\x1b\\")
-    terminal.expect(pexpect.EOF)
+    working = terminal.see(b"\x1b]7501;state=working:app=relay\x1b\\", blocked)
+    terminal.type("\x1d" + "d")
+    terminal.see(b"\x1b]7501;state=clear\x1b\\", working)
+    terminal.end()
     assert [json.loads(line) for line in log.read_text().splitlines()] == [
         {"asked": True},
         {"chose": 3, "text": ""},
@@ -62,12 +57,12 @@ def test_a_terminal_that_supports_reports_gets_them(relay: Relay, wrap: Open) ->
 def test_a_terminal_without_support_gets_no_reports(relay: Relay, wrap: Open) -> None:
     log = relay.home / "agent.log"
     terminal = wrap("--agent", "claude", "--", sys.executable, str(MENU), AGENT_LOG=str(log))
-    terminal.expect_exact(QUERY)
+    terminal.see(QUERY)
     wait_until(lambda: [row["prompt"] for row in ps(relay)] == ["permission"])
     relay("answer", "Alice", "3")
-    terminal.send("\x1d" + "d")
-    terminal.expect(pexpect.EOF)
-    assert b"7501;state" not in terminal.before
+    terminal.type("\x1d" + "d")
+    terminal.end()
+    assert b"7501;state" not in terminal.output
 
 
 REPORTER = r"""
@@ -86,10 +81,10 @@ while os.read(0, 100):
 def test_reports_of_the_agent_count_and_are_passed_on(relay: Relay, wrap: Open) -> None:
     """Its query is answered before later queries are; its report is passed on unchanged."""
     terminal = wrap("--", sys.executable, "-c", REPORTER)
-    terminal.expect_exact(QUERY + b"\x1b[c")
-    terminal.send(QUERY + b"\x1b[?62c")
-    terminal.expect_exact(repr(QUERY + b"\x1b[?62c").encode())
-    terminal.expect_exact(b"\x1b]7501;state=blocked:kind=question:app=speaker\x1b\\")
+    asked = terminal.see(QUERY + b"\x1b[c")
+    terminal.type(QUERY + b"\x1b[?62c")
+    answered = terminal.see(repr(QUERY + b"\x1b[?62c").encode(), asked)
+    terminal.see(b"\x1b]7501;state=blocked:kind=question:app=speaker\x1b\\", answered)
     wait_until(lambda: [row["prompt"] for row in ps(relay)] == ["question"])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from session.fake_agent import FakeAgent, ps, settings
-from session.test_session_replaced import entry
+from session.test_session_replaced import entry, wait_until_gone
 from support import Relay, session_patch, wait_until
 
 
@@ -74,7 +74,7 @@ def test_a_killed_agent_is_restarted(relay: Relay) -> None:
 def test_an_agent_that_succeeds_is_not_restarted(relay: Relay) -> None:
     supervised(relay).exit(0)
     assert phase(relay, "done")["exit_code"] == 0
-    wait_until(lambda: ps(relay) == [])
+    wait_until_gone(relay, "Alice")
 
 
 def test_an_agent_that_keeps_failing_is_no_longer_restarted(relay: Relay) -> None:
@@ -83,7 +83,7 @@ def test_an_agent_that_keeps_failing_is_no_longer_restarted(relay: Relay) -> Non
     ended = phase(relay, "failed")
     assert ended["exit_code"] == 7
     assert ended["reason"] == "exited with 7; restarted 2 times within 15 min"
-    wait_until(lambda: ps(relay) == [])
+    wait_until_gone(relay, "Alice")
     assert (relay.home / "lives").read_text() == "once\n" * 3
 
 
@@ -255,7 +255,7 @@ def test_a_stop_survives_a_session_killed_as_it_requests_a_pause(relay: Relay) -
     status = Path(f"/proc/{before['session_pid']}/status")
     wait_until(lambda: "State:\tZ" in status.read_text())
     os.kill(before["terminal_pid"], signal.SIGCONT)
-    wait_until(lambda: ps(relay) == [])
+    wait_until_gone(relay, "Alice")
     assert phase(relay, "off")["exit_code"] == 1
     assert "Traceback" not in (relay.home / "state" / "session.log").read_text()
 
@@ -264,7 +264,7 @@ def test_an_agent_stopped_by_the_system_is_still_wanted(relay: Relay) -> None:
     """For example, after a shutdown of the machine, so that `relay up` starts it again."""
     supervised(relay, restart="always")
     os.kill(entry(relay)["terminal_pid"], signal.SIGTERM)
-    wait_until(lambda: ps(relay) == [])
+    wait_until_gone(relay, "Alice")
     ended = record(relay)
     assert (ended["phase"], ended["wanted"]) == ("off", "up")
 
@@ -343,7 +343,7 @@ def test_an_agent_that_cannot_be_restarted_has_failed(relay: Relay, tmp_path: Pa
     relay("restart", "Alice", check=False)
     ended = phase(relay, "failed")
     assert ended["reason"].startswith("could not be started again: ")
-    wait_until(lambda: ps(relay) == [])
+    wait_until_gone(relay, "Alice")
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -365,4 +365,4 @@ def test_a_missing_program_is_retried_within_the_limit(relay: Relay, tmp_path: P
         wait_for_restart(relay, before)
     else:
         assert phase(relay, "failed")["reason"] == f"{why}; restarted 2 times within 15 min"
-        wait_until(lambda: ps(relay) == [])
+        wait_until_gone(relay, "Alice")

@@ -18,6 +18,7 @@ from agents.hooked import Claude
 from relay.agents import hook_guards
 from session.fake_agent import FakeAgent, messages, project, ps
 from session.test_session_chaos import wrap_dying
+from session.test_session_replaced import entry
 from support import Relay, session_patch, wait_until
 
 BLOCK = """echo '{"decision": "block", "reason": "no"}'"""
@@ -78,8 +79,7 @@ def decision(printed: str) -> str:
 
 
 def session(relay: Relay) -> int:
-    (row,) = wait_until(lambda: [row for row in ps(relay) if row["state"] != "unresponsive"])
-    return int(row["session_pid"])
+    return int(entry(relay, "Ann")["session_pid"])
 
 
 def test_the_list_of_guarded_events_is_kept_up_to_date(relay: Relay) -> None:

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from relay.message import ID_SHOWN
 from session.fake_agent import FakeAgent, messages, project, ps, settings
 from support import Relay, processes_of, session_patch, wait_until
+from terminal.emulator import Emulator
 
 
 class Terminals:
@@ -23,11 +23,11 @@ class Terminals:
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
-        self.opened: list[pexpect.spawn[bytes]] = []
+        self.opened: list[Emulator] = []
 
     def __call__(
         self, name: str, *arguments: str, cwd: Path | None = None, options: tuple[str, ...] = ()
-    ) -> tuple[FakeAgent, pexpect.spawn[bytes]]:
+    ) -> tuple[FakeAgent, Emulator]:
         """Return the fake agent, with a running session, and the user's end of the terminal."""
         fake = FakeAgent(self.relay, name)
         user = self.spawn(fake, *arguments, options=options, cwd=cwd)
@@ -40,19 +40,17 @@ class Terminals:
         *arguments: str,
         options: tuple[str, ...] = (),
         cwd: Path | None = None,
-        preexec_fn: Callable[[], None] | None = None,
-    ) -> pexpect.spawn[bytes]:
+        prepare: Callable[[], None] | None = None,
+    ) -> Emulator:
         wrap = ["-m", "relay", "wrap", "-n", fake.name, *options]
-        return self.run([*wrap, *map(str, fake.command(*arguments))], cwd, preexec_fn)
+        return self.run([*wrap, *map(str, fake.command(*arguments))], cwd, prepare)
 
     def run(
-        self, arguments: list[str], cwd: Path | None = None, preexec_fn: Callable[[], None] | None = None
-    ) -> pexpect.spawn[bytes]:
+        self, arguments: list[str], cwd: Path | None = None, prepare: Callable[[], None] | None = None
+    ) -> Emulator:
         """Run Python with `arguments`, in a new terminal."""
-        user = pexpect.spawn(
-            sys.executable, arguments, env=self.relay.environment, cwd=str(cwd or self.relay.home),
-            dimensions=(40, 200), timeout=60, preexec_fn=preexec_fn,
-        )  # fmt: skip
+        argv = [sys.executable, *arguments]
+        user = Emulator(argv, self.relay.environment, cwd=cwd, columns=200, rows=40, prepare=prepare)
         self.opened.append(user)
         return user
 
@@ -63,14 +61,14 @@ def attached(relay: Relay) -> Iterator[Terminals]:
     terminals = Terminals(relay)
     yield terminals
     for user in terminals.opened:
-        user.close(force=True)
+        user.close()
 
 
 def test_a_message_waits_for_a_half_typed_line(relay: Relay, attached: Terminals) -> None:
     """A message waits until the line is finished, and some seconds longer."""
     alice, user = attached("Alice")
-    user.send(b"hello wor")
-    user.expect_exact(b"hello wor")
+    user.type(b"hello wor")
+    user.see(b"hello wor")
     relay("send", "Alice", "from a peer")
     wait_until(lambda: [m["state"] for m in messages(relay)] == ["stored"])
 
@@ -78,7 +76,7 @@ def test_a_message_waits_for_a_half_typed_line(relay: Relay, attached: Terminals
         return str(json.loads(relay("explain", "Alice", "--json").stdout)["obstacle"])
 
     wait_until(lambda: obstacle() == "you have a half-typed line in it", message=obstacle)
-    user.send(b"ld\r")
+    user.type(b"ld\r")
     alice.receives("from a peer")
     first, second = alice.received.splitlines()
     assert first == "hello world"
@@ -90,7 +88,7 @@ def test_a_message_waits_for_a_half_typed_line(relay: Relay, attached: Terminals
 def test_user_input_is_never_a_directive(relay: Relay, attached: Terminals) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     alice, user = attached("Alice")
-    user.send(b"@relay:Bob typed by the user\r")
+    user.type(b"@relay:Bob typed by the user\r")
     alice.receives("typed by the user")
     alice.say("@relay:Bob said by the agent")
     bob.receives("[/relay")
@@ -101,7 +99,7 @@ def test_user_input_is_never_a_directive(relay: Relay, attached: Terminals) -> N
 def test_user_input_repeated_by_the_agent_is_a_directive(relay: Relay, attached: Terminals) -> None:
     bob = FakeAgent(relay, "Bob").wrap()
     _, user = attached("Alice", "--reply", "typed", "@relay:Bob typed by the user\n")
-    user.send(b"@relay:Bob typed by the user\r")
+    user.type(b"@relay:Bob typed by the user\r")
     bob.receives("[/relay")
     bob.receives_exactly(("Alice", "typed by the user"))
 
@@ -109,7 +107,11 @@ def test_user_input_repeated_by_the_agent_is_a_directive(relay: Relay, attached:
 def test_a_notice_is_shown_at_once_to_a_line_program(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "x = 1\n", trust=False)
     _, user = attached("Alice", cwd=folder)
-    user.expect(rb"relay: [^\r\n]*relay\.config\.py is not trusted, so it does not run\.[^\r\n]*\r\n")
+    user.wait(
+        lambda: re.search(
+            rb"relay: [^\r\n]*relay\.config\.py is not trusted, so it does not run\.[^\r\n]*\r\n", user.output
+        )
+    )
 
 
 def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
@@ -122,12 +124,10 @@ def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attac
     alice, user = attached("Alice", "--ready", "\x1b[?1049h\x1b[Hfull screen", cwd=folder)
     alice.notice("no route")
     alice.exit(3)
-    user.expect(pexpect.EOF)
-    screen, after = user.before.split(b"\x1b[?1049l")
+    assert user.end() == 3
+    screen, after = user.output.split(b"\x1b[?1049l")
     assert b"no route" not in screen
     assert b"no route" in after
-    user.wait()
-    assert user.exitstatus == 3
 
 
 def test_a_handlers_error_is_shown_once(relay: Relay, attached: Terminals) -> None:
@@ -139,8 +139,8 @@ def test_a_handlers_error_is_shown_once(relay: Relay, attached: Terminals) -> No
     alice.say("@deploy:a b\n@deploy:a b\n@memory:save done")
     alice.receives("Saved to memory")
     alice.exit(0)
-    user.expect(pexpect.EOF)
-    shown = re.findall(rb"relay: relay\.config\.py:5: the handler [^\r\n]*", user.before)
+    user.end()
+    shown = re.findall(rb"relay: relay\.config\.py:5: the handler [^\r\n]*", user.output)
     assert shown == [b"relay: relay.config.py:5: the handler fail (@deploy) raised OSError: no route"]
 
 
@@ -149,19 +149,16 @@ def test_a_full_disk_is_reported_and_the_agent_keeps_running(relay: Relay, attac
     fake = FakeAgent(relay, "Alice")
     (fake.folder / "received").symlink_to("/dev/null")
     user = attached.spawn(
-        fake, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        fake, prepare=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     )
-    user.expect_exact(b"cannot write the journal")
-    without = [b"The agent keeps running without messages.", b"The agent keeps running without memory."]
-    while without:
-        without.pop(user.expect_exact(without))
+    user.see(b"cannot write the journal")
+    for without in (b"messages", b"memory"):
+        user.see(b"The agent keeps running without %s." % without)
     wait_until((fake.folder / "strings").exists)
     fake.say("still running")
-    user.expect_exact(b"still running")
+    user.see(b"still running")
     fake.exit(5)
-    user.expect(pexpect.EOF)
-    user.wait()
-    assert user.exitstatus == 5
+    assert user.end() == 5
 
 
 def test_nothing_is_started_if_no_memory_can_be_reserved(relay: Relay) -> None:
@@ -181,7 +178,9 @@ def test_nothing_is_started_if_no_memory_can_be_reserved(relay: Relay) -> None:
     wait_until(lambda: not any("sleep 1000" in line for line in processes_of(relay.home).values()))
 
 
-def test_an_agent_is_ended_with_the_reason_if_memory_runs_out_at_its_start(relay: Relay) -> None:
+def test_an_agent_is_ended_with_the_reason_if_memory_runs_out_at_its_start(
+    relay: Relay, attached: Terminals
+) -> None:
     """The rest of the ring is reserved after the agent's first output."""
     main = (
         "import errno, os, sys\n"
@@ -194,16 +193,10 @@ def test_an_agent_is_ended_with_the_reason_if_memory_runs_out_at_its_start(relay
         "from relay.__main__ import main\n"
         "sys.exit(main())\n"
     )
-    user = pexpect.spawn(
-        sys.executable,
-        ["-c", main, "wrap", "sh", "-c", "echo up; exec sleep 1000"],
-        env=relay.environment, cwd=relay.home, timeout=60,
-    )  # fmt: skip
-    user.expect_exact(b"up\r\n")
-    user.expect_exact(b"relay: cannot reserve 8 MB of memory: No space left on device. Free some space")
-    user.expect(pexpect.EOF)
-    user.wait()
-    assert user.exitstatus == 128 + 9
+    user = attached.run(["-c", main, "wrap", "sh", "-c", "echo up; exec sleep 1000"])
+    user.see(b"up\r\n")
+    user.see(b"relay: cannot reserve 8 MB of memory: No space left on device. Free some space")
+    assert user.end() == 128 + 9
     assert not any("sleep 1000" in line for line in processes_of(relay.home).values())
 
 
@@ -219,9 +212,9 @@ os.execvp(sys.argv[1], sys.argv[1:])
 def test_an_unreachable_broker_is_reported(relay: Relay, attached: Terminals) -> None:
     settings(relay, "stop_seconds = 0.1\n")
     alice, user = attached("Alice", options=("--broker", "mqtt://127.0.0.1:1"))
-    user.expect(rb"relay: no connection to the broker at mqtt://127\.0\.0\.1:1 [^\r\n]*\r\n")
+    user.see(b"\r\n", user.see(b"relay: no connection to the broker at mqtt://127.0.0.1:1 "))
     alice.say("still running")
-    user.expect_exact(b"still running")
+    user.see(b"still running")
 
 
 def test_a_users_program_can_wrap_an_agent(relay: Relay, attached: Terminals, tmp_path: Path) -> None:
@@ -251,9 +244,7 @@ sys.exit(relay.wrap({[str(part) for part in alice.command()]!r}))
     alice.say("@deploy:staging v1")
     alice.receives("Deployed v1 to staging: tidy up")
     alice.exit(4)
-    user.expect(pexpect.EOF)
-    user.wait()
-    assert user.exitstatus == 4
+    assert user.end() == 4
 
 
 PICKER = """
@@ -282,7 +273,7 @@ def test_an_answer_to_a_dialog_starts_no_turn(relay: Relay, attached: Terminals)
     alice.say("Resume which one?")
     wait_until(lambda: ps(relay)[0]["state"] == "prompting")
     before = len((alice.folder / "received").read_bytes())
-    user.send(b"\r")
+    user.type(b"\r")
     wait_until(lambda: len((alice.folder / "received").read_bytes()) > before)
     alice.say("@memory:save from long ago")
     alice.say("busy")
