@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import aiomqtt
 import pytest
 from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Durability, Embedded, Mosquitto, Nats
 from clients import Agent, running
+from failpoints import FOLDER, Actor
 
 from ledgers import messages, states
 from relay.home import Home
@@ -27,6 +26,7 @@ from relay.messaging import publisher
 from relay.messaging.envelope import Envelope, encode
 from relay.messaging.ledger import Ledger
 from relay.messaging.outbox import WINDOW
+from relay.messaging.owner import Owner
 from relay.transport import topics
 from relay.transport.credentials import Credentials, for_endpoint
 from relay.transport.endpoint import Endpoint
@@ -36,42 +36,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
 
 TO_BOB = topics.inbox("default", "Bob", "Alice")
 
-PROGRAM = """
-import asyncio, sys
-from relay.messaging.client import MessagingClient
-from relay.messaging.events import MessageStored, StatusReported
-from relay.message import OutgoingMessage, State
-from relay.messaging.runaway import Limits
-from relay.home import Home
-
-async def main(name, url, to, count):
-    arrived, connected = asyncio.Queue(), asyncio.Event()
-    def publish(event):
-        match event:
-            case MessageStored(message): arrived.put_nowait(message)
-            case StatusReported(text):
-                print(text, flush=True)
-                if "connected" in text: connected.set()
-    async def take():
-        while True:
-            message = await arrived.get()
-            await client.injecting(message.id)
-            print("typed", message.body, flush=True)
-            await client.settle(message.id, State.INJECTED)
-    client = await MessagingClient.open(
-        Home.from_env(), "default", name, broker_url=url, limits=Limits(rate=0), publish=publish)
-    for message in await client.waiting():
-        arrived.put_nowait(message)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(client.run())
-        tasks.create_task(take())
-        await connected.wait()
-        for number in range(int(count)):
-            await client.send(OutgoingMessage(to, str(number)))
-            print("sent", number, flush=True)
-
-asyncio.run(main(*sys.argv[1:]))
-"""
+OWNER = Owner.of_folder(FOLDER)
+"""An agent with it is the same as the actor of its name."""
 
 
 @pytest.fixture(params=[Embedded, Nats, Mosquitto, Amqtt], ids=["embedded", "nats", "mosquitto", "amqtt"])
@@ -95,48 +61,15 @@ def far(tmp_path: Path) -> Home:
     return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
 
 
-class Program:
-    """An agent in a separate process that types whatever it receives."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.typed: list[str] = []
-
-    async def until(self, line: str) -> None:
-        """Wait until it has printed a line with that prefix."""
-        async with asyncio.timeout(60):
-            while not (text := await self._line()).startswith(line):
-                assert text, f"it ended before {line!r}"
-
-    async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
-        while await self._line():
-            pass
-
-    async def _line(self) -> str:
-        assert self._process.stdout is not None
-        text = (await self._process.stdout.readline()).decode()
-        if text.startswith("typed ") and text.endswith("\n"):  # otherwise it was killed in the middle
-            self.typed.append(text.split()[1])
-        return text
-
-
-@contextlib.asynccontextmanager
-async def program(home: Home, name: str, url: str, to: str = "", count: int = 0) -> AsyncIterator[Program]:
-    """Run `name` in `home` for the block; it sends `count` messages to `to` as fast as it can."""
-    started = Program(
-        await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", PROGRAM, name, url, to, str(count)),
-            env={**os.environ, "RELAY_HOME": str(Path(home.state_dir).parent)},
-            stdout=asyncio.subprocess.PIPE,
-        )
-    )
+@contextlib.contextmanager
+def acting(home: Home, name: str, server: Broker) -> Iterator[Actor]:
+    """Run an agent in a separate process that types whatever it receives; kill it after the block."""
+    actor = Actor(home, name, server.url(name))
+    actor.start()
     try:
-        yield started
+        yield actor
     finally:
-        await started.kill()
+        actor.stop()
 
 
 @contextlib.asynccontextmanager
@@ -257,11 +190,12 @@ def test_what_a_killed_sender_committed_is_delivered(home: Home, far: Home, serv
 
     async def scenario() -> None:
         async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
-            async with program(home, "Alice", server.url("Alice"), "Bob", 100_000) as sender:
+            with acting(home, "Alice", server) as sender:
+                await bob.sees("Alice")
+                sender.send("Bob", numbers(2_000))  # more than it can send until it is killed
                 await bob.receive()
-                await sender.kill()
             await bob.sees("Alice", online=False)
-            async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            async with running(Agent(home, "Alice", url=server.url("Alice"), owner=OWNER)) as alice:
                 committed = len(await alice.ledger())
                 await alice.send("Bob", str(committed))
                 got = await bob.receive(committed)
@@ -277,25 +211,24 @@ def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, se
     server.start()
 
     async def scenario() -> None:
-        typed: list[str] = []
         count, rounds = many(50), 3 if LONG else 2
         sent = numbers(count * rounds)
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
             for round_ in range(rounds):
-                async with program(far, "Bob", server.url("Bob")) as receiver:
+                with acting(far, "Bob", server) as receiver:
+                    before = receiver.typed()
                     await alice.sees("Bob")
                     for number in range(count):
                         await alice.send("Bob", str(count * round_ + number))
-                    await receiver.until("typed")
+                    await eventually(lambda: receiver.typed() > before)  # noqa: B023
                 await alice.sees("Bob", online=False)  # by its will
-                typed += receiver.typed
-            async with program(far, "Bob", server.url("Bob")) as receiver:
+            with acting(far, "Bob", server) as receiver:
 
                 async def ended() -> bool:
                     return {*await states(home)} <= {State.INJECTED, State.UNCERTAIN}
 
                 await eventually(ended)
-            typed += receiver.typed
+            typed = receiver.typed()
             uncertain = {each.body for each in await messages(home) if each.state is State.UNCERTAIN}
             assert typed == [n for n in sent if n in typed], "in order, and none twice"
             assert set(sent) - set(typed) <= uncertain
@@ -366,15 +299,14 @@ def test_mail_arrives_after_receiver_and_broker_are_killed_together(
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
-            async with program(far, "Bob", server.url("Bob")) as receiver:
+            with acting(far, "Bob", server):
                 await alice.sees("Bob")
                 await asyncio.to_thread(server.kill)
-                await receiver.kill()
             for number in range(count):
                 await alice.send("Bob", str(number))
             await asyncio.to_thread(server.start)
             await alice.status("connected")
-            async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
+            async with running(Agent(far, "Bob", url=server.url("Bob"), owner=OWNER)) as bob:
                 assert bodies(await bob.receive(count)) == numbers(count)
                 await alice.all_are(State.STORED)
                 assert bob.messages.empty()
@@ -472,7 +404,7 @@ def test_presence_ends_with_a_goodbye_a_will_or_silence(home: Home, far: Home, s
             async with running(Agent(far, "Bob", url=server.url("Bob"))):
                 await alice.sees("Bob")
             await alice.sees("Bob", online=False)  # by its goodbye
-            async with program(far, "Bob", server.url("Bob")):
+            with acting(far, "Bob", server):
                 await alice.sees("Bob")
             await alice.sees("Bob", online=False)  # by its will
         # An agent's host and its broker died together, so no will was ever published.
