@@ -157,7 +157,7 @@ def far(tmp_path: Path) -> Home:
     return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture
 def stage(home: Home, far: Home, request: pytest.FixtureRequest) -> Iterator[Stage]:
     made = Stage(home, far if request.param == "two homes" else None)
     yield made
