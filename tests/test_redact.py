@@ -302,8 +302,9 @@ def test_secrets_anywhere_in_a_long_line_are_removed(name: str) -> None:
     """R44: the line is scanned in segments, and a secret may span two."""
     line, secret, kind = KEYS[name]
     for at in range(SEGMENT - OVERLAP - 200, SEGMENT + 200, 7):
-        assert redact("." * at + f" {line} " + "." * 5000).count(f"[secret: {kind}]") == 1
-        assert secret not in redact("." * at + f" {line} " + "." * 5000)
+        clean = redact("." * at + f" {line} " + "." * 5000)
+        assert clean.count(f"[secret: {kind}]") == 1
+        assert secret not in clean
 
 
 def test_keys_longer_than_their_format_are_removed_whole() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from wire import NETWORK
 
-from support import Relay, clean_environment, wait_until
+from support import Relay, clean_environment, processes_of, wait_until
 
 _WIRE = Path(__file__).with_name("wire.py")
 
@@ -63,8 +63,9 @@ class Host:
 
     def stop(self) -> None:
         """Stop what runs here, as a user would; kill the rest."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.relay("stop", "--all", check=False, timeout=30)
+        if any("/relay/session/" in command for command in processes_of(self.home).values()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.relay("stop", "--all", check=False, timeout=30)
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

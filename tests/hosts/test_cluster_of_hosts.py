@@ -11,6 +11,7 @@ import pytest
 from peers import Cluster, Peer
 
 from hosts import Network
+from support import LONG, many
 
 GAP = 20.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
 """Seconds until everything sent when a node died has arrived, as in tests/messaging/test_cluster.py."""
@@ -32,8 +33,8 @@ class Talk:
         self.sent: list[str] = []
 
     def exchange(self, about: str) -> None:
-        """Have each send the other 50 messages."""
-        bodies = [f"{about} {number}" for number in range(50)]
+        """Have each send the other some messages."""
+        bodies = [f"{about} {number}" for number in range(many(50))]
         self.sent += bodies
         self.alice.send(self.bob, bodies)
         self.bob.send(self.alice, bodies)
@@ -80,7 +81,7 @@ def test_each_node_can_be_killed(network: Networks, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(500)
 @pytest.mark.slow
-@pytest.mark.skipif("RELAY_LONG" not in os.environ, reason="hosts of a cluster cut off: set RELAY_LONG=1")
+@pytest.mark.skipif(not LONG, reason="hosts of a cluster cut off: set RELAY_LONG=1")
 def test_each_host_can_be_cut_off(network: Networks, tmp_path: Path) -> None:
     net = network(5)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hosts import Host, Network
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages
-from support import wait_until
+from support import LONG, wait_until
 
 Networks = Callable[[int], Network]
 Brokers = Callable[[Host], Mosquitto]
@@ -38,7 +37,9 @@ def knows(host: Host, name: str) -> None:
         wait_until(lambda: name in ledger.registry.known("default"))
 
 
-def test_agents_on_two_hosts_exchange_messages_by_directives(network: Networks, mosquitto: Brokers) -> None:
+def test_agents_on_two_hosts_exchange_messages_and_a_second_one_of_a_name_is_refused(
+    network: Networks, mosquitto: Brokers
+) -> None:
     net = network(2)
     broker = mosquitto(net.hosts[0])
     broker.start()
@@ -52,20 +53,13 @@ def test_agents_on_two_hosts_exchange_messages_by_directives(network: Networks, 
     alice.receives_exactly(("Bob", "all here"))
     for agent in (alice, bob):
         wait_until(lambda: {m["state"] for m in messages(agent.relay)} == {"injected"})  # noqa: B023
-
-
-def test_a_second_session_of_a_name_on_another_host_is_refused(network: Networks, mosquitto: Brokers) -> None:
-    net = network(2)
-    broker = mosquitto(net.hosts[0])
-    broker.start()
-    connected(wrap(net.hosts[0], "Bob", broker))
-    other = wrap(net.hosts[1], "Bob", broker)
-    other.notice("'Bob' is already on the bus, on host 'host-1'")
+    other = wrap(net.hosts[0], "Bob", broker)
+    other.notice("'Bob' is already on the bus, on host 'host-2'")
     other.say("@memory:save the agent lives on")
     other.receives("Saved to memory")
 
 
-@pytest.mark.skipif("RELAY_LONG" not in os.environ, reason="a name that is free again: RELAY_LONG=1")
+@pytest.mark.skipif(not LONG, reason="a name that is free again: RELAY_LONG=1")
 @pytest.mark.slow
 def test_a_refused_session_takes_the_name_once_it_is_free(network: Networks, mosquitto: Brokers) -> None:
     net = network(2)
@@ -92,7 +86,7 @@ def test_sessions_keep_talking_while_each_cluster_node_is_killed(network: Networ
     sent: list[str] = []
 
     def exchange(about: str) -> None:
-        bodies = [f"{about} {number}" for number in range(10)]
+        bodies = [f"{about} {number}" for number in range(10 if LONG else 4)]
         sent.extend(bodies)
         alice.say("\n".join(f"@relay:Bob {body}" for body in bodies))
         bob.say("\n".join(f"@relay:Alice {body}" for body in bodies))

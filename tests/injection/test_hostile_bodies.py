@@ -15,6 +15,7 @@ from ptyagent import PtyAgent, fake, running, shipped
 
 from relay.injection.layout import deface, quote, sanitise
 from relay.state import readiness
+from support import many
 
 HOSTILE = [
     "\x1b[201~\r/exit\r",
@@ -58,7 +59,7 @@ BODIES = st.one_of(
     st.text(st.characters(categories=None), max_size=120),
 )
 BOUNDED = settings(
-    max_examples=15,
+    max_examples=many(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
 )

@@ -45,8 +45,8 @@ def converse(
     return result["answers"], result["own"]
 
 
-def test_an_agent_saves_searches_lists_and_forgets(relay: Relay, tmp_path: Path) -> None:
-    """R47, R48, R63."""
+def test_an_agent_has_memories_and_sees_those_of_others_that_are_shared(relay: Relay, tmp_path: Path) -> None:
+    """R47, R48, R63: the user, too, sees only shared memories."""
     answers, own = converse(
         relay,
         tmp_path / "alice",
@@ -56,28 +56,21 @@ def test_an_agent_saves_searches_lists_and_forgets(relay: Relay, tmp_path: Path)
         "@memory:search which mode is preferred?",
         "@memory:forget {id}",
         "@memory:list",
+        "@memory:save The mat hides a key",
     )
-    saved, shared, found, forgotten, listed = answers
+    saved, shared, found, forgotten, listed, _ = answers
     assert "Saved to memory as" in saved
     assert "for the whole team" in shared
     assert "User prefers dark mode" in found and "Deploys" not in found
     assert "Forgot" in forgotten
     assert "Deploys need two reviews" in listed and "dark mode" not in listed
-    assert [memory["text"] for memory in own] == ["Deploys need two reviews"]
-
-
-def test_an_agent_sees_shared_memories_but_not_those_of_others(relay: Relay, tmp_path: Path) -> None:
-    """R63: the user, too, sees only shared memories."""
-    converse(
-        relay, tmp_path / "alice", "Alice", "@memory:save The mat hides a key", "@memory:share The vault too"
-    )
-    _, own = converse(relay, tmp_path / "bob", "Bob", "@memory:search key or vault")
-    assert [(memory["text"], memory["agent"]) for memory in own] == [("The vault too", "Alice")]
-    assert [memory["text"] for memory in json.loads(relay("memory", "list", "--json").stdout)] == [
-        "The vault too"
-    ]
+    both = ["The mat hides a key", "Deploys need two reviews"]
+    assert [memory["text"] for memory in own] == both
+    _, own = converse(relay, tmp_path / "bob", "Bob", "@memory:search key or reviews")
+    assert [(memory["text"], memory["agent"]) for memory in own] == [("Deploys need two reviews", "Alice")]
+    assert [memory["text"] for memory in json.loads(relay("memory", "list", "--json").stdout)] == both[1:]
     of_alice = json.loads(relay("memory", "list", "--json", "--name", "alice").stdout)
-    assert [memory["text"] for memory in of_alice] == ["The vault too", "The mat hides a key"]
+    assert [memory["text"] for memory in of_alice] == both
 
 
 def test_a_locked_store_delays_only_the_agent_that_uses_it(relay: Relay) -> None:

@@ -70,9 +70,11 @@ class Broker(ABC):
     def __init__(self, directory: Path) -> None:
         """directory: for its data. Skips the test if this machine cannot run the broker."""
         self._directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+        with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port: int = probe.getsockname()[1]
+            # A connection that ends on this side keeps the kernel from lending the port to a client.
+            with socket.create_connection(("127.0.0.1", self.port)):
+                probe.accept()[0].close()
 
     @abstractmethod
     def url(self, name: str) -> str:

@@ -40,6 +40,7 @@ from relay.messaging.events import MessageStored
 from relay.messaging.inbox import Inbox
 from relay.messaging.owner import Owner
 from relay.messaging.presence_listener import PresenceListener
+from relay.messaging.runaway import Limits
 from relay.storage.sqlite import Database
 from relay.transport import broker, name_claims
 
@@ -308,6 +309,12 @@ class Actor:
         """Return the log of the messages typed into its agent, one line each."""
         return self.home.state / f"{self.name}.log"
 
+    def typed(self) -> list[str]:
+        """Return the texts of these messages, in order."""
+        return (
+            [line.split(" ", 2)[2] for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        )
+
     @property
     def accepted(self) -> Path:
         """Return the file with the ids of the messages that the ledger has accepted."""
@@ -421,7 +428,13 @@ async def _act(actor: Actor, commands: Connection) -> None:
                     append(actor.accepted, sent.id)
 
     client = await MessagingClient.open(
-        actor.home, TEAM, actor.name, broker_url=actor.url, publish=publish, owner=Owner.of_folder(FOLDER)
+        actor.home,
+        TEAM,
+        actor.name,
+        broker_url=actor.url,
+        publish=publish,
+        owner=Owner.of_folder(FOLDER),
+        limits=Limits(rate=0),
     )
     for message in await client.waiting():
         arrived.put_nowait(message)

@@ -22,7 +22,7 @@ from relay.storage import locks
 from relay.storage.locks import is_held, open_lock, try_lock
 from relay.transport import broker, broker_supervisor, broker_watch, nats
 from relay.transport.endpoint import Endpoint
-from support import wait_until
+from support import many, wait_until
 
 
 def python(home: Home, code: str) -> subprocess.Popen[str]:
@@ -87,9 +87,10 @@ def test_the_broker_is_started_once_and_then_reused(home: Home) -> None:
         pass
 
 
-def test_twenty_starters_get_one_broker(home: Home) -> None:
+def test_many_starters_get_one_broker(home: Home) -> None:
     code = "print(broker.admit(Home.from_env(), 'default', 'agent-{}')[0].pid)"
-    starters = [python(home, code.format(number)) for number in range(20)]
+    count = many(20)
+    starters = [python(home, code.format(number)) for number in range(count)]
     pids = set()
     for starter in starters:
         out, _ = starter.communicate(timeout=60)
@@ -98,7 +99,7 @@ def test_twenty_starters_get_one_broker(home: Home) -> None:
     status = broker.status(home)
     assert status is not None
     assert pids == {status.pid}
-    assert len(list((home.broker / "credentials").glob("*.json"))) == 20
+    assert len(list((home.broker / "credentials").glob("*.json"))) == count
 
 
 def test_stop_does_not_rely_on_one_signal(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

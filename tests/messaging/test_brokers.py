@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import aiomqtt
 import pytest
 from brokers import SHIPPED_MOSQUITTO, Amqtt, Broker, DebianMosquitto, Durability, Embedded, Mosquitto, Nats
 from clients import Agent, running
+from failpoints import FOLDER, Actor
 
 from ledgers import messages, states
 from relay.home import Home
@@ -27,48 +26,18 @@ from relay.messaging import publisher
 from relay.messaging.envelope import Envelope, encode
 from relay.messaging.ledger import Ledger
 from relay.messaging.outbox import WINDOW
+from relay.messaging.owner import Owner
 from relay.transport import topics
 from relay.transport.credentials import Credentials, for_endpoint
 from relay.transport.endpoint import Endpoint
-from support import eventually
+from support import LONG, eventually, many
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "BROKERS.md"
 
 TO_BOB = topics.inbox("default", "Bob", "Alice")
 
-PROGRAM = """
-import asyncio, sys
-from relay.messaging.client import MessagingClient
-from relay.messaging.events import MessageStored, StatusReported
-from relay.message import OutgoingMessage, State
-from relay.messaging.runaway import Limits
-from relay.home import Home
-
-async def main(name, url, to, count):
-    arrived = asyncio.Queue()
-    def publish(event):
-        match event:
-            case MessageStored(message): arrived.put_nowait(message)
-            case StatusReported(text): print(text, flush=True)
-    async def take():
-        while True:
-            message = await arrived.get()
-            await client.injecting(message.id)
-            print("typed", message.body, flush=True)
-            await client.settle(message.id, State.INJECTED)
-    client = await MessagingClient.open(
-        Home.from_env(), "default", name, broker_url=url, limits=Limits(rate=0), publish=publish)
-    for message in await client.waiting():
-        arrived.put_nowait(message)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(client.run())
-        tasks.create_task(take())
-        for number in range(int(count)):
-            await client.send(OutgoingMessage(to, str(number)))
-            print("sent", number, flush=True)
-
-asyncio.run(main(*sys.argv[1:]))
-"""
+OWNER = Owner.of_folder(FOLDER)
+"""An agent with it is the same as the actor of its name."""
 
 
 @pytest.fixture(params=[Embedded, Nats, Mosquitto, Amqtt], ids=["embedded", "nats", "mosquitto", "amqtt"])
@@ -92,48 +61,15 @@ def far(tmp_path: Path) -> Home:
     return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
 
 
-class Program:
-    """An agent in a separate process that types whatever it receives."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.typed: list[str] = []
-
-    async def until(self, line: str) -> None:
-        """Wait until it has printed a line with that prefix."""
-        async with asyncio.timeout(60):
-            while not (text := await self._line()).startswith(line):
-                assert text, f"it ended before {line!r}"
-
-    async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
-        while await self._line():
-            pass
-
-    async def _line(self) -> str:
-        assert self._process.stdout is not None
-        text = (await self._process.stdout.readline()).decode()
-        if text.startswith("typed ") and text.endswith("\n"):  # otherwise it was killed in the middle
-            self.typed.append(text.split()[1])
-        return text
-
-
-@contextlib.asynccontextmanager
-async def program(home: Home, name: str, url: str, to: str = "", count: int = 0) -> AsyncIterator[Program]:
-    """Run `name` in `home` for the block; it sends `count` messages to `to` as fast as it can."""
-    started = Program(
-        await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", PROGRAM, name, url, to, str(count)),
-            env={**os.environ, "RELAY_HOME": str(Path(home.state_dir).parent)},
-            stdout=asyncio.subprocess.PIPE,
-        )
-    )
+@contextlib.contextmanager
+def acting(home: Home, name: str, server: Broker) -> Iterator[Actor]:
+    """Run an agent in a separate process that types whatever it receives; kill it after the block."""
+    actor = Actor(home, name, server.url(name))
+    actor.start()
     try:
-        yield started
+        yield actor
     finally:
-        await started.kill()
+        actor.stop()
 
 
 @contextlib.asynccontextmanager
@@ -176,8 +112,12 @@ def parcel(number: int, body: str, base: int = 1) -> bytes:
     return encode(Envelope(message, "another-home", number, base))
 
 
-def test_messages_arrive_once_and_in_order_both_ways(home: Home, far: Home, server: Broker) -> None:
+def test_messages_of_any_size_arrive_once_and_in_order_both_ways(
+    home: Home, far: Home, server: Broker
+) -> None:
+    """Including the largest bodies, which JSON may make six times as long."""
     server.start()
+    sent = [*numbers(many(50)), "x" * MAX_BODY, "\x01" * MAX_BODY, "语" * (MAX_BODY // 3)]
 
     async def scenario() -> None:
         async with (
@@ -186,38 +126,17 @@ def test_messages_arrive_once_and_in_order_both_ways(home: Home, far: Home, serv
         ):
             await alice.sees("Bob")
             await bob.sees("Alice")
-            for number in range(50):
-                await alice.send("bob", str(number))
-                await bob.send("alice", str(number))
+            for body in sent:
+                await alice.send("bob", body)
+                await bob.send("alice", body)
             for agent in (alice, bob):
-                got = await agent.receive(50)
-                assert bodies(got) == numbers(50)
+                got = await agent.receive(len(sent))
+                assert bodies(got) == sent
                 for message in got:
                     await agent.inject(message)
             for agent in (alice, bob):
                 await agent.all_are(State.INJECTED)
                 assert agent.messages.empty()
-
-    asyncio.run(scenario())
-
-
-def test_the_largest_bodies_arrive_both_ways(home: Home, far: Home, server: Broker) -> None:
-    """Including bodies that JSON makes six times as long."""
-    server.start()
-    largest = ["x" * MAX_BODY, "\x01" * MAX_BODY, "语" * (MAX_BODY // 3)]
-
-    async def scenario() -> None:
-        async with (
-            running(Agent(home, "Alice", url=server.url("Alice"))) as alice,
-            running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
-        ):
-            await alice.sees("Bob")
-            await bob.sees("Alice")
-            for body in largest:
-                await alice.send("Bob", body)
-                await bob.send("Alice", body)
-            assert bodies(await bob.receive(3)) == largest
-            assert bodies(await alice.receive(3)) == largest
 
     asyncio.run(scenario())
 
@@ -229,7 +148,7 @@ def test_mail_waits_for_an_absent_receiver(home: Home, far: Home, server: Broker
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
-            count = 2 * WINDOW + 10
+            count = WINDOW + 10
             await asyncio.gather(*(alice.send("Bob", body) for body in numbers(count)))
 
             # No more than every broker keeps; the rest follows as the first ones are confirmed.
@@ -250,17 +169,17 @@ def test_mail_reaches_a_receiver_that_comes_and_goes(home: Home, far: Home, serv
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
-            got = []
+            got, count = [], many(20)
             for round_ in range(3):
                 async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
                     if round_:
-                        got += await bob.receive(20)
+                        got += await bob.receive(count)
                     await alice.sees("Bob")
                     assert bob.messages.empty()
                 await alice.sees("Bob", online=False)
-                for number in range(20):
-                    await alice.send("Bob", str(20 * round_ + number))
-            assert bodies(got) == numbers(40)
+                for number in range(count):
+                    await alice.send("Bob", str(count * round_ + number))
+            assert bodies(got) == numbers(2 * count)
 
     asyncio.run(scenario())
 
@@ -271,11 +190,12 @@ def test_what_a_killed_sender_committed_is_delivered(home: Home, far: Home, serv
 
     async def scenario() -> None:
         async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
-            async with program(home, "Alice", server.url("Alice"), "Bob", 100_000) as sender:
+            with acting(home, "Alice", server) as sender:
+                await bob.sees("Alice")
+                sender.send("Bob", numbers(2_000))  # more than it can send until it is killed
                 await bob.receive()
-                await sender.kill()
             await bob.sees("Alice", online=False)
-            async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
+            async with running(Agent(home, "Alice", url=server.url("Alice"), owner=OWNER)) as alice:
                 committed = len(await alice.ledger())
                 await alice.send("Bob", str(committed))
                 got = await bob.receive(committed)
@@ -291,35 +211,36 @@ def test_a_killed_receiver_has_typed_each_message_once(home: Home, far: Home, se
     server.start()
 
     async def scenario() -> None:
-        typed: list[str] = []
+        count, rounds = many(50), 3 if LONG else 2
+        sent = numbers(count * rounds)
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
-            for round_ in range(3):
-                async with program(far, "Bob", server.url("Bob")) as receiver:
+            for round_ in range(rounds):
+                with acting(far, "Bob", server) as receiver:
+                    before = receiver.typed()
                     await alice.sees("Bob")
-                    for number in range(50):
-                        await alice.send("Bob", str(50 * round_ + number))
-                    await receiver.until("typed")
+                    burst = sent[count * round_ :][:count]
+                    await asyncio.gather(*(alice.send("Bob", body) for body in burst))
+                    await eventually(lambda: receiver.typed() > before)  # noqa: B023
                 await alice.sees("Bob", online=False)  # by its will
-                typed += receiver.typed
-            async with program(far, "Bob", server.url("Bob")) as receiver:
+            with acting(far, "Bob", server) as receiver:
 
                 async def ended() -> bool:
                     return {*await states(home)} <= {State.INJECTED, State.UNCERTAIN}
 
                 await eventually(ended)
-            typed += receiver.typed
+            typed = receiver.typed()
             uncertain = {each.body for each in await messages(home) if each.state is State.UNCERTAIN}
-            assert typed == [n for n in numbers(150) if n in typed], "in order, and none twice"
-            assert set(numbers(150)) - set(typed) <= uncertain
-            assert len(uncertain) <= 3
+            assert typed == [n for n in sent if n in typed], "in order, and none twice"
+            assert set(sent) - set(typed) <= uncertain
+            assert len(uncertain) <= rounds
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("empty", [False, True], ids=["with its data", "empty"])
-def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, empty: bool) -> None:
+def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker) -> None:
     """Nothing is duplicated either, even if the broker returns without what it had acknowledged."""
     server.start()
+    count = many(20)
 
     async def scenario() -> None:
         async with (
@@ -328,13 +249,15 @@ def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, em
         ):
             await alice.sees("Bob")
             got = []
-            for burst in range(3):
-                for number in range(20):
-                    await alice.send("Bob", str(20 * burst + number))
+            kills = [False, True, True, False]  # whether it returns empty
+            for burst, empty in enumerate(kills):
+                for number in range(count):
+                    await alice.send("Bob", str(count * burst + number))
                 got += await bob.receive(burst)  # so the broker is killed before and during delivery
                 await asyncio.to_thread(server.restart, empty=empty)
-            got += await bob.receive(60 - len(got))
-            assert bodies(got) == numbers(60)
+            sent = numbers(count * len(kills))
+            got += await bob.receive(len(sent) - len(got))
+            assert bodies(got) == sent
             await alice.all_are(State.STORED)
             for message in got:
                 await bob.inject(message)
@@ -347,18 +270,19 @@ def test_a_killed_broker_loses_nothing(home: Home, far: Home, server: Broker, em
 def test_messages_that_a_broker_lost_are_published_again(home: Home, far: Home, server: Broker) -> None:
     """The broker had acknowledged mail for an absent receiver, and returns empty."""
     server.start()
+    count = many(50)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
             async with running(Agent(far, "Bob", url=server.url("Bob"))):
                 await alice.sees("Bob")
             await alice.sees("Bob", online=False)
-            for number in range(50):
+            for number in range(count):
                 await alice.send("Bob", str(number))
             await alice.all_are(State.SENT)
             await asyncio.to_thread(server.restart, empty=True)
             async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
-                assert bodies(await bob.receive(50)) == numbers(50)
+                assert bodies(await bob.receive(count)) == numbers(count)
                 await alice.all_are(State.STORED)
                 assert bob.messages.empty()
 
@@ -371,19 +295,19 @@ def test_mail_arrives_after_receiver_and_broker_are_killed_together(
     """Then no will is published, and the retained announcement, if any, says that Bob is online."""
     monkeypatch.setattr(publisher, "FIRST_RETRY", 0.5)
     server.start()
+    count = many(50)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
-            async with program(far, "Bob", server.url("Bob")) as receiver:
+            with acting(far, "Bob", server):
                 await alice.sees("Bob")
                 await asyncio.to_thread(server.kill)
-                await receiver.kill()
-            for number in range(50):
+            for number in range(count):
                 await alice.send("Bob", str(number))
             await asyncio.to_thread(server.start)
             await alice.status("connected")
-            async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
-                assert bodies(await bob.receive(50)) == numbers(50)
+            async with running(Agent(far, "Bob", url=server.url("Bob"), owner=OWNER)) as bob:
+                assert bodies(await bob.receive(count)) == numbers(count)
                 await alice.all_are(State.STORED)
                 assert bob.messages.empty()
 
@@ -410,24 +334,9 @@ def test_sessions_start_and_queue_while_the_broker_is_down(home: Home, far: Home
     asyncio.run(scenario())
 
 
-def test_duplicates_are_dropped_and_order_is_restored(far: Home, server: Broker) -> None:
-    server.start()
-
-    async def scenario() -> None:
-        async with (
-            running(Agent(far, "Bob", url=server.url("Bob"))) as bob,
-            plain_client(server, "Alice") as alice,
-        ):
-            for number in (3, 3, 1, 2, 1, 5, 2, 4, 5, 6):
-                await alice.publish(TO_BOB, parcel(number, str(number)), qos=1)
-            assert bodies(await bob.receive(6)) == ["1", "2", "3", "4", "5", "6"]
-            assert bob.messages.empty()
-            assert bob.ignored == 0
-
-    asyncio.run(scenario())
-
-
-def test_foreign_payloads_are_counted_and_ignored(far: Home, server: Broker) -> None:
+def test_duplicates_are_dropped_order_is_restored_and_foreign_payloads_are_counted(
+    far: Home, server: Broker
+) -> None:
     server.start()
     genuine = json.loads(parcel(1, "genuine"))
     foreign = [
@@ -452,8 +361,9 @@ def test_foreign_payloads_are_counted_and_ignored(far: Home, server: Broker) -> 
             for payload in foreign:
                 await alice.publish(TO_BOB, payload, qos=1)
             await alice.publish(topics.presence("default", "Alice"), b"not an announcement", qos=1)
-            await alice.publish(TO_BOB, parcel(1, "genuine"), qos=1)
-            assert bodies(await bob.receive()) == ["genuine"]
+            for number in (3, 3, 1, 2, 1, 5, 2, 4, 5, 6):
+                await alice.publish(TO_BOB, parcel(number, str(number)), qos=1)
+            assert bodies(await bob.receive(6)) == ["1", "2", "3", "4", "5", "6"]
             await eventually(lambda: bob.ignored == len(foreign) + 1)
             assert bob.messages.empty()
 
@@ -494,7 +404,7 @@ def test_presence_ends_with_a_goodbye_a_will_or_silence(home: Home, far: Home, s
             async with running(Agent(far, "Bob", url=server.url("Bob"))):
                 await alice.sees("Bob")
             await alice.sees("Bob", online=False)  # by its goodbye
-            async with program(far, "Bob", server.url("Bob")):
+            with acting(far, "Bob", server):
                 await alice.sees("Bob")
             await alice.sees("Bob", online=False)  # by its will
         # An agent's host and its broker died together, so no will was ever published.

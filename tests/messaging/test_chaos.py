@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import itertools
 import operator
-import os
 import sqlite3
 from collections.abc import Iterator
 from functools import partial
@@ -41,17 +40,38 @@ from relay.messaging.envelope import Receipt
 from relay.messaging.ledger import Ledger
 from relay.messaging.owner import Owner
 from relay.messaging.runaway import Limits
-from support import wait_until
+from support import LONG, wait_until
 
 SECONDS = 60.0
 """Seconds after which a test considers the program broken."""
 
 BODIES = ["first", "second", "third"]
 
-FULL_SWEEP = pytest.mark.skipif(
-    not os.environ.get("RELAY_LONG"),
-    reason="kills of two processes at once at every step: set RELAY_LONG=1 (a few minutes)",
-)
+PLACES = ["one home", "two homes"]
+
+ONLY_IN = {
+    "_launch": "one home",
+    "_reload": "two homes",
+    "MqttTransport.publish of a receipt": "two homes",
+}
+"""The broker of two homes is already running; that of one home knows every agent when it starts, and
+within it receipts pass through the ledger."""
+
+PAIRS = ["it and the broker", "both agents", "all three"]
+
+
+def sweep(points: list[Point]) -> list[tuple[str, Point, When]]:
+    """Return each step before and after it, in each place in `make test-long`, and otherwise in turn."""
+    found = []
+    for number, (point, when) in enumerate(itertools.product(points, When)):
+        places = [place for place in PLACES if place == ONLY_IN.get(point.name, place)]
+        turn = sum(divmod(number, len(When))) % len(places)  # each step in both places
+        found += [(place, point, when) for place in (places if LONG else places[turn : turn + 1])]
+    return found
+
+
+def named(value: object) -> str:
+    return value.name if isinstance(value, Point) else str(value)
 
 
 class Stage:
@@ -69,9 +89,7 @@ class Stage:
             self.bob.url = far_url(home, "Bob")
 
     def kill_at(self, point: Point, when: When, also: tuple[Path, ...] = ()) -> None:
-        """Kill the process that takes this step, and those in `also`; skip the test if none does."""
-        if self.far is None and point.name == "MqttTransport.publish of a receipt":
-            pytest.skip("within a home receipts pass through the ledger")
+        """Kill the process that takes this step, and those in `also`."""
         dying = self.bob if point in RECEIVING or self.settles(point) else self.alice
         if point.first_dies_at is not None:
             self.kill(dying, point.first_dies_at)
@@ -139,7 +157,7 @@ def far(tmp_path: Path) -> Home:
     return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
 
 
-@pytest.fixture(params=["one home", "two homes"])
+@pytest.fixture
 def stage(home: Home, far: Home, request: pytest.FixtureRequest) -> Iterator[Stage]:
     made = Stage(home, far if request.param == "two homes" else None)
     yield made
@@ -165,14 +183,11 @@ def test_every_step_that_writes_has_a_failpoint(tmp_path: Path) -> None:
         assert "transaction(" not in inspect.getsource(steps[target]), f"{target} changes something"
 
 
-@pytest.mark.parametrize("when", When)
-@pytest.mark.parametrize("point", [*STARTING, *SENDING, *RECEIVING], ids=lambda point: point.name)
+@pytest.mark.parametrize(
+    ("stage", "point", "when"), sweep([*STARTING, *SENDING, *RECEIVING]), indirect=["stage"], ids=named
+)
 def test_a_kill_at_any_step_loses_and_duplicates_nothing(stage: Stage, point: Point, when: When) -> None:
     """R88: only the message being typed is uncertain; everything else arrives once, in order."""
-    if point.name == ("_launch" if stage.far else "_reload"):
-        pytest.skip(
-            "the broker of two homes is already running; that of one home knows every agent when it starts"
-        )
     stage.kill_at(point, when)
     stage.restart()
     first, *others = stage.outcomes()
@@ -189,8 +204,20 @@ def test_a_kill_at_any_step_loses_and_duplicates_nothing(stage: Stage, point: Po
         assert other_outcomes == []
 
 
-def check_pair(stage: Stage, point: Point, when: When, pair: str) -> None:
-    """Kill the processes of `pair` when one of them, or a third one, takes the step."""
+def pairs_to_kill() -> list[tuple[str, Point, When, str]]:
+    """Return each step with every pair in `make test-long`; otherwise each step once, the rest in turn."""
+    points = [*SENDING, *RECEIVING]
+    if LONG:
+        return [(*each, pair) for each in sweep(points) for pair in PAIRS]
+    turns = zip(points, itertools.cycle(When), itertools.cycle(PAIRS), strict=False)
+    return [("two homes", *turn) for turn in turns]
+
+
+@pytest.mark.parametrize(("stage", "point", "when", "pair"), pairs_to_kill(), indirect=["stage"], ids=named)
+def test_killing_any_two_at_any_step_loses_and_duplicates_nothing(
+    stage: Stage, point: Point, when: When, pair: str
+) -> None:
+    """The processes of `pair` die when one of them, or a third one, takes the step."""
     other = stage.alice if point in RECEIVING or stage.settles(point) else stage.bob
     also = []
     if pair != "both agents":
@@ -201,36 +228,6 @@ def check_pair(stage: Stage, point: Point, when: When, pair: str) -> None:
     stage.restart()
     # The other process may have been at any step.
     assert all(outcome == INJECTED or outcome in UNCERTAIN_OUTCOMES for outcome in stage.outcomes())
-
-
-PAIRS = ["it and the broker", "both agents", "all three"]
-STEPS = list(itertools.product([*SENDING, *RECEIVING], When))
-
-
-@pytest.mark.parametrize(
-    ("point", "when", "pair"),
-    [(point, when, PAIRS[number % len(PAIRS)]) for number, (point, when) in enumerate(STEPS)],
-    ids=lambda value: value.name if isinstance(value, Point) else str(value),
-)
-def test_killing_two_at_once_loses_and_duplicates_nothing(
-    home: Home, far: Home, point: Point, when: When, pair: str
-) -> None:
-    stage = Stage(home, far)
-    try:
-        check_pair(stage, point, when, pair)
-    finally:
-        stage.close()
-
-
-@FULL_SWEEP
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("when", When)
-@pytest.mark.parametrize("point", [*SENDING, *RECEIVING], ids=lambda point: point.name)
-def test_killing_any_two_at_any_step_loses_and_duplicates_nothing(
-    stage: Stage, point: Point, when: When, pair: str
-) -> None:
-    check_pair(stage, point, when, pair)
 
 
 @pytest.mark.parametrize("when", When)

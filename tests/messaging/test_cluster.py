@@ -22,15 +22,13 @@ from cluster import Cluster, Node, serving
 from relay.home import Home
 from relay.message import State
 from session.fake_agent import FakeAgent
-from support import Relay, eventually, wait_until
+from support import LONG, Relay, eventually, wait_until
 
 GAP = 20.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
 """Seconds without messages when a node dies: twice the promise, as elections vary; more on a busy machine."""
 
 EVERY = 0.1
 """Seconds between two messages of an agent."""
-
-LONG = bool(os.environ.get("RELAY_LONG"))
 
 
 @pytest.fixture
@@ -109,7 +107,8 @@ async def without(
 
     def recovered() -> bool:
         return all(
-            len(talk.got) > count + 100 and talk.flowing() for talk, count in zip(talks, counts, strict=True)
+            len(talk.got) > count + (100 if LONG else 50) and talk.flowing()
+            for talk, count in zip(talks, counts, strict=True)
         )
 
     await eventually(recovered)  # past every election that the failure may have started

@@ -8,6 +8,7 @@ import pytest
 
 from readers.rig import Rig, directives_in
 from relay.readers.flood import FLOOD
+from support import many
 
 HI = [("Bob", "hi there")]
 
@@ -155,10 +156,10 @@ def test_sequences_and_characters_may_be_split_at_any_byte() -> None:
         assert Rig().write(data[:at], data[at:]).found == [("Bob", "日本 é 👍 end")]
 
 
-def test_a_hundred_thousand_directives_in_a_row_are_read() -> None:
-    data = b"".join(b"@relay:Bob number %d\r\n" % n for n in range(100_000))
-    found = directives_in(data, chunk=65536)
-    assert found == [("Bob", f"number {n}") for n in range(100_000)]
+def test_many_directives_in_a_row_are_read() -> None:
+    count = many(100_000)
+    data = b"".join(b"@relay:Bob number %d\r\n" % n for n in range(count))
+    assert directives_in(data, chunk=65536) == [("Bob", f"number {n}") for n in range(count)]
 
 
 def filler(size: int) -> bytes:

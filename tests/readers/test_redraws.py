@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from readers.rig import Rig
 from relay.columns import width
+from support import many
 
 WIDTHS, HEIGHTS = (44, 60, 80, 120, 200), (14, 24, 40)
 
@@ -164,7 +165,7 @@ WIDER = [f"@relay:Bob {URL} b {URL}", *["words" + " words" * 83] * 2, Resize(200
 
 
 @pytest.mark.parametrize("drawing", ["inline", "alternate", "barred"])
-@settings(max_examples=60)
+@settings(max_examples=many(60))
 @given(st.lists(STEP, max_size=24))
 @example(CLEARED)
 @example([RULE, RULE, Resize(44, 14), "@relay:Bob a", RULE, "@relay:Bob a"])
