@@ -27,8 +27,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from relay.errors import MessageRefused
 from relay.eventbus import Event
 from relay.home import Home
@@ -56,6 +54,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 @functools.cache
 def _start_server() -> None:
     """Start the fork server; it finds this module only by PYTHONPATH (CPython issue 117378)."""
+    import pytest  # not at the top: each session that is to die imports this module
+
     PROCESSES.set_forkserver_preload(["failpoints"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
