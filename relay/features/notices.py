@@ -11,7 +11,14 @@ from relay.eventbus import EventBus, HandlerFailed, answers, handles
 from relay.lifecycle import Describe, SessionBegan, SessionSettling
 from relay.storage.journal import Journal, WritingFailed
 from relay.tasks import TaskFailed, Tasks
-from relay.terminal.events import Notify, NotifyDesktop, ReadingFailed, TerminalLost
+from relay.terminal.events import (
+    MistakeFound,
+    Notify,
+    NotifyDesktop,
+    ReadingFailed,
+    TerminalLost,
+    WithdrawNotice,
+)
 
 MISTAKE = "internal error in relay"
 """The beginning of the notice that one of relay's own handlers has failed."""
@@ -45,7 +52,7 @@ class Notices:
         self._tasks = tasks
         self._journal = journal
         self._first = first
-        self._mistakes_in_force = mistakes
+        self._mistakes_in_force = list(mistakes)
         self._told = told
         self._noticed = noticed
         self._mistakes: set[str] = set()
@@ -63,7 +70,15 @@ class Notices:
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
-        return None if question.brief else {"configuration": list(self._mistakes_in_force)}
+        return None if question.brief else {"configuration": self._mistakes_in_force}
+
+    @handles(MistakeFound)
+    def found(self, event: MistakeFound) -> None:
+        self._mistakes_in_force.append(event.text)
+
+    @handles(WithdrawNotice)
+    def mended(self, event: WithdrawNotice) -> None:
+        self._mistakes_in_force = [text for text in self._mistakes_in_force if text != event.text]
 
     @handles(Notify)
     def keep(self, event: Notify) -> None:

@@ -40,7 +40,7 @@ from relay.rules.rule_book import RuleBook
 from relay.rules.turn_end import Ending, journal_fields, stop_outcome
 from relay.storage.journal import Journal, preview
 from relay.tasks import Tasks
-from relay.terminal.events import Notify, WithdrawNotice
+from relay.terminal.events import MistakeFound, Notify, WithdrawNotice
 from relay.text import count
 
 REPORTED = 5
@@ -211,6 +211,9 @@ class RuleRunner:
         for warning in before:
             if warning not in self._book.warnings:
                 self._bus.publish(WithdrawNotice(str(warning)))
+        for warning in self._book.warnings:
+            if warning not in before:
+                self._bus.publish(MistakeFound(str(warning)))
         self._reported.clear()
         warnings = [str(each) for each in self._book.warnings]
         self._journal.write("rules_reloaded", rules=len(self._book.rules), warnings=warnings)

@@ -56,7 +56,7 @@ class Injection:
     @property
     def quotes_others(self) -> bool:
         """True if it may have the words of other agents: a message, or what the team remembers."""
-        return self.kind == "message" or self.source.startswith("@memory:")
+        return self.kind == "message" or self.source in {"@memory:search", "@memory:list"}
 
 
 def notice(text: str, *, wakes: bool = True) -> Injection:

@@ -154,6 +154,13 @@ class Notify(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MistakeFound(Event):
+    """A file that was read again has a mistake. WithdrawNotice: it no longer has it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class WithdrawNotice(Event):
     """Drop a notice that is no longer true, unless the user has already seen it."""
 

@@ -49,14 +49,19 @@ def project(relay: Fleet) -> Path:
     return folder
 
 
-def write(relay: Fleet, project: Path, text: str, *, most: int = 8, interval: float = 0) -> None:
-    fleet = f'[fleet]\nteam = "{relay.team}"\nstart_interval = {interval}\nmax_running = {most}\n'
+def write(relay: Relay, project: Path, text: str, *, most: int = 8, interval: float = 0) -> None:
+    fleet = f'[fleet]\nteam = "{_team(relay)}"\nstart_interval = {interval}\nmax_running = {most}\n'
     (project / "relay.toml").write_text(fleet + text)
     relay("trust", "relay.toml", cwd=project)
 
 
-def states(relay: Fleet, *options: str) -> dict[str, Any]:
-    return {row["name"]: row for row in json.loads(relay("ps", "--json", "-t", relay.team, *options).stdout)}
+def states(relay: Relay, *options: str) -> dict[str, Any]:
+    rows = json.loads(relay("ps", "--json", "-t", _team(relay), *options).stdout)
+    return {row["name"]: row for row in rows}
+
+
+def _team(relay: Relay) -> str:
+    return relay.team if isinstance(relay, Fleet) else "web"
 
 
 SECRETIVE = """
