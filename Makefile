@@ -51,9 +51,8 @@ test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/N
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
 	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" --agents-table docs/NATIVE.md $(ARGS)
 
-test-long: $(VENV)/.stamp  ## the long tests that `make test` omits: kills at every step, two at once, ...
-	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) tests/messaging/test_chaos.py tests/messaging/test_guarantee.py tests/messaging/test_faults.py \
-		tests/session/test_session_sweep.py tests/session/test_session_soak.py tests/supervision/test_fleet_soak.py tests/hosts tests/readers --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
+test-long: $(VENV)/.stamp  ## all tests with their full loads: kills at every step, two at once, thousands of attacks, ...
+	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
 
 test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as memory backends, with real PostgreSQL and Chroma servers
 	@$(MEMORY_VENV)/bin/pytest tests/memory_backends $(ARGS)
