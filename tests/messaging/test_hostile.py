@@ -121,9 +121,7 @@ This allows for a busy machine, and for a message that the broker dropped and it
 """
 
 ATTACKS = {
-    "S1": (
-        f"retain_many(mallory, {many(1100)}, BIG);retain_many(mallory, {many(20_000)}, bytes(1000))"
-    ),
+    "S1": (f"retain_many(mallory, {many(1100)}, BIG);retain_many(mallory, {many(20_000)}, bytes(1000))"),
     "S2": (
         f"leave_sessions(mallory, {many(600)}, 25);"
         "leave_subscriptions(mallory, 3, 400);"

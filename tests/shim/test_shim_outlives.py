@@ -24,7 +24,7 @@ import pytest
 from relay.session.launch import LOADED
 from relay.shim.loop import MAX_LOGGED, Loop
 from session.fake_agent import FakeAgent, events, ps
-from support import Relay, wait_until
+from support import LONG, Relay, wait_until
 from terminal.emulator import Emulator
 
 RELAY = re.compile(r"relay(\.|$)").match
@@ -108,6 +108,38 @@ def test_a_shim_outlives_an_update(relay: Relay) -> None:
     alice.receives("to the new session")
     after = status(relay)
     assert (after["agent_pid"], after["terminal_pid"]) == (before["agent_pid"], before["terminal_pid"])
+
+
+def test_an_agent_outlives_an_upgrade_from_earlier_versions(relay: Relay, subtests: pytest.Subtests) -> None:
+    """D18: from each of the last fifty commits in `make test-long`, else from two of them."""
+    command = ["git", "rev-list", "--max-count=50", "HEAD", "--", "relay"]
+    log = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    versions = log.stdout.split()
+    if len(versions) < 50:
+        pytest.skip("THE GIT HISTORY IS NOT HERE: no upgrade from an earlier version was tested")
+    installed = Installed(relay)
+    for version in versions if LONG else versions[9::40]:
+        with subtests.test(version[:9]):
+            installed.remove()
+            archive = subprocess.run(
+                ["git", "archive", version, "relay"], cwd=ROOT, capture_output=True, check=True
+            )
+            subprocess.run(["tar", "-x"], cwd=installed.folder, input=archive.stdout, check=True)
+            alice = FakeAgent(relay, "Alice").wrap(env=installed.environment)
+            before = wait_until(lambda: (found := status(relay))["ready"] and found)
+            installed.remove()
+            installed.install()
+            relay("reload", "Alice", env=installed.environment)
+            alice.say(f"@relay:you from {version}")
+            journal = relay.home / "state" / "events.jsonl"
+            wait_until(lambda: f"from {version}" in journal.read_text())  # noqa: B023 (called at once)
+            after = status(relay)
+            assert (after["agent_pid"], after["terminal_pid"]) == (
+                before["agent_pid"],
+                before["terminal_pid"],
+            )
+            alice.exit()
+            wait_until(alice.ended)
 
 
 def test_an_agent_may_not_exploit_an_update(relay: Relay) -> None:
