@@ -11,7 +11,7 @@ MEMORY_VENV := .cache/memory-venv
 BIN := $(VENV)/bin
 
 # More workers than cores: most tests wait for terminals and processes.
-WORKERS ?= 6
+WORKERS ?= 8
 
 # The agents that `make test-agents` drives; gemini and opencode are also available.
 AGENTS ?= claude codex qwen pi aider

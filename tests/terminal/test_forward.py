@@ -158,7 +158,8 @@ def test_no_more_is_read_than_may_be_queued_for_a_slow_terminal(rig: Rig) -> Non
         for _ in range(3 * SINK_LIMIT // 4096):
             select.select([], [rig.agent], [], 0.5)
             os.write(rig.agent, bytes(4096))
-    assert sum(len(record.data) for record in rig.records if record.kind == OUTPUT) <= 3 * SINK_LIMIT // 2
+    read = sum(len(record.data) for record in rig.records if record.kind == OUTPUT)
+    assert read < 2 * SINK_LIMIT  # of three; the kernel, too, queues some for each terminal
     assert len(rig.forwarder.user.queued) < SINK_LIMIT + READ_SIZE + PTY_PIECE
 
 
