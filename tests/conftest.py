@@ -55,7 +55,13 @@ def _real_exec(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def home(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Yield a fresh RELAY_HOME, named like its parameter. Fail the test if it leaves processes behind."""
+    """Yield a fresh RELAY_HOME, named like its parameter. Fail the test if it leaves processes behind.
+
+    With the mark `shared_home`, it is the module's: no test looks at what another one started.
+    """
+    if request.node.get_closest_marker("shared_home"):
+        yield request.getfixturevalue("shared").home
+        return
     with _fresh_home(getattr(request, "param", "")) as path:
         yield path
 

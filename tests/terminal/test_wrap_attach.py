@@ -20,6 +20,8 @@ from session.fake_agent import ps
 from session.test_session_replaced import entry
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.shared_home
+
 Open = Callable[..., Emulator]
 
 DRAW = """
@@ -51,17 +53,6 @@ ASKS = (
     "    keys = os.read(0, 99)\n    os.write(1, b'\\x1b[c\\x1b]11;?\\a\\x1b[6n')",
 )
 """Always awaits the terminal's answers to its queries; q ends it."""
-
-
-@pytest.fixture
-def relay(shared: Relay) -> Relay:
-    """Return the module's home: no test looks at what another one started."""
-    return shared
-
-
-@pytest.fixture
-def home(relay: Relay) -> Path:
-    return relay.home
 
 
 def _attach(terminal: Open, name: str, *flags: str, **options: int) -> Emulator:

@@ -15,6 +15,8 @@ from emulator import Emulator
 
 from support import LONG, Relay, wait_until
 
+pytestmark = pytest.mark.shared_home
+
 Open = Callable[..., Emulator]
 FLOOD = 3_000_000 if LONG else 1_000_000
 
@@ -30,17 +32,6 @@ while wanted:
     digest.update(data)
 os.write(1, b"<" + digest.hexdigest().encode() + b">")
 """
-
-
-@pytest.fixture
-def relay(shared: Relay) -> Relay:
-    """Return the module's home: no test looks at what another one started."""
-    return shared
-
-
-@pytest.fixture
-def home(relay: Relay) -> Path:
-    return relay.home
 
 
 def _random(size: int) -> bytes:

@@ -15,18 +15,9 @@ from debian import require
 from session.fake_agent import ps
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.shared_home
+
 Open = Callable[..., Emulator]
-
-
-@pytest.fixture
-def relay(shared: Relay) -> Relay:
-    """Return the module's home: no test looks at what another one started."""
-    return shared
-
-
-@pytest.fixture
-def home(relay: Relay) -> Path:
-    return relay.home
 
 
 def _state(relay: Relay, name: str) -> list[str]:

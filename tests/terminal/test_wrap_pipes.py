@@ -16,18 +16,9 @@ from emulator import RELAY, Emulator
 from forkserver import shell_command
 from support import PATIENCE, Relay, wait_until
 
+pytestmark = pytest.mark.shared_home
+
 Open = Callable[..., Emulator]
-
-
-@pytest.fixture
-def relay(shared: Relay) -> Relay:
-    """Return the module's home: no test looks at what another one started."""
-    return shared
-
-
-@pytest.fixture
-def home(relay: Relay) -> Path:
-    return relay.home
 
 
 def _run(
