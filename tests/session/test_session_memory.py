@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from session.fake_agent import FakeAgent, ps
-from support import Relay
+from support import Relay, wait_until
 
 CUSTOM = """
 import time
@@ -82,6 +82,7 @@ def test_the_last_answer_is_saved_if_configured(relay: Relay, home: Path) -> Non
     relay("trust", "relay.config.py")
     alice = FakeAgent(relay, "Alice").wrap()
     alice.say("The tests pass with Python 3.14.")
+    wait_until(lambda: "The tests pass" in relay("logs", "Alice").stdout)
     relay("stop", "Alice")
     (memory,) = memories(relay)
     assert memory["text"].startswith(f"Last answer in {home.name}: ")  # type: ignore[attr-defined]

@@ -174,7 +174,7 @@ class Life:
         first = self._until(lambda: (status := self._status()).get("agent_pid") and status)
         alice.say(f"@relay:Bob 1\n@count:{self._name} a\n@relay:Bob 2")
         bob.say(f"@relay:{self._name} one\n@relay:{self._name} two")
-        self._until(lambda: self._settled(2, 2))
+        self._until(lambda: self._settled(2, 2) and self._is_replaced())
         self._request("reload")
         self._until(lambda: self._status()["generation"] > first["generation"] and self._status()["ready"])
         alice.say(f"@relay:Bob 3\n@count:{self._name} b")
@@ -244,6 +244,16 @@ class Life:
         outward, inward = self._messages()
         enough = len(outward) >= said or (self._may_skip() and len(self._died()) > 1)
         return enough and len(inward) >= given and all(m.state.final for m in (*outward, *inward))
+
+    def _is_replaced(self) -> bool:
+        """Return True once a first death in the middle is over, and a session that replaces the dead is ready.
+
+        A receipt settles a message before its last steps, so `_settled` may come first.
+        """
+        died, status = len(self._died()), self._status()
+        if not died and self._deaths[0].step in _MIDDLE:
+            return False
+        return bool(status.get("ready")) and status["generation"] > died
 
     def _has_read(self) -> bool:
         _, inward = self._messages()
