@@ -42,6 +42,7 @@ from relay.errors import MessageRefused, ReceiverEnded, ReceiverStarting, RelayE
 from relay.home import Home
 from relay.hooks.trust import Trust
 from relay.message import MAX_BODY, Message, OutgoingMessage, Priority, State
+from relay.messaging.doorbell import ring_for
 from relay.messaging.ledger import Ledger
 from relay.messaging.name_owners import end_gone
 from relay.messaging.posting import EVERYBODY, STARTING, post
@@ -151,6 +152,7 @@ def run(args: argparse.Namespace) -> int:
                 sent = _post(home, ledger, who.team, who.name, outgoing)
             except UnknownRecipient as error:
                 raise _elsewhere(ledger, who.team, outgoing.to) or error from None
+            ring_for(home, who.team, sent)
             rows = [message.public() for message in sent]
             alone = not have_carried(home, who.team, who.name)
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from relay import names
 from relay.errors import MessageRefused, NotAMember, UnknownRecipient
 from relay.message import State
-from relay.messaging.ledger_database import LedgerDatabase, keys
-from relay.messaging.outbox import advance
+from relay.messaging.ledger_database import LedgerDatabase, advance, keys
 from relay.transport.presence import MAX_CHANNELS
 
 CATCH_UP = 100
@@ -108,8 +107,11 @@ class ChannelRegistry:
         Return the number of expired messages.  The messages behind them no longer wait for them: they are
         published when the member appears.
         """
-        # A message that waits for its receiver to appear has no due time.
-        waits = "FROM outbox WHERE team = ? AND state IN ('queued', 'sent') AND due IS NULL"
+        # A message in transit that waits for its receiver to appear has no due time.
+        waits = (
+            "FROM messages WHERE team = ? AND ((state IN ('queued', 'sent') AND due IS NULL) "
+            "OR (state = 'stored' AND here AND NOT injecting)) AND told IS NOT NULL"
+        )
         crowded = self._db.rows(
             f"SELECT to_key, recipient, channel {waits} AND channel IS NOT NULL "
             "GROUP BY to_key, channel HAVING count(*) > ?",

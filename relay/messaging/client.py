@@ -1,7 +1,9 @@
 """One agent on the message bus: sends its messages, receives its mail, and keeps a roster of its team.
 
-    send → ledger → Publisher → broker → the other's Receiver → its ledger → MessageStored
-                                                    └── receipt ──→ ledger → OutcomeReported
+    within a home:   send → ledger, the other's bell → its Receiver → MessageStored
+                                 settle → ledger, the sender's bell → OutcomeReported
+    to another home: send → ledger → Publisher → broker → the other's Receiver → its ledger → MessageStored
+                                                                   └── receipt ──→ ledger → OutcomeReported
 
 A client also publishes for senders of its home without a session (the user, agents that have ended), over a
 connection with their credentials.  Everything is written to the ledger first, so a broker that is absent,
@@ -25,11 +27,12 @@ from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging import attendance
-from relay.messaging.doorbell import Doorbell
+from relay.messaging.doorbell import Doorbell, ring, ring_for
+from relay.messaging.envelope import copy_of
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
 from relay.messaging.name_owners import end_gone
-from relay.messaging.outgoing import Outgoing, PassedOn, ProxyPublishers, ReceiptSender
+from relay.messaging.outgoing import Outgoing, ProxyPublishers, ReceiptSender
 from relay.messaging.owner import Owner
 from relay.messaging.posting import STARTING, post
 from relay.messaging.presence_listener import PresenceListener
@@ -102,7 +105,7 @@ class MessagingClient:
             end_gone(ledger.owners, partial(is_alive, home))
             if owner is not None:
                 ledger.owners.take(team, name, owner, begins=begins)
-            ledger.registry.register(team, name)
+            ledger.registry.register(team, name, here=True)
             ledger.inbox.recover(team, name, in_hand)
             ledger.prune()
             return ledger.origin
@@ -142,6 +145,8 @@ class MessagingClient:
         """Call `open` instead. resources: released by `close`. owner: the owner's id."""
         self.team = team
         self.name = name
+        self._home = home
+        self._origin = origin
         self._connector = connector
         self._ledger = ledger
         self._bell = bell
@@ -153,7 +158,7 @@ class MessagingClient:
         self._outgoing = Outgoing(
             Publisher(ledger, team, name, bus),
             ProxyPublishers(home, ledger, team, connector, bus),
-            ReceiptSender(home, ledger, team, name),
+            ReceiptSender(ledger, team, name),
         )
         self.ended = False  # `run` is over, or about to be
         self._listener = PresenceListener(
@@ -198,16 +203,35 @@ class MessagingClient:
         while True:
             sending = self._ledger.run(
                 lambda ledger: post(
-                    ledger, self.team, self.name, outgoing, self._limits, there=partial(there, ledger)
-                )
+                    ledger,
+                    self.team,
+                    self.name,
+                    outgoing,
+                    self._limits,
+                    there=partial(there, ledger),
+                    copied=True,
+                ),
+                self._sent,
             )
-            self._outgoing.own.wake()
             try:
                 return await sending
             except (ReceiverEnded, ReceiverStarting):
                 if time.monotonic() >= deadline or not await self._is_starting(outgoing.to):
                     raise
             await asyncio.sleep(LOOK)
+
+    def _sent(self, messages: list[Message]) -> None:
+        """Notify the receivers in this home of new messages, and publish them all."""
+        ring_for(self._home, self.team, messages)
+        if any(message.state is State.QUEUED for message in messages):
+            self._outgoing.own.wake()
+        self._outgoing.own.copy(
+            [
+                copy_of(message, self._origin)
+                for message in messages
+                if message.state is State.STORED and not names.same(message.to, names.PERSON)
+            ]
+        )
 
     async def _is_starting(self, name: str) -> bool:
         """Return True if an agent has the `name`, even if its session has not begun yet."""
@@ -252,7 +276,7 @@ class MessagingClient:
     async def drain(self) -> None:
         """Publish the messages, and report the outcomes, that another process wrote to the ledger."""
         self._outgoing.wake()
-        await self._receiver.report()
+        await self._receiver.look()
 
     async def waiting(self, most: int = -1) -> list[Message]:
         """Return the messages that may be typed now, in order. most: per sender, besides urgent ones."""
@@ -302,13 +326,17 @@ class MessagingClient:
 
         With `stored`: the message was not typed after `injecting`, and waits again.
         """
-        receipts = self._outgoing.receipts
 
-        def settle(ledger: Ledger) -> PassedOn:
-            ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
-            return receipts.pass_on(ledger)
+        def settle(ledger: Ledger) -> str | None:
+            return ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
 
-        await self._ledger.run(settle, receipts.passed_on)
+        def settled(sender: str | None) -> None:
+            if sender is None:
+                self._outgoing.receipts.wake()
+            else:
+                ring(self._home, self.team, sender)
+
+        await self._ledger.run(settle, settled)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.
@@ -337,23 +365,18 @@ class MessagingClient:
         return await self._ledger.run(standing)
 
     async def _answer_bell(self) -> None:
-        """Publish and report, like `drain`, whenever another session of this home rings."""
+        """Look into the ledger whenever another process of this home rings, and first of all."""
+        mail = True
         while True:
-            await self._bell.rung()
-            await asyncio.sleep(GATHER)  # a message is often injected right after it arrives
-            due: list[float | None] = []
-
-            def look(ledger: Ledger, due: list[float | None] = due) -> None:
-                due.append(ledger.outbox.next_due(self.team, self.name))
-
+            if not mail:
+                await asyncio.sleep(GATHER)  # several outcomes often come together
             try:
-                await self._receiver.report(look)
+                await self._receiver.look()
             except LedgerGone:
                 raise
             except LedgerError as error:  # the sweep tries again
                 self._status.trouble(error)
-            if 0.0 in due:
-                self._outgoing.own.wake()
+            mail = await self._bell.rung()
 
     async def _sweep(self) -> None:
         """Expire messages that have waited too long, and forget old ones, whatever the broker does."""
@@ -365,7 +388,7 @@ class MessagingClient:
                     pruned = time.monotonic()
                 if await self._ledger.run(self._expire):
                     self._outgoing.own.wake()
-                await self._receiver.report()
+                await self._receiver.look()
                 # Another process may have settled messages: for the user, or for a dead session.
                 self._outgoing.receipts.wake()
                 self._status.calm()
@@ -384,7 +407,7 @@ class MessagingClient:
         tracker.recover_dead(ledger)
         if random.random() * tracker.attendance(ledger).count() < 1:  # on average, one session
             end_gone(ledger.owners, tracker.is_alive)
-        return expired + ledger.inbox.expire(self.team, self.name)
+        return expired
 
     async def _stay_connected(self) -> None:
         failures, electing = 0, False
@@ -464,7 +487,7 @@ class MessagingClient:
 
     async def _on_announced(self) -> None:
         await self._listener.tracker.note(self.name)
-        await self._receiver.report()
+        await self._receiver.look()
 
 
 @dataclass(frozen=True, slots=True)

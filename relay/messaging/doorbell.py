@@ -8,16 +8,19 @@ session looks when it starts anyway.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import stat
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 from relay.home import Home, private_directory
+from relay.message import Message, State
 from relay.transport.topics import level
+
+_MAIL = b"m"  # a new message, rather than an outcome
 
 
 class Doorbell:
@@ -25,14 +28,18 @@ class Doorbell:
 
     def __init__(self, home: Home, team: str, name: str) -> None:
         """Create and open the FIFO. Raise OSError."""
+        import asyncio  # commands that only ring do without
+
         path = make_fifo(_path(home, team, name))
+        self._asyncio = asyncio
         self._rung = asyncio.Event()
+        self._mail = False
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         # Our own writer prevents end of file, which would make the reader ready for ever.
         self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
+        self._loop = self._asyncio.get_running_loop()
         self._loop.add_reader(self._reader, self._hear)
         return self
 
@@ -41,14 +48,16 @@ class Doorbell:
         os.close(self._reader)
         os.close(self._writer)
 
-    async def rung(self) -> None:
-        """Wait until the bell has been rung since the last call."""
+    async def rung(self) -> bool:
+        """Wait until the bell has been rung since the last call; return True if it was for a new message."""
         await self._rung.wait()
         self._rung.clear()
+        mail, self._mail = self._mail, False
+        return mail
 
     def _hear(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._reader, 1 << 16)
+            self._mail = _MAIL in os.read(self._reader, 1 << 16) or self._mail
         self._rung.set()
 
 
@@ -63,14 +72,20 @@ def make_fifo(path: Path) -> Path:
     return path
 
 
-def ring(home: Home, team: str, name: str) -> bool:
+def ring_for(home: Home, team: str, messages: Iterable[Message]) -> None:
+    """Ring the bells of the receivers for which `messages`, just sent, are stored in this home."""
+    for to in {message.to for message in messages if message.state is State.STORED}:
+        ring(home, team, to, _MAIL)
+
+
+def ring(home: Home, team: str, name: str, what: bytes = b"\0") -> bool:
     """Ring the bell of `name`; return False if no session of this home has it now. Takes about 10 µs."""
     try:
         descriptor = os.open(_path(home, team, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        os.write(descriptor, b"\0")
+        os.write(descriptor, what)
     except BlockingIOError:
         pass  # the FIFO is full, so a ring is already pending
     except OSError:

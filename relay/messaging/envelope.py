@@ -67,7 +67,7 @@ class Envelope:
     """A message in transit, with the data that keeps its stream in order at the receiver.
 
     origin:   its stream (`origin_of`).
-    sequence: its place in the stream, from 1.
+    sequence: its place in the stream, from 1; 0: the receiver's ledger is the sender's, and has the message.
     base:     the lowest sequence that may not be stored yet; missing messages from base up to sequence come
               before this one.
     ttl:      seconds after which it expires; None: never.
@@ -104,6 +104,12 @@ def origin_of(ledger: str, priority: Priority, owner: str | None) -> str:
     """Return the origin of messages numbered by `ledger`: its id, the priority unless normal, the owner."""
     parts = (ledger, None if priority is Priority.NORMAL else priority, owner)
     return "/".join(part for part in parts if part is not None)
+
+
+def copy_of(message: Message, ledger: str) -> Envelope:
+    """Return the envelope of a message within the home of `ledger`, for whoever listens on the broker."""
+    ttl = None if message.expires is None else max(0.0, message.expires - message.time)
+    return Envelope(message, origin_of(ledger, message.priority, None), 0, 0, ttl, ledger)
 
 
 def encode(item: Envelope | Receipt) -> bytes:
@@ -167,9 +173,9 @@ def _message(fields: _Fields, sender: str, to: str) -> Envelope:
         channel=fields.channel(),
         depth=0 if fields.absent("depth") else fields.count("depth", least=0),
     )
-    sequence, base = fields.count("seq"), fields.count("base")
-    if base > sequence:
-        raise ForeignPayload("its base is above its sequence")
+    sequence, base = fields.count("seq", least=0), fields.count("base", least=0)
+    if base > sequence or (base == 0) != (sequence == 0):
+        raise ForeignPayload("its base does not fit its sequence")
     origin, owner = fields.text("origin"), fields.line("owner")
     ledger = origin.partition("/")[0]
     if not is_id(ledger) or origin != origin_of(ledger, priority, owner):

@@ -1,6 +1,7 @@
 """The inbox: messages for agents of this home, from their arrival until the agents get them.
 
-store ──→ waiting ──→ injecting ──→ settle        each step sends a receipt to the sender
+sent here ───────────────────────┬→ stored: waiting ─→ injecting ─→ settle
+store: it came from another home ┘                                    └→ a receipt, to another home
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Any
 
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
-from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, insert, keys, message_of
-from relay.messaging.outbox import advance
+from relay.messaging.ledger_database import COLUMNS, NEXT_TURN, LedgerDatabase, insert, keys, message_of
 from relay.messaging.owner import addressee, is_run
 
 KEEP_DAYS = 30
@@ -25,8 +26,8 @@ _OLD = KEEP_DAYS * 86400 / 2
 
 
 MOST = 2_000
-"""Maximum messages of one sender, not given to the receiver, that are kept for it: those that wait, and the
-latest of those that ended otherwise (_ENDED)."""
+"""Maximum messages of one sender in another home, not given to the receiver, that are kept for it: those that
+wait, and the latest of those that ended otherwise (_ENDED)."""
 
 MOST_BYTES = 16 << 20
 """Maximum bytes of their bodies, once there are more messages than a stream has in flight."""
@@ -34,12 +35,16 @@ MOST_BYTES = 16 << 20
 STREAMS = 64
 """Maximum streams of one sender tracked for a receiver; a sender has three in each ledger it ever had."""
 
+NEWS = 256
+"""Maximum messages that `arrived` returns at a time."""
+
 
 class InboxFull(LedgerError):
     """Too many messages wait for a receiver. The senders keep the rest, and try again."""
 
 
-_ITS = "team = ? AND to_key = ? AND id = ?"
+_STORED = "here AND state = 'stored'"
+_ITS = "team = ? AND to_key = ? AND id = ? AND here"
 _PAIR = "team = ? AND to_key = ? AND sender_key = ?"
 _STREAM = f"{_PAIR} AND origin = ?"
 
@@ -48,30 +53,27 @@ _FOR = "(owner IS NULL OR ifnull(?, owner) = owner)"
 
 _ENDED = "state IN ('expired', 'rejected', 'uncertain')"
 
-_OTHERS = " UNION ALL ".join(
-    f"SELECT 1 FROM {table} WHERE id = ? AND NOT ({_PAIR})" for table in ("inbox", "outbox")
-)
-
 _COUNT = (  # the fourth parameter: also count messages whose turn has not come
-    "SELECT count(*) FROM (SELECT 1 FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' "
-    f"AND {_FOR} AND (? OR place IS NOT NULL) LIMIT ?)"
+    f"SELECT count(*) FROM (SELECT 1 FROM messages WHERE team = ? AND to_key = ? AND {_STORED} "
+    f"AND {_FOR} AND (? OR turn IS NOT NULL) LIMIT ?)"
 )
 
 
 class Inbox:
-    """The messages that arrived. Names may have any spelling."""
+    """The messages for agents of this home. Names may have any spelling."""
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
-    def store(self, team: str, envelope: Envelope, most: int = 0, owner: str | None = None) -> list[Message]:
-        """Commit an arrived message; return, in order, the messages whose turn has now come.
+    def store(self, team: str, envelope: Envelope, most: int = 0, owner: str | None = None) -> None:
+        """Commit a message that came over the broker; those whose turn has come are `arrived`.
 
         A message that overtook another gets no receipt before its turn, so its sender publishes it again with
         a new `Envelope.base`.  A known message gets another receipt: its sender seems to have missed the
-        first.  A message that its sender has dropped meanwhile is ignored, as is one for another home of the
-        receiver: it may have been typed there, and its sender says so (`Outbox.appeared`).  A message so old
-        that `prune` may have forgotten it is uncertain.
+        first.  A message of this home is in its place already, or was dropped meanwhile, unless it was in
+        transit.  One for another home of the receiver is ignored: it may have been typed there, and its
+        sender says so (`Transit.appeared`).  A message so old that `prune` may have forgotten it is
+        uncertain.
 
         owner: the owner of the receiver's name (None: not known). A message for a run that is over is
         rejected; one for another folder's agent is ignored, and published again when that agent appears.
@@ -80,57 +82,86 @@ class Inbox:
         the message stays with its sender.  Raise ForeignPayload if another message has its id.
         """
         if envelope.home not in {None, self._db.origin}:
-            return []
+            return
         another = owner is not None and envelope.owner not in {None, owner}
         if another and not is_run(str(envelope.owner)):
-            return []
+            return
         message, now = envelope.message, self._db.now()
         pair = keys(team, message.to, message.sender)
-        if self._db.rows(_OTHERS, message.id, *pair, message.id, *pair):
+        found = self._db.rows(
+            f"SELECT {_PAIR}, told IS NOT NULL, state, here FROM messages WHERE id = ?", *pair, message.id
+        )
+        ((same, sent_here, state, here),) = found or ((True, False, None, False),)
+        if not same:
             raise ForeignPayload("its id is another message's")
-        same, its = f"{_PAIR} AND id = ?", (*pair, message.id)
+        if sent_here and (here or state not in {State.QUEUED, State.SENT}):
+            return
+        stream = (*pair, envelope.origin)
         with self._db.transaction() as db:
-            forgotten = False
-            over = another or addressee(db, *pair[:2]) == (envelope.owner or owner, True)
-            dropped = self._db.rows(f"SELECT 1 FROM outbox WHERE {same} AND state = 'expired'", *its)
-            turn = _turn(db, (*pair, envelope.origin))
-            if not (dropped or db.execute(f"UPDATE inbox SET receipted = NULL WHERE {same}", its).rowcount):
-                if envelope.sequence < turn:
-                    # Its sender let later messages pass it: it was given up, or another home confirmed it.
-                    if message.time >= now - _OLD:
-                        return []
-                    forgotten = True
-                # For a message that others wait for, count only messages whose turn has come.
-                whole = envelope.sequence > max(turn, envelope.base)
-                if most and not over and self._db.rows(_COUNT, *pair[:2], owner, whole, most) == [(most,)]:
-                    raise InboxFull(
-                        f"{most} messages are waiting for {message.to}; further ones stay with their senders."
-                    )
-                known = turn > 1 or _knows(db, pair, envelope.origin)
-                if not (known and _has_room(db, pair, whole=whole)):
-                    raise InboxFull(
-                        f"{message.sender} has reached the limit of waiting messages for {message.to}; "
-                        f"further messages stay with {message.sender}."
-                    )
-                expires = None if envelope.ttl is None else now + envelope.ttl
-                new = replace(message, state=State.STORED, expires=expires)
-                place = {"origin": envelope.origin, "sequence": envelope.sequence}
-                place["size"] = len(message.body.encode())
-                insert(db, "inbox", team, new, accepted=now, owner=envelope.owner or owner, **place)
+            turn = _turn(db, stream)
+            if here:
+                db.execute("UPDATE messages SET receipted = NULL WHERE id = ?", (message.id,))
+                _release(db, stream, turn, envelope.base)
+                return
+            end: tuple[State, str] | None = None
+            if another or addressee(db, *pair[:2]) == (envelope.owner or owner, True):
+                end = State.REJECTED, f"the {message.to} that it was sent to has ended"
+            if envelope.sequence < turn:
+                # Its sender let later messages pass it: it was given up, or another home confirmed it.
+                if message.time >= now - _OLD:
+                    return
+                end = State.UNCERTAIN, "it came again, and its receiver may have received it long ago"
+            self._check_room(db, pair, envelope, turn, 0 if end else most, owner)
+            new: dict[str, Any] = {"here": 1, "origin": envelope.origin, "sequence": envelope.sequence}
+            new["state"], new["detail"] = end or (State.STORED, None)
+            if sent_here:
+                changes = ", ".join(f"{column} = ?" for column in new)
+                db.execute(f"UPDATE messages SET {changes} WHERE id = ?", (*new.values(), message.id))
             else:
-                over = False  # it is settled, or will be
-            if forgotten:
-                detail = "it came again, and its receiver may have received it long ago"
-                db.execute(f"UPDATE inbox SET state = 'uncertain', detail = ? WHERE {same}", (detail, *its))
-                advance(db, same, its, State.UNCERTAIN, detail)
-            elif over:
-                detail = f"the {message.to} that it was sent to has ended"
-                db.execute(f"UPDATE inbox SET state = 'rejected', detail = ? WHERE {same}", (detail, *its))
-                advance(db, same, its, State.REJECTED, detail)
-            released = _release(db, (*pair, envelope.origin), turn, envelope.base)
-            for each in released:
-                advance(db, same, (*pair, each.id), State.STORED)
-        return released
+                stored = replace(
+                    message,
+                    state=new.pop("state"),
+                    detail=new.pop("detail"),
+                    expires=None if envelope.ttl is None else now + envelope.ttl,
+                )
+                new |= {"size": len(message.body.encode()), "owner": envelope.owner or owner}
+                insert(db, team, stored, accepted=now, **new)
+            _release(db, stream, turn, envelope.base)
+
+    def _check_room(
+        self,
+        db: sqlite3.Connection,
+        pair: tuple[str, ...],
+        envelope: Envelope,
+        turn: int,
+        most: int,
+        owner: str | None,
+    ) -> None:
+        """Raise InboxFull; `store` explains. turn: the result of `_turn`. most: 0 for no limit."""
+        message = envelope.message
+        # For a message that others wait for, count only messages whose turn has come.
+        whole = envelope.sequence > max(turn, envelope.base)
+        if most and self._db.rows(_COUNT, *pair[:2], owner, whole, most) == [(most,)]:
+            raise InboxFull(
+                f"{most} messages are waiting for {message.to}; further ones stay with their senders."
+            )
+        known = turn > 1 or _knows(db, pair, envelope.origin)
+        if not (known and _has_room(db, pair, whole=whole)):
+            raise InboxFull(
+                f"{message.sender} has reached the limit of waiting messages for {message.to}; "
+                f"further messages stay with {message.sender}."
+            )
+
+    def arrived(
+        self, team: str, name: str, since: int, owner: str | None = None
+    ) -> list[tuple[int, Message]]:
+        """Return messages that wait for `name`, with their turns, in that order: up to NEWS after `since`."""
+        query = (
+            f"SELECT turn, {COLUMNS} FROM messages WHERE team = ? AND to_key = ? AND {_STORED} AND {_FOR} "
+            "AND turn > ? AND NOT injecting ORDER BY turn LIMIT ?"
+        )
+        rows = self._db.rows(query, *keys(team, name), owner, since, NEWS)
+        return [(turn, message_of(fields)) for turn, *fields in rows]
 
     def waiting(self, team: str, name: str, most: int = -1, owner: str | None = None) -> list[Message]:
         """Return the messages that may be typed into `name` now: by priority, then from each sender in turn.
@@ -139,10 +170,10 @@ class Inbox:
         owner: the owner of the name; None: any.
         """
         receiver = keys(team, name)
-        senders = "SELECT DISTINCT sender_key FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored'"
+        senders = f"SELECT DISTINCT sender_key FROM messages WHERE team = ? AND to_key = ? AND {_STORED}"
         query = (
-            f"SELECT {COLUMNS}, place FROM inbox WHERE {_PAIR} AND state = 'stored' AND {_FOR} "
-            "AND place IS NOT NULL AND NOT injecting AND {} ORDER BY priority, place LIMIT ?"
+            f"SELECT {COLUMNS}, turn FROM messages WHERE {_PAIR} AND {_STORED} AND {_FOR} "
+            "AND turn IS NOT NULL AND NOT injecting AND {} ORDER BY priority, turn LIMIT ?"
         )
         found: list[tuple[int, int, int, Message]] = []
         for (sender,) in self._db.rows(senders, *receiver):
@@ -157,12 +188,12 @@ class Inbox:
 
     def stored(self, team: str, name: str, owner: str | None = None) -> set[str]:
         """Return the ids of all messages stored for `name`, waiting or being typed."""
-        query = f"SELECT id FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND {_FOR}"
+        query = f"SELECT id FROM messages WHERE team = ? AND to_key = ? AND {_STORED} AND {_FOR}"
         return {id for (id,) in self._db.rows(query, *keys(team, name), owner)}
 
     def injecting(self, team: str, name: str, id: str) -> None:
         """Record that typing `id` into `name` begins. Raise MessageRefused if the message no longer waits."""
-        mark = f"UPDATE inbox SET injecting = 1 WHERE {_ITS} AND state = 'stored'"
+        mark = f"UPDATE messages SET injecting = 1 WHERE {_ITS} AND state = 'stored'"
         if not self._db.write(mark, *keys(team, name), id):
             raise MessageRefused("it was dropped or has expired before it could be typed.")
 
@@ -176,49 +207,30 @@ class Inbox:
         *,
         route: str | None = None,
         role: str | None = None,
-    ) -> None:
+    ) -> str | None:
         """Record the final state of message `id` at `name` (injected, uncertain or rejected), and its route.
 
-        With `stored`: the message was not typed after `injecting`, and waits again.
+        Return its sender if it was sent in this home. With `stored`: the message was not typed after
+        `injecting`, and waits again.
         """
         if state not in {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED}:
             raise ValueError(f"a receiver cannot settle a message as {state}")
         its = (*keys(team, name), id)
         if state is State.STORED:
-            self._db.write(f"UPDATE inbox SET injecting = 0 WHERE {_ITS} AND state = 'stored'", *its)
-            return
-        end = (state, detail, route, role)
+            self._db.write(f"UPDATE messages SET injecting = 0 WHERE {_ITS} AND state = 'stored'", *its)
+            return None
         with self._db.transaction() as db:
-            settled = db.execute(
-                "UPDATE inbox SET state = ?, detail = ?, route = ?, role = ? "
-                f"WHERE {_ITS} AND state IN ('stored', 'uncertain')",
-                (*end, *its),
-            )
-            if settled.rowcount:  # otherwise it was settled differently meanwhile
-                advance(db, _ITS, its, *end)
-
-    def expire(self, team: str, name: str) -> int:
-        """Expire messages that waited too long at `name` and are not being typed; return their number."""
-        receiver = keys(team, name)
-        late = (
-            "SELECT id FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND NOT injecting "
-            "AND expires <= ?"
-        )
-        due = (*receiver, self._db.now())
-        if not self._db.rows(f"{late} LIMIT 1", *due):
-            return 0
-        detail = "its receiver was not ready in time"
-        with self._db.transaction() as db:
-            ids = self._db.rows(late, *due)
-            for id in ids:
-                its = (*receiver, *id)
-                db.execute(f"UPDATE inbox SET state = 'expired', detail = ? WHERE {_ITS}", (detail, *its))
-                advance(db, _ITS, its, State.EXPIRED, detail)
-        return len(ids)
+            settled = db.execute(  # unless it was settled differently meanwhile
+                "UPDATE messages SET state = ?, detail = ?, route = ?, role = ? "
+                f"WHERE {_ITS} AND state IN ('stored', 'uncertain') "
+                "RETURNING iif(told IS NULL, NULL, sender)",
+                (state, detail, route, role, *its),
+            ).fetchone()
+        return None if settled is None else settled[0]
 
     def begun(self, team: str) -> list[str]:
         """Return the agents of `team` into which a session is typing, according to the ledger."""
-        query = "SELECT DISTINCT recipient FROM inbox WHERE team = ? AND state = 'stored' AND injecting"
+        query = f"SELECT DISTINCT recipient FROM messages WHERE team = ? AND {_STORED} AND injecting"
         return [name for (name,) in self._db.rows(query, *keys(team))]
 
     def recover(self, team: str, name: str, in_hand: Collection[str] = ()) -> list[Message]:
@@ -226,9 +238,7 @@ class Inbox:
 
         in_hand: the ids of messages that a living session is giving to the agent; these are left alone.
         """
-        query = (
-            f"SELECT {COLUMNS} FROM inbox WHERE team = ? AND to_key = ? AND state = 'stored' AND injecting"
-        )
+        query = f"SELECT {COLUMNS} FROM messages WHERE team = ? AND to_key = ? AND {_STORED} AND injecting"
         left = [message_of(row) for row in self._db.rows(query, *keys(team, name)) if row[0] not in in_hand]
         why = "the receiver ended while it was being typed"
         for message in left:
@@ -238,8 +248,9 @@ class Inbox:
     def receipts(self, team: str, name: str, limit: int) -> list[Receipt]:
         """Return up to `limit` receipts of `name` that the broker has not accepted yet, oldest first."""
         rows = self._db.rows(
-            "SELECT id, recipient, sender, state, detail, route, role FROM inbox WHERE team = ? "
-            "AND to_key = ? AND receipted IS NOT state AND place IS NOT NULL ORDER BY place LIMIT ?",
+            "SELECT id, recipient, sender, state, detail, route, role FROM messages WHERE team = ? "
+            "AND to_key = ? AND told IS NULL AND receipted IS NOT state AND turn IS NOT NULL "
+            "ORDER BY turn LIMIT ?",
             *keys(team, name),
             limit,
         )
@@ -249,8 +260,8 @@ class Inbox:
         """Return the finished runs of `team` with unsent receipts."""
         over = "EXISTS (SELECT 1 FROM owners WHERE team = ?1 AND key = to_key AND latest AND ended)"
         query = (
-            "SELECT min(recipient) FROM inbox WHERE team = ?1 AND receipted IS NOT state "
-            f"AND place IS NOT NULL AND {over} GROUP BY to_key"
+            "SELECT min(recipient) FROM messages WHERE team = ?1 AND told IS NULL "
+            f"AND receipted IS NOT state AND turn IS NOT NULL AND {over} GROUP BY to_key"
         )
         return [name for (name,) in self._db.rows(query, *keys(team))]
 
@@ -258,7 +269,7 @@ class Inbox:
         """Record that the broker has accepted these receipts."""
         with self._db.transaction() as db:
             db.executemany(
-                f"UPDATE inbox SET receipted = ? WHERE {_ITS}",
+                f"UPDATE messages SET receipted = ? WHERE {_ITS}",
                 [(each.state, *keys(team, each.receiver), each.id) for each in receipts],
             )
 
@@ -268,17 +279,20 @@ def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> 
 
     whole: also count messages that wait for earlier ones.
     """
-    count = "SELECT count(*), ifnull(sum(size), 0) FROM inbox WHERE"
-    waits = f"{_PAIR} AND state = 'stored' AND (? OR place IS NOT NULL)"
+    count = f"SELECT count(*), ifnull(sum(size), 0) FROM messages WHERE {_PAIR} AND here AND told IS NULL AND"
     for ended in (True, False):
-        found = db.execute(f"{count} {waits} UNION ALL {count} {_PAIR} AND {_ENDED}", (*pair, whole, *pair))
+        found = db.execute(
+            f"{count} state = 'stored' AND (? OR turn IS NOT NULL) UNION ALL {count} {_ENDED}",
+            (*pair, whole, *pair),
+        )
         number, size = map(sum, zip(*found, strict=True))
         if number < MOST and (size < MOST_BYTES or number * MAX_BODY < MOST_BYTES):
             return True
         if ended:
             db.execute(
-                "DELETE FROM inbox WHERE arrival IN (SELECT arrival FROM inbox "
-                f"WHERE {_PAIR} AND {_ENDED} AND receipted IS state ORDER BY arrival LIMIT ?)",
+                "DELETE FROM messages WHERE place IN (SELECT place FROM messages "
+                f"WHERE {_PAIR} AND here AND told IS NULL AND {_ENDED} AND receipted IS state "
+                "ORDER BY place LIMIT ?)",
                 (*pair, MOST // 10),
             )
     return False
@@ -289,7 +303,7 @@ def _knows(db: sqlite3.Connection, pair: tuple[str, ...], origin: str) -> bool:
     known = db.execute(f"SELECT origin FROM pairs WHERE {_PAIR}", pair).fetchall()
     if len(known) < STREAMS or (origin,) in known:
         return True
-    waits = f"SELECT origin FROM inbox WHERE {_PAIR} AND state = 'stored'"
+    waits = f"SELECT origin FROM messages WHERE {_PAIR} AND {_STORED}"
     forget = f"DELETE FROM pairs WHERE {_PAIR} AND origin NOT IN ({waits})"
     return bool(db.execute(forget, (*pair, *pair)).rowcount)
 
@@ -300,13 +314,13 @@ def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
     return int(row[0]) if row else 1
 
 
-def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> list[Message]:
-    """Give places to the messages of a stream that no longer wait for earlier ones.
+def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> None:
+    """Give their turns to the messages of a stream that no longer wait for earlier ones.
 
     turn: the result of `_turn`.
     """
     following = max(base, turn)
-    arrived = f"SELECT 1 FROM inbox WHERE {_STREAM} AND sequence = ? LIMIT 1"
+    arrived = f"SELECT 1 FROM messages WHERE {_STREAM} AND sequence = ? LIMIT 1"
     while db.execute(arrived, (*stream, following)).fetchone():
         following += 1
     if following != turn:
@@ -315,14 +329,8 @@ def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: i
             (*stream, following),
         )
     held = db.execute(
-        f"SELECT arrival, {COLUMNS} FROM inbox WHERE {_STREAM} AND place IS NULL AND sequence < ? "
-        "ORDER BY sequence",
+        f"SELECT place FROM messages WHERE {_STREAM} AND turn IS NULL AND sequence < ? ORDER BY sequence",
         (*stream, following),
     ).fetchall()
-    for arrival, *_ in held:
-        db.execute(
-            "UPDATE inbox SET place = (SELECT ifnull(max(place), 0) + 1 FROM inbox) WHERE arrival = ?",
-            (arrival,),
-        )
-    messages = [message_of(fields) for _, *fields in held]
-    return [message for message in messages if message.state is State.STORED]  # the others were dropped
+    for place in held:
+        db.execute(f"UPDATE messages SET turn = {NEXT_TURN} WHERE place = ?", place)

@@ -1,8 +1,8 @@
 """The ledger: every message of one home, recorded before it is published and until it is settled.
 
-One SQLite file per home, shared by all its processes.  Two tables hold the two ends of a message: `outbox`
-has what agents of this home sent, `inbox` what arrived for them; a message between two agents of one home is
-in both.  All calls are synchronous, take well under a millisecond, and each is one transaction.
+One SQLite file per home, shared by all its processes.  One row of `messages` holds a message to one receiver;
+a message between two agents of the home is one row, which both use.  All calls are synchronous, take well
+under a millisecond, and each is one transaction.
 
 Every call raises LedgerError, with advice, if the file cannot be used.
 """
@@ -20,10 +20,11 @@ from relay.messaging.attendance import Attendance
 from relay.messaging.channels import ChannelRegistry
 from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
-from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, keys, message_of
+from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, advance, keys, message_of
 from relay.messaging.name_owners import NameOwners
-from relay.messaging.outbox import Outbox, advance, unblock
+from relay.messaging.outbox import Outbox
 from relay.messaging.runaway import Limits
+from relay.messaging.transit import Transit, unblock
 from relay.messaging.unread import UNREAD
 
 RECENT = 60.0
@@ -44,16 +45,22 @@ class NameRegistry:
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
-    def register(self, team: str, name: str, seen: float | None = None) -> None:
-        """Record that `name` was in `team` at `seen` (default: now), with its latest spelling."""
+    def register(self, team: str, name: str, seen: float | None = None, *, here: bool | None = None) -> None:
+        """Record that `name` was in `team` at `seen` (default: now), with its latest spelling.
+
+        here: its agent is one of this home, which gives it its messages; None: as before.
+        """
         now = self._db.now()
-        row = (*keys(team, name), name, now if seen is None else min(seen, now))
+        row = (*keys(team, name), name, now if seen is None else min(seen, now), here)
         # All sessions of a home hear of every agent; only one of them writes.
-        recent = "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND seen >= ? - ?"
-        if not self._db.rows(recent, *row, RECENT):
+        recent = (
+            "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND seen >= ? - ? "
+            "AND here = ifnull(?, here)"
+        )
+        if not self._db.rows(recent, *row[:4], RECENT, here):
             self._db.write(
-                "INSERT INTO registry VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET name = excluded.name, "
-                "seen = max(seen, excluded.seen)",
+                "INSERT INTO registry VALUES (?1, ?2, ?3, ?4, ifnull(?5, 0)) ON CONFLICT DO UPDATE "
+                "SET name = excluded.name, seen = max(seen, excluded.seen), here = ifnull(?5, here)",
                 *row,
             )
 
@@ -77,7 +84,7 @@ class Ledger(LedgerDatabase):
     """One connection to a home's ledger; use it from one thread.
 
     registry: the names in each team. owners: their owners. channels: the members of each channel.
-    outbox, inbox: the two ends of a message.
+    outbox: what agents of this home send. transit: what goes to other homes. inbox: what its agents get.
     The methods serve the commands that list and manage messages.
     """
 
@@ -87,6 +94,7 @@ class Ledger(LedgerDatabase):
         self.owners = NameOwners(self)
         self.channels = ChannelRegistry(self)
         self.outbox = Outbox(self)
+        self.transit = Transit(self)
         self.inbox = Inbox(self)
 
     def attendance(self, bus: str, team: str) -> Attendance:
@@ -112,24 +120,22 @@ class Ledger(LedgerDatabase):
             if value is not None:
                 values.append(names.key(value))
                 conditions.append(f"{column} = ?{len(values)}")
-        sent = got = " AND ".join(conditions)
         if of is not None:
             owner, _ = self.owners.of(team or "", of)
             values += [names.key(of), owner]
             its = f"{{}} = ?{len(values) - 1} AND ifnull({{}}, ?{len(values)}) IS ?{len(values)}"
-            sent += f" AND ({its.format('to_key', 'owner')} OR {its.format('sender_key', 'sent_by')})"
-            got += f" AND {its.format('to_key', 'owner')}"
+            sent = f"told IS NOT NULL AND {its.format('sender_key', 'sent_by')}"
+            conditions.append(f"({its.format('to_key', 'owner')} OR {sent})")
         rows = self.rows(
-            f"SELECT * FROM (SELECT {COLUMNS}, team, place AS nr FROM outbox WHERE {sent} UNION ALL "
-            f"SELECT {COLUMNS}, team, arrival FROM inbox WHERE {got} "
-            "AND id NOT IN (SELECT id FROM outbox)) ORDER BY time DESC, nr DESC LIMIT ?1",
+            f"SELECT {COLUMNS}, team FROM messages WHERE {' AND '.join(conditions)} "
+            "ORDER BY time DESC, place DESC LIMIT ?1",
             *values,
         )
-        return [LedgerEntry(message_of(message), team) for *message, team, _ in reversed(rows)]
+        return [LedgerEntry(message_of(message), team) for *message, team in reversed(rows)]
 
     def lookup(self, ids: Iterable[str]) -> list[LedgerEntry]:
         """Return the messages with these ids that this home sent."""
-        query = f"SELECT {COLUMNS}, team FROM outbox WHERE id = ?"
+        query = f"SELECT {COLUMNS}, team FROM messages WHERE id = ? AND told IS NOT NULL"
         return [LedgerEntry(message_of(row), team) for id in ids for *row, team in self.rows(query, id)]
 
     def find(self, prefix: str) -> LedgerEntry:
@@ -138,12 +144,7 @@ class Ledger(LedgerDatabase):
             raise NoSuchMessage(f"{prefix[:40]!r} does not begin any id. `relay messages` lists the ids.")
         # A range instead of LIKE, which would read every row. No character of an id is greater than "z".
         begins = "id >= ?1 AND id < ?1 || '{'"
-        rows = self.rows(
-            f"SELECT {COLUMNS}, team FROM outbox WHERE {begins} UNION ALL "
-            f"SELECT {COLUMNS}, team FROM inbox WHERE {begins} "
-            "AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = inbox.id) ORDER BY id LIMIT 4",
-            prefix,
-        )
+        rows = self.rows(f"SELECT {COLUMNS}, team FROM messages WHERE {begins} ORDER BY id LIMIT 4", prefix)
         if not rows:
             raise NoSuchMessage(
                 f"no message has an id that begins with {prefix!r}. `relay messages` lists them."
@@ -182,7 +183,7 @@ class Ledger(LedgerDatabase):
                 "happens, drop it with `relay drop`, then send it again."
             )
         if to is None and not message.state.final:
-            self.write("UPDATE outbox SET due = ? WHERE id = ?", self.now(), message.id)
+            self.write("UPDATE messages SET due = ? WHERE id = ?", self.now(), message.id)
             return message
         receiver = to or message.to
         limits = limits or Limits()
@@ -196,7 +197,7 @@ class Ledger(LedgerDatabase):
             if not message.state.final:
                 self.drop(message.id)
             detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
-            db.execute("UPDATE outbox SET detail = ? WHERE id = ?", (detail, message.id))
+            db.execute("UPDATE messages SET detail = ? WHERE id = ?", (detail, message.id))
         return again
 
     def drop(self, id: str, *, by: str = "the user") -> Message:
@@ -213,20 +214,17 @@ class Ledger(LedgerDatabase):
             message = self.find(id).message
             detail = f"dropped by {by}"
             read_here = message.state is State.STORED and names.same(message.to, names.PERSON)
+            ((here, injecting),) = self.rows("SELECT here, injecting FROM messages WHERE id = ?", message.id)
+            waits = here and message.state is State.STORED
             if message.state.final or read_here:
-                for table in ("outbox", "inbox"):
-                    db.execute(f"UPDATE {table} SET hidden = 1 WHERE id = ?", (message.id,))
-            elif db.execute(
-                "UPDATE inbox SET state = 'rejected', detail = ? WHERE id = ? AND state = 'stored' "
-                "AND NOT injecting",
-                (detail, message.id),
-            ).rowcount:
-                advance(db, "id = ?", (message.id,), State.REJECTED, detail)
-            elif self.rows("SELECT 1 FROM inbox WHERE id = ? AND state = 'stored'", message.id):
+                db.execute("UPDATE messages SET hidden = 1 WHERE id = ?", (message.id,))
+            elif waits and injecting:
                 raise LedgerError(
                     f"message {message.id} can no longer be dropped: it is being typed into {message.to}. "
                     "Follow it with `relay messages`."
                 )
+            elif waits:
+                advance(db, "id = ?", (message.id,), State.REJECTED, detail)
             else:
                 if message.state is State.STORED:
                     detail += (
@@ -238,21 +236,21 @@ class Ledger(LedgerDatabase):
 
     def unread(self, team: str | None = None) -> list[LedgerEntry]:
         """Return the messages to the user that the user has not read, oldest first."""
-        query = f"SELECT {COLUMNS}, team FROM outbox WHERE {UNREAD} ORDER BY place"
+        query = f"SELECT {COLUMNS}, team FROM messages WHERE {UNREAD} ORDER BY place"
         rows = self.rows(query, team and names.key(team))
         return [LedgerEntry(message_of(message), team) for *message, team in rows]
 
     def read(self, id: str) -> None:
         """Record that the user has read message `id`."""
         self.write(
-            "UPDATE outbox SET state = ?1, told = ?1 WHERE id = ?2 AND state = 'stored' AND to_key = ?3",
+            "UPDATE messages SET state = ?1, told = ?1 WHERE id = ?2 AND state = 'stored' AND to_key = ?3",
             *(State.READ, id, names.key(names.PERSON)),
         )
 
     def held(self, *, team: str | None = None, sender: str | None = None, to: str | None = None) -> list[str]:
         """Return the ids of messages that the runaway guard holds, in the order in which they were sent."""
         query = (
-            "SELECT id FROM outbox WHERE state = 'held' AND team = ifnull(?, team) "
+            "SELECT id FROM messages WHERE state = 'held' AND team = ifnull(?, team) "
             "AND sender_key = ifnull(?, sender_key) AND to_key = ifnull(?, to_key) ORDER BY place"
         )
         values = [each and names.key(each) for each in (team, sender, to)]
@@ -268,11 +266,12 @@ class Ledger(LedgerDatabase):
         states = ", ".join(f"'{state}'" for state in State if state.final)
         final = f"(state IN ({states}) OR (state = 'stored' AND to_key = '{names.key(names.PERSON)}'))"
         with self.transaction() as db:
-            for table, known in (("outbox", ""), ("inbox", "AND receipted IS state")):
-                db.execute(
-                    f"DELETE FROM {table} WHERE {final} AND settled < ? {known}", (now - KEEP_DAYS * 86400.0,)
-                )
-                db.execute(
-                    f"UPDATE {table} SET settled = iif({final}, ?, NULL) WHERE (settled IS NULL) = {final}",
-                    (now,),
-                )
+            db.execute(
+                f"DELETE FROM messages WHERE {final} AND settled < ? "
+                "AND (told IS NOT NULL OR receipted IS state)",
+                (now - KEEP_DAYS * 86400.0,),
+            )
+            db.execute(
+                f"UPDATE messages SET settled = iif({final}, ?, NULL) WHERE (settled IS NULL) = {final}",
+                (now,),
+            )

@@ -8,6 +8,8 @@ home read the same clock.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -19,16 +21,19 @@ from typing import Any
 from relay import names
 from relay.errors import LedgerAway
 from relay.message import Message, Priority, State
-from relay.messaging.schema import SCHEMA, explain
+from relay.messaging.schema import SCHEMA, LedgerOutdated, explain
+from relay.storage.locks import locked
 from relay.storage.sqlite import Database
 
 COLUMNS = (
     "id, sender, recipient, body, time, state, thread, detail, route, role, "
     "reply_to, priority, channel, depth, expires"
 )
-"""The columns of `outbox` and `inbox` that hold the fields of Message, in its order."""
+"""The columns of `messages` that hold the fields of Message, in its order."""
 
 _fields = attrgetter(*(field.name for field in fields(Message)))
+
+_log = logging.getLogger(__name__)
 
 LATEST_EVERY = 3600.0
 """Seconds between two writes of the time; a write at each opening would fail on a full disk."""
@@ -56,7 +61,11 @@ class LedgerDatabase(Database):
     explain = staticmethod(explain)
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(path)
+        try:
+            super().__init__(path)
+        except LedgerOutdated:
+            _move_aside(path)
+            super().__init__(path)
         try:
             ((origin,),) = self.rows("SELECT origin FROM meta")
             self.origin = str(origin)
@@ -77,6 +86,18 @@ class LedgerDatabase(Database):
             )
 
 
+def _move_aside(path: Path) -> None:
+    """Move a ledger with an older layout, and its companions, out of the way; other processes may, too."""
+    with locked(path.with_name(f"{path.name}-moving")):
+        _, version = Database.inspect(path)
+        if 0 < version < SCHEMA.version:
+            aside = path.with_name(f"{path.stem}-{version}{path.suffix}")
+            for end in ("-shm", "-wal", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
+            _log.warning("the message ledger of an earlier relay is now %s; its messages wait no more", aside)
+
+
 def keys(*texts: str) -> tuple[str, ...]:
     """Return the names in the form that the tables compare."""
     return tuple(map(names.key, texts))
@@ -89,13 +110,49 @@ def message_of(row: Iterable[Any]) -> Message:
     return Message(*values)
 
 
-def insert(db: sqlite3.Connection, table: str, team: str, message: Message, **more: Any) -> None:
-    """Write `message` into `outbox` or `inbox`. more: the columns that are not fields of a message."""
+def insert(db: sqlite3.Connection, team: str, message: Message, **more: Any) -> None:
+    """Write `message` into `messages`. more: the columns that are not fields of a message."""
     row = dict(zip(COLUMNS.split(", "), _fields(message), strict=True)) | more
     row["team"], row["sender_key"], row["to_key"] = keys(team, message.sender, message.to)
     row["priority"] = message.priority.rank
     db.execute(
-        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()]
+        f"INSERT INTO messages ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()]
+    )
+
+
+NEXT_TURN = "(SELECT ifnull(max(turn), 0) + 1 FROM messages)"
+"""The turn of the next message that arrives for an agent of this home."""
+
+
+# The states from which a receipt (or the sender's own progress) may move a row. An expired message may still
+# have been in flight, or have reached a receiver that has moved: the receiver's report wins.
+# But a broker may redeliver an old receipt after a newer one: *stored* never replaces *uncertain*.
+_UNTOLD = (State.QUEUED, State.SENT, State.EXPIRED)
+_BEFORE: dict[State, tuple[State, ...]] = {
+    State.SENT: (State.QUEUED,),
+    State.STORED: _UNTOLD,
+    State.INJECTED: (*_UNTOLD, State.STORED, State.UNCERTAIN),
+    State.UNCERTAIN: (*_UNTOLD, State.STORED),
+    State.REJECTED: (*_UNTOLD, State.STORED, State.UNCERTAIN),
+    State.EXPIRED: (State.HELD, State.QUEUED, State.SENT, State.STORED),
+}
+
+
+def advance(
+    db: sqlite3.Connection,
+    where: str,
+    values: tuple[object, ...],
+    state: State,
+    detail: str | None = None,
+    route: str | None = None,
+    role: str | None = None,
+) -> None:
+    """Move messages to `state` if that is a step forward."""
+    before = ", ".join(f"'{earlier}'" for earlier in _BEFORE[state])
+    db.execute(
+        "UPDATE messages SET state = ?, detail = ?, route = ?, role = ? "
+        f"WHERE {where} AND state IN ({before})",
+        (state, detail, route, role, *values),
     )
 
 
@@ -107,7 +164,7 @@ def open_clock(db: sqlite3.Connection) -> Callable[[], float]:
         offset = max(time.time(), latest) - since_boot()
         # `latest` may be old: whatever was due by then, or soon after, is due now.
         for when in ("due", "ask"):
-            soon = f"UPDATE outbox SET {when} = min({when}, ?) WHERE {when} IS NOT NULL"
+            soon = f"UPDATE messages SET {when} = min({when}, ?) WHERE {when} IS NOT NULL"
             db.execute(soon, (since_boot() + offset,))
     now = since_boot() + offset
     if boot != here or now - latest > LATEST_EVERY:

@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import Callable
 
 from relay.message import State
-from relay.messaging.ledger_database import LedgerDatabase, keys
-from relay.messaging.outbox import advance
+from relay.messaging.ledger_database import NEXT_TURN, LedgerDatabase, advance, keys
 from relay.messaging.owner import RUN, Owner, addressee, is_run
 
 _NAME = "team = ? AND key = ?"
 _WAITING = "'held', 'queued', 'sent', 'stored'"
+_TYPING = "the receiver ended while it was being typed"
 _OTHERS = "team = ?1 AND to_key = ?2 AND owner <> ?3 AND state IN"
 
 
@@ -38,7 +38,7 @@ class NameOwners:
             for former in known:
                 if is_run(former) and former != owner.id:
                     _give_up(db, its, name, former)
-                    silent = "team = ? AND to_key = ? AND owner = ? AND state = 'stored'"
+                    silent = "team = ? AND to_key = ? AND owner = ? AND state = 'stored' AND NOT here"
                     why = f"it had arrived, and {name} has ended on its host without confirming it"
                     advance(db, silent, (*its, former), State.UNCERTAIN, why)
             if begins and is_run(owner.id) and owner.id not in known:
@@ -50,9 +50,8 @@ class NameOwners:
                 "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?, 1, 0)",
                 (*its, owner.id, name, owner.folder, here),
             )
-            for table in ("outbox", "inbox"):
-                nobodys = f"team = ? AND to_key = ? AND owner IS NULL AND state IN ({_WAITING})"
-                db.execute(f"UPDATE {table} SET owner = ? WHERE {nobodys}", (owner.id, *its))
+            nobodys = f"team = ? AND to_key = ? AND owner IS NULL AND state IN ({_WAITING})"
+            db.execute(f"UPDATE messages SET owner = ? WHERE {nobodys}", (owner.id, *its))
 
     def end(self, team: str, name: str, owner: str) -> None:
         """Record that the run `owner` of `name` is over; settle its waiting mail, and end its memberships."""
@@ -84,8 +83,8 @@ class NameOwners:
         """
         return self._db.rows(
             "SELECT ifnull(folder, ''), count(*) FROM "
-            f"(SELECT owner AS whose FROM inbox WHERE {_OTHERS} ('stored') "
-            f"UNION ALL SELECT owner FROM outbox WHERE {_OTHERS} ('held', 'queued', 'sent')) "
+            f"(SELECT owner AS whose FROM messages WHERE {_OTHERS} ({_WAITING}) "
+            "AND (state <> 'stored' OR here)) "
             "LEFT JOIN owners ON team = ?1 AND key = ?2 AND owner = whose GROUP BY whose ORDER BY 1",
             *keys(team, name),
             owner,
@@ -102,20 +101,13 @@ def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:
 def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None) -> None:
     """Settle all messages that wait for `owner` of `name`. its: the keys of team and name."""
     mail = "team = ? AND to_key = ? AND owner IS ?"
-    stored = f"SELECT id, sender_key, injecting FROM inbox WHERE {mail} AND state = 'stored'"
-    for id, sender, injecting in db.execute(stored, (*its, owner)).fetchall():
-        end = (State.REJECTED, f"{name} has ended")
-        if injecting:
-            end = (State.UNCERTAIN, "the receiver ended while it was being typed")
-        one = (*its, sender, id)
-        db.execute(
-            # Give it a place, even if earlier messages are missing, so its sender gets a receipt.
-            "UPDATE inbox SET state = ?, detail = ?, "
-            "place = ifnull(place, (SELECT ifnull(max(place), 0) + 1 FROM inbox)) "
-            "WHERE team = ? AND to_key = ? AND sender_key = ? AND id = ?",
-            (*end, *one),
-        )
-        advance(db, "team = ? AND to_key = ? AND sender_key = ? AND id = ?", one, *end)
+    # Each gets a turn, even if earlier messages are missing, so its sender gets a receipt.
+    db.execute(
+        "UPDATE messages SET state = iif(injecting, ?4, ?5), "
+        f"detail = iif(injecting, ?6, ?7), turn = ifnull(turn, {NEXT_TURN}) "
+        "WHERE team = ?1 AND to_key = ?2 AND owner IS ?3 AND state = 'stored' AND here",
+        (*its, owner, State.UNCERTAIN, State.REJECTED, _TYPING, f"{name} has ended"),
+    )
     pending = f"{mail} AND state IN ('held', 'queued', 'sent')"
     advance(db, pending, (*its, owner), State.EXPIRED, f"{name} has ended")
     if owner is not None:

@@ -21,7 +21,6 @@ from relay import names
 from relay.clock import until_tick
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
-from relay.messaging.doorbell import ring
 from relay.messaging.envelope import ForeignPayload, Receipt, decode
 from relay.messaging.ledger import Ledger
 from relay.messaging.publisher import Publisher, publish_all
@@ -44,19 +43,10 @@ looks, and the first takes everything."""
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PassedOn:
-    """The senders whose outboxes were updated, and whether receipts are left for the broker."""
-
-    senders: frozenset[str]
-    more: bool
-
-
 @dataclass(eq=False, slots=True)
 class ReceiptSender:
-    """Passes on the receipts of `name`: to sessions of this home via the ledger, to others via the broker."""
+    """Publishes the receipts of `name` for senders in other homes."""
 
-    home: Home
     ledger: Writer[Ledger]
     team: str
     name: str
@@ -75,36 +65,15 @@ class ReceiptSender:
             async with asyncio.timeout(FLUSH):
                 await self._done.wait()
 
-    def pass_on(self, ledger: Ledger) -> PassedOn:
-        """Update the outboxes of senders with sessions in this home; a ledger job.
-
-        Receipts for other senders, and for those without a session, wait for the broker.
-        """
-        receipts = ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
-        here = {sender: is_present(self.home, self.team, sender) for sender in {r.sender for r in receipts}}
-        ours = [each for each in receipts if here[each.sender] and ledger.outbox.receipt(self.team, each)]
-        if ours:
-            ledger.inbox.receipted(self.team, ours)
-        return PassedOn(frozenset(each.sender for each in ours), len(receipts) > len(ours))
-
-    def passed_on(self, what: PassedOn) -> None:
-        """Notify the senders after the commit, and publish the remaining receipts."""
-        for sender in what.senders:
-            ring(self.home, self.team, sender)
-        if what.more:
-            self.wake()
-
     async def run(self, transport: MqttTransport) -> None:
         """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
 
-        def left(ledger: Ledger) -> tuple[PassedOn, list[Receipt]]:
-            return self.pass_on(ledger), ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
+        def left(ledger: Ledger) -> list[Receipt]:
+            return ledger.inbox.receipts(self.team, self.name, IN_FLIGHT)
 
         while True:
             self._wake.clear()
-            passed, receipts = await self.ledger.run(left)
-            self.passed_on(PassedOn(passed.senders, more=False))
-            if receipts:
+            if receipts := await self.ledger.run(left):
                 await self._publish(transport, receipts)
             else:
                 if not self._wake.is_set():
@@ -154,7 +123,7 @@ class ProxyPublishers:
                 self._wake.clear()
 
     def _without_session(self, ledger: Ledger) -> list[str]:
-        senders = {*ledger.outbox.senders_with_mail(self.team), *ledger.inbox.left_receipts(self.team)}
+        senders = {*ledger.transit.senders_with_mail(self.team), *ledger.inbox.left_receipts(self.team)}
         return [sender for sender in sorted(senders) if not is_present(self.home, self.team, sender)]
 
     async def _publish_for(self, sender: str, publisher: Publisher) -> None:
@@ -163,7 +132,7 @@ class ProxyPublishers:
         try:
             if why := await self._carry(sender, publisher):
                 # A sender without a session can read this only in its messages.
-                await self.ledger.run(lambda ledger: ledger.outbox.hindered(self.team, sender, why))
+                await self.ledger.run(lambda ledger: ledger.transit.hindered(self.team, sender, why))
             elif now() >= ends:  # it was not lost
                 self._wake.set()  # a message may have come too late for this connection
         finally:
@@ -178,7 +147,8 @@ class ProxyPublishers:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LINGER), asyncio.TaskGroup() as tasks:
                         tasks.create_task(publisher.run(transport))
-                        receipts = ReceiptSender(self.home, self.ledger, self.team, sender)
+                        tasks.create_task(publisher.publish_copies(transport))
+                        receipts = ReceiptSender(self.ledger, self.team, sender)
                         tasks.create_task(receipts.run(transport))
                         tasks.create_task(self._receive(transport, publisher))
         # Await nothing here: a cancellation meanwhile would be raised as a group, not as itself.
@@ -201,7 +171,7 @@ class ProxyPublishers:
                         publisher.wake()
 
     async def _note(self, receipt: Receipt) -> None:
-        await self.ledger.run(lambda ledger: ledger.outbox.receipt(self.team, receipt))
+        await self.ledger.run(lambda ledger: ledger.transit.receipt(self.team, receipt))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,4 +192,5 @@ class Outgoing:
         """Start `tasks` that publish over `transport` until it is lost."""
         tasks.create_task(self.receipts.run(transport))
         tasks.create_task(self.own.run(transport))
+        tasks.create_task(self.own.publish_copies(transport))
         tasks.create_task(self.proxies.run())

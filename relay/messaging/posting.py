@@ -30,11 +30,13 @@ def post(
     limits: Limits | None = None,
     *,
     there: Callable[[str], bool],
+    copied: bool = False,
 ) -> list[Message]:
     """Commit `outgoing` from `sender` as one message for each receiver, and return the messages.
 
     limits: those of the runaway guard for agents (default: Limits()); the user may send anything.
     there:  returns True if an agent has that name now; a broadcast goes to those agents.
+    copied: as for `Outbox.send`.
 
     Names are spelled as their owners spell them.  Raise UnknownRecipient (with a suggestion), InvalidName,
     MessageRefused or LedgerError if nothing was committed; if `there` knows the receiver, ReceiverEnded and
@@ -55,6 +57,7 @@ def post(
         sender,
         outgoing=outgoing,
         limits=None if names.same(sender, names.PERSON) else limits,
+        copied=copied,
     )
     if names.same(to, names.PERSON) and not names.same(sender, names.PERSON):
         return send([names.PERSON])

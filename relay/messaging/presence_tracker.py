@@ -101,7 +101,10 @@ class PresenceTracker:
                 self._note_owner(ledger, heard)
             if appeared:
                 seen = (heard.home or None, heard.owner or None)
-                concerned.update(ledger.outbox.appeared(self.team, heard.name, *seen))
+                if elsewhere and heard.home and not self.is_alive(self.team, heard.name):
+                    ledger.registry.register(self.team, heard.name, here=False)
+                    ledger.transit.begin(self.team, heard.name, heard.owner or None)
+                concerned.update(ledger.transit.appeared(self.team, heard.name, *seen))
             left = left or not heard.online
         if left:
             self._end(ledger)

@@ -1,6 +1,6 @@
-"""Publishes the messages of one sender from the outbox, in order, until the receivers have them.
+"""Publishes the messages of one sender: those to other homes, in order, until the receivers have them.
 
-    outbox.claim → a batch on its way → the broker's acknowledgement → outbox.sent
+    transit.claim → a batch on its way → the broker's acknowledgement → transit.sent
          ▲                                                                 │
          └────────── due again: no receipt in time, the receiver appeared ─┘
 
@@ -76,7 +76,26 @@ class Publisher:
     sender: str
     bus: str
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _copies: list[Envelope] = field(default_factory=list, init=False)
+    _copied: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _taken: list[str] = field(default_factory=list, init=False)  # accepted by the broker, not recorded yet
+
+    def copy(self, copies: list[Envelope]) -> None:
+        """Publish messages within this home once, for whoever listens: the receiver has them without it."""
+        self._copies = [*self._copies, *copies][-UNNOTED:]
+        if copies:
+            self._copied.set()
+
+    async def publish_copies(self, transport: MqttTransport) -> None:
+        """Publish each `copy` over `transport`, until cancelled. Raise ConnectionLost."""
+        while True:
+            await self._copied.wait()
+            self._copied.clear()
+            copies, self._copies = self._copies, []
+            to = [topics.inbox(self.team, each.message.to, self.sender) for each in copies]
+            _, failure = await publish_all(transport, to, copies)
+            if failure is not None:
+                raise failure
 
     def wake(self) -> None:
         """Look for due messages, after all jobs handed to the ledger so far."""
@@ -85,11 +104,12 @@ class Publisher:
     async def run(self, transport: MqttTransport) -> None:
         """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
         await self._note_taken()
-        await self.ledger.run(lambda ledger: ledger.outbox.resume(self.team, self.sender))
+        await self.ledger.run(lambda ledger: ledger.transit.resume(self.team, self.sender))
         now = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            envelopes, due = await self._claim()
+            copies, envelopes, due = await self._claim()
+            self.copy(copies)
             next_one = now() + min(until_tick(_LOOK_AGAIN), due)
             await self._publish(transport, envelopes)
             if due > 0:
@@ -107,12 +127,12 @@ class Publisher:
     async def _note_taken(self) -> None:
         if self._taken:
             taken, self._taken = self._taken, []
-            await self.ledger.run(lambda ledger: ledger.outbox.sent(taken))
+            await self.ledger.run(lambda ledger: ledger.transit.sent(taken))
 
-    def _claim(self) -> asyncio.Future[tuple[list[Envelope], float]]:
-        """Claim a batch; return it, and the seconds until the next message is due (math.inf: none)."""
+    def _claim(self) -> asyncio.Future[tuple[list[Envelope], list[Envelope], float]]:
+        """Claim copies and a batch; return them, and the seconds until the next message is due."""
 
-        def claim(ledger: Ledger) -> tuple[list[Envelope], float]:
+        def claim(ledger: Ledger) -> tuple[list[Envelope], list[Envelope], float]:
             there = ledger.attendance(self.bus, self.team)
             home = cache(there.home)  # asked several times for each receiver
 
@@ -124,11 +144,12 @@ class Publisher:
                     return not there.taken(receiver, owner)
                 return there.online(receiver, owner)
 
-            ledger.outbox.park(self.team, self.sender, reachable)
-            batch = ledger.outbox.claim(self.team, self.sender, delay, IN_FLIGHT, home, BATCH_BYTES)
-            batch = batch or ledger.outbox.ask(self.team, self.sender, home)
-            due = ledger.outbox.next_due(self.team, self.sender)
-            return batch, math.inf if due is None else due
+            copies = ledger.transit.copies(self.team, self.sender)
+            ledger.transit.park(self.team, self.sender, reachable)
+            batch = ledger.transit.claim(self.team, self.sender, delay, IN_FLIGHT, home, BATCH_BYTES)
+            batch = batch or ledger.transit.ask(self.team, self.sender, home)
+            due = ledger.transit.next_due(self.team, self.sender)
+            return copies, batch, math.inf if due is None else due
 
         return self.ledger.run(claim)
 
@@ -149,4 +170,4 @@ class Publisher:
 
     def _reopen(self, ledger: Ledger) -> None:
         there = ledger.attendance(self.bus, self.team)
-        ledger.outbox.reopen(self.team, self.sender, there.online)
+        ledger.transit.reopen(self.team, self.sender, there.online)

@@ -1,9 +1,11 @@
 """Receives for one agent: messages to the inbox, receipts to the outbox, presences.
 
 transport ─→ arrivals: each publisher in turn
-          ─→ topics, envelope: does it match its topic? ───┬→ inbox.store ─→ MessageStored, a receipt
-                                                           ├→ outbox.receipt ─→ OutcomeReported
+          ─→ topics, envelope: does it match its topic? ───┬→ inbox.store, a receipt ─┐
+                                                           ├→ transit.receipt ────────┤
+                                                           ├→ it is from this home ───┴→ look
                                                            └→ announcer, presence_listener
+    look: what does the ledger have? ─→ MessageStored, OutcomeReported
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from relay.message import Message
 from relay.messaging.arrivals import Arrivals
 from relay.messaging.envelope import MAX_RECEIPT, Envelope, ForeignPayload, Receipt, decode
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
+from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
-from relay.messaging.outgoing import Outgoing, PassedOn
+from relay.messaging.outgoing import Outgoing
 from relay.messaging.presence_listener import PresenceListener
 from relay.storage.sqlite import Writer
 from relay.transport import name_claims, presence, topics
@@ -113,6 +116,8 @@ class Receiver:
     publish: Callable[[Event], None]
     ignored: int = 0
     _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
+    _seen: int = field(default=0, init=False)  # the turn of the last message reported
+    _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
 
     async def run(self, transport: MqttTransport) -> None:
         """Receive over `transport` until it is lost. Raise ConnectionLost."""
@@ -168,39 +173,51 @@ class Receiver:
         except LedgerError as error:
             self.status.trouble(error)  # its sender gets no receipt, and will publish it again
 
-    def report(
+    def look(
         self, after: Callable[[Ledger], object] = lambda ledger: None
-    ) -> asyncio.Future[list[Message]]:
-        """Do `after` in the ledger, then report every message whose state has changed. Raise LedgerError."""
+    ) -> asyncio.Future[tuple[list[Message], list[tuple[int, Message]]]]:
+        """Do `after` in the ledger, then report every new message and outcome in it. Raise LedgerError."""
 
-        def changed(ledger: Ledger) -> list[Message]:
+        def look(ledger: Ledger) -> tuple[list[Message], list[tuple[int, Message]]]:
             after(ledger)
-            return ledger.outbox.outcomes(self.team, self.name, self.owner)
+            outcomes = ledger.outbox.outcomes(self.team, self.name, self.owner)
+            return outcomes, ledger.inbox.arrived(self.team, self.name, self._seen, self.owner)
 
-        return self.ledger.run(changed, lambda messages: self._tell(OutcomeReported, messages))
+        return self.ledger.run(look, self._report)
 
-    def _tell(self, event: type[MessageStored | OutcomeReported], messages: list[Message]) -> None:
-        for message in messages:
-            self.publish(event(message))
+    def _report(self, found: tuple[list[Message], list[tuple[int, Message]]]) -> None:
+        outcomes, arrived = found
+        for message in outcomes:
+            self.publish(OutcomeReported(message))
+        for turn, message in arrived:
+            if turn > self._seen:  # another look may have reported it meanwhile
+                self._seen = turn
+                self._recent.append(message.id)
+                self.publish(MessageStored(message))
+        if len(arrived) >= NEWS:
+            self.look()
 
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any]:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
         if isinstance(item, Receipt):
             receipt = item
-            noting = self.report(lambda ledger: ledger.outbox.receipt(self.team, receipt))
+            noting = self.look(lambda ledger: ledger.transit.receipt(self.team, receipt))
             self.outgoing.own.wake()
             return noting
         envelope = item
+        if envelope.sequence == 0:
+            if envelope.message.id in self._recent:
+                done = asyncio.get_running_loop().create_future()
+                done.set_result(None)
+                return done
+            return self.look()
 
-        def store(ledger: Ledger) -> tuple[list[Message], PassedOn]:
-            stored = ledger.inbox.store(self.team, envelope, self.room, self.owner)
-            return stored, self.outgoing.receipts.pass_on(ledger)
+        def store(ledger: Ledger) -> None:
+            ledger.inbox.store(self.team, envelope, self.room, self.owner)
 
-        def stored(end: tuple[list[Message], PassedOn]) -> None:
-            self._tell(MessageStored, end[0])
-            self.outgoing.receipts.passed_on(end[1])
-
-        return self.ledger.run(store, stored)
+        storing = self.look(store)
+        self.outgoing.receipts.wake()
+        return storing
 
     async def _hear(self, inbound: Inbound, level: str) -> None:
         heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)

@@ -62,7 +62,7 @@ class Guard:
     def __post_init__(self) -> None:
         if self.fanout and self.limits.broadcasts:
             rows = self.db.execute(
-                "SELECT max(place) FROM outbox WHERE team = ? AND sender_key = ? AND accepted > ? "
+                "SELECT max(place) FROM messages WHERE team = ? AND sender_key = ? AND accepted > ? "
                 "AND fanout IS NOT NULL GROUP BY fanout",
                 (*self.sender, self.now - WINDOW),
             )
@@ -71,14 +71,14 @@ class Guard:
     def suspicion(self, to: str) -> str | None:
         """Return why the message to `to` (a key) must be held, for the user; None if it may be sent."""
         limits = self.limits
-        if self._found("outbox WHERE {} AND state = 'held' LIMIT 1", to):
+        if self._found("messages WHERE {} AND state = 'held' LIMIT 1", to):
             return "earlier messages of this pair are held"
         if limits.depth and self.depth > limits.depth:
             return f"{self.depth} messages led to it since the user's last input"
         released = max(self._found("releases WHERE {}", to), default=0)
         if limits.rate:
             lately = self._found(
-                "outbox WHERE {} AND accepted > ? AND place > ? LIMIT ?",
+                "messages WHERE {} AND accepted > ? AND place > ? LIMIT ?",
                 *(to, self.now - WINDOW, released, limits.rate),
             )
             if len(lately) == limits.rate:

@@ -12,50 +12,37 @@ _TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
     boot TEXT NOT NULL DEFAULT '', offset REAL NOT NULL DEFAULT 0, latest REAL NOT NULL DEFAULT 0);
 CREATE TABLE registry (
     team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, seen REAL NOT NULL,
+    here INTEGER NOT NULL,             -- the last agent of that name was one of this home
     PRIMARY KEY (team, key)) WITHOUT ROWID;
-CREATE TABLE outbox (
+CREATE TABLE messages (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE, team TEXT NOT NULL,
     sender TEXT NOT NULL, sender_key TEXT NOT NULL, recipient TEXT NOT NULL, to_key TEXT NOT NULL,
-    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT,
-    sequence INTEGER NOT NULL,         -- in its stream; 0: held, and not in it yet
-    state TEXT NOT NULL, detail TEXT,
-    told TEXT,                         -- the last state that the sender heard of
-    attempts INTEGER NOT NULL DEFAULT 0,
-    hidden INTEGER NOT NULL DEFAULT 0, -- dropped after it was settled: kept for its id only
-    due REAL,                          -- when to publish (again); NULL: when the receiver appears
+    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT, state TEXT NOT NULL, detail TEXT,
     route TEXT, role TEXT,             -- how it reached its receiver, and as whose words
-    reply_to TEXT, priority INTEGER NOT NULL DEFAULT 1, channel TEXT, depth INTEGER NOT NULL DEFAULT 0,
-    expires REAL,
-    accepted REAL NOT NULL DEFAULT 0,  -- when it was committed
-    fanout TEXT,                       -- the same for all that one broadcast became
-    home TEXT,                         -- the receiver's, which may have got it
-    settled REAL,                      -- when `prune` first found it settled
-    session TEXT, said TEXT,           -- the session and the place of the directive that asked for it
+    reply_to TEXT, priority INTEGER NOT NULL, channel TEXT, depth INTEGER NOT NULL, expires REAL,
+    accepted REAL NOT NULL,            -- when it was committed
     owner TEXT,                        -- whom its receiver's name belonged to (relay.messaging.owner)
-    sent_by TEXT,                      -- and its sender's
-    ask REAL                           -- when to ask its receiver's home what became of it; NULL: never
-);
-CREATE TABLE inbox (
-    arrival INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL, team TEXT NOT NULL,
-    sender TEXT NOT NULL, sender_key TEXT NOT NULL, recipient TEXT NOT NULL, to_key TEXT NOT NULL,
-    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT,
-    origin TEXT NOT NULL,              -- the stream at its sender
-    sequence INTEGER NOT NULL,
-    state TEXT NOT NULL, detail TEXT,
-    receipted TEXT,                    -- the last state whose receipt the broker took
-    injecting INTEGER NOT NULL DEFAULT 0,
-    hidden INTEGER NOT NULL DEFAULT 0,
-    place INTEGER,                     -- its turn among all that came; NULL: something before it is missing
-    route TEXT, role TEXT,             -- how it reached the agent, and as whose words
-    reply_to TEXT, priority INTEGER NOT NULL DEFAULT 1, channel TEXT, depth INTEGER NOT NULL DEFAULT 0,
-    expires REAL,
-    accepted REAL NOT NULL DEFAULT 0,  -- when it was committed here
+    hidden INTEGER NOT NULL DEFAULT 0, -- dropped after it was settled: kept for its id only
     settled REAL,                      -- when `prune` first found it settled
-    owner TEXT,                        -- whom it is for
-    size INTEGER NOT NULL DEFAULT 0,   -- bytes of its body
-    UNIQUE (team, to_key, sender_key, id));
+    -- of a message that was sent here
+    told TEXT,                         -- the last state that the sender heard of; NULL: sent in another home
+    sent_by TEXT,                      -- whom its sender's name belonged to
+    fanout TEXT,                       -- the same for all that one broadcast became
+    session TEXT, said TEXT,           -- the session and the place of the directive that asked for it
+    -- of a message whose receiver is here
+    here INTEGER NOT NULL DEFAULT 0,
+    turn INTEGER,                      -- its turn among all that are here; NULL: an earlier one is missing
+    injecting INTEGER NOT NULL DEFAULT 0,
+    -- of a message between two homes
+    origin TEXT, sequence INTEGER,     -- its stream at its sender, and its place there
+    size INTEGER,                      -- bytes of its body, if it came from another home
+    receipted TEXT,                    -- the last state whose receipt the broker took
+    attempts INTEGER NOT NULL DEFAULT 0,
+    due REAL,                          -- when to publish (again); NULL: when the receiver appears
+    ask REAL,                          -- when to ask its receiver's home what became of it; NULL: never
+    home TEXT                          -- the receiver's, which may have got it
+);
 CREATE TABLE pairs (
     team TEXT NOT NULL, to_key TEXT NOT NULL, sender_key TEXT NOT NULL, origin TEXT NOT NULL,
     next INTEGER NOT NULL,             -- every sequence below it has been released or will never come
@@ -94,79 +81,27 @@ _PRESENCES = """CREATE TABLE presences (
     heard REAL NOT NULL,               -- when, by the ledger's clock
     PRIMARY KEY (bus, team, key)) WITHOUT ROWID"""
 
-_INDEXES = """CREATE INDEX inbox_begun ON inbox (team) WHERE state = 'stored' AND injecting;
-CREATE INDEX inbox_ended ON inbox (team, to_key, sender_key, arrival, size)
-    WHERE state IN ('expired', 'rejected', 'uncertain');
-CREATE INDEX inbox_id ON inbox (id);
-CREATE INDEX inbox_place ON inbox (place);
-CREATE INDEX inbox_sequence ON inbox (team, to_key, sender_key, origin, sequence);
-CREATE INDEX inbox_unreceipted ON inbox (team, to_key, place) WHERE receipted IS NOT state;
-CREATE INDEX inbox_waiting ON inbox (team, to_key, sender_key, priority, place, size)
-    WHERE state = 'stored';
-CREATE INDEX outbox_ask ON outbox (team, ask, sender_key) WHERE state = 'stored' AND ask IS NOT NULL;
-CREATE INDEX outbox_due ON outbox (team, sender_key, due, recipient) WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_expires ON outbox (expires) WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_fanout ON outbox (team, sender_key, accepted) WHERE fanout IS NOT NULL;
-CREATE INDEX outbox_held ON outbox (team, sender_key, to_key) WHERE state = 'held';
-CREATE INDEX outbox_pending ON outbox (team, sender_key, to_key, priority, owner, sequence)
-    WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_rate ON outbox (team, sender_key, to_key, accepted);
-CREATE INDEX outbox_said ON outbox (session) WHERE session IS NOT NULL;
-CREATE INDEX outbox_turn ON outbox (team, sender_key, priority, place) WHERE state IN ('queued', 'sent');
-CREATE INDEX outbox_unread ON outbox (place) WHERE state = 'stored' AND to_key = 'you';
-CREATE INDEX outbox_untold ON outbox (team, sender_key, sent_by) WHERE told IS NOT state;
+_INDEXES = """CREATE INDEX messages_pair ON messages (team, sender_key, to_key, accepted);
+CREATE INDEX messages_here ON messages (team, to_key, state, sender_key, priority, turn)
+    WHERE here AND state = 'stored';
+CREATE INDEX messages_turn ON messages (turn);
+CREATE INDEX messages_pending ON messages (team, sender_key, state, to_key, priority, owner, sequence)
+    WHERE state IN ('held', 'queued', 'sent');
+CREATE INDEX messages_due ON messages (team, sender_key, due) WHERE due IS NOT NULL;
+CREATE INDEX messages_ask ON messages (team, ask, sender_key) WHERE ask IS NOT NULL;
+CREATE INDEX messages_expires ON messages (expires) WHERE state IN ('queued', 'sent', 'stored');
+CREATE INDEX messages_fanout ON messages (team, sender_key, accepted) WHERE fanout IS NOT NULL;
+CREATE INDEX messages_said ON messages (session) WHERE session IS NOT NULL;
+CREATE INDEX messages_untold ON messages (team, sender_key, sent_by) WHERE told <> state;
+CREATE INDEX messages_unread ON messages (place) WHERE state = 'stored' AND to_key = 'you';
+CREATE INDEX messages_arrived ON messages (team, to_key, sender_key, origin, sequence)
+    WHERE origin IS NOT NULL;
+CREATE INDEX messages_unreceipted ON messages (team, to_key, turn)
+    WHERE told IS NULL AND receipted IS NOT state;
 """
 
-_STEPS = {
-    1: [
-        f"ALTER TABLE {table} ADD COLUMN {column} TEXT"
-        for table in ("outbox", "inbox")
-        for column in ("route", "role")
-    ],
-    2: [
-        "ALTER TABLE meta ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE meta ADD COLUMN offset REAL NOT NULL DEFAULT 0",
-        "ALTER TABLE meta ADD COLUMN latest REAL NOT NULL DEFAULT 0",
-        *(
-            f"ALTER TABLE {table} ADD COLUMN {column}"
-            for table in ("outbox", "inbox")
-            for column in (
-                "reply_to TEXT",
-                "priority INTEGER NOT NULL DEFAULT 1",
-                "channel TEXT",
-                "depth INTEGER NOT NULL DEFAULT 0",
-                "expires REAL",
-                "accepted REAL NOT NULL DEFAULT 0",
-                "settled REAL",
-            )
-        ),
-        "ALTER TABLE outbox ADD COLUMN fanout TEXT",
-        "ALTER TABLE outbox ADD COLUMN home TEXT",
-        "UPDATE outbox SET accepted = time",
-        "UPDATE inbox SET accepted = time",
-        *_ADDED.split(";\n")[:-1],
-        "INSERT INTO streams SELECT team, sender_key, to_key, 1, last FROM sequences",
-        "DROP TABLE sequences",
-    ],
-    3: ["ALTER TABLE outbox ADD COLUMN session TEXT", "ALTER TABLE outbox ADD COLUMN said TEXT"],
-    4: [
-        "ALTER TABLE outbox ADD COLUMN owner TEXT",
-        "ALTER TABLE inbox ADD COLUMN owner TEXT",
-        _OWNERS,
-        "ALTER TABLE inbox ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
-        "UPDATE inbox SET size = length(CAST(body AS BLOB))",
-    ],
-    5: [
-        _PRESENCES,
-        "ALTER TABLE outbox ADD COLUMN sent_by TEXT",
-        "ALTER TABLE outbox ADD COLUMN ask REAL",
-        "UPDATE outbox SET attempts = 0, ask = 0 WHERE state = 'stored' AND to_key <> 'you' "
-        "AND id NOT IN (SELECT id FROM inbox)",
-    ],
-}
-
 SCHEMA = Schema(
-    version=6,
+    version=7,
     tables=[
         *(_TABLES + _ADDED).split(";\n")[:-1],
         _OWNERS,
@@ -174,15 +109,20 @@ SCHEMA = Schema(
         "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))",
     ],
     indexes=_INDEXES.split(";\n")[:-1],
-    steps=_STEPS,
 )
-"""The ledger's tables. A new layout needs the next version, and a step that migrates to it."""
+"""The ledger's tables. A new layout needs the next version."""
+
+
+class LedgerOutdated(LedgerError):
+    """The ledger has the layout of an earlier relay."""
 
 
 def explain(path: Path, error: Exception) -> LedgerError:
     """Return an error that says what `error` of the ledger at `path` means, and what to do."""
+    if isinstance(error, WrongVersion) and error.found < SCHEMA.version:
+        return LedgerOutdated(f"{path} was written by an earlier relay.")
     if isinstance(error, WrongVersion):
-        return LedgerError(f"{path} was written by another version of relay. Upgrade relay, or move it away.")
+        return LedgerError(f"{path} was written by a newer relay. Upgrade relay, or move it away.")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     advice = {
         sqlite3.SQLITE_FULL: "the disk is full, and relay accepts no more messages. Free some space; "

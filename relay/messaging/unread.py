@@ -11,14 +11,14 @@ from relay import names
 UNREAD = (
     f"state = 'stored' AND to_key = '{names.key(names.PERSON)}' AND team = ifnull(?1, team) AND NOT hidden"
 )
-"""The condition on a row of the outbox; its value is the key of a team, or None for all teams."""
+"""The condition on a row of the ledger; its value is the key of a team, or None for all teams."""
 
 
 def number_of_unread(ledger: Path, team: str | None = None) -> int:
     """Return how many messages to the user are unread; 0 if the ledger does not exist or cannot be read."""
     try:
         with closing(sqlite3.connect(f"{ledger.as_uri()}?mode=ro", uri=True)) as db:
-            query = f"SELECT count(*) FROM outbox WHERE {UNREAD}"
+            query = f"SELECT count(*) FROM messages WHERE {UNREAD}"
             (number,) = db.execute(query, [team and names.key(team)]).fetchone()
             return int(number)
     except sqlite3.Error:

@@ -52,7 +52,8 @@ class Schema:
     version: PRAGMA user_version of a database with these tables; 0 is an empty file.
     tables:  statements that fill an empty database.
     indexes: statements that create the indexes, which a migration drops and recreates.
-    steps:   statements that migrate the tables of a version to those of the next one, by version.
+    steps:   statements that migrate the tables of a version to those of the next one, by version; without
+             them, older tables are a WrongVersion.
     """
 
     version: int
@@ -63,6 +64,8 @@ class Schema:
     def install(self, db: sqlite3.Connection) -> None:
         """Create the tables in an empty database, or migrate older ones, within a transaction."""
         found = user_version(db)
+        if found not in {0, *self.steps}:
+            raise WrongVersion(found)
         if found == 0:
             statements = [*self.tables, *self.indexes]
         else:
@@ -76,7 +79,7 @@ class Schema:
 
 
 class WrongVersion(Exception):
-    """A database has the tables of a newer relay. found: their version."""
+    """A database has the tables of another relay. found: their version."""
 
     def __init__(self, found: int) -> None:
         super().__init__(f"tables of version {found}")
