@@ -156,7 +156,7 @@ def test_follow_shows_new_messages_and_changed_states(relay: Relay, ledger: Ledg
             assert following() == ("third", "queued")
             (sent,) = send(ledger, "default", "Alice", ["Bob"], "new")
             assert following() == ("new", "queued")
-            ledger.outbox.sent([sent.id])
+            ledger.transit.sent([sent.id])
             assert following() == ("new", "sent")
         finally:
             follower.kill()

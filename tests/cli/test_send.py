@@ -196,7 +196,7 @@ def test_an_uncertain_message_is_retried_or_dropped(absent: Relay, home: Path) -
     absent("send", "Bob", "text")
     id = rows(absent)[0]["id"]
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
-        (parcel,) = ledger.outbox.claim("default", "you", lambda *_: None, 1)
+        (parcel,) = ledger.transit.claim("default", "you", lambda *_: None, 1)
         ledger.inbox.store("default", parcel)
         ledger.inbox.settle("default", "Bob", id, State.UNCERTAIN)
     done = absent("retry", id[:6])
@@ -214,7 +214,7 @@ def test_a_delivered_message_and_one_to_its_sender_are_not_retried(absent: Relay
     absent("send", "--from", "Alice", "Bob", "waiting")
     given, waiting = (row["id"] for row in rows(absent))
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
-        (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+        (parcel,) = ledger.transit.claim("default", "Alice", lambda *_: None, 1)
         ledger.inbox.store("default", parcel)
         ledger.inbox.settle("default", "Bob", given, State.INJECTED)
     for arguments in ((given,), (given, "--to", "Bob")):

@@ -117,6 +117,7 @@ class Failpoint:
 
 
 _OUTBOX = "relay.messaging.outbox:Outbox."
+_TRANSIT = "relay.messaging.transit:Transit."
 _INBOX = "relay.messaging.inbox:Inbox."
 _LEDGER = "relay.messaging.ledger:Ledger."
 _CHANNELS = "relay.messaging.channels:ChannelRegistry."
@@ -145,12 +146,12 @@ STARTING = [
 
 SENDING = [
     Point(_OUTBOX + "send", before=None),
-    Point(_OUTBOX + "resume"),
-    Point(_OUTBOX + "appeared"),
-    Point(_OUTBOX + "claim"),
+    Point(_TRANSIT + "resume"),
+    Point(_TRANSIT + "appeared"),
+    Point(_TRANSIT + "claim"),
     Point(_MQTT + "publish", "message"),
-    Point(_OUTBOX + "sent"),
-    Point(_OUTBOX + "receipt"),
+    Point(_TRANSIT + "sent"),
+    Point(_TRANSIT + "receipt"),
     Point(_OUTBOX + "outcomes"),
 ]
 """Steps of a sender's process."""
@@ -176,10 +177,10 @@ TRANSACTIONS = [
     Point(_LEDGER + "drop"),
     Point(_LEDGER + "read"),
     Point(_OUTBOX + "release"),
-    Point(_OUTBOX + "park"),
-    Point(_OUTBOX + "reopen"),
-    Point(_OUTBOX + "ask"),
-    Point(_OUTBOX + "hindered"),
+    Point(_TRANSIT + "park"),
+    Point(_TRANSIT + "reopen"),
+    Point(_TRANSIT + "ask"),
+    Point(_TRANSIT + "hindered"),
     Point(_CHANNELS + "join"),
     Point(_CHANNELS + "leave"),
     Point(_CHANNELS + "heard"),

@@ -109,7 +109,7 @@ def test_an_absent_members_oldest_channel_messages_expire(tmp_path: Path) -> Non
         (direct,) = post(ledger, TEAM, "you", "Bob", "for Bob alone")
         sent = [post(ledger, TEAM, "you", "#ops", f"number {n}") for n in range(CATCH_UP + 3)]
         assert ledger.channels.limit(TEAM, lambda name: True) == 0  # nobody has checked who is online yet
-        while ledger.outbox.claim(TEAM, "you", lambda name, _: None if name == "Bob" else 5.0, 50):
+        while ledger.transit.claim(TEAM, "you", lambda name, _: None if name == "Bob" else 5.0, 50):
             pass
         assert ledger.channels.limit(TEAM, lambda name: False) == 0
         assert ledger.channels.limit(TEAM, lambda name: name == "Bob") == 3
@@ -117,8 +117,8 @@ def test_an_absent_members_oldest_channel_messages_expire(tmp_path: Path) -> Non
         expired = [e.message for e in ledger.messages() if e.message.state is State.EXPIRED]
         assert [(m.to, m.body) for m in expired] == [("Bob", f"number {n}") for n in range(3)]
         assert expired[0].detail == "left out: Bob was away for more than 100 messages of #ops"
-        ledger.outbox.appeared(TEAM, "Bob")
-        parcels = ledger.outbox.claim(TEAM, "you", lambda *_: None, 1000)
+        ledger.transit.appeared(TEAM, "Bob")
+        parcels = ledger.transit.claim(TEAM, "you", lambda *_: None, 1000)
         assert {parcel.message.id for parcel in parcels} == {
             direct.id,
             *(to_bob.id for to_bob, _ in sent[3:]),

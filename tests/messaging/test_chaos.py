@@ -294,13 +294,13 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         (held,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", depth=9, limits=Limits(depth=8))
         for _ in range(CATCH_UP + 1):
             send(ledger, TEAM, "Alice", ["Carol"], "hello", channel="all")
-        ledger.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, CATCH_UP + 1)
+        ledger.transit.claim(TEAM, "Alice", lambda receiver, attempt: None, CATCH_UP + 1)
         ledger.channels.join(TEAM, "all", "Carol")
         ledger.owners.take(TEAM, "Dan", Owner.of_run("1"))
         for _ in range(2):
             send(ledger, TEAM, "Alice", ["Dan"], "hello")
         (far,) = send(ledger, TEAM, "Alice", ["Eve"], "hello")
-        ledger.outbox.receipt(TEAM, Receipt(far.id, "Eve", "Alice", State.STORED))
+        ledger.transit.receipt(TEAM, Receipt(far.id, "Eve", "Alice", State.STORED))
         ledger.write("UPDATE outbox SET ask = 0 WHERE id = ?", far.id)
     action = {
         "Ledger.retry": partial(call, path, "retry", sent.id),

@@ -23,13 +23,13 @@ def test_a_wall_clock_jump_expires_and_delays_nothing(
     wall = time.time
     with Ledger(tmp_path / "ledger.db") as ledger:
         (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", ttl=600)
-        ledger.outbox.claim(TEAM, "Alice", lambda *_: 300.0, 10)
+        ledger.transit.claim(TEAM, "Alice", lambda *_: 300.0, 10)
         monkeypatch.setattr(time, "time", lambda: wall() + jump)
         with Ledger(tmp_path / "ledger.db") as later:
             for each in (ledger, later):
                 assert each.outbox.expire() == 0
                 assert each.find(sent.id).message.state is State.QUEUED
-                due = each.outbox.next_due(TEAM, "Alice")
+                due = each.transit.next_due(TEAM, "Alice")
                 assert due is not None
                 assert 200 < due <= 300
 
@@ -46,7 +46,7 @@ def test_a_reboot_never_sets_the_clock_back(tmp_path: Path, monkeypatch: pytest.
     with Ledger(path) as ledger:
         assert ledger.now() > before - 1
         assert ledger.outbox.expire() == 0
-        assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 10)) == 1
+        assert len(ledger.transit.claim(TEAM, "Alice", lambda *_: 5.0, 10)) == 1
 
 
 def test_time_while_the_machine_is_off_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ class TwoHomes:
         """Return `count` messages from Alice to Bob, in flight."""
         for number in range(count):
             send(self.here, TEAM, "Alice", ["Bob"], str(number))
-        return self.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, count)
+        return self.here.transit.claim(TEAM, "Alice", lambda receiver, attempt: None, count)
 
     def type(self, parcel: Envelope) -> None:
         self.there.inbox.injecting(TEAM, "Bob", parcel.message.id)
@@ -80,7 +80,7 @@ def test_a_duplicate_that_arrives_after_pruning_is_uncertain(homes: TwoHomes) ->
     assert homes.there.inbox.store(TEAM, parcel) == []
     assert homes.waiting() == []
     (receipt,) = homes.there.inbox.receipts(TEAM, "Bob", 9)
-    homes.here.outbox.receipt(TEAM, receipt)
+    homes.here.transit.receipt(TEAM, receipt)
     (entry,) = homes.here.messages()
     assert entry.message.state is State.UNCERTAIN
     assert "may have received it" in (entry.message.detail or "")
@@ -159,7 +159,7 @@ def test_a_full_disk_refuses_new_messages_and_keeps_accepted_ones(homes: TwoHome
     assert [entry.message.id for entry in homes.here.messages()] == accepted
     free_space(homes.here)
     accepted += [message.id for message in send(homes.here, TEAM, "Alice", ["Bob"], "after")]
-    parcels = homes.here.outbox.claim(TEAM, "Alice", lambda receiver, attempt: None, 1000)
+    parcels = homes.here.transit.claim(TEAM, "Alice", lambda receiver, attempt: None, 1000)
     assert [parcel.message.id for parcel in parcels] == accepted
     for parcel in parcels:
         if parcel.message.to == "Bob":

@@ -106,12 +106,12 @@ class Network(RuleBasedStateMachine):
     def publish(self, name: str, there: bool, outcome: str) -> None:
         """there: whether the receivers count as online. outcome: the broker's, or the sender's death."""
         if process := self.processes.get(name):
-            parcels = process.ledger.outbox.claim(
+            parcels = process.ledger.transit.claim(
                 TEAM, name, lambda receiver, attempt: RETRY if there else None, 3, self.home_of
             )
             self.flying += [(each.message.to, name, encode(each)) for each in parcels]
             if outcome == "taken":
-                process.ledger.outbox.sent([each.message.id for each in parcels])
+                process.ledger.transit.sent([each.message.id for each in parcels])
             elif outcome == "dies":
                 self.die(name)
 
@@ -216,7 +216,7 @@ class Network(RuleBasedStateMachine):
         ledger.registry.register(TEAM, name)
         ledger.inbox.recover(TEAM, name)
         ledger.prune()
-        ledger.outbox.resume(TEAM, name)
+        ledger.transit.resume(TEAM, name)
 
     @rule(name=agents)
     def prune(self, name: str) -> None:
@@ -228,7 +228,7 @@ class Network(RuleBasedStateMachine):
         """Let the sender notice that the receiver is online."""
         sender, receiver = pair
         if (process := self.processes.get(sender)) and receiver in self.processes:
-            process.ledger.outbox.appeared(TEAM, receiver, self.home_of(receiver))
+            process.ledger.transit.appeared(TEAM, receiver, self.home_of(receiver))
 
     @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
     def pass_time(self, seconds: float) -> None:
@@ -325,7 +325,7 @@ class Network(RuleBasedStateMachine):
         if isinstance(item, Envelope):
             ledger.inbox.store(TEAM, item)
         else:
-            ledger.outbox.receipt(TEAM, item)
+            ledger.transit.receipt(TEAM, item)
             ledger.outbox.outcomes(TEAM, to)
 
     def expire(self) -> None:

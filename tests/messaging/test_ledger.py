@@ -26,7 +26,7 @@ TEAM = "default"
 
 
 def claim(ledger: Ledger, sender: str = "Alice", limit: int = 100) -> list[Envelope]:
-    return ledger.outbox.claim(TEAM, sender, lambda *_: 5.0, limit)
+    return ledger.transit.claim(TEAM, sender, lambda *_: 5.0, limit)
 
 
 def state(ledger: Ledger, id: str) -> State:
@@ -42,12 +42,12 @@ def test_a_message_passes_through_its_states(ledger: Ledger, far: Ledger) -> Non
     assert state(ledger, sent.id) is State.QUEUED
     (parcel,) = claim(ledger)
     assert parcel.message == sent
-    ledger.outbox.sent([sent.id])
+    ledger.transit.sent([sent.id])
     assert state(ledger, sent.id) is State.SENT
 
     assert far.inbox.store(TEAM, parcel) == [replace(sent, state=State.STORED)]
     (receipt,) = far.inbox.receipts(TEAM, "bob", 10)
-    ledger.outbox.receipt(TEAM, receipt)
+    ledger.transit.receipt(TEAM, receipt)
     far.inbox.receipted(TEAM, [receipt])
     assert far.inbox.receipts(TEAM, "Bob", 10) == []
     assert state(ledger, sent.id) is State.STORED
@@ -56,7 +56,7 @@ def test_a_message_passes_through_its_states(ledger: Ledger, far: Ledger) -> Non
     assert far.inbox.waiting(TEAM, "Bob") == []
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     (receipt,) = far.inbox.receipts(TEAM, "Bob", 10)
-    ledger.outbox.receipt(TEAM, receipt)
+    ledger.transit.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.INJECTED
     assert [m.state for m in ledger.outbox.outcomes(TEAM, "Alice")] == [State.INJECTED]
     assert ledger.outbox.outcomes(TEAM, "Alice") == []
@@ -84,18 +84,18 @@ def test_a_published_message_is_due_again_only_after_its_delay(ledger: Ledger, c
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     assert len(claim(ledger)) == 1
     assert claim(ledger) == []
-    assert ledger.outbox.next_due(TEAM, "Alice") == 5.0
+    assert ledger.transit.next_due(TEAM, "Alice") == 5.0
     clock.now += 5
     assert len(claim(ledger)) == 1
 
 
 def test_a_message_for_an_absent_agent_waits_until_it_appears(ledger: Ledger, clock: Clock) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
-    assert len(ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 10)) == 1
+    assert len(ledger.transit.claim(TEAM, "Alice", lambda *_: None, 10)) == 1
     clock.now += 1e6
-    assert ledger.outbox.next_due(TEAM, "Alice") is None
-    assert ledger.outbox.appeared(TEAM, "bob") == ["Alice"]
-    assert ledger.outbox.senders_with_mail(TEAM) == ["Alice"]
+    assert ledger.transit.next_due(TEAM, "Alice") is None
+    assert ledger.transit.appeared(TEAM, "bob") == ["Alice"]
+    assert ledger.transit.senders_with_mail(TEAM) == ["Alice"]
     assert len(claim(ledger)) == 1
 
 
@@ -125,7 +125,7 @@ def test_a_dropped_message_does_not_hold_back_later_ones(ledger: Ledger, far: Le
     (dropped,) = send(ledger, TEAM, "Alice", ["Bob"], "dropped")
     send(ledger, TEAM, "Alice", ["Bob"], "next")
     parcels = claim(ledger)
-    ledger.outbox.sent([p.message.id for p in parcels])
+    ledger.transit.sent([p.message.id for p in parcels])
     assert far.inbox.store(TEAM, parcels[1]) == []
     assert far.inbox.receipts(TEAM, "Bob", 10) == [], "a receipt would prevent its republication"
     ledger.drop(dropped.id)
@@ -260,7 +260,7 @@ def test_a_message_stored_in_another_home_can_be_dropped_here(ledger: Ledger, fa
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     far.inbox.store(TEAM, claim(ledger)[0])
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
-        ledger.outbox.receipt(TEAM, receipt)
+        ledger.transit.receipt(TEAM, receipt)
     with pytest.raises(LedgerError, match="drop it with `relay drop`"):
         ledger.retry(sent.id)
     ledger.drop(sent.id)
@@ -269,7 +269,7 @@ def test_a_message_stored_in_another_home_can_be_dropped_here(ledger: Ledger, fa
     assert "may still be typed there" in str(dropped.detail)
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
-        ledger.outbox.receipt(TEAM, receipt)
+        ledger.transit.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.INJECTED
 
 
@@ -325,7 +325,7 @@ def test_a_dropped_message_is_not_stored_within_its_home(ledger: Ledger) -> None
 )
 def test_a_receipt_that_matches_no_message_changes_nothing(ledger: Ledger, receipt: Receipt) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
-    ledger.outbox.receipt(TEAM, replace(receipt, id=receipt.id.replace("ID", sent.id)))
+    ledger.transit.receipt(TEAM, replace(receipt, id=receipt.id.replace("ID", sent.id)))
     assert state(ledger, sent.id) is State.QUEUED
 
 
@@ -411,9 +411,9 @@ def test_an_ambiguous_id_prefix_is_an_error_that_lists_the_matches(ledger: Ledge
 
 def test_states_never_go_back(ledger: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
-    ledger.outbox.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.INJECTED))
-    ledger.outbox.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.STORED))
-    ledger.outbox.sent([sent.id])
+    ledger.transit.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.INJECTED))
+    ledger.transit.receipt(TEAM, Receipt(sent.id, "Bob", "Alice", State.STORED))
+    ledger.transit.sent([sent.id])
     assert state(ledger, sent.id) is State.INJECTED
 
 
@@ -456,7 +456,7 @@ def test_only_old_settled_messages_are_pruned(ledger: Ledger, clock: Clock) -> N
     done, open_ = (send(ledger, TEAM, "Alice", ["Bob"], body)[0] for body in ("done", "open"))
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()
-    ledger.outbox.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
+    ledger.transit.receipt(TEAM, Receipt(done.id, "Bob", "Alice", State.INJECTED))
     ledger.prune()  # it was settled only now
     assert [entry.message.id for entry in ledger.messages()] == [done.id, open_.id]
     clock.now += (KEEP_DAYS + 1) * 86400

@@ -28,7 +28,7 @@ def test_concurrent_claims_never_return_the_same_message(tmp_path: Path) -> None
     code = (
         "import sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
-        "while parcels := ledger.outbox.claim('default', 'Alice', lambda *_: None, 7):\n"
+        "while parcels := ledger.transit.claim('default', 'Alice', lambda *_: None, 7):\n"
         "    print(*(p.message.body for p in parcels), sep='\\n')\n"
     )
     claimers = [
@@ -117,7 +117,7 @@ def test_a_ledger_of_an_older_version_keeps_working(tmp_path: Path, version: int
         send(ledger, TEAM, "Alice", ["Bob"], "new")
         assert [
             (each.message.body, each.sequence)
-            for each in ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 100)
+            for each in ledger.transit.claim(TEAM, "Alice", lambda *_: 5.0, 100)
         ] == [("waits", 2), ("new", 3)]
         routes = {entry.message.body: entry.message.route for entry in other.messages()}
         assert routes == {"old": "native", "waits": None, "new": None}
@@ -148,7 +148,7 @@ def test_the_outcome_of_old_mail_in_another_home_is_requested(tmp_path: Path, ve
     db.commit()
     db.close()
     with Ledger(path) as ledger:
-        (asked,) = ledger.outbox.ask(TEAM, "Alice", lambda _: "elsewhere")
+        (asked,) = ledger.transit.ask(TEAM, "Alice", lambda _: "elsewhere")
         assert (asked.message.id, asked.message.to) == ("far", "Carol")
 
 
@@ -156,12 +156,12 @@ def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
     """If the receiver is in another home, the sender learns it from the receipt."""
     with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
         (message,) = send(here, TEAM, "Alice", ["Bob"], "hello")
-        (parcel,) = here.outbox.claim(TEAM, "Alice", lambda *_: None, 1)
+        (parcel,) = here.transit.claim(TEAM, "Alice", lambda *_: None, 1)
         there.inbox.store(TEAM, parcel)
         there.inbox.settle(TEAM, "Bob", message.id, State.UNCERTAIN, "not seen", route="typed", role="user")
         there.inbox.settle(TEAM, "Bob", message.id, State.INJECTED, route="typed", role="user")
         (receipt,) = there.inbox.receipts(TEAM, "Bob", 10)
-        here.outbox.receipt(TEAM, receipt)
+        here.transit.receipt(TEAM, receipt)
         (known,) = here.outbox.outcomes(TEAM, "Alice")
         assert (known.state, known.detail) == (State.INJECTED, None)
         assert known.public()["route"] == "typed" and known.public()["role"] == "user"

@@ -16,7 +16,7 @@ from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, decode, encode
 from relay.messaging.inbox import InboxFull
 from relay.messaging.ledger import Ledger
-from relay.messaging.outbox import WINDOW
+from relay.messaging.transit import WINDOW
 from relay.messaging.runaway import Limits
 from relay.transport.topics import InboxTopic
 
@@ -30,7 +30,7 @@ def team(ledger: Ledger) -> None:
 
 
 def claim(ledger: Ledger, home: str | None = None) -> list[Envelope]:
-    return ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 100, lambda _: home)
+    return ledger.transit.claim(TEAM, "Alice", lambda *_: 5.0, 100, lambda _: home)
 
 
 def bodies(ledger: Ledger) -> list[str]:
@@ -65,7 +65,7 @@ def test_an_undelivered_message_expires(ledger: Ledger, far: Ledger, clock: Cloc
     (first,) = send(ledger, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     (second,) = send(ledger, TEAM, "Alice", ["Bob"], "later", ttl=100)
     claim(ledger)
-    ledger.outbox.sent([first.id, second.id])
+    ledger.transit.sent([first.id, second.id])
     clock.now += 10
     assert ledger.outbox.expire() == 1
     assert [message.id for message in ledger.outbox.outcomes(TEAM, "Alice")] == [first.id]
@@ -92,7 +92,7 @@ def test_a_message_expires_by_its_receivers_clock(ledger: Ledger, tmp_path: Path
         with pytest.raises(MessageRefused, match="expired"):
             far.inbox.injecting(TEAM, "Bob", sent.id)
         (receipt,) = far.inbox.receipts(TEAM, "Bob", 10)
-        ledger.outbox.receipt(TEAM, receipt)
+        ledger.transit.receipt(TEAM, receipt)
         assert state(ledger, sent.id) is State.EXPIRED
 
 
@@ -121,7 +121,7 @@ def test_a_late_copy_of_a_dropped_message_is_not_typed(ledger: Ledger, far: Ledg
     sent = [send(ledger, TEAM, "Alice", ["Bob"], str(number))[0] for number in range(2)]
     late = claim(ledger)[0]
     ledger.drop(sent[0].id)
-    ledger.outbox.appeared(TEAM, "Bob")
+    ledger.transit.appeared(TEAM, "Bob")
     far.inbox.store(TEAM, claim(ledger)[0])
     assert bodies(far) == ["1"]
     assert far.inbox.store(TEAM, late) == []
@@ -133,12 +133,12 @@ def query_costs(ledger: Ledger) -> dict[str, int]:
     """Return the cost of each of the sessions' frequent queries, in steps of SQLite's virtual machine."""
     queries: dict[str, Callable[[], object]] = {
         "claim": lambda: claim(ledger),
-        "park": lambda: ledger.outbox.park(TEAM, "Alice", lambda *_: True),
-        "reopen": lambda: ledger.outbox.reopen(TEAM, "Alice", lambda *_: False),
-        "ask": lambda: ledger.outbox.ask(TEAM, "Alice", lambda _: None),
+        "park": lambda: ledger.transit.park(TEAM, "Alice", lambda *_: True),
+        "reopen": lambda: ledger.transit.reopen(TEAM, "Alice", lambda *_: False),
+        "ask": lambda: ledger.transit.ask(TEAM, "Alice", lambda _: None),
         "left_receipts": lambda: ledger.inbox.left_receipts(TEAM),
-        "next_due": lambda: ledger.outbox.next_due(TEAM, "Alice"),
-        "senders_with_mail": lambda: ledger.outbox.senders_with_mail(TEAM),
+        "next_due": lambda: ledger.transit.next_due(TEAM, "Alice"),
+        "senders_with_mail": lambda: ledger.transit.senders_with_mail(TEAM),
         "outcomes": lambda: ledger.outbox.outcomes(TEAM, "Alice"),
         "expire": ledger.outbox.expire,
         "receipts": lambda: ledger.inbox.receipts(TEAM, "Bob", 10),
@@ -175,7 +175,7 @@ def test_frequent_queries_do_not_slow_down_with_a_long_history(ledger: Ledger) -
     with ledger.transaction():
         for _ in range(500):
             send(ledger, TEAM, "Alice", ["Carol"], "waits")
-        ledger.outbox.park(TEAM, "Alice", lambda *_: False)
+        ledger.transit.park(TEAM, "Alice", lambda *_: False)
     waiting = query_costs(ledger)
     often = waiting.keys() - {"reopen", "senders_with_mail"}  # run only every few seconds
     assert all(waiting[name] <= at_first[name] + 100 for name in often), (at_first, waiting)
@@ -195,11 +195,11 @@ def test_a_message_that_may_have_arrived_on_another_host_is_uncertain(ledger: Le
     """The receiver was online, confirmed nothing, and appears elsewhere: a resend might be a duplicate."""
     (maybe,) = send(ledger, TEAM, "Alice", ["Bob"], "maybe")
     claim(ledger, home="first host")
-    ledger.outbox.sent([maybe.id])
+    ledger.transit.sent([maybe.id])
     (after,) = send(ledger, TEAM, "Alice", ["Bob"], "after")
-    ledger.outbox.appeared(TEAM, "Bob", "first host")
+    ledger.transit.appeared(TEAM, "Bob", "first host")
     assert state(ledger, maybe.id) is State.SENT
-    ledger.outbox.appeared(TEAM, "Bob", far.origin)
+    ledger.transit.appeared(TEAM, "Bob", far.origin)
     (reported,) = ledger.outbox.outcomes(TEAM, "Alice")
     assert (reported.id, reported.state) == (maybe.id, State.UNCERTAIN)
     (parcel,) = claim(ledger, home=far.origin)
@@ -223,11 +223,11 @@ def test_a_message_for_another_home_of_the_name_is_ignored(ledger: Ledger, far: 
 def test_a_late_receipt_from_the_first_host_corrects_the_state(ledger: Ledger, far: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "maybe")
     far.inbox.store(TEAM, claim(ledger, home=far.origin)[0])
-    ledger.outbox.appeared(TEAM, "Bob", "second host")
+    ledger.transit.appeared(TEAM, "Bob", "second host")
     assert state(ledger, sent.id) is State.UNCERTAIN
     far.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
-        ledger.outbox.receipt(TEAM, receipt)
+        ledger.transit.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.INJECTED
 
 
@@ -235,7 +235,7 @@ def stored_elsewhere(ledger: Ledger, far: Ledger, **more: float) -> Message:
     """Return a message from Alice that is stored in Bob's home, as confirmed to her."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", **more)
     (envelope,) = claim(ledger, home=far.origin)
-    ledger.outbox.sent([sent.id])
+    ledger.transit.sent([sent.id])
     far.inbox.store(TEAM, envelope)
     confirm(ledger, far)
     assert state(ledger, sent.id) is State.STORED
@@ -247,7 +247,7 @@ def confirm(ledger: Ledger, far: Ledger) -> None:
     receipts = far.inbox.receipts(TEAM, "Bob", 100)
     far.inbox.receipted(TEAM, receipts)
     for each in receipts:
-        ledger.outbox.receipt(TEAM, each)
+        ledger.transit.receipt(TEAM, each)
 
 
 def test_a_lost_receipt_is_requested_at_growing_intervals(ledger: Ledger, far: Ledger, clock: Clock) -> None:
@@ -259,7 +259,7 @@ def test_a_lost_receipt_is_requested_at_growing_intervals(ledger: Ledger, far: L
     asked, envelopes = [], []
     for _ in range(4 * 60):
         clock.now += 60
-        found = ledger.outbox.ask(TEAM, "Alice", lambda _: far.origin)
+        found = ledger.transit.ask(TEAM, "Alice", lambda _: far.origin)
         asked += [clock.now for _ in found]
         envelopes += found
     steps = [round(later - one) for one, later in itertools.pairwise(asked)]
@@ -269,8 +269,8 @@ def test_a_lost_receipt_is_requested_at_growing_intervals(ledger: Ledger, far: L
     confirm(ledger, far)
     assert state(ledger, sent.id) is State.INJECTED
     clock.now += 7200
-    assert ledger.outbox.ask(TEAM, "Alice", lambda _: far.origin) == []
-    assert ledger.outbox.senders_with_mail(TEAM) == []
+    assert ledger.transit.ask(TEAM, "Alice", lambda _: far.origin) == []
+    assert ledger.transit.senders_with_mail(TEAM) == []
 
 
 def test_an_absent_or_moved_receiver_is_not_asked_for_receipts(
@@ -280,7 +280,7 @@ def test_an_absent_or_moved_receiver_is_not_asked_for_receipts(
     stored_elsewhere(ledger, far)
     for home in (None, "another"):
         clock.now += 3600
-        assert ledger.outbox.ask(TEAM, "Alice", lambda _, home=home: home) == []
+        assert ledger.transit.ask(TEAM, "Alice", lambda _, home=home: home) == []
 
 
 def test_no_receipts_are_requested_within_a_home(ledger: Ledger, clock: Clock) -> None:
@@ -289,8 +289,8 @@ def test_no_receipts_are_requested_within_a_home(ledger: Ledger, clock: Clock) -
     confirm(ledger, ledger)
     clock.now += 7200
     assert state(ledger, sent.id) is State.STORED
-    assert ledger.outbox.ask(TEAM, "Alice", lambda _: ledger.origin) == []
-    assert ledger.outbox.senders_with_mail(TEAM) == []
+    assert ledger.transit.ask(TEAM, "Alice", lambda _: ledger.origin) == []
+    assert ledger.transit.senders_with_mail(TEAM) == []
 
 
 def test_a_message_on_a_host_that_stays_silent_becomes_uncertain(
@@ -313,7 +313,7 @@ def test_a_redelivered_old_receipt_changes_nothing(ledger: Ledger, far: Ledger) 
     far.inbox.injecting(TEAM, "Bob", sent.id)
     far.inbox.recover(TEAM, "Bob")
     for receipt in (*far.inbox.receipts(TEAM, "Bob", 10), *old):
-        ledger.outbox.receipt(TEAM, receipt)
+        ledger.transit.receipt(TEAM, receipt)
     assert state(ledger, sent.id) is State.UNCERTAIN
 
 
@@ -325,7 +325,7 @@ def test_a_message_behind_an_expired_one_is_released_immediately(
     send(ledger, TEAM, "Alice", ["Bob"], "second", ttl=1)
     (third,) = send(ledger, TEAM, "Alice", ["Bob"], "third")
     for _ in range(2):
-        ledger.outbox.sent([parcel.message.id for parcel in claim(ledger)])
+        ledger.transit.sent([parcel.message.id for parcel in claim(ledger)])
         clock.now += 5
         ledger.outbox.expire()
     parcels = {parcel.message.id: parcel for parcel in claim(ledger)}
@@ -333,7 +333,7 @@ def test_a_message_behind_an_expired_one_is_released_immediately(
     assert bodies(far) == []
     far.inbox.store(TEAM, parcels[first.id])
     (receipt,) = far.inbox.receipts(TEAM, "Bob", 10)
-    ledger.outbox.receipt(TEAM, receipt)
+    ledger.transit.receipt(TEAM, receipt)
     (again,) = claim(ledger)
     far.inbox.store(TEAM, again)
     assert bodies(far) == ["first", "third"]
@@ -375,15 +375,15 @@ def test_no_more_is_in_flight_than_a_broker_keeps(ledger: Ledger, far: Ledger, c
     for parcel in parcels[:10]:
         far.inbox.store(TEAM, parcel)
     for receipt in far.inbox.receipts(TEAM, "Bob", 10):
-        ledger.outbox.receipt(TEAM, receipt)
+        ledger.transit.receipt(TEAM, receipt)
     assert [parcel.sequence for parcel in claim(ledger)] == list(range(WINDOW + 1, WINDOW + 11))
     ledger.drop(sent[10].id)
     assert WINDOW + 11 in [parcel.sequence for parcel in claim(ledger)]
     clock.now += 1000
-    ledger.outbox.appeared(TEAM, "Bob")
+    ledger.transit.appeared(TEAM, "Bob")
     assert len(claim(ledger)) == 100
     assert send(ledger, TEAM, "Alice", ["Carol"], "another stream")
-    ledger.outbox.reopen(TEAM, "Alice", lambda name, _: name == "Carol")
+    ledger.transit.reopen(TEAM, "Alice", lambda name, _: name == "Carol")
     while batch := claim(ledger):
         parcels += batch
     assert parcels[-1].message.to == "Carol"
@@ -391,11 +391,11 @@ def test_no_more_is_in_flight_than_a_broker_keeps(ledger: Ledger, far: Ledger, c
 
 def test_a_parked_message_is_reopened_once_its_receiver_is_online(ledger: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
-    ledger.outbox.park(TEAM, "Alice", lambda *_: False)
+    ledger.transit.park(TEAM, "Alice", lambda *_: False)
     assert claim(ledger) == []
-    ledger.outbox.reopen(TEAM, "Alice", lambda *_: False)
+    ledger.transit.reopen(TEAM, "Alice", lambda *_: False)
     assert claim(ledger) == []
-    ledger.outbox.reopen(TEAM, "Alice", lambda *_: True)
+    ledger.transit.reopen(TEAM, "Alice", lambda *_: True)
     assert len(claim(ledger)) == 1
 
 
@@ -404,13 +404,13 @@ def test_a_late_receipt_does_not_republish_later_messages(ledger: Ledger, far: L
     for number in range(5):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     parcels = claim(ledger)
-    ledger.outbox.sent([parcel.message.id for parcel in parcels])
+    ledger.transit.sent([parcel.message.id for parcel in parcels])
     for parcel in reversed(parcels[1:]):
         far.inbox.store(TEAM, parcel)
     assert far.inbox.receipts(TEAM, "Bob", 10) == []
     far.inbox.store(TEAM, parcels[0])
     for receipt in reversed(far.inbox.receipts(TEAM, "Bob", 10)):
-        ledger.outbox.receipt(TEAM, receipt)
+        ledger.transit.receipt(TEAM, receipt)
         assert claim(ledger) == []
 
 

@@ -40,7 +40,7 @@ def send_to_claude(ledger: Ledger, *bodies: str) -> None:
 
 def claim(ledger: Ledger) -> list[Envelope]:
     """Return what is published now, as the receiver decodes it."""
-    sent = ledger.outbox.claim(TEAM, "Alice", lambda *_: 5.0, 100)
+    sent = ledger.transit.claim(TEAM, "Alice", lambda *_: 5.0, 100)
     received = [decode(encode(each), InboxTopic(TEAM, "claude", "alice")) for each in sent]
     return [each for each in received if isinstance(each, Envelope)]
 
@@ -64,7 +64,7 @@ def queue_in_every_state(ledger: Ledger) -> None:
     first, second, third = claim(ledger)
     for each in (first, second):
         ledger.inbox.store(TEAM, each)
-    ledger.outbox.sent([third.message.id])
+    ledger.transit.sent([third.message.id])
     ledger.inbox.injecting(TEAM, "claude", first.message.id)
     send_to_claude(ledger, "queued")
     send(ledger, TEAM, "Alice", ["claude"], "held", depth=9, limits=Limits(depth=8))
@@ -130,7 +130,7 @@ def test_a_run_that_is_replaced_silently_leaves_nothing_stored_forever(ledger: L
     (parcel,) = claim(ledger)
     deliver(far, [parcel], FIRST)
     for each in far.inbox.receipts(TEAM, "claude", 10):
-        ledger.outbox.receipt(TEAM, each)
+        ledger.transit.receipt(TEAM, each)
     assert outcomes(ledger) == {"one": ("stored", None)}
     take(ledger, SECOND)
     why = "it had arrived, and claude has ended on its host without confirming it"
@@ -138,7 +138,7 @@ def test_a_run_that_is_replaced_silently_leaves_nothing_stored_forever(ledger: L
     end_gone(far.owners, lambda team, name: False)
     assert far.inbox.left_receipts(TEAM) == ["claude"]
     for each in far.inbox.receipts(TEAM, "claude", 10):
-        ledger.outbox.receipt(TEAM, each)
+        ledger.transit.receipt(TEAM, each)
         far.inbox.receipted(TEAM, [each])
     assert outcomes(ledger) == {"one": ("rejected", "claude has ended")}
     assert far.inbox.left_receipts(TEAM) == []
@@ -164,12 +164,12 @@ def test_mail_for_a_folders_agent_waits_for_that_agent(ledger: Ledger) -> None:
     assert waiting(ledger, ELSEWHERE) == []
     assert ledger.owners.others(TEAM, "Claude", ELSEWHERE.id) == [("/home/ann/shop", 2)]
     send_to_claude(ledger, "three", "four")
-    ledger.outbox.park(TEAM, "Alice", lambda name, owner: owner == ELSEWHERE.id)
+    ledger.transit.park(TEAM, "Alice", lambda name, owner: owner == ELSEWHERE.id)
     assert deliver(ledger, claim(ledger), ELSEWHERE) == waiting(ledger, ELSEWHERE) == ["three", "four"]
     take(ledger, HERE)
     assert waiting(ledger, HERE) == ["one"]
-    ledger.outbox.appeared(TEAM, "claude", owner=HERE.id)
-    ledger.outbox.park(TEAM, "Alice", lambda name, owner: owner == HERE.id)
+    ledger.transit.appeared(TEAM, "claude", owner=HERE.id)
+    ledger.transit.park(TEAM, "Alice", lambda name, owner: owner == HERE.id)
     assert deliver(ledger, claim(ledger), HERE) == ["two"]
     assert waiting(ledger, HERE) == ["one", "two"]
     assert ledger.owners.others(TEAM, "claude", HERE.id) == [("/home/ann/blog", 2)]
@@ -180,7 +180,7 @@ def test_a_run_gets_none_of_a_folders_mail(ledger: Ledger) -> None:
     take(ledger, HERE)
     send_to_claude(ledger, "one")
     take(ledger, FIRST)
-    ledger.outbox.appeared(TEAM, "claude", owner=FIRST.id)
+    ledger.transit.appeared(TEAM, "claude", owner=FIRST.id)
     ledger.owners.end(TEAM, "claude", FIRST.id)
     assert outcomes(ledger) == {"one": ("queued", None)}
     take(ledger, HERE)
@@ -197,7 +197,7 @@ def test_late_mail_for_a_former_run_is_not_given_to_the_next(ledger: Ledger, far
     receipts = far.inbox.receipts(TEAM, "claude", 10)
     assert [each.state for each in receipts] == [State.REJECTED] * 2
     for each in receipts:
-        ledger.outbox.receipt(TEAM, each)
+        ledger.transit.receipt(TEAM, each)
     why = "the claude that it was sent to has ended"
     assert outcomes(ledger) == {"one": ("rejected", why), "two": ("rejected", why)}
     assert deliver(far, late, SECOND) == [] and waiting(far, SECOND) == []
@@ -294,19 +294,19 @@ def test_mail_for_one_owner_never_waits_for_anothers(ledger: Ledger, far: Ledger
     found = []
     for owner in (ELSEWHERE, HERE):
         take(far, owner)
-        ledger.outbox.appeared(TEAM, "claude", owner=owner.id)
+        ledger.transit.appeared(TEAM, "claude", owner=owner.id)
         for _ in range(4):  # until nothing is held back
 
             def present(name: str, of: str | None, owner: Owner = owner) -> bool:
                 return of == owner.id
 
-            ledger.outbox.reopen(TEAM, "Alice", present)
-            ledger.outbox.park(TEAM, "Alice", present)
+            ledger.transit.reopen(TEAM, "Alice", present)
+            ledger.transit.park(TEAM, "Alice", present)
             found += deliver(far, claim(ledger), owner)
             for each in far.inbox.receipts(TEAM, "claude", 10):
-                ledger.outbox.receipt(TEAM, each)
+                ledger.transit.receipt(TEAM, each)
                 far.inbox.receipted(TEAM, [each])
-            ledger.outbox.appeared(TEAM, "claude", owner=owner.id)
+            ledger.transit.appeared(TEAM, "claude", owner=owner.id)
     assert found == ["1a", "1b", "3a", "3b", "0a", "0b", "2a", "2b"]
 
 
@@ -357,7 +357,7 @@ def test_a_ledger_of_version_4_keeps_working(tmp_path: Path) -> None:
         take(ledger, HERE)
         assert waiting(ledger, HERE) == ["stored"]
         send_to_claude(ledger, "new")
-        ledger.outbox.appeared(TEAM, "claude", owner=HERE.id)
+        ledger.transit.appeared(TEAM, "claude", owner=HERE.id)
         assert [(each.message.body, each.sequence) for each in claim(ledger)] == [("queued", 2), ("new", 3)]
         assert deliver(ledger, [replace(each) for each in claim(ledger)], HERE) == []
 

@@ -65,7 +65,7 @@ def test_every_accepted_message_can_be_decoded_by_its_receiver(
             post(ledger, "default", "Alice", "Bob", "hello", thread=thread, reply_to=reply_to, ttl=ttl)
         except MessageRefused:
             return
-        (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+        (parcel,) = ledger.transit.claim("default", "Alice", lambda *_: None, 1)
         assert decode(encode(parcel), InboxTopic("default", "bob", "alice"))
 
 

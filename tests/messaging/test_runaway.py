@@ -26,7 +26,7 @@ def send(ledger: Ledger, body: str, limits: Limits, *, to: str = "Bob", depth: i
 
 
 def sent_now(ledger: Ledger) -> list[str]:
-    return [parcel.message.body for parcel in ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 100)]
+    return [parcel.message.body for parcel in ledger.transit.claim(TEAM, "Alice", lambda *_: None, 100)]
 
 
 def test_a_pair_that_sends_too_fast_is_held(ledger: Ledger, clock: Clock) -> None:
@@ -62,7 +62,7 @@ def test_released_messages_are_sent_in_order_and_reset_the_rate(ledger: Ledger) 
     assert sent_now(ledger) == ["0", "1"]
     released = ledger.outbox.release(reversed(ledger.held(team=TEAM)))
     assert [message.body for message in released] == ["2", "3", "4"]
-    parcels = ledger.outbox.claim(TEAM, "Alice", lambda *_: None, 100)
+    parcels = ledger.transit.claim(TEAM, "Alice", lambda *_: None, 100)
     assert [(parcel.message.body, parcel.sequence) for parcel in parcels] == [("2", 3), ("3", 4), ("4", 5)]
     assert {parcel.message.depth for parcel in parcels} == {0}
     assert ledger.held() == []

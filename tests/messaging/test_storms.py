@@ -72,7 +72,7 @@ def test_presence_seen_by_all_sessions_of_a_home_is_written_once(home: Home) -> 
         first.registry.register("default", "Bob")
         before = first.data_version()
         second.registry.register("default", "Bob")
-        second.outbox.appeared("default", "Bob", "elsewhere")
+        second.transit.appeared("default", "Bob", "elsewhere")
         assert first.data_version() == before
         second.registry.register("default", "bob")  # spelled differently
         assert first.data_version() != before

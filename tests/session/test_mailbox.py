@@ -160,7 +160,7 @@ class Rig:
         def store(ledger: Ledger) -> list[Message]:
             for body in bodies:
                 send(ledger, "default", "Alice", ["Bob"], body, priority=priority)
-            parcels = ledger.outbox.claim("default", "Alice", lambda *_: None, len(bodies))
+            parcels = ledger.transit.claim("default", "Alice", lambda *_: None, len(bodies))
             return [message for parcel in parcels for message in ledger.inbox.store("default", parcel)]
 
         return await self.ledger(store)
@@ -297,7 +297,7 @@ async def send_question(rig: Rig, depth: int) -> Message:
         for name in ("Alice", "Carol"):
             ledger.registry.register("default", name)
         send(ledger, "default", "Alice", ["Bob"], "question", depth=depth)
-        (parcel,) = ledger.outbox.claim("default", "Alice", lambda *_: None, 1)
+        (parcel,) = ledger.transit.claim("default", "Alice", lambda *_: None, 1)
         ledger.inbox.store("default", parcel)
         return parcel.message
 
@@ -534,7 +534,7 @@ def test_an_idle_receiver_is_woken_for_an_unannounced_message(relay: Relay) -> N
     relay("send", "--wait", "20", "Bob", "hello")
     with Ledger(Home.from_env(relay.environment).ledger) as ledger:
         send(ledger, "default", "Alice", ["Bob"], "unannounced")
-        for parcel in ledger.outbox.claim("default", "Alice", lambda *_: None, 1):
+        for parcel in ledger.transit.claim("default", "Alice", lambda *_: None, 1):
             ledger.inbox.store("default", parcel)
     bob.receives("unannounced")
     wait_until(lambda: states(relay) == ["injected"] * 2)

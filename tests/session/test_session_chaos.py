@@ -37,7 +37,7 @@ SENDING = [
     ("relay.messaging.outbox:Outbox.send", "after"),
     ("relay.builtin.relay:deliver", "after"),
     ("relay.transport.mqtt:MqttTransport.publish", "after"),  # the first publish is its presence
-    ("relay.messaging.outbox:Outbox.sent", "before"),
+    ("relay.messaging.transit:Transit.sent", "before"),
     ("relay.messaging.outbox:Outbox.outcomes", "before"),
 ]
 

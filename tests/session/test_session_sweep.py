@@ -58,6 +58,7 @@ _LINK = "relay.terminal.shim_link:ShimLink."
 _HANDLERS = "relay.features.handler_runner:HandlerRunner."
 _PROGRESS = "relay.storage.progress:Progress."
 _OUTBOX = "relay.messaging.outbox:Outbox."
+_TRANSIT = "relay.messaging.transit:Transit."
 _INBOX = "relay.messaging.inbox:Inbox."
 _PUBLISH = "relay.transport.mqtt:MqttTransport.publish"
 
@@ -100,10 +101,10 @@ READ = [
 ]
 SEND = [
     Step(_OUTBOX + "send"),
-    Step(_OUTBOX + "claim"),
+    Step(_TRANSIT + "claim"),
     Step(_PUBLISH, "message"),
-    Step(_OUTBOX + "sent"),
-    Step(_OUTBOX + "receipt"),
+    Step(_TRANSIT + "sent"),
+    Step(_TRANSIT + "receipt"),
     Step(_OUTBOX + "outcomes"),
 ]
 TYPE = [
