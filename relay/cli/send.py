@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if steps is not None and waiting:
         for row in waiting:
-            if not alone and (row["state"] == State.QUEUED or row.get("obstacle")):
+            if (not alone) if row["state"] == State.QUEUED else row.get("obstacle"):
                 tell(row)
         to = f": {', '.join(one_line(row['to']) for row in waiting)}" if len(rows) > 1 else ""
         print(
@@ -330,16 +330,17 @@ def _sentence(row: Row, *, alone: bool, passing: bool = False) -> str:
     if state is State.STORED and "obstacle" in row and not row["obstacle"]:
         to = one_line(row["to"])
         return f"{short_id(row['id'])} is being delivered to {to}: `relay explain {short_id(row['id'])}`."
-    why = None if alone or state.final or state is State.HELD else row.get("obstacle")
+    unsent = alone and state is State.QUEUED
+    why = None if unsent or state.final or state is State.HELD else row.get("obstacle")
     if why:
         return (
             f"{short_id(row['id'])} {_WAITS[state]}: {why}. `relay explain {short_id(row['id'])}` says more."
         )
     text = f"{short_id(row['id'])} {_SAYS[state].format(to=one_line(row['to']))}"
-    if state is State.QUEUED and (alone or not passing):
+    if state is State.QUEUED and (unsent or not passing):
         text += (
             "; no session of this team is running here, so it is sent when one starts"
-            if alone
+            if unsent
             else f"; it is sent as soon as the broker and {one_line(row['to'])} are running"
         )
     if row.get("detail"):

@@ -330,13 +330,14 @@ class MessagingClient:
         def settle(ledger: Ledger) -> str | None:
             return ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
 
-        def settled(sender: str | None) -> None:
-            if sender is None:
-                self._outgoing.receipts.wake()
-            else:
-                ring(self._home, self.team, sender)
+        await self._ledger.run(settle, self._settled)
 
-        await self._ledger.run(settle, settled)
+    def _settled(self, sender: str | None) -> None:
+        """Tell the sender, of this home, of an outcome; None: the receipt is for another home."""
+        if sender is None:
+            self._outgoing.receipts.wake()
+        else:
+            ring(self._home, self.team, sender)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.

@@ -90,6 +90,12 @@ def waiting(relay: Relay) -> None:
     relay("send", "Ann", "one")
 
 
+def dropped(relay: Relay) -> None:
+    waiting(relay)
+    (row,) = json.loads(relay("messages", "--json").stdout)
+    relay("drop", row["id"])
+
+
 def held(relay: Relay) -> None:
     waiting(relay)
     with sqlite3.connect(relay.home / "state" / "ledger.db") as ledger:
@@ -195,7 +201,7 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "messages": (waiting, "messages --json"),
     "events": (waiting, "events --json"),
     "send": (running, "send --json Ann hello"),
-    "retry": (waiting, "retry --json {id}"),
+    "retry": (dropped, "retry --json {id}"),
     "up": (fleet, "up --json"),
     "down": (fleet_up, "down --json"),
     "spawn": (spawner, "spawned"),

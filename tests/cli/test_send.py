@@ -83,16 +83,24 @@ def test_send_waits_for_the_session_of_an_agent_that_was_just_started(
     shim.release()
 
 
-def test_without_a_session_a_message_is_queued(absent: Relay) -> None:
+def test_a_message_waits_for_an_agent_that_is_not_running(absent: Relay) -> None:
     done = absent("send", "Bob", "later")
+    assert "has arrived, and waits: Bob is not running here." in done.stdout
+    assert rows(absent)[0]["state"] == "stored"
+
+
+def test_without_a_session_a_message_to_another_host_is_queued(absent: Relay, home: Path) -> None:
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
+        ledger.registry.register("default", "Far", here=False)
+    done = absent("send", "Far", "later")
     assert "is queued; no session of this team is running here, so it is sent when one starts." in done.stdout
-    assert rows(absent)[0]["state"] == "queued"
+    assert [row["state"] for row in rows(absent)] == ["queued"]
 
 
 def test_a_wait_that_times_out_fails_and_reports_the_state(absent: Relay) -> None:
     done = absent("send", "--wait", "0.1", "Bob", "later", check=False)
     assert done.returncode == 1
-    assert "is queued" in done.stdout
+    assert "has arrived, and waits: Bob is not running here" in done.stdout
 
 
 def test_the_json_output_has_the_team(absent: Relay) -> None:
