@@ -27,7 +27,7 @@ from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging import attendance
-from relay.messaging.doorbell import Doorbell, ring, ring_for
+from relay.messaging.doorbell import Doorbell, Rings, ring_back, ring_for
 from relay.messaging.envelope import copy_of
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
@@ -37,7 +37,7 @@ from relay.messaging.owner import Owner
 from relay.messaging.posting import STARTING, post
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.presence_tracker import PresenceTracker, is_alive
-from relay.messaging.publisher import GATHER, Publisher
+from relay.messaging.publisher import Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
 from relay.place import Place
@@ -222,6 +222,7 @@ class MessagingClient:
 
     def _sent(self, messages: list[Message]) -> None:
         """Notify the receivers in this home of new messages, and publish them all."""
+        self._receiver.sent(messages)
         ring_for(self._home, self.team, messages)
         if any(message.state is State.QUEUED for message in messages):
             self._outgoing.own.wake()
@@ -327,17 +328,17 @@ class MessagingClient:
         With `stored`: the message was not typed after `injecting`, and waits again.
         """
 
-        def settle(ledger: Ledger) -> str | None:
+        def settle(ledger: Ledger) -> Message | None:
             return ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
 
         await self._ledger.run(settle, self._settled)
 
-    def _settled(self, sender: str | None) -> None:
-        """Tell the sender, of this home, of an outcome; None: the receipt is for another home."""
-        if sender is None:
+    def _settled(self, message: Message | None) -> None:
+        """Tell the sender of a message in this home; None: the receipt is for another home."""
+        if message is None:
             self._outgoing.receipts.wake()
         else:
-            ring(self._home, self.team, sender)
+            ring_back(self._home, self.team, message)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.
@@ -367,17 +368,18 @@ class MessagingClient:
 
     async def _answer_bell(self) -> None:
         """Look into the ledger whenever another process of this home rings, and first of all."""
-        mail = True
+        rings = Rings(mail=True, all=True, injected=[])
         while True:
-            if not mail:
-                await asyncio.sleep(GATHER)  # several outcomes often come together
+            told = [self._receiver.injected(*each) for each in rings.injected]
+            everything = rings.all or not all(told)
             try:
-                await self._receiver.look()
+                if rings.mail or everything:
+                    await self._receiver.look(outcomes=everything)
             except LedgerGone:
                 raise
             except LedgerError as error:  # the sweep tries again
                 self._status.trouble(error)
-            mail = await self._bell.rung()
+            rings = await self._bell.rung()
 
     async def _sweep(self) -> None:
         """Expire messages that have waited too long, and forget old ones, whatever the broker does."""

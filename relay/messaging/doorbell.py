@@ -2,8 +2,8 @@
 
     ring ─→ RUN/couriers/TEAM/NAME.bell, a FIFO beside the lock of the name ─→ Doorbell.rung
 
-A ring only says "look": several rings before a look count as one, and a lost ring does no harm, because a
-session looks when it starts anyway.
+A ring says where to look, or how a message arrived. A lost ring does no harm: a session looks when it starts,
+and every few seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
@@ -20,7 +21,19 @@ from relay.home import Home, private_directory
 from relay.message import Message, State
 from relay.transport.topics import level
 
-_MAIL = b"m"  # a new message, rather than an outcome
+_MAIL, _ALL, _INJECTED = "mail", "all", "injected "
+
+
+@dataclass(frozen=True, slots=True)
+class Rings:
+    """What rings said. mail: look for new messages. all: look for everything.
+
+    injected: the messages that were given to their receivers: id, route, role.
+    """
+
+    mail: bool
+    all: bool
+    injected: list[tuple[str, str | None, str | None]]
 
 
 class Doorbell:
@@ -33,7 +46,7 @@ class Doorbell:
         path = make_fifo(_path(home, team, name))
         self._asyncio = asyncio
         self._rung = asyncio.Event()
-        self._mail = False
+        self._said = b""
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         # Our own writer prevents end of file, which would make the reader ready for ever.
         self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -48,16 +61,21 @@ class Doorbell:
         os.close(self._reader)
         os.close(self._writer)
 
-    async def rung(self) -> bool:
-        """Wait until the bell has been rung since the last call; return True if it was for a new message."""
+    async def rung(self) -> Rings:
+        """Wait until the bell has been rung since the last call."""
         await self._rung.wait()
         self._rung.clear()
-        mail, self._mail = self._mail, False
-        return mail
+        lines, self._said = self._said.decode().splitlines(), b""
+        injected = []
+        for line in lines:
+            if line.startswith(_INJECTED):
+                id, route, role = line.removeprefix(_INJECTED).split(" ")
+                injected.append((id, route or None, role or None))
+        return Rings(_MAIL in lines, _ALL in lines, injected)
 
     def _hear(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self._mail = _MAIL in os.read(self._reader, 1 << 16) or self._mail
+            self._said += os.read(self._reader, 1 << 16)  # whole lines: as much as a FIFO holds (pipe(7))
         self._rung.set()
 
 
@@ -78,14 +96,21 @@ def ring_for(home: Home, team: str, messages: Iterable[Message]) -> None:
         ring(home, team, to, _MAIL)
 
 
-def ring(home: Home, team: str, name: str, what: bytes = b"\0") -> bool:
+def ring_back(home: Home, team: str, message: Message) -> None:
+    """Tell the sender of `message`, in this home, that it was settled."""
+    injected = message.state is State.INJECTED
+    what = f"{_INJECTED}{message.id} {message.route or ''} {message.role or ''}" if injected else _ALL
+    ring(home, team, message.sender, what)
+
+
+def ring(home: Home, team: str, name: str, what: str = _ALL) -> bool:
     """Ring the bell of `name`; return False if no session of this home has it now. Takes about 10 µs."""
     try:
         descriptor = os.open(_path(home, team, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        os.write(descriptor, what)
+        os.write(descriptor, f"{what}\n".encode())  # atomic: shorter than PIPE_BUF (pipe(7))
     except BlockingIOError:
         pass  # the FIFO is full, so a ring is already pending
     except OSError:

@@ -207,11 +207,11 @@ class Inbox:
         *,
         route: str | None = None,
         role: str | None = None,
-    ) -> str | None:
+    ) -> Message | None:
         """Record the final state of message `id` at `name` (injected, uncertain or rejected), and its route.
 
-        Return its sender if it was sent in this home. With `stored`: the message was not typed after
-        `injecting`, and waits again.
+        Return it if it was sent in this home, and its sender is to be told. With `stored`: the message was
+        not typed after `injecting`, and waits again.
         """
         if state not in {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED}:
             raise ValueError(f"a receiver cannot settle a message as {state}")
@@ -223,10 +223,10 @@ class Inbox:
             settled = db.execute(  # unless it was settled differently meanwhile
                 "UPDATE messages SET state = ?, detail = ?, route = ?, role = ? "
                 f"WHERE {_ITS} AND state IN ('stored', 'uncertain') "
-                "RETURNING iif(told IS NULL, NULL, sender)",
+                f"RETURNING told IS NOT NULL, {COLUMNS}",
                 (state, detail, route, role, *its),
             ).fetchone()
-        return None if settled is None else settled[0]
+        return message_of(settled[1:]) if settled is not None and settled[0] else None
 
     def begun(self, team: str) -> list[str]:
         """Return the agents of `team` into which a session is typing, according to the ledger."""

@@ -10,9 +10,9 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from relay import names
 from relay.errors import MessageRefused, ReceiverEnded
@@ -26,22 +26,30 @@ from relay.messaging.ledger_database import (
     keys,
     message_of,
 )
-from relay.messaging.owner import addressee
-from relay.messaging.runaway import WEEK, Guard, Limits
+from relay.messaging.runaway import WEEK, WINDOW, Limits, Pair, suspicion
 from relay.messaging.transit import ELSEWHERE, LAST_ASK, PENDING, next_sequence, unblock
 from relay.place import REQUEST, Place
 
-_SENDER = "team = ? AND sender_key = ?"
 _PAIR = "team = ?1 AND sender_key = ?2 AND to_key = ?3"
 
-_RECEIVER = (
+_RELEASED = f"ifnull((SELECT place FROM releases WHERE {_PAIR}), 0)"
+_WAITS = "(SELECT count(*) FROM (SELECT 1 FROM messages WHERE team = ?1 AND sender_key = ?2 AND {} LIMIT ?6))"
+
+_FACTS = (
     "SELECT owners.owner, ifnull(owners.ended, 0), ifnull(registry.here, 0), "
-    f"EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND {PENDING}), "
-    f"{NEXT_TURN} "
+    f"EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND {PENDING}), {NEXT_TURN}, "
+    "(SELECT owner FROM owners WHERE team = ?1 AND key = ?2 AND latest), "
+    + _WAITS.format("state IN ('held', 'queued', 'sent')")
+    + " + "
+    + _WAITS.format("state = 'stored' AND here")
+    + f", EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND state = 'held'), {_RELEASED}, "
+    f"(SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_PAIR} AND accepted > ?4 "
+    f"AND place > {_RELEASED} LIMIT ?5)) "
     "FROM (SELECT 1) LEFT JOIN owners ON owners.team = ?1 AND owners.key = ?3 AND latest "
     "LEFT JOIN registry ON registry.team = ?1 AND registry.key = ?3"
 )
-"""What sending needs to know of a receiver: parameters team, sender, receiver (keys)."""
+"""Reads _Facts in one statement. Parameters: the keys of team, sender and receiver; since when, and up to how
+many, messages of the pair count; up to how many waiting messages of the sender count."""
 
 _MANY = 10_000  # maximum rows changed in one transaction
 
@@ -93,32 +101,34 @@ class Outbox:
         more: dict[str, Any] = {"fanout": secrets.token_hex(8) if fanout else None, "accepted": now}
         if outgoing.place is not None:
             more |= {"session": outgoing.session, "said": str(outgoing.place)}
-        messages = []
+        messages: list[Message] = []
         who = keys(team, sender)
         with self._db.transaction() as db:
-            guard, (more["sent_by"], _) = None, addressee(db, *who)
-            if limits is not None:
-                _check_room(db, who, limits)
-                guard = Guard(db, who, now, limits, outgoing.depth, fanout)
+            broadcasts = _broadcasts(db, who, now) if fanout and limits is not None else []
             for to in recipients:
-                pair = (*who, names.key(to))
-                route = _Route.of(db, pair, outgoing.priority.rank, now)
-                if route.ended and fanout:
+                facts = _Facts.read(db, (*who, names.key(to)), now, limits)
+                if not messages:
+                    facts.check_room(limits)
+                if facts.ended and fanout:
                     continue
-                if route.ended:
+                if facts.ended:
                     raise ReceiverEnded(
                         f"{to} has ended, and no agent has its name now. `relay ps` lists the agents; "
                         f"messages to a name given with `relay wrap -n {to}` wait for the next agent of that "
                         "name."
                     )
                 message = replace(draft, id=secrets.token_hex(8), to=to)
-                columns = more | {"owner": route.owner}
-                if guard is not None and (why := guard.suspicion(pair[-1])) is not None:
+                columns = more | {"owner": facts.owner, "sent_by": facts.sent_by}
+                why = None
+                if limits is not None:
+                    pair = Pair(facts.held, facts.released, facts.lately, broadcasts)
+                    why = suspicion(pair, limits, outgoing.depth)
+                if why is not None:
                     message = replace(message, state=State.HELD, detail=why)
                 else:
-                    expires = None if _is_read_here(pair) else message.expires
-                    message = replace(message, state=route.state, expires=expires)
-                    columns |= route.columns(db, copied=copied)
+                    expires = None if _is_read_here(facts.pair) else message.expires
+                    message = replace(message, state=facts.state, expires=expires)
+                    columns |= facts.columns(db, outgoing.priority.rank, now, copied=copied)
                 insert(db, team, message, told=message.state, **columns)
                 messages.append(message)
         return messages
@@ -147,6 +157,12 @@ class Outbox:
             told = f"UPDATE messages SET told = state WHERE {news} RETURNING place, {COLUMNS}"
             rows = sorted(db.execute(told, who).fetchall(), key=itemgetter(0))
         return [message_of(row) for _, *row in rows]
+
+    def heard(self, ids: Iterable[str]) -> None:
+        """Record that the sender knows the states of these messages."""
+        if told := [(id,) for id in ids]:
+            with self._db.transaction() as db:
+                db.executemany("UPDATE messages SET told = state WHERE id = ?", told)
 
     def untold(self, team: str) -> list[str]:
         """Return the agents of this home in `team` for which `outcomes` has news."""
@@ -190,8 +206,9 @@ class Outbox:
             rows = sorted(row for id in ids for row in self._db.rows(held, id))
             for place, team, sender, to, accepted, *fields in rows:
                 message, pair = message_of(fields), (team, sender, to)
-                route = _Route.of(db, pair, message.priority.rank, now)
-                row: dict[str, Any] = {"state": route.state, "told": route.state, **route.columns(db)}
+                facts = _Facts.read(db, pair, now)
+                row: dict[str, Any] = {"state": facts.state, "told": facts.state}
+                row |= facts.columns(db, message.priority.rank, now)
                 if message.expires is not None:
                     row["expires"] = None if _is_read_here(pair) else message.expires + now - accepted
                 changes = ", ".join(f"{column} = ?" for column in row)
@@ -209,38 +226,70 @@ class Outbox:
         return released
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
-    """How a message reaches its receiver; `of` reads it, within the transaction that sends.
+class _Facts(NamedTuple):
+    """What sending needs to know; `read` reads it, within the transaction that sends.
 
-    owner: the owner of the receiver's name (None: not known). ended: it was a run that is over.
-    state: the message's first state: stored (in this home) or queued (for another).
-    turn:  its turn, if the receiver is an agent of this home.
+    pair:    the keys of team, sender and receiver.
+    owner:   the owner of the receiver's name (None: not known). ended: it was a run that is over.
+    here:    the receiver is an agent of this home. pending: messages of the pair are in transit.
+    turn:    the next turn in this home.
+    sent_by: the owner of the sender's name. waiting: how many of its messages wait.
+    held, released, lately: as in runaway.Pair.
     """
 
     pair: tuple[str, ...]
-    rank: int
     owner: str | None
     ended: bool
-    state: State
-    turn: int | None
-    now: float
+    here: bool
+    pending: bool
+    turn: int
+    sent_by: str | None
+    waiting: int
+    held: bool
+    released: int
+    lately: int
 
     @classmethod
-    def of(cls, db: sqlite3.Connection, pair: tuple[str, ...], rank: int, now: float) -> _Route:
-        """Return the route of a pair: the keys of team, sender and receiver."""
-        owner, ended, here, pending, turn = db.execute(_RECEIVER, pair).fetchone()
-        # What is still in transit comes first, even to this home, where its receiver may have moved.
-        local = here and not pending
-        state = State.STORED if local or _is_read_here(pair) else State.QUEUED
-        return cls(pair, rank, owner, bool(ended), state, turn if local else None, now)
+    def read(
+        cls, db: sqlite3.Connection, pair: tuple[str, ...], now: float, limits: Limits | None = None
+    ) -> _Facts:
+        rate, queue = (0, 0) if limits is None else (limits.rate, limits.queue)
+        return cls(pair, *db.execute(_FACTS, (*pair, now - WINDOW, rate, queue)).fetchone())
 
-    def columns(self, db: sqlite3.Connection, *, copied: bool = False) -> dict[str, Any]:
-        """Return the columns of the message that say so."""
+    @property
+    def state(self) -> State:
+        """The first state of a message: stored in this home, or queued for another."""
+        # What is still in transit comes first, even to this home, where its receiver may have moved.
+        stored = (self.here and not self.pending) or _is_read_here(self.pair)
+        return State.STORED if stored else State.QUEUED
+
+    def columns(
+        self, db: sqlite3.Connection, rank: int, now: float, *, copied: bool = False
+    ) -> dict[str, Any]:
+        """Return the columns of a message with priority `rank` that say where it waits."""
         if self.state is State.QUEUED:
-            return {"sequence": next_sequence(db, (*self.pair, self.rank)), "due": self.now}
-        here = {"here": 1, "turn": self.turn, "due": None if copied else self.now}
-        return {} if self.turn is None else here
+            return {"sequence": next_sequence(db, (*self.pair, rank)), "due": now}
+        if _is_read_here(self.pair):
+            return {}
+        return {"here": 1, "turn": self.turn, "due": None if copied else now}
+
+    def check_room(self, limits: Limits | None) -> None:
+        """Raise MessageRefused if no more messages of the sender may wait."""
+        if limits is not None and limits.queue and self.waiting >= limits.queue:
+            raise MessageRefused(
+                f"{self.waiting} messages from this sender are already waiting, and no more are accepted. "
+                "`relay messages` lists them; wait until they arrive, or drop some with `relay drop`."
+            )
+
+
+def _broadcasts(db: sqlite3.Connection, who: tuple[str, ...], now: float) -> list[int]:
+    """Return the last place of each recent broadcast of a sender."""
+    rows = db.execute(
+        "SELECT max(place) FROM messages WHERE team = ? AND sender_key = ? AND accepted > ? "
+        "AND fanout IS NOT NULL GROUP BY fanout",
+        (*who, now - WINDOW),
+    )
+    return [place for (place,) in rows]
 
 
 def _is_read_here(pair: Sequence[str]) -> bool:
@@ -254,16 +303,3 @@ _LATE = {
     State.SENT: "its receiver did not confirm it in time",
     State.STORED: "its receiver was not ready in time",
 }
-
-
-def _check_room(db: sqlite3.Connection, who: tuple[str, ...], limits: Limits) -> None:
-    if not limits.queue:
-        return
-    count = f"(SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_SENDER} AND {{}} LIMIT ?))"
-    pending, here = map(count.format, ("state IN ('held', 'queued', 'sent')", "state = 'stored' AND here"))
-    ((waiting,),) = db.execute(f"SELECT {pending} + {here}", (*who, limits.queue) * 2)
-    if waiting >= limits.queue:
-        raise MessageRefused(
-            f"{waiting} messages from this sender are already waiting, and no more are accepted. `relay "
-            "messages` lists them; wait until they arrive, or drop some with `relay drop`."
-        )

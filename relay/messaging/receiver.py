@@ -15,15 +15,15 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from relay import names
 from relay.errors import LedgerError
 from relay.eventbus import Event
-from relay.message import Message
+from relay.message import Message, State
 from relay.messaging.arrivals import Arrivals
 from relay.messaging.envelope import MAX_RECEIPT, Envelope, ForeignPayload, Receipt, decode
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
@@ -117,6 +117,9 @@ class Receiver:
     ignored: int = 0
     _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
     _seen: int = field(default=0, init=False)  # the turn of the last message reported
+    _looking: asyncio.Future[Any] | None = field(default=None, init=False)  # the last look
+    _in_flight: dict[str, Message] = field(default_factory=dict, init=False)  # the latest ones sent, by id
+    _known: set[str] = field(default_factory=set, init=False)  # their outcomes are reported, not recorded
     _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
 
     async def run(self, transport: MqttTransport) -> None:
@@ -174,20 +177,33 @@ class Receiver:
             self.status.trouble(error)  # its sender gets no receipt, and will publish it again
 
     def look(
-        self, after: Callable[[Ledger], object] = lambda ledger: None
-    ) -> asyncio.Future[tuple[list[Message], list[tuple[int, Message]]]]:
-        """Do `after` in the ledger, then report every new message and outcome in it. Raise LedgerError."""
+        self, after: Callable[[Ledger], object] = lambda ledger: None, *, outcomes: bool = True
+    ) -> asyncio.Future[Any]:
+        """Do `after` in the ledger, then report what is new in it. Raise LedgerError.
+
+        outcomes: of messages that the agent sent, too; otherwise only new messages to it.
+        """
+
+        known = frozenset(self._known if outcomes else ())
 
         def look(ledger: Ledger) -> tuple[list[Message], list[tuple[int, Message]]]:
             after(ledger)
-            outcomes = ledger.outbox.outcomes(self.team, self.name, self.owner)
-            return outcomes, ledger.inbox.arrived(self.team, self.name, self._seen, self.owner)
+            settled = []
+            if outcomes:
+                ledger.outbox.heard(known)
+                settled = ledger.outbox.outcomes(self.team, self.name, self.owner)
+            return settled, ledger.inbox.arrived(self.team, self.name, self._seen, self.owner)
 
-        return self.ledger.run(look, self._report)
+        def report(found: tuple[list[Message], list[tuple[int, Message]]]) -> None:
+            self._known -= known
+            self._report(*found)
 
-    def _report(self, found: tuple[list[Message], list[tuple[int, Message]]]) -> None:
-        outcomes, arrived = found
+        self._looking = self.ledger.run(look, report)
+        return self._looking
+
+    def _report(self, outcomes: list[Message], arrived: list[tuple[int, Message]]) -> None:
         for message in outcomes:
+            self._in_flight.pop(message.id, None)
             self.publish(OutcomeReported(message))
         for turn, message in arrived:
             if turn > self._seen:  # another look may have reported it meanwhile
@@ -196,6 +212,23 @@ class Receiver:
                 self.publish(MessageStored(message))
         if len(arrived) >= NEWS:
             self.look()
+
+    def sent(self, messages: Iterable[Message]) -> None:
+        """Remember messages of the agent, to report the outcome that its receiver tells (`injected`)."""
+        self._in_flight.update((message.id, message) for message in messages)
+        for id in [*self._in_flight][:-NEWS]:
+            del self._in_flight[id]
+
+    def injected(self, id: str, route: str | None, role: str | None) -> bool:
+        """Report that a message was given to its receiver; return False if that takes a look.
+
+        The next look records that the agent's session knows it.
+        """
+        if (message := self._in_flight.pop(id, None)) is None:
+            return False
+        self._known.add(id)
+        self.publish(OutcomeReported(replace(message, state=State.INJECTED, route=route, role=role)))
+        return True
 
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any]:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
@@ -206,11 +239,7 @@ class Receiver:
             return noting
         envelope = item
         if envelope.sequence == 0:
-            if envelope.message.id in self._recent:
-                done = asyncio.get_running_loop().create_future()
-                done.set_result(None)
-                return done
-            return self.look()
+            return self._look_for(envelope.message.id)
 
         def store(ledger: Ledger) -> None:
             ledger.inbox.store(self.team, envelope, self.room, self.owner)
@@ -218,6 +247,14 @@ class Receiver:
         storing = self.look(store)
         self.outgoing.receipts.wake()
         return storing
+
+    def _look_for(self, id: str) -> asyncio.Future[Any]:
+        """Look for a message of this home, unless the bell was faster than the broker."""
+        if self._looking is None or (self._looking.done() and id not in self._recent):
+            return self.look(outcomes=False)
+        if not self._looking.done():
+            self._looking.add_done_callback(lambda _: self._look_for(id))
+        return self._looking
 
     async def _hear(self, inbound: Inbound, level: str) -> None:
         heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)

@@ -8,8 +8,8 @@ a message of a pair is held, later ones are held too, to keep the order.
 
 from __future__ import annotations
 
-import sqlite3
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from relay.settings import Settings
 
@@ -43,51 +43,33 @@ class Limits:
         return cls(*runaway, queue=settings.queue_limit, ttl=settings.expire_seconds)
 
 
-@dataclass(eq=False, slots=True)
-class Guard:
-    """Checks one send of `sender` (keys: team, name), within the transaction that commits it.
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What the guard needs to know of a sender and a receiver.
 
-    depth:  how many messages led to it since the user's last input.
-    fanout: it is one broadcast to many.
+    held:       messages of the pair are held.
+    released:   the place of the last message of the pair when the user released held ones; 0: never.
+    lately:     messages of the pair in WINDOW, and since.
+    broadcasts: the places of the sender's broadcasts in WINDOW; empty for a message to one receiver.
     """
 
-    db: sqlite3.Connection
-    sender: tuple[str, ...]
-    now: float
-    limits: Limits
-    depth: int
-    fanout: bool
-    _broadcasts: list[int] = field(default_factory=list, init=False)  # the last place of each recent one
+    held: bool
+    released: int
+    lately: int
+    broadcasts: Sequence[int] = ()
 
-    def __post_init__(self) -> None:
-        if self.fanout and self.limits.broadcasts:
-            rows = self.db.execute(
-                "SELECT max(place) FROM messages WHERE team = ? AND sender_key = ? AND accepted > ? "
-                "AND fanout IS NOT NULL GROUP BY fanout",
-                (*self.sender, self.now - WINDOW),
-            )
-            self._broadcasts = [place for (place,) in rows]
 
-    def suspicion(self, to: str) -> str | None:
-        """Return why the message to `to` (a key) must be held, for the user; None if it may be sent."""
-        limits = self.limits
-        if self._found("messages WHERE {} AND state = 'held' LIMIT 1", to):
-            return "earlier messages of this pair are held"
-        if limits.depth and self.depth > limits.depth:
-            return f"{self.depth} messages led to it since the user's last input"
-        released = max(self._found("releases WHERE {}", to), default=0)
-        if limits.rate:
-            lately = self._found(
-                "messages WHERE {} AND accepted > ? AND place > ? LIMIT ?",
-                *(to, self.now - WINDOW, released, limits.rate),
-            )
-            if len(lately) == limits.rate:
-                return f"{limits.rate} messages of this pair within {WINDOW:.0f} s"
-        if limits.broadcasts and sum(place > released for place in self._broadcasts) >= limits.broadcasts:
-            return f"{limits.broadcasts} broadcasts of this sender within {WINDOW:.0f} s"
-        return None
+def suspicion(pair: Pair, limits: Limits, depth: int) -> str | None:
+    """Return why a message of `pair` must be held, for the user; None if it may be sent.
 
-    def _found(self, where: str, to: str, *more: object) -> list[int]:
-        """Return the places of rows of the pair."""
-        query = "SELECT place FROM " + where.format("team = ? AND sender_key = ? AND to_key = ?")
-        return [place for (place,) in self.db.execute(query, (*self.sender, to, *more))]
+    depth: how many messages led to it since the user's last input.
+    """
+    if pair.held:
+        return "earlier messages of this pair are held"
+    if limits.depth and depth > limits.depth:
+        return f"{depth} messages led to it since the user's last input"
+    if limits.rate and pair.lately >= limits.rate:
+        return f"{limits.rate} messages of this pair within {WINDOW:.0f} s"
+    if limits.broadcasts and sum(place > pair.released for place in pair.broadcasts) >= limits.broadcasts:
+        return f"{limits.broadcasts} broadcasts of this sender within {WINDOW:.0f} s"
+    return None

@@ -17,8 +17,8 @@ from support import Relay, processes_of, session_patch, wait_until
 
 TYPING = [
     # where the receiver dies, and the allowed outcomes: (state, how often it was typed)
-    ("relay.messaging.inbox:Inbox.store", "before", {("injected", 1)}),
-    ("relay.messaging.inbox:Inbox.store", "after", {("injected", 1)}),
+    ("relay.messaging.inbox:Inbox.arrived", "before", {("injected", 1)}),
+    ("relay.messaging.inbox:Inbox.arrived", "after", {("injected", 1)}),
     ("relay.messaging.inbox:Inbox.injecting", "before", {("injected", 1)}),
     ("relay.messaging.inbox:Inbox.injecting", "after", {("uncertain", 0)}),
     ("relay.injection.typist:Typist.type", "before", {("uncertain", 0)}),
@@ -37,7 +37,7 @@ SENDING = [
     ("relay.messaging.outbox:Outbox.send", "after"),
     ("relay.builtin.relay:deliver", "after"),
     ("relay.transport.mqtt:MqttTransport.publish", "after"),  # the first publish is its presence
-    ("relay.messaging.transit:Transit.sent", "before"),
+    ("relay.messaging.client:MessagingClient._sent", "before"),
     ("relay.messaging.outbox:Outbox.outcomes", "before"),
 ]
 
@@ -193,11 +193,11 @@ def test_a_message_to_a_former_name_can_be_redirected_to_the_new_one(relay: Rela
     relay("send", "Bob", "hello")
     robert = FakeAgent(relay, "Robert").wrap()
     (waiting,) = messages(relay)
-    assert (waiting["to"], waiting["state"]) in {("Bob", "queued"), ("Bob", "sent")}
+    assert (waiting["to"], waiting["state"]) == ("Bob", "stored")
     relay("retry", waiting["id"], "--to", "Robert")
     robert.receives("hello")
-    wait_until(lambda: [m["state"] for m in messages(relay)] == ["expired", "injected"])
+    wait_until(lambda: [m["state"] for m in messages(relay)] == ["rejected", "injected"])
     old, new = messages(relay)
-    assert (old["to"], old["state"]) == ("Bob", "expired")
+    assert (old["to"], old["state"]) == ("Bob", "rejected")
     assert new["id"] in old["detail"]
     assert (new["to"], new["state"]) == ("Robert", "injected")
