@@ -265,13 +265,12 @@ _LATE = {
 def _check_room(db: sqlite3.Connection, who: tuple[str, ...], limits: Limits) -> None:
     if not limits.queue:
         return
-    ((waiting,),) = db.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_SENDER} "
-        "AND state IN ('held', 'queued', 'sent') LIMIT ?)",
-        (*who, limits.queue),
-    )
+    found = f"SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_SENDER} AND {{}} LIMIT ?)"
+    waiting = 0
+    for which in (PENDING, "state = 'held'"):
+        waiting += db.execute(found.format(which), (*who, limits.queue)).fetchone()[0]
     if waiting >= limits.queue:
         raise MessageRefused(
-            f"{waiting} messages from this sender are already waiting, and no more are accepted. `relay "
+            f"{limits.queue} messages from this sender are already waiting, and no more are accepted. `relay "
             "messages` lists them; wait until they arrive, or drop some with `relay drop`."
         )

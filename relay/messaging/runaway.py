@@ -78,7 +78,7 @@ class Guard:
         released = max(self._found("releases WHERE {}", to), default=0)
         if limits.rate:
             lately = self._found(
-                "messages WHERE {} AND accepted > ? AND place > ? LIMIT ?",
+                "messages WHERE {} AND accepted > 0 AND accepted > ? AND place > ? LIMIT ?",
                 *(to, self.now - WINDOW, released, limits.rate),
             )
             if len(lately) == limits.rate:
