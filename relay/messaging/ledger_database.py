@@ -9,6 +9,7 @@ home read the same clock.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import sqlite3
 import time
@@ -92,6 +93,9 @@ def _move_aside(path: Path) -> None:
         _, version = Database.inspect(path)
         if 0 < version < SCHEMA.version:
             aside = path.with_name(f"{path.stem}-{version}{path.suffix}")
+            numbers = itertools.count(2)
+            while aside.exists():  # the user has gone back to that relay meanwhile
+                aside = path.with_name(f"{path.stem}-{version}-{next(numbers)}{path.suffix}")
             for end in ("-shm", "-wal", ""):
                 with contextlib.suppress(FileNotFoundError):
                     path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
