@@ -178,25 +178,6 @@ def test_an_older_ledger_replaces_none_that_was_moved_aside_before(tmp_path: Pat
     assert found == [f"ledger-{OLDER}-2.db", f"ledger-{OLDER}-3.db", f"ledger-{OLDER}.db"]
 
 
-def test_a_move_aside_that_was_interrupted_is_completed(tmp_path: Path) -> None:
-    """The process was killed when it had moved the WAL, but not the ledger."""
-    path, aside = tmp_path / "ledger.db", tmp_path / f"ledger-{OLDER}.db"
-    write_version(path, OLDER)
-    code = (
-        "import os, sqlite3, sys\n"
-        "path, aside = sys.argv[1:]\n"
-        "db = sqlite3.connect(path, isolation_level=None)\n"
-        "db.execute('UPDATE messages SET body = ?', ['in the WAL'])\n"
-        "for end in ('-shm', '-wal'):\n    os.rename(path + end, aside + end)\n"
-        "os._exit(0)\n"
-    )
-    subprocess.run([sys.executable, "-c", code, str(path), str(aside)], check=True, timeout=60)
-    with Ledger(path) as ledger:
-        assert ledger.messages() == []
-    with contextlib.closing(sqlite3.connect(aside)) as db:
-        assert db.execute("SELECT body FROM messages").fetchall() == [("in the WAL",)]
-
-
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
     """If the receiver is in another home, the sender learns it from the receipt."""
     with Ledger(tmp_path / "here") as here, Ledger(tmp_path / "there") as there:
