@@ -90,6 +90,8 @@ class LedgerDatabase(Database):
 def _move_aside(path: Path) -> None:
     """Move a ledger with an older layout, and its companions, out of the way; other processes may, too."""
     with locked(path.with_name(f"{path.name}-moving")):
+        if not path.exists():  # another process has just moved it
+            return
         _, version = Database.inspect(path)
         if 0 < version < SCHEMA.version:
             aside = path.with_name(f"{path.stem}-{version}{path.suffix}")
