@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from ledgers import send
 from relay.errors import LedgerError
 from relay.message import State
+from relay.messaging import ledger_database
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
 
@@ -164,6 +166,23 @@ def test_processes_that_open_an_older_ledger_together_share_the_new_one(tmp_path
         assert sorted(entry.message.body for entry in ledger.messages()) == ["0", "1", "2", "3"]
     with contextlib.closing(sqlite3.connect(tmp_path / f"ledger-{OLDER}.db")) as db:
         assert db.execute("SELECT body FROM messages").fetchall() == [("old",)]
+
+
+def test_an_older_ledger_that_another_process_has_just_moved_is_missed_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process has not created the new one yet."""
+    path = tmp_path / "ledger.db"
+    write_version(path, OLDER)
+
+    @contextlib.contextmanager
+    def another_is_faster(lock: Path) -> Iterator[None]:
+        path.rename(tmp_path / f"ledger-{OLDER}.db")
+        yield
+
+    monkeypatch.setattr(ledger_database, "locked", another_is_faster)
+    with Ledger(path) as ledger:
+        assert ledger.messages() == []
 
 
 def test_an_older_ledger_replaces_none_that_was_moved_aside_before(tmp_path: Path) -> None:
