@@ -15,7 +15,15 @@ from typing import Any
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
-from relay.messaging.ledger_database import COLUMNS, NEXT_TURN, LedgerDatabase, insert, keys, message_of
+from relay.messaging.ledger_database import (
+    COLUMNS,
+    KEEP_TURN,
+    NEXT_TURN,
+    LedgerDatabase,
+    insert,
+    keys,
+    message_of,
+)
 from relay.messaging.owner import addressee, is_run
 
 KEEP_DAYS = 30
@@ -289,6 +297,7 @@ def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> 
         if number < MOST and (size < MOST_BYTES or number * MAX_BODY < MOST_BYTES):
             return True
         if ended:
+            db.execute(KEEP_TURN)
             db.execute(
                 "DELETE FROM messages WHERE place IN (SELECT place FROM messages "
                 f"WHERE {_PAIR} AND here AND told IS NULL AND {_ENDED} AND receipted IS state "

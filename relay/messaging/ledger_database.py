@@ -126,8 +126,11 @@ def insert(db: sqlite3.Connection, team: str, message: Message, **more: Any) -> 
     )
 
 
-NEXT_TURN = "(SELECT ifnull(max(turn), 0) + 1 FROM messages)"
+NEXT_TURN = "(SELECT max(meta.turn, ifnull((SELECT max(turn) FROM messages), 0)) + 1 FROM meta)"
 """The turn of the next message that arrives for an agent of this home."""
+
+KEEP_TURN = f"UPDATE meta SET turn = {NEXT_TURN} - 1"
+"""Execute it before messages are deleted: a session asks only for turns after the last that it got."""
 
 
 # The states from which a receipt (or the sender's own progress) may move a row. An expired message may still

@@ -9,7 +9,9 @@ from relay.errors import LedgerAway, LedgerError
 from relay.storage.sqlite import Schema, WrongVersion
 
 _TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
-    boot TEXT NOT NULL DEFAULT '', offset REAL NOT NULL DEFAULT 0, latest REAL NOT NULL DEFAULT 0);
+    boot TEXT NOT NULL DEFAULT '', offset REAL NOT NULL DEFAULT 0, latest REAL NOT NULL DEFAULT 0,
+    turn INTEGER NOT NULL DEFAULT 0    -- no lower than the turn of any message that was deleted
+);
 CREATE TABLE registry (
     team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, seen REAL NOT NULL,
     here INTEGER NOT NULL,             -- the last agent of that name was one of this home
