@@ -203,7 +203,7 @@ class Transit:
         pair = (*keys(team, receiver), owner)
         waits = (
             f"SELECT place, sender_key, priority FROM messages WHERE {_RECEIVER} AND state = 'stored' "
-            "AND here AND told IS NOT NULL AND NOT injecting ORDER BY place"
+            "AND here AND told IS NOT NULL AND NOT injecting ORDER BY turn IS NULL, turn, sequence"
         )
         if not self._db.rows(waits, *pair):
             return
