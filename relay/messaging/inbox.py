@@ -25,6 +25,7 @@ from relay.messaging.ledger_database import (
     message_of,
 )
 from relay.messaging.owner import addressee, is_run
+from relay.messaging.transit import follow
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not accepted twice."""
@@ -111,6 +112,8 @@ class Inbox:
                 db.execute("UPDATE messages SET receipted = NULL WHERE id = ?", (message.id,))
                 _release(db, stream, turn, envelope)
                 return
+            if sent_here and envelope.sequence > max(turn, envelope.base):
+                return  # it stays in transit, and comes again when it need not wait for others
             end: tuple[State, str] | None = None
             if another or addressee(db, *pair[:2]) == (envelope.owner or owner, True):
                 end = State.REJECTED, f"the {message.to} that it was sent to has ended"
@@ -124,7 +127,10 @@ class Inbox:
             new["state"], new["detail"] = end or (State.STORED, None)
             if sent_here:
                 changes = ", ".join(f"{column} = ?" for column in new)
-                db.execute(f"UPDATE messages SET {changes} WHERE id = ?", (*new.values(), message.id))
+                db.execute(
+                    f"UPDATE messages SET {changes}, due = NULL WHERE id = ?", (*new.values(), message.id)
+                )
+                follow(db, message.id, now)
             else:
                 stored = replace(
                     message,

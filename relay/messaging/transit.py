@@ -203,7 +203,7 @@ class Transit:
         pair = (*keys(team, receiver), owner)
         waits = (
             f"SELECT place, sender_key, priority FROM messages WHERE {_RECEIVER} AND state = 'stored' "
-            "AND here AND told IS NOT NULL AND NOT injecting ORDER BY turn IS NULL, turn, sequence"
+            "AND here AND told IS NOT NULL AND NOT injecting ORDER BY turn"
         )
         if not self._db.rows(waits, *pair):
             return
@@ -275,6 +275,12 @@ class Transit:
         asks = f"SELECT DISTINCT sender FROM messages WHERE team = ? AND {ELSEWHERE} AND ask <= ? LIMIT ?"
         found = [*self._db.rows(due, *its), *self._db.rows(asks, *its, ASKING)]
         return sorted({sender for (sender,) in found})
+
+
+def follow(db: sqlite3.Connection, id: str, now: float) -> None:
+    """Make the messages due for which the arrival of message `id` has made room in the window."""
+    query = "SELECT team, sender_key, to_key, priority, owner FROM messages WHERE id = ?"
+    _slide(db, db.execute(query, (id,)).fetchone(), now)
 
 
 def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
