@@ -15,8 +15,17 @@ from typing import Any
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
-from relay.messaging.ledger_database import COLUMNS, NEXT_TURN, LedgerDatabase, insert, keys, message_of
+from relay.messaging.ledger_database import (
+    COLUMNS,
+    KEEP_TURN,
+    NEXT_TURN,
+    LedgerDatabase,
+    insert,
+    keys,
+    message_of,
+)
 from relay.messaging.owner import addressee, is_run
+from relay.messaging.transit import follow
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not accepted twice."""
@@ -101,8 +110,10 @@ class Inbox:
             turn = _turn(db, stream)
             if here:
                 db.execute("UPDATE messages SET receipted = NULL WHERE id = ?", (message.id,))
-                _release(db, stream, turn, envelope.base)
+                _release(db, stream, turn, envelope)
                 return
+            if sent_here and envelope.sequence > max(turn, envelope.base):
+                return  # it stays in transit, and comes again when it need not wait for others
             end: tuple[State, str] | None = None
             if another or addressee(db, *pair[:2]) == (envelope.owner or owner, True):
                 end = State.REJECTED, f"the {message.to} that it was sent to has ended"
@@ -116,7 +127,10 @@ class Inbox:
             new["state"], new["detail"] = end or (State.STORED, None)
             if sent_here:
                 changes = ", ".join(f"{column} = ?" for column in new)
-                db.execute(f"UPDATE messages SET {changes} WHERE id = ?", (*new.values(), message.id))
+                db.execute(
+                    f"UPDATE messages SET {changes}, due = NULL WHERE id = ?", (*new.values(), message.id)
+                )
+                follow(db, message.id, now)
             else:
                 stored = replace(
                     message,
@@ -126,7 +140,7 @@ class Inbox:
                 )
                 new |= {"size": len(message.body.encode()), "owner": envelope.owner or owner}
                 insert(db, team, stored, accepted=now, **new)
-            _release(db, stream, turn, envelope.base)
+            _release(db, stream, turn, envelope)
 
     def _check_room(
         self,
@@ -289,6 +303,7 @@ def _has_room(db: sqlite3.Connection, pair: tuple[str, ...], *, whole: bool) -> 
         if number < MOST and (size < MOST_BYTES or number * MAX_BODY < MOST_BYTES):
             return True
         if ended:
+            db.execute(KEEP_TURN)
             db.execute(
                 "DELETE FROM messages WHERE place IN (SELECT place FROM messages "
                 f"WHERE {_PAIR} AND here AND told IS NULL AND {_ENDED} AND receipted IS state "
@@ -314,12 +329,12 @@ def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
     return int(row[0]) if row else 1
 
 
-def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> None:
+def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, envelope: Envelope) -> None:
     """Give their turns to the messages of a stream that no longer wait for earlier ones.
 
-    turn: the result of `_turn`.
+    turn: the result of `_turn`. envelope: the latest of the stream.
     """
-    following = max(base, turn)
+    following = max(envelope.base, turn)
     arrived = f"SELECT 1 FROM messages WHERE {_STREAM} AND sequence = ? LIMIT 1"
     while db.execute(arrived, (*stream, following)).fetchone():
         following += 1
@@ -329,8 +344,9 @@ def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: i
             (*stream, following),
         )
     held = db.execute(
-        f"SELECT place FROM messages WHERE {_STREAM} AND turn IS NULL AND sequence < ? ORDER BY sequence",
-        (*stream, following),
+        f"SELECT place FROM messages WHERE {_STREAM} AND turn IS NULL AND sequence BETWEEN ? AND ? "
+        "ORDER BY sequence",
+        (*stream, min(turn, envelope.sequence), following - 1),
     ).fetchall()
     for place in held:
         db.execute(f"UPDATE messages SET turn = {NEXT_TURN} WHERE place = ?", place)

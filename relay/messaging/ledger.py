@@ -20,7 +20,7 @@ from relay.messaging.attendance import Attendance
 from relay.messaging.channels import ChannelRegistry
 from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
-from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, advance, keys, message_of
+from relay.messaging.ledger_database import COLUMNS, KEEP_TURN, LedgerDatabase, advance, keys, message_of
 from relay.messaging.name_owners import NameOwners
 from relay.messaging.outbox import Outbox
 from relay.messaging.runaway import Limits
@@ -266,6 +266,7 @@ class Ledger(LedgerDatabase):
         states = ", ".join(f"'{state}'" for state in State if state.final)
         final = f"(state IN ({states}) OR (state = 'stored' AND to_key = '{names.key(names.PERSON)}'))"
         with self.transaction() as db:
+            db.execute(KEEP_TURN)
             db.execute(
                 f"DELETE FROM messages WHERE {final} AND settled < ? "
                 "AND (told IS NOT NULL OR receipted IS state)",

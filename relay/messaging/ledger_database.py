@@ -9,6 +9,7 @@ home read the same clock.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import sqlite3
 import time
@@ -89,9 +90,14 @@ class LedgerDatabase(Database):
 def _move_aside(path: Path) -> None:
     """Move a ledger with an older layout, and its companions, out of the way; other processes may, too."""
     with locked(path.with_name(f"{path.name}-moving")):
+        if not path.exists():  # another process has just moved it
+            return
         _, version = Database.inspect(path)
         if 0 < version < SCHEMA.version:
             aside = path.with_name(f"{path.stem}-{version}{path.suffix}")
+            numbers = itertools.count(2)
+            while aside.exists():  # the user has gone back to that relay meanwhile
+                aside = path.with_name(f"{path.stem}-{version}-{next(numbers)}{path.suffix}")
             for end in ("-shm", "-wal", ""):
                 with contextlib.suppress(FileNotFoundError):
                     path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
@@ -120,8 +126,11 @@ def insert(db: sqlite3.Connection, team: str, message: Message, **more: Any) -> 
     )
 
 
-NEXT_TURN = "(SELECT ifnull(max(turn), 0) + 1 FROM messages)"
+NEXT_TURN = "(SELECT max(meta.turn, ifnull((SELECT max(turn) FROM messages), 0)) + 1 FROM meta)"
 """The turn of the next message that arrives for an agent of this home."""
+
+KEEP_TURN = f"UPDATE meta SET turn = {NEXT_TURN} - 1"
+"""Execute it before messages are deleted: a session asks only for turns after the last that it got."""
 
 
 # The states from which a receipt (or the sender's own progress) may move a row. An expired message may still

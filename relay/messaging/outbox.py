@@ -39,11 +39,9 @@ _FACTS = (
     "SELECT owners.owner, ifnull(owners.ended, 0), ifnull(registry.here, 0), "
     f"EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND {PENDING}), {NEXT_TURN}, "
     "(SELECT owner FROM owners WHERE team = ?1 AND key = ?2 AND latest), "
-    + _WAITS.format("state IN ('held', 'queued', 'sent')")
-    + " + "
-    + _WAITS.format("state = 'stored' AND here")
+    + " + ".join(map(_WAITS.format, (PENDING, "state = 'held'", "here AND state = 'stored'")))
     + f", EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND state = 'held'), {_RELEASED}, "
-    f"(SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_PAIR} AND accepted > ?4 "
+    f"(SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_PAIR} AND accepted > 0 AND accepted > ?4 "
     f"AND place > {_RELEASED} LIMIT ?5)) "
     "FROM (SELECT 1) LEFT JOIN owners ON owners.team = ?1 AND owners.key = ?3 AND latest "
     "LEFT JOIN registry ON registry.team = ?1 AND registry.key = ?3"
@@ -277,7 +275,7 @@ class _Facts(NamedTuple):
         """Raise MessageRefused if no more messages of the sender may wait."""
         if limits is not None and limits.queue and self.waiting >= limits.queue:
             raise MessageRefused(
-                f"{self.waiting} messages from this sender are already waiting, and no more are accepted. "
+                f"{limits.queue} messages from this sender are already waiting, and no more are accepted. "
                 "`relay messages` lists them; wait until they arrive, or drop some with `relay drop`."
             )
 

@@ -9,7 +9,9 @@ from relay.errors import LedgerAway, LedgerError
 from relay.storage.sqlite import Schema, WrongVersion
 
 _TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
-    boot TEXT NOT NULL DEFAULT '', offset REAL NOT NULL DEFAULT 0, latest REAL NOT NULL DEFAULT 0);
+    boot TEXT NOT NULL DEFAULT '', offset REAL NOT NULL DEFAULT 0, latest REAL NOT NULL DEFAULT 0,
+    turn INTEGER NOT NULL DEFAULT 0    -- no lower than the turn of any message that was deleted
+);
 CREATE TABLE registry (
     team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, seen REAL NOT NULL,
     here INTEGER NOT NULL,             -- the last agent of that name was one of this home
@@ -81,15 +83,23 @@ _PRESENCES = """CREATE TABLE presences (
     heard REAL NOT NULL,               -- when, by the ledger's clock
     PRIMARY KEY (bus, team, key)) WITHOUT ROWID"""
 
-_INDEXES = """CREATE INDEX messages_pair ON messages (team, sender_key, to_key, accepted);
-CREATE INDEX messages_here ON messages (team, to_key, state, sender_key, priority, turn)
+# SQLite uses a partial index only for a query that states its condition in the same words. Most indexes hold
+# only what is open. The planner might prefer a larger one that fits as well: `accepted > 0` reserves the
+# index of all messages for the runaway guard.
+_INDEXES = """CREATE INDEX messages_here ON messages (team, to_key, state, sender_key, priority, turn)
     WHERE here AND state = 'stored';
 CREATE INDEX messages_given ON messages (team, sender_key) WHERE here AND state = 'stored';
+CREATE INDEX messages_news ON messages (team, to_key, turn) WHERE here AND state = 'stored';
+CREATE INDEX messages_begun ON messages (team) WHERE here AND state = 'stored' AND injecting;
+CREATE INDEX messages_ended ON messages (team, to_key, sender_key, place, size)
+    WHERE here AND told IS NULL AND state IN ('expired', 'rejected', 'uncertain');
 CREATE INDEX messages_turn ON messages (turn);
-CREATE INDEX messages_pending ON messages (team, sender_key, state, to_key, priority, owner, sequence)
-    WHERE state IN ('held', 'queued', 'sent');
-CREATE INDEX messages_due ON messages (team, sender_key, due) WHERE due IS NOT NULL;
-CREATE INDEX messages_ask ON messages (team, ask, sender_key) WHERE ask IS NOT NULL;
+CREATE INDEX messages_held ON messages (team, sender_key, to_key) WHERE state = 'held';
+CREATE INDEX messages_pending ON messages (team, sender_key, to_key, priority, owner, sequence)
+    WHERE state IN ('queued', 'sent');
+CREATE INDEX messages_due ON messages (team, sender_key, due)
+    WHERE (state IN ('queued', 'sent') OR (here AND due IS NOT NULL));
+CREATE INDEX messages_ask ON messages (team, ask, sender_key) WHERE state = 'stored' AND ask IS NOT NULL;
 CREATE INDEX messages_expires ON messages (expires) WHERE state IN ('queued', 'sent', 'stored');
 CREATE INDEX messages_fanout ON messages (team, sender_key, accepted) WHERE fanout IS NOT NULL;
 CREATE INDEX messages_said ON messages (session) WHERE session IS NOT NULL;
@@ -99,6 +109,7 @@ CREATE INDEX messages_arrived ON messages (team, to_key, sender_key, origin, seq
     WHERE origin IS NOT NULL;
 CREATE INDEX messages_unreceipted ON messages (team, to_key, turn)
     WHERE told IS NULL AND receipted IS NOT state;
+CREATE INDEX messages_rate ON messages (team, sender_key, to_key, accepted) WHERE accepted > 0;
 """
 
 SCHEMA = Schema(

@@ -33,6 +33,8 @@ PENDING = "state IN ('queued', 'sent')"
 ELSEWHERE = "state = 'stored' AND ask IS NOT NULL"
 """Conditions on a message that its receiver's home does not have, or has."""
 
+_DUE = f"({PENDING} OR (here AND due IS NOT NULL))"  # in transit, or its copy is not published yet
+
 _SENDER = "team = ? AND sender_key = ?"
 _RECEIVER = "team = ?1 AND to_key = ?2 AND (owner IS NULL OR ?3 IS NULL OR owner = ?3)"
 _STREAM = f"{_SENDER} AND to_key = ? AND priority = ? AND owner IS ?"
@@ -95,7 +97,7 @@ class Transit:
 
     def copies(self, team: str, sender: str) -> list[Envelope]:
         """Return envelopes for messages of `sender` within this home that are still to be published, once."""
-        due = f"{_SENDER} AND here AND due <= ?"
+        due = f"{_SENDER} AND {_DUE} AND here AND due <= ?"
         who = (*keys(team, sender), self._db.now())
         if not self._db.rows(f"SELECT 1 FROM messages WHERE {due} LIMIT 1", *who):
             return []
@@ -158,13 +160,13 @@ class Transit:
 
     def next_due(self, team: str, sender: str) -> float | None:
         """Return the seconds until a message of `sender` is due, at least 0; None if there is none."""
-        query = f"SELECT min(due) FROM messages WHERE {_SENDER} AND due IS NOT NULL AND ({PENDING} OR here)"
+        query = f"SELECT min(due) FROM messages WHERE {_SENDER} AND {_DUE} AND due IS NOT NULL"
         ((due,),) = self._db.rows(query, *keys(team, sender))
         return None if due is None else max(0.0, float(due) - self._db.now())
 
     def resume(self, team: str, sender: str) -> None:
         """Make the messages of `sender` that are committed but not published due at once."""
-        statement = f"UPDATE messages SET due = ? WHERE {_SENDER} AND state = 'queued'"
+        statement = f"UPDATE messages SET due = ? WHERE {_SENDER} AND {PENDING} AND state = 'queued'"
         self._db.write(statement, self._db.now(), *keys(team, sender))
 
     def appeared(
@@ -201,7 +203,7 @@ class Transit:
         pair = (*keys(team, receiver), owner)
         waits = (
             f"SELECT place, sender_key, priority FROM messages WHERE {_RECEIVER} AND state = 'stored' "
-            "AND here AND told IS NOT NULL AND NOT injecting ORDER BY place"
+            "AND here AND told IS NOT NULL AND NOT injecting ORDER BY turn"
         )
         if not self._db.rows(waits, *pair):
             return
@@ -229,7 +231,8 @@ class Transit:
 
     def hindered(self, team: str, sender: str, why: str) -> None:
         """Record why the queued messages of `sender` are not published."""
-        statement = f"UPDATE messages SET detail = ? WHERE {_SENDER} AND state = 'queued' AND detail IS NOT ?"
+        queued = f"{_SENDER} AND {PENDING} AND state = 'queued'"
+        statement = f"UPDATE messages SET detail = ? WHERE {queued} AND detail IS NOT ?"
         self._db.write(statement, why, *keys(team, sender), why)
 
     def receipt(self, team: str, receipt: Receipt) -> bool:
@@ -268,10 +271,16 @@ class Transit:
     def senders_with_mail(self, team: str) -> list[str]:
         """Return the agents of this home with messages in `team` to publish, or to ask about, now."""
         its = (*keys(team), self._db.now())
-        due = f"SELECT DISTINCT sender FROM messages WHERE team = ? AND due <= ? AND ({PENDING} OR here)"
+        due = f"SELECT DISTINCT sender FROM messages WHERE team = ? AND {_DUE} AND due <= ?"
         asks = f"SELECT DISTINCT sender FROM messages WHERE team = ? AND {ELSEWHERE} AND ask <= ? LIMIT ?"
         found = [*self._db.rows(due, *its), *self._db.rows(asks, *its, ASKING)]
         return sorted({sender for (sender,) in found})
+
+
+def follow(db: sqlite3.Connection, id: str, now: float) -> None:
+    """Make the messages due for which the arrival of message `id` has made room in the window."""
+    query = "SELECT team, sender_key, to_key, priority, owner FROM messages WHERE id = ?"
+    _slide(db, db.execute(query, (id,)).fetchone(), now)
 
 
 def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:

@@ -21,7 +21,7 @@ from relay.message import MAX_BODY, State
 from relay.messaging import client, publisher
 from relay.messaging.ledger import Ledger
 from relay.messaging.outbox import Outbox
-from relay.messaging.transit import WINDOW, Transit
+from relay.messaging.transit import WINDOW
 from relay.transport import broker, nats, topics
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from support import LONG, eventually

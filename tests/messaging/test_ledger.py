@@ -37,6 +37,28 @@ def bodies(messages: list[Message]) -> list[str]:
     return [message.body for message in messages]
 
 
+def store(ledger: Ledger, parcel: Envelope) -> list[str]:
+    """Store a message that came over the broker; return the bodies of those whose turn has come with it."""
+    ((latest,),) = ledger.rows("SELECT ifnull(max(turn), 0) FROM messages")
+    ledger.inbox.store(TEAM, parcel)
+    return [message.body for _, message in ledger.inbox.arrived(TEAM, parcel.message.to, latest)]
+
+
+def confirm(ledger: Ledger, far: Ledger) -> None:
+    """Deliver the receipts of Bob, whose home is `far`."""
+    receipts = far.inbox.receipts(TEAM, "Bob", 100)
+    far.inbox.receipted(TEAM, receipts)
+    for each in receipts:
+        ledger.transit.receipt(TEAM, each)
+
+
+@pytest.fixture
+def local(ledger: Ledger) -> Ledger:
+    """Return the ledger of a home in which Bob is."""
+    ledger.registry.register(TEAM, "Bob", here=True)
+    return ledger
+
+
 def test_a_message_passes_through_its_states(ledger: Ledger, far: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", "thread-1")
     assert state(ledger, sent.id) is State.QUEUED
@@ -45,7 +67,8 @@ def test_a_message_passes_through_its_states(ledger: Ledger, far: Ledger) -> Non
     ledger.transit.sent([sent.id])
     assert state(ledger, sent.id) is State.SENT
 
-    assert far.inbox.store(TEAM, parcel) == [replace(sent, state=State.STORED)]
+    far.inbox.store(TEAM, parcel)
+    assert far.inbox.arrived(TEAM, "bob", 0) == [(1, replace(sent, state=State.STORED))]
     (receipt,) = far.inbox.receipts(TEAM, "bob", 10)
     ledger.transit.receipt(TEAM, receipt)
     far.inbox.receipted(TEAM, [receipt])
@@ -62,20 +85,19 @@ def test_a_message_passes_through_its_states(ledger: Ledger, far: Ledger) -> Non
     assert ledger.outbox.outcomes(TEAM, "Alice") == []
 
 
-def test_a_message_within_one_home_is_listed_once_with_one_state(ledger: Ledger) -> None:
-    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "hello")
-    ledger.inbox.store(TEAM, claim(ledger)[0])
-    ledger.inbox.settle(TEAM, "Bob", sent.id, State.REJECTED, "no")
-    (entry,) = ledger.messages()
+def test_a_message_within_one_home_is_listed_once_with_one_state(local: Ledger) -> None:
+    (sent,) = send(local, TEAM, "Alice", ["Bob"], "hello")
+    local.inbox.settle(TEAM, "Bob", sent.id, State.REJECTED, "no")
+    (entry,) = local.messages()
     assert (entry.message.state, entry.message.detail) == (State.REJECTED, "no")
 
 
 def test_a_duplicate_is_stored_once_but_confirmed_again(ledger: Ledger, far: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     (parcel,) = claim(ledger)
-    assert len(far.inbox.store(TEAM, parcel)) == 1
+    assert store(far, parcel) == ["hello"]
     far.inbox.receipted(TEAM, far.inbox.receipts(TEAM, "Bob", 10))
-    assert far.inbox.store(TEAM, parcel) == []
+    assert store(far, parcel) == []
     assert len(far.inbox.waiting(TEAM, "Bob")) == 1
     assert len(far.inbox.receipts(TEAM, "Bob", 10)) == 1
 
@@ -103,22 +125,22 @@ def test_a_message_that_overtakes_waits_for_earlier_ones(ledger: Ledger, far: Le
     for number in range(4):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third, fourth = claim(ledger)
-    assert far.inbox.store(TEAM, third) == []
+    assert store(far, third) == []
     assert far.inbox.waiting(TEAM, "Bob") == []
-    assert bodies(far.inbox.store(TEAM, first)) == ["0"]
-    assert bodies(far.inbox.store(TEAM, second)) == ["1", "2"]
-    assert bodies(far.inbox.store(TEAM, fourth)) == ["3"]
+    assert store(far, first) == ["0"]
+    assert store(far, second) == ["1", "2"]
+    assert store(far, fourth) == ["3"]
     assert bodies(far.inbox.waiting(TEAM, "Bob")) == ["0", "1", "2", "3"]
 
 
 def test_pairs_do_not_wait_for_each_other(ledger: Ledger, far: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob", "Carol"], "lost")
     send(ledger, TEAM, "Dan", ["Bob"], "from another")
-    assert bodies(far.inbox.store(TEAM, claim(ledger, "Dan")[0])) == ["from another"]
+    assert store(far, claim(ledger, "Dan")[0]) == ["from another"]
     send(ledger, TEAM, "Alice", ["Carol"], "second")
     to_carol = [p for p in claim(ledger) if p.message.to == "Carol"]
-    assert bodies(far.inbox.store(TEAM, to_carol[1])) == []
-    assert bodies(far.inbox.store(TEAM, to_carol[0])) == ["lost", "second"]
+    assert store(far, to_carol[1]) == []
+    assert store(far, to_carol[0]) == ["lost", "second"]
 
 
 def test_a_dropped_message_does_not_hold_back_later_ones(ledger: Ledger, far: Ledger, clock: Clock) -> None:
@@ -126,14 +148,14 @@ def test_a_dropped_message_does_not_hold_back_later_ones(ledger: Ledger, far: Le
     send(ledger, TEAM, "Alice", ["Bob"], "next")
     parcels = claim(ledger)
     ledger.transit.sent([p.message.id for p in parcels])
-    assert far.inbox.store(TEAM, parcels[1]) == []
+    assert store(far, parcels[1]) == []
     assert far.inbox.receipts(TEAM, "Bob", 10) == [], "a receipt would prevent its republication"
     ledger.drop(dropped.id)
     assert state(ledger, dropped.id) is State.EXPIRED
     (repeated,) = claim(ledger)
-    assert bodies(far.inbox.store(TEAM, repeated)) == ["next"]
+    assert store(far, repeated) == ["next"]
     # It was in flight anyway and arrives too late: later messages have been released before it.
-    assert far.inbox.store(TEAM, parcels[0]) == []
+    assert store(far, parcels[0]) == []
     assert state(ledger, dropped.id) is State.EXPIRED
 
 
@@ -144,7 +166,7 @@ def test_a_senders_new_ledger_starts_a_new_stream(ledger: Ledger, far: Ledger, t
         far.inbox.store(TEAM, parcel)
     with Ledger(tmp_path / "reinstalled.db") as fresh:
         send(fresh, TEAM, "Alice", ["Bob"], "fresh")
-        assert bodies(far.inbox.store(TEAM, claim(fresh)[0])) == ["fresh"]
+        assert store(far, claim(fresh)[0]) == ["fresh"]
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=6))
@@ -159,33 +181,47 @@ def test_messages_are_released_in_the_order_of_sending_however_they_arrive(
         parcels = claim(near)
         released: list[str] = []
         for index in [*repeated, *order, *repeated]:
-            released += bodies(far.inbox.store(TEAM, parcels[index]))
+            released += store(far, parcels[index])
         assert released == bodies(far.inbox.waiting(TEAM, "Bob")) == [str(number) for number in range(6)]
 
 
-def test_a_message_being_typed_when_its_receiver_dies_is_uncertain(ledger: Ledger) -> None:
-    for number in range(3):
-        send(ledger, TEAM, "Alice", ["Bob"], str(number))
-    first, second, third = (parcel.message.id for parcel in claim(ledger) if ledger.inbox.store(TEAM, parcel))
-    ledger.inbox.injecting(TEAM, "Bob", first)
-    ledger.inbox.settle(TEAM, "Bob", first, State.INJECTED)
-    ledger.inbox.injecting(TEAM, "Bob", second)
-    assert [m.id for m in ledger.inbox.recover(TEAM, "Bob")] == [second]
-    assert [state(ledger, id) for id in (first, second, third)] == [
+def test_a_message_being_typed_when_its_receiver_dies_is_uncertain(local: Ledger) -> None:
+    first, second, third = (send(local, TEAM, "Alice", ["Bob"], str(number))[0].id for number in range(3))
+    local.inbox.injecting(TEAM, "Bob", first)
+    local.inbox.settle(TEAM, "Bob", first, State.INJECTED)
+    local.inbox.injecting(TEAM, "Bob", second)
+    assert [m.id for m in local.inbox.recover(TEAM, "Bob")] == [second]
+    assert [state(local, id) for id in (first, second, third)] == [
         State.INJECTED,
         State.UNCERTAIN,
         State.STORED,
     ]
-    assert [m.id for m in ledger.inbox.waiting(TEAM, "Bob")] == [third]
-    assert ledger.inbox.recover(TEAM, "Bob") == []
+    assert [m.id for m in local.inbox.waiting(TEAM, "Bob")] == [third]
+    assert local.inbox.recover(TEAM, "Bob") == []
 
 
-def test_a_retried_message_goes_to_the_end_of_the_queue(ledger: Ledger) -> None:
+def test_a_retried_message_goes_to_the_end_of_the_queue(local: Ledger) -> None:
+    (lost,) = send(local, TEAM, "Alice", ["Bob"], "text", "thread")
+    with pytest.raises(LedgerError, match="has arrived and waits until Bob is ready"):
+        local.retry(lost.id[:6])
+    local.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
+    send(local, TEAM, "Alice", ["Bob"], "later")
+    repeated = local.retry(lost.id[:6])
+    assert (repeated.body, repeated.thread, repeated.state) == ("text", "thread", State.STORED)
+    assert state(local, lost.id) is State.UNCERTAIN
+    assert bodies(local.inbox.waiting(TEAM, "Bob")) == ["later", "text"]
+
+
+def test_a_message_retried_for_another_home_goes_to_the_end_of_its_stream(
+    ledger: Ledger, far: Ledger
+) -> None:
     (lost,) = send(ledger, TEAM, "Alice", ["Bob"], "text", "thread")
-    ledger.inbox.store(TEAM, claim(ledger)[0])
+    store(far, claim(ledger)[0])
+    confirm(ledger, far)
     with pytest.raises(LedgerError, match="has arrived and waits until Bob is ready"):
         ledger.retry(lost.id[:6])
-    ledger.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
+    far.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
+    confirm(ledger, far)
     send(ledger, TEAM, "Alice", ["Bob"], "later")
     repeated = ledger.retry(lost.id[:6])
     assert (repeated.body, repeated.thread, repeated.state) == ("text", "thread", State.QUEUED)
@@ -193,14 +229,13 @@ def test_a_retried_message_goes_to_the_end_of_the_queue(ledger: Ledger) -> None:
     assert [parcel.message.body for parcel in claim(ledger)] == ["later", "text"]
 
 
-def test_a_retried_message_expires_as_the_settings_say(ledger: Ledger) -> None:
-    (lost,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
-    ledger.inbox.store(TEAM, claim(ledger)[0])
-    ledger.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
+def test_a_retried_message_expires_as_the_settings_say(local: Ledger) -> None:
+    (lost,) = send(local, TEAM, "Alice", ["Bob"], "text")
+    local.inbox.settle(TEAM, "Bob", lost.id, State.UNCERTAIN)
     for by_user in (True, False):
-        repeated = ledger.retry(lost.id, limits=Limits(ttl=60), by_user=by_user)
-        assert repeated.expires is not None and repeated.expires <= ledger.now() + 60
-    assert ledger.retry(lost.id, limits=Limits(ttl=0)).expires is None  # never
+        repeated = local.retry(lost.id, limits=Limits(ttl=60), by_user=by_user)
+        assert repeated.expires is not None and repeated.expires <= local.now() + 60
+    assert local.retry(lost.id, limits=Limits(ttl=0)).expires is None  # never
 
 
 def test_a_retry_of_a_message_in_flight_makes_it_due_immediately(ledger: Ledger) -> None:
@@ -210,49 +245,54 @@ def test_a_retry_of_a_message_in_flight_makes_it_due_immediately(ledger: Ledger)
     assert len(claim(ledger)) == 1
 
 
-def test_a_dropped_message_is_not_typed_and_a_second_drop_hides_it(ledger: Ledger) -> None:
+def test_a_dropped_message_is_not_typed_and_a_second_drop_hides_it(local: Ledger) -> None:
+    (sent,) = send(local, TEAM, "Alice", ["Bob"], "text")
+    local.drop(sent.id)
+    assert local.inbox.waiting(TEAM, "Bob") == []
+    assert state(local, sent.id) is State.REJECTED
+    local.drop(sent.id)
+    assert local.messages() == []
+
+
+def test_a_hidden_message_is_not_stored_again(ledger: Ledger, far: Ledger) -> None:
+    """The broker may deliver it once more; its id is still known."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
-    ledger.inbox.store(TEAM, parcel)
-    ledger.drop(sent.id)
-    assert ledger.inbox.waiting(TEAM, "Bob") == []
-    assert state(ledger, sent.id) is State.REJECTED
-    ledger.drop(sent.id)
-    assert ledger.messages() == []
-    assert ledger.inbox.store(TEAM, parcel) == []
-    assert ledger.inbox.waiting(TEAM, "Bob") == []
+    far.inbox.store(TEAM, parcel)
+    for _ in range(2):
+        far.drop(sent.id)
+    assert far.messages() == []
+    assert store(far, parcel) == []
+    assert far.inbox.waiting(TEAM, "Bob") == []
 
 
-def test_typing_a_dropped_message_is_refused(ledger: Ledger) -> None:
+def test_typing_a_dropped_message_is_refused(local: Ledger) -> None:
     """The receiver's session already has the message when the user drops it."""
-    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
-    ledger.inbox.store(TEAM, claim(ledger)[0])
-    ledger.drop(sent.id)
+    (sent,) = send(local, TEAM, "Alice", ["Bob"], "text")
+    local.drop(sent.id)
     with pytest.raises(MessageRefused, match="dropped"):
-        ledger.inbox.injecting(TEAM, "Bob", sent.id)
-    ledger.inbox.settle(TEAM, "Bob", sent.id, State.STORED)
-    assert ledger.inbox.waiting(TEAM, "Bob") == []
-    assert state(ledger, sent.id) is State.REJECTED
+        local.inbox.injecting(TEAM, "Bob", sent.id)
+    local.inbox.settle(TEAM, "Bob", sent.id, State.STORED)
+    assert local.inbox.waiting(TEAM, "Bob") == []
+    assert state(local, sent.id) is State.REJECTED
 
 
-def test_a_message_being_typed_cannot_be_redirected(ledger: Ledger) -> None:
-    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
-    ledger.inbox.store(TEAM, claim(ledger)[0])
-    ledger.inbox.injecting(TEAM, "Bob", sent.id)
+def test_a_message_being_typed_cannot_be_redirected(local: Ledger) -> None:
+    (sent,) = send(local, TEAM, "Alice", ["Bob"], "text")
+    local.inbox.injecting(TEAM, "Bob", sent.id)
     with pytest.raises(LedgerError, match="being typed"):
-        ledger.retry(sent.id, to="Carol")
-    assert [entry.message.id for entry in ledger.messages()] == [sent.id] and claim(ledger) == []
+        local.retry(sent.id, to="Carol")
+    assert [entry.message.id for entry in local.messages()] == [sent.id] and claim(local) == []
 
 
-def test_a_message_being_typed_cannot_be_dropped(ledger: Ledger) -> None:
-    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
-    ledger.inbox.store(TEAM, claim(ledger)[0])
-    ledger.inbox.injecting(TEAM, "Bob", sent.id)
+def test_a_message_being_typed_cannot_be_dropped(local: Ledger) -> None:
+    (sent,) = send(local, TEAM, "Alice", ["Bob"], "text")
+    local.inbox.injecting(TEAM, "Bob", sent.id)
     with pytest.raises(LedgerError, match="can no longer be dropped"):
-        ledger.drop(sent.id)
-    assert state(ledger, sent.id) is State.STORED
-    ledger.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
-    assert state(ledger, sent.id) is State.INJECTED
+        local.drop(sent.id)
+    assert state(local, sent.id) is State.STORED
+    local.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
+    assert state(local, sent.id) is State.INJECTED
 
 
 def test_a_message_stored_in_another_home_can_be_dropped_here(ledger: Ledger, far: Ledger) -> None:
@@ -273,45 +313,46 @@ def test_a_message_stored_in_another_home_can_be_dropped_here(ledger: Ledger, fa
     assert state(ledger, sent.id) is State.INJECTED
 
 
-def test_a_message_that_was_not_typed_after_all_waits_again(ledger: Ledger) -> None:
-    (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
-    ledger.inbox.store(TEAM, claim(ledger)[0])
-    ledger.inbox.injecting(TEAM, "Bob", sent.id)
-    assert ledger.inbox.waiting(TEAM, "Bob") == []
-    ledger.inbox.settle(TEAM, "Bob", sent.id, State.STORED)
-    assert bodies(ledger.inbox.waiting(TEAM, "Bob")) == ["text"]
-    assert ledger.inbox.recover(TEAM, "Bob") == []
-    ledger.drop(sent.id)
-    assert ledger.inbox.waiting(TEAM, "Bob") == []
+def test_a_message_that_was_not_typed_after_all_waits_again(local: Ledger) -> None:
+    (sent,) = send(local, TEAM, "Alice", ["Bob"], "text")
+    local.inbox.injecting(TEAM, "Bob", sent.id)
+    assert local.inbox.waiting(TEAM, "Bob") == []
+    local.inbox.settle(TEAM, "Bob", sent.id, State.STORED)
+    assert bodies(local.inbox.waiting(TEAM, "Bob")) == ["text"]
+    assert local.inbox.recover(TEAM, "Bob") == []
+    local.drop(sent.id)
+    assert local.inbox.waiting(TEAM, "Bob") == []
 
 
-def test_a_message_being_typed_does_not_expire(ledger: Ledger, clock: Clock) -> None:
-    flood(ledger, 2, ttl=10.0)
-    ledger.inbox.injecting(TEAM, "Bob", "m0000001")
+def test_a_message_being_typed_does_not_expire(far: Ledger, clock: Clock) -> None:
+    flood(far, 2, ttl=10.0)
+    far.inbox.injecting(TEAM, "Bob", "m0000001")
     clock.now += 11
-    assert ledger.inbox.expire(TEAM, "Bob") == 1
-    assert [state(ledger, id) for id in ("m0000001", "m0000002")] == [State.STORED, State.EXPIRED]
-    ledger.inbox.settle(TEAM, "Bob", "m0000001", State.STORED)
-    assert ledger.inbox.expire(TEAM, "Bob") == 1
+    assert far.outbox.expire() == 1
+    assert [state(far, id) for id in ("m0000001", "m0000002")] == [State.STORED, State.EXPIRED]
+    far.inbox.settle(TEAM, "Bob", "m0000001", State.STORED)
+    assert far.outbox.expire() == 1
 
 
-def test_a_message_dropped_while_it_is_held_back_is_never_released(ledger: Ledger) -> None:
+def test_a_message_dropped_while_it_is_held_back_is_never_released(ledger: Ledger, far: Ledger) -> None:
     for number in range(3):
         send(ledger, TEAM, "Alice", ["Bob"], str(number))
     first, second, third = claim(ledger)
-    assert ledger.inbox.store(TEAM, second) == []
-    ledger.drop(second.message.id)
-    assert bodies(ledger.inbox.store(TEAM, first)) == ["0"]
-    assert bodies(ledger.inbox.store(TEAM, third)) == ["2"]
-    assert bodies(ledger.inbox.waiting(TEAM, "Bob")) == ["0", "2"]
+    assert store(far, second) == []
+    far.drop(second.message.id)
+    assert store(far, first) == ["0"]
+    assert store(far, third) == ["2"]
+    assert bodies(far.inbox.waiting(TEAM, "Bob")) == ["0", "2"]
+    confirm(ledger, far)
     assert state(ledger, second.message.id) is State.REJECTED
 
 
-def test_a_dropped_message_is_not_stored_within_its_home(ledger: Ledger) -> None:
+def test_a_message_dropped_in_transit_is_not_stored_in_its_own_home(ledger: Ledger) -> None:
+    """Its receiver has moved here meanwhile."""
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
     (parcel,) = claim(ledger)
     ledger.drop(sent.id)
-    assert ledger.inbox.store(TEAM, parcel) == []
+    assert store(ledger, parcel) == []
     assert state(ledger, sent.id) is State.EXPIRED
 
 
@@ -329,13 +370,16 @@ def test_a_receipt_that_matches_no_message_changes_nothing(ledger: Ledger, recei
     assert state(ledger, sent.id) is State.QUEUED
 
 
-def test_a_forged_message_cannot_reuse_anothers_id(ledger: Ledger) -> None:
+def test_a_forged_message_cannot_reuse_anothers_id(ledger: Ledger, far: Ledger) -> None:
     (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "text")
+    (parcel,) = claim(ledger)
+    far.inbox.store(TEAM, parcel)
     forged = Envelope(replace(sent, sender="Mallory"), "origin", 1, 1)
-    with pytest.raises(ForeignPayload):
-        ledger.inbox.store(TEAM, forged)
+    for each in (ledger, far):
+        with pytest.raises(ForeignPayload):
+            each.inbox.store(TEAM, forged)
     assert state(ledger, sent.id) is State.QUEUED
-    assert bodies(ledger.inbox.store(TEAM, claim(ledger)[0])) == ["text"]
+    assert [(m.sender, m.body) for m in far.inbox.waiting(TEAM, "Bob")] == [("Alice", "text")]
 
 
 def flood(ledger: Ledger, count: int, first: int = 1, **more: Any) -> None:
@@ -345,14 +389,19 @@ def flood(ledger: Ledger, count: int, first: int = 1, **more: Any) -> None:
         ledger.inbox.store(TEAM, Envelope(message, "origin", number, first, **more))
 
 
-def test_a_sender_at_its_limit_does_not_block_others(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_at_its_limit_does_not_block_others(
+    ledger: Ledger, far: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """S10."""
     monkeypatch.setattr(inbox, "MOST", 5)
     with pytest.raises(InboxFull, match="Mallory has reached the limit of waiting messages for Bob"):
         flood(ledger, 6)
-    send(ledger, TEAM, "Alice", ["Bob"], "hello")
-    assert bodies(ledger.inbox.store(TEAM, claim(ledger)[0])) == ["hello"]
-    assert bodies(ledger.inbox.waiting(TEAM, "Bob")) == ["x", "hello", "x", "x", "x", "x"]
+    send(far, TEAM, "Alice", ["Bob"], "from another home")
+    assert store(ledger, claim(far)[0]) == ["from another home"]
+    ledger.registry.register(TEAM, "Bob", here=True)
+    send(ledger, TEAM, "Dan", ["Bob"], "from here")
+    waiting = bodies(ledger.inbox.waiting(TEAM, "Bob"))
+    assert waiting == ["x", "from another home", "from here", "x", "x", "x", "x"]
     ledger.inbox.settle(TEAM, "Bob", "m0000001", State.INJECTED)
     flood(ledger, 1, first=6)
 
@@ -374,7 +423,7 @@ def test_the_oldest_settled_messages_make_room(
     for number in range(1, 101):
         flood(ledger, 1, first=number, ttl=0.0)
         clock.now += 1
-        assert ledger.inbox.expire(TEAM, "Bob") == 1
+        assert ledger.outbox.expire() == 1
         ledger.inbox.receipted(TEAM, ledger.inbox.receipts(TEAM, "Bob", 10))
     kept = [entry.message for entry in ledger.messages()]
     assert len(kept) <= 20
@@ -465,8 +514,8 @@ def test_only_old_settled_messages_are_pruned(ledger: Ledger, clock: Clock) -> N
 
 
 def test_unread_messages_are_found_without_reading_all_others(ledger: Ledger) -> None:
-    ((*_, plan),) = ledger.rows(f"EXPLAIN QUERY PLAN SELECT count(*) FROM outbox WHERE {UNREAD}", None)
-    assert plan == "SCAN outbox USING INDEX outbox_unread"
+    ((*_, plan),) = ledger.rows(f"EXPLAIN QUERY PLAN SELECT count(*) FROM messages WHERE {UNREAD}", None)
+    assert plan == "SCAN messages USING INDEX messages_unread"
 
 
 def test_only_unread_messages_to_the_user_are_unread(ledger: Ledger, tmp_path: Path) -> None:

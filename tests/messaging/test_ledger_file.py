@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ledgers import send
 from relay.errors import LedgerError
-from relay.message import Priority, State
+from relay.message import State
+from relay.messaging import ledger_database
 from relay.messaging.ledger import Ledger
+from relay.messaging.ledger_database import LedgerGone
 
 TEAM = "default"
 
@@ -78,78 +82,119 @@ def test_a_damaged_ledger_is_reported(tmp_path: Path) -> None:
         ledger.messages()
 
 
-def test_a_ledger_of_a_newer_version_is_rejected(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with Ledger(path):
-        pass
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 99")
-    db.close()
-    with pytest.raises(LedgerError, match="another version of relay"):
-        Ledger(path)
-
-
-def write_old(path: Path, version: int) -> None:
-    """Write the ledger of an older relay: Bob has a message from Alice, and another one is in flight."""
-    db = sqlite3.connect(path)
-    db.executescript((Path(__file__).parent / "ledger_2.sql").read_text())
-    if version == 1:
-        for table in ("outbox", "inbox"):
-            for column in ("route", "role"):
-                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    for step in range(2, version):
-        for statement in Ledger.schema.steps[step]:
-            db.execute(statement)
-    db.execute(f"PRAGMA user_version = {version}")
-    db.commit()
-    db.close()
-
-
-@pytest.mark.parametrize("version", [*Ledger.schema.steps])
-def test_a_ledger_of_an_older_version_keeps_working(tmp_path: Path, version: int) -> None:
-    """Contents are kept, streams continue where they were, and nothing expires."""
-    path = tmp_path / "ledger.db"
-    write_old(path, version)
-    with Ledger(path) as ledger, Ledger(path) as other:
-        (old,) = other.inbox.waiting(TEAM, "Bob")
-        assert (old.body, old.priority, old.depth, old.expires) == ("old", Priority.NORMAL, 0, None)
-        ledger.inbox.settle(TEAM, "Bob", old.id, State.INJECTED, route="native", role="system")
-        send(ledger, TEAM, "Alice", ["Bob"], "new")
-        assert [
-            (each.message.body, each.sequence)
-            for each in ledger.transit.claim(TEAM, "Alice", lambda *_: 5.0, 100)
-        ] == [("waits", 2), ("new", 3)]
-        routes = {entry.message.body: entry.message.route for entry in other.messages()}
-        assert routes == {"old": "native", "waits": None, "new": None}
-        assert ledger.outbox.expire() == 0
-    upgraded, fresh = sqlite3.connect(path), sqlite3.connect(":memory:")
-    Ledger.schema.install(fresh)
-    for kind in ("table", "index"):
-        query = f"SELECT name FROM sqlite_master WHERE type = '{kind}' ORDER BY name"
-        assert upgraded.execute(query).fetchall() == fresh.execute(query).fetchall()
-    for (table,) in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
-        query = f"SELECT name FROM pragma_table_info('{table}') ORDER BY name"
-        assert upgraded.execute(query).fetchall() == fresh.execute(query).fetchall(), table
-    upgraded.close()
-    fresh.close()
-
-
-@pytest.mark.parametrize("version", [3, 4, 5])
-def test_the_outcome_of_old_mail_in_another_home_is_requested(tmp_path: Path, version: int) -> None:
-    """Older versions never asked, so a lost receipt stayed lost."""
-    path = tmp_path / "ledger.db"
-    write_old(path, version)
-    db = sqlite3.connect(path)
-    db.execute(
-        "INSERT INTO outbox (id, team, sender, sender_key, recipient, to_key, body, time, sequence, state, "
-        "home) VALUES ('far', ?, 'Alice', 'alice', 'Carol', 'carol', 'old', 1000, 1, 'stored', 'elsewhere')",
-        (TEAM,),
-    )
-    db.commit()
-    db.close()
+def write_version(path: Path, version: int) -> None:
+    """Write a ledger of another relay, with the message "old"."""
     with Ledger(path) as ledger:
-        (asked,) = ledger.transit.ask(TEAM, "Alice", lambda _: "elsewhere")
-        assert (asked.message.id, asked.message.to) == ("far", "Carol")
+        send(ledger, TEAM, "Alice", ["Bob"], "old")
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+
+
+OLDER = Ledger.schema.version - 1
+
+
+def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "ledger.db"
+    write_version(path, Ledger.schema.version + 1)
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=r"was written by a newer relay\. Upgrade relay, or move it away"):
+        Ledger(path)
+    assert path.read_bytes() == before
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("version", [1, OLDER])
+def test_a_ledger_of_an_older_version_is_moved_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """One line of the log says so."""
+    path = tmp_path / "ledger.db"
+    write_version(path, version)
+    with Ledger(path) as ledger, Ledger(path) as other:
+        assert ledger.messages() == []
+        (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "new")
+        assert [entry.message.id for entry in other.messages()] == [sent.id]
+    aside = tmp_path / f"ledger-{version}.db"
+    assert caplog.messages == [
+        f"the message ledger of an earlier relay is now {aside}; its messages wait no more"
+    ]
+    with contextlib.closing(sqlite3.connect(aside)) as db:
+        assert db.execute("SELECT body FROM messages").fetchall() == [("old",)]
+
+
+def test_an_older_ledger_is_moved_with_its_wal_while_another_process_uses_it(tmp_path: Path) -> None:
+    """A session of the earlier relay, which goes on with a new ledger; its last commits are in the WAL."""
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as old:
+        send(old, TEAM, "Alice", ["Bob"], "in the WAL")
+        old.rows(f"PRAGMA user_version = {OLDER}")
+        with Ledger(path) as ledger:
+            assert ledger.messages() == []
+            with pytest.raises(LedgerGone, match="was moved away or deleted while in use"):
+                send(old, TEAM, "Alice", ["Bob"], "late")
+        companions = {each.name.partition(".db")[2] for each in tmp_path.glob(f"ledger-{OLDER}.db*")}
+        assert {"", "-wal", "-shm"} <= companions
+        with contextlib.closing(sqlite3.connect(tmp_path / f"ledger-{OLDER}.db")) as db:
+            assert db.execute("SELECT body FROM messages").fetchall() == [("in the WAL",)]
+
+
+def test_processes_that_open_an_older_ledger_together_share_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    write_version(path, OLDER)
+    code = (
+        "import logging, sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
+        "from relay.message import OutgoingMessage\n"
+        "logging.basicConfig()\n"
+        "print(flush=True)\ninput()\n"
+        "ledger = Ledger(Path(sys.argv[1]))\n"
+        "ledger.outbox.send('default', 'Alice', ['Bob'], OutgoingMessage('Bob', sys.argv[2]))\n"
+    )
+    processes = []
+    for number in range(4):
+        command = [sys.executable, "-c", code, str(path), str(number)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        processes.append(subprocess.Popen(command, text=True, **pipes))  # type: ignore[call-overload]
+    for each in processes:
+        each.stdout.readline()  # it is ready
+    for each in processes:
+        each.stdin.write("\n")
+        each.stdin.flush()
+    said = "".join(each.communicate(timeout=60)[1] for each in processes)
+    assert [each.returncode for each in processes] == [0] * 4, said
+    assert said.count("the message ledger of an earlier relay is now") == 1 and said.count("\n") == 1, said
+    with Ledger(path) as ledger:
+        assert sorted(entry.message.body for entry in ledger.messages()) == ["0", "1", "2", "3"]
+    with contextlib.closing(sqlite3.connect(tmp_path / f"ledger-{OLDER}.db")) as db:
+        assert db.execute("SELECT body FROM messages").fetchall() == [("old",)]
+
+
+def test_an_older_ledger_that_another_process_has_just_moved_is_missed_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process has not created the new one yet."""
+    path = tmp_path / "ledger.db"
+    write_version(path, OLDER)
+
+    @contextlib.contextmanager
+    def another_is_faster(lock: Path) -> Iterator[None]:
+        path.rename(tmp_path / f"ledger-{OLDER}.db")
+        yield
+
+    monkeypatch.setattr(ledger_database, "locked", another_is_faster)
+    with Ledger(path) as ledger:
+        assert ledger.messages() == []
+
+
+def test_an_older_ledger_replaces_none_that_was_moved_aside_before(tmp_path: Path) -> None:
+    """The user has gone back to the earlier relay meanwhile."""
+    path = tmp_path / "ledger.db"
+    for _ in range(3):
+        write_version(path, OLDER)
+        with Ledger(path):
+            pass
+        path.unlink()
+    found = sorted(each.name for each in tmp_path.glob("ledger-*.db"))
+    assert found == [f"ledger-{OLDER}-2.db", f"ledger-{OLDER}-3.db", f"ledger-{OLDER}.db"]
 
 
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +31,11 @@ def take(ledger: Ledger, owner: Owner, *, begins: bool = True) -> None:
     ledger.owners.take(TEAM, "claude", owner, begins=begins)
 
 
+def be(ledger: Ledger, *, here: bool) -> None:
+    """Let claude be in the home of `ledger`, or in another one."""
+    ledger.registry.register(TEAM, "claude", here=here)
+
+
 def send_to_claude(ledger: Ledger, *bodies: str) -> None:
     for body in bodies:
         send(ledger, TEAM, "Alice", ["claude"], body)
@@ -47,7 +50,12 @@ def claim(ledger: Ledger) -> list[Envelope]:
 
 def deliver(ledger: Ledger, envelopes: list[Envelope], owner: Owner) -> list[str]:
     """Deliver `envelopes`; return the bodies that may now be typed into the agent that holds the name."""
-    return [m.body for each in envelopes for m in ledger.inbox.store(TEAM, each, owner=owner.id)]
+    found = []
+    for each in envelopes:
+        ((latest,),) = ledger.rows("SELECT ifnull(max(turn), 0) FROM messages")
+        ledger.inbox.store(TEAM, each, owner=owner.id)
+        found += [m.body for _, m in ledger.inbox.arrived(TEAM, "claude", latest, owner.id)]
+    return found
 
 
 def waiting(ledger: Ledger, owner: Owner) -> list[str]:
@@ -60,12 +68,12 @@ def outcomes(ledger: Ledger) -> dict[str, tuple[str, str | None]]:
 
 def queue_in_every_state(ledger: Ledger) -> None:
     """Queue messages for claude: one being typed, one stored, one sent, one queued, one held."""
-    send_to_claude(ledger, "typing", "stored", "sent")
-    first, second, third = claim(ledger)
-    for each in (first, second):
-        ledger.inbox.store(TEAM, each)
-    ledger.transit.sent([third.message.id])
-    ledger.inbox.injecting(TEAM, "claude", first.message.id)
+    be(ledger, here=True)
+    send_to_claude(ledger, "typing", "stored")
+    ledger.inbox.injecting(TEAM, "claude", ledger.messages()[0].message.id)
+    be(ledger, here=False)
+    send_to_claude(ledger, "sent")
+    ledger.transit.sent([each.message.id for each in claim(ledger)])
     send_to_claude(ledger, "queued")
     send(ledger, TEAM, "Alice", ["claude"], "held", depth=9, limits=Limits(depth=8))
     ledger.outbox.outcomes(TEAM, "Alice")
@@ -100,8 +108,9 @@ def test_mail_for_a_run_ends_with_it_and_its_sender_is_notified(ledger: Ledger, 
     take(ledger, SECOND)
     assert claim(ledger) == [] and waiting(ledger, SECOND) == []
     assert outcomes(ledger) == ENDED
+    be(ledger, here=True)
     send_to_claude(ledger, "for the second")
-    assert deliver(ledger, claim(ledger), SECOND) == waiting(ledger, SECOND) == ["for the second"]
+    assert waiting(ledger, SECOND) == ["for the second"]
 
 
 def test_outcomes_are_reported_only_to_the_owner_that_sent_the_messages(ledger: Ledger) -> None:
@@ -157,34 +166,58 @@ def test_a_new_session_of_the_same_run_keeps_its_mail(ledger: Ledger) -> None:
 
 def test_mail_for_a_folders_agent_waits_for_that_agent(ledger: Ledger) -> None:
     """U2: another agent of that name does not get it, and it does not block that agent's mail."""
+    be(ledger, here=True)
     take(ledger, HERE)
     send_to_claude(ledger, "one", "two")
-    deliver(ledger, claim(ledger)[:1], HERE)
     take(ledger, ELSEWHERE)
     assert waiting(ledger, ELSEWHERE) == []
+    assert ledger.inbox.arrived(TEAM, "claude", 0, ELSEWHERE.id) == []
     assert ledger.owners.others(TEAM, "Claude", ELSEWHERE.id) == [("/home/ann/shop", 2)]
     send_to_claude(ledger, "three", "four")
-    ledger.transit.park(TEAM, "Alice", lambda name, owner: owner == ELSEWHERE.id)
-    assert deliver(ledger, claim(ledger), ELSEWHERE) == waiting(ledger, ELSEWHERE) == ["three", "four"]
+    assert waiting(ledger, ELSEWHERE) == ["three", "four"]
     take(ledger, HERE)
-    assert waiting(ledger, HERE) == ["one"]
-    ledger.transit.appeared(TEAM, "claude", owner=HERE.id)
-    ledger.transit.park(TEAM, "Alice", lambda name, owner: owner == HERE.id)
-    assert deliver(ledger, claim(ledger), HERE) == ["two"]
     assert waiting(ledger, HERE) == ["one", "two"]
     assert ledger.owners.others(TEAM, "claude", HERE.id) == [("/home/ann/blog", 2)]
 
 
-def test_a_run_gets_none_of_a_folders_mail(ledger: Ledger) -> None:
+def test_mail_for_a_folders_agent_in_another_home_waits_for_that_agent(ledger: Ledger, far: Ledger) -> None:
+    """U2: some of it in that home, the rest here."""
+    for each in (ledger, far):
+        take(each, HERE)
+    send_to_claude(ledger, "one", "two")
+    deliver(far, claim(ledger)[:1], HERE)
+    for each in (ledger, far):
+        take(each, ELSEWHERE)
+    assert waiting(far, ELSEWHERE) == []
+    assert ledger.owners.others(TEAM, "Claude", ELSEWHERE.id) == [("/home/ann/shop", 2)]
+    assert far.owners.others(TEAM, "Claude", ELSEWHERE.id) == [("/home/ann/shop", 1)]
+    send_to_claude(ledger, "three", "four")
+    ledger.transit.park(TEAM, "Alice", lambda name, owner: owner == ELSEWHERE.id)
+    assert deliver(far, claim(ledger), ELSEWHERE) == waiting(far, ELSEWHERE) == ["three", "four"]
+    for each in (ledger, far):
+        take(each, HERE)
+    assert waiting(far, HERE) == ["one"]
+    ledger.transit.appeared(TEAM, "claude", owner=HERE.id)
+    ledger.transit.park(TEAM, "Alice", lambda name, owner: owner == HERE.id)
+    assert deliver(far, claim(ledger), HERE) == ["two"]
+    assert waiting(far, HERE) == ["one", "two"]
+    assert far.owners.others(TEAM, "claude", HERE.id) == [("/home/ann/blog", 2)]
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "in another home"])
+def test_a_run_gets_none_of_a_folders_mail(ledger: Ledger, far: Ledger, here: bool) -> None:
     """U2: the run's end does not affect that mail either."""
+    be(ledger, here=here)
     take(ledger, HERE)
     send_to_claude(ledger, "one")
     take(ledger, FIRST)
+    assert waiting(ledger, FIRST) == []
+    ledger.transit.begin(TEAM, "claude", owner=FIRST.id)
     ledger.transit.appeared(TEAM, "claude", owner=FIRST.id)
     ledger.owners.end(TEAM, "claude", FIRST.id)
-    assert outcomes(ledger) == {"one": ("queued", None)}
+    assert outcomes(ledger) == {"one": ("stored" if here else "queued", None)}
     take(ledger, HERE)
-    assert deliver(ledger, claim(ledger), HERE) == ["one"]
+    assert (waiting(ledger, HERE) if here else deliver(far, claim(ledger), HERE)) == ["one"]
 
 
 def test_late_mail_for_a_former_run_is_not_given_to_the_next(ledger: Ledger, far: Ledger) -> None:
@@ -333,35 +366,6 @@ def test_mail_from_an_earlier_relay_belongs_to_whoever_has_the_name(
         assert waiting(ledger, ELSEWHERE) == []
 
 
-def test_a_ledger_of_version_4_keeps_working(tmp_path: Path) -> None:
-    """Contents are kept, and streams continue where they were."""
-    path = tmp_path / "ledger.db"
-    with Ledger(path) as ledger:
-        send_to_claude(ledger, "stored", "queued")
-        ledger.inbox.store(TEAM, claim(ledger)[0])
-    db = sqlite3.connect(path)
-    for (index,) in db.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
-    ).fetchall():
-        db.execute(f"DROP INDEX {index}")
-    for table in ("outbox", "inbox"):
-        db.execute(f"ALTER TABLE {table} DROP COLUMN owner")
-    for table, column in (("inbox", "size"), ("outbox", "sent_by"), ("outbox", "ask")):
-        db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    for table in ("owners", "presences"):
-        db.execute(f"DROP TABLE {table}")
-    db.execute("PRAGMA user_version = 4")
-    db.commit()
-    db.close()
-    with Ledger(path) as ledger:
-        take(ledger, HERE)
-        assert waiting(ledger, HERE) == ["stored"]
-        send_to_claude(ledger, "new")
-        ledger.transit.appeared(TEAM, "claude", owner=HERE.id)
-        assert [(each.message.body, each.sequence) for each in claim(ledger)] == [("queued", 2), ("new", 3)]
-        assert deliver(ledger, [replace(each) for each in claim(ledger)], HERE) == []
-
-
 def test_an_agent_does_not_list_messages_of_a_former_holder_of_its_name(ledger: Ledger) -> None:
     """U2: neither messages to the other agent nor messages from it."""
 
@@ -370,7 +374,6 @@ def test_an_agent_does_not_list_messages_of_a_former_holder_of_its_name(ledger: 
 
     take(ledger, FIRST)
     send_to_claude(ledger, "to the first")
-    deliver(ledger, claim(ledger), FIRST)
     send(ledger, TEAM, "claude", ["Alice"], "from the first")
     assert listed() == ["to the first", "from the first"]
     take(ledger, SECOND)
