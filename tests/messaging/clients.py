@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from failpoints import far_url
+
 import ledgers
 from relay.eventbus import Event
 from relay.home import Home
@@ -146,6 +148,12 @@ async def running(agent: Agent, *, connected: bool = True) -> AsyncIterator[Agen
             await task
 
 
-async def register(home: Home, name: str) -> None:
-    """Register `name` in the team, as an earlier session of that name would have."""
-    await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name))
+async def register(home: Home, name: str, *, here: bool = True) -> None:
+    """Register `name` in the team, as its earlier session would have (here), or as heard of elsewhere."""
+    await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name, here=here))
+
+
+async def abroad(home: Home, there: Home, name: str, **more: Any) -> Agent:
+    """Return an agent of the home `there` on the embedded broker of `home`."""
+    url = await asyncio.to_thread(far_url, home, name)
+    return Agent(there, name, url=url, **more)
