@@ -275,16 +275,20 @@ async def break_connection(mqtt: aiomqtt.Client) -> None:
     await anext(mqtt.messages)
 
 
-def test_nobody_can_settle_anothers_message(home: Home) -> None:
+@pytest.mark.parametrize("here", [True, False])
+def test_nobody_can_settle_anothers_message(home: Home, here: bool) -> None:
+    """Wherever its receiver is."""
+
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob, client(home) as mallory:
-            await register(home, "Carol")
+            await register(home, "Carol", here=here)
             (sent,) = await bob.send("Carol", "for Carol")
             receipt = Receipt(sent.id, "Mallory", "Bob", State.INJECTED)
             await mallory.publish(topics.inbox("default", "Bob", "Mallory"), envelope.encode(receipt), qos=1)
             await mallory.publish(*own_message(), qos=1)
             await bob.receive()
-            assert {m.state for m in await bob.ledger() if m.id == sent.id} <= {State.QUEUED, State.SENT}
+            untouched = {State.STORED} if here else {State.QUEUED, State.SENT}
+            assert {m.state for m in await bob.ledger() if m.id == sent.id} <= untouched
 
     asyncio.run(scenario())
 
