@@ -37,13 +37,11 @@ _PAIR = "team = ?1 AND sender_key = ?2 AND to_key = ?3"
 _RECEIVER = (
     "SELECT owners.owner, ifnull(owners.ended, 0), ifnull(registry.here, 0), "
     f"EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND {PENDING}), "
-    "(SELECT count(*) FROM (SELECT 1 FROM messages "
-    "WHERE team = ?1 AND to_key = ?3 AND state = 'stored' AND here LIMIT ?4)), "
     f"{NEXT_TURN} "
     "FROM (SELECT 1) LEFT JOIN owners ON owners.team = ?1 AND owners.key = ?3 AND latest "
     "LEFT JOIN registry ON registry.team = ?1 AND registry.key = ?3"
 )
-"""What sending needs to know of a receiver: parameters team, sender, receiver (keys), and its limit."""
+"""What sending needs to know of a receiver: parameters team, sender, receiver (keys)."""
 
 _MANY = 10_000  # maximum rows changed in one transaction
 
@@ -104,7 +102,7 @@ class Outbox:
                 guard = Guard(db, who, now, limits, outgoing.depth, fanout)
             for to in recipients:
                 pair = (*who, names.key(to))
-                route = _Route.of(db, pair, outgoing.priority.rank, now, limits)
+                route = _Route.of(db, pair, outgoing.priority.rank, now)
                 if route.ended and fanout:
                     continue
                 if route.ended:
@@ -192,7 +190,7 @@ class Outbox:
             rows = sorted(row for id in ids for row in self._db.rows(held, id))
             for place, team, sender, to, accepted, *fields in rows:
                 message, pair = message_of(fields), (team, sender, to)
-                route = _Route.of(db, pair, message.priority.rank, now, None)
+                route = _Route.of(db, pair, message.priority.rank, now)
                 row: dict[str, Any] = {"state": route.state, "told": route.state, **route.columns(db)}
                 if message.expires is not None:
                     row["expires"] = None if _is_read_here(pair) else message.expires + now - accepted
@@ -229,15 +227,11 @@ class _Route:
     now: float
 
     @classmethod
-    def of(
-        cls, db: sqlite3.Connection, pair: tuple[str, ...], rank: int, now: float, limits: Limits | None
-    ) -> _Route:
+    def of(cls, db: sqlite3.Connection, pair: tuple[str, ...], rank: int, now: float) -> _Route:
         """Return the route of a pair: the keys of team, sender and receiver."""
-        most = 0 if limits is None else limits.queue
-        owner, ended, here, pending, waiting, turn = db.execute(_RECEIVER, (*pair, most)).fetchone()
-        full = most and waiting >= most
+        owner, ended, here, pending, turn = db.execute(_RECEIVER, pair).fetchone()
         # What is still in transit comes first, even to this home, where its receiver may have moved.
-        local = here and not pending and not full
+        local = here and not pending
         state = State.STORED if local or _is_read_here(pair) else State.QUEUED
         return cls(pair, rank, owner, bool(ended), state, turn if local else None, now)
 
@@ -265,11 +259,9 @@ _LATE = {
 def _check_room(db: sqlite3.Connection, who: tuple[str, ...], limits: Limits) -> None:
     if not limits.queue:
         return
-    ((waiting,),) = db.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_SENDER} "
-        "AND state IN ('held', 'queued', 'sent') LIMIT ?)",
-        (*who, limits.queue),
-    )
+    count = f"(SELECT count(*) FROM (SELECT 1 FROM messages WHERE {_SENDER} AND {{}} LIMIT ?))"
+    pending, here = map(count.format, ("state IN ('held', 'queued', 'sent')", "state = 'stored' AND here"))
+    ((waiting,),) = db.execute(f"SELECT {pending} + {here}", (*who, limits.queue) * 2)
     if waiting >= limits.queue:
         raise MessageRefused(
             f"{waiting} messages from this sender are already waiting, and no more are accepted. `relay "

@@ -84,6 +84,7 @@ _PRESENCES = """CREATE TABLE presences (
 _INDEXES = """CREATE INDEX messages_pair ON messages (team, sender_key, to_key, accepted);
 CREATE INDEX messages_here ON messages (team, to_key, state, sender_key, priority, turn)
     WHERE here AND state = 'stored';
+CREATE INDEX messages_given ON messages (team, sender_key) WHERE here AND state = 'stored';
 CREATE INDEX messages_turn ON messages (turn);
 CREATE INDEX messages_pending ON messages (team, sender_key, state, to_key, priority, owner, sequence)
     WHERE state IN ('held', 'queued', 'sent');

@@ -294,7 +294,7 @@ def test_a_partial_failure_reports_the_outcome_for_each_message(relay: Relay) ->
     ids = [json.loads(relay("send", "--json", "Bob", text).stdout)[0]["id"] for text in ("one", "two", "six")]
     wait_until(lambda: {each["state"] for each in messages(relay)} == {"stored"})
     with sqlite3.connect(relay.home / "state" / "ledger.db") as ledger:
-        ledger.execute("UPDATE inbox SET injecting = 1 WHERE id = ?", (ids[1],))
+        ledger.execute("UPDATE messages SET injecting = 1 WHERE id = ?", (ids[1],))
     run = relay("drop", "--json", *ids, check=False)
     done = json.loads(run.stdout)
     assert run.returncode == 1

@@ -83,7 +83,7 @@ def test_only_messages_to_the_user_can_be_read(relay: Relay) -> None:
     relay("send", "--from", "ci", "Bob", "one\n  two")
     (message,) = messages(relay)
     assert relay("inbox", "show", message["id"]).stdout.endswith("\n\none\n  two\n")
-    assert messages(relay)[0]["state"] == message["state"] == State.QUEUED
+    assert messages(relay)[0]["state"] == message["state"] == State.STORED
 
 
 def test_a_mistake_in_the_configuration_waits_until_it_is_mended(relay: Relay, home: Path) -> None:

@@ -93,7 +93,7 @@ def waiting(relay: Relay) -> None:
 def held(relay: Relay) -> None:
     waiting(relay)
     with sqlite3.connect(relay.home / "state" / "ledger.db") as ledger:
-        ledger.execute("UPDATE outbox SET state = 'held'")
+        ledger.execute("UPDATE messages SET state = 'held'")
 
 
 def used(relay: Relay) -> None:

@@ -70,7 +70,7 @@ def test_control_characters_in_an_id_do_not_reach_the_terminal(relay: Relay, led
         ledger.registry.register("default", "Bob")
         (kept,) = send(ledger, "default", "Alice", ["Bob"], "from afar")
         with sqlite3.connect(Home.from_env({"RELAY_HOME": str(relay.home)}).ledger) as other:
-            other.execute("UPDATE outbox SET id = '\x1b[2Jx\n' || id WHERE id = ?", (kept.id,))
+            other.execute("UPDATE messages SET id = '\x1b[2Jx\n' || id WHERE id = ?", (kept.id,))
         other.close()
     shown = relay("messages").stdout
     assert "␛[2Jx" in shown and "\x1b" not in shown

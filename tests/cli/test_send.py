@@ -36,7 +36,7 @@ def bob(shared: Relay) -> Relay:
 def absent(relay: Relay, home: Path) -> Relay:
     """Return a home in which Bob is known but no agent is running."""
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
-        ledger.registry.register("default", "Bob")
+        ledger.registry.register("default", "Bob", here=True)
     return relay
 
 
@@ -75,7 +75,7 @@ def test_send_waits_for_the_session_of_an_agent_that_was_just_started(
 
     def sleep(_: float) -> None:
         with Ledger(Home.from_env().ledger) as ledger:
-            ledger.registry.register("default", "Bob")  # what its session does first
+            ledger.registry.register("default", "Bob", here=True)  # what its session does first
 
     monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     assert dispatch(["send", "bob", "hello"]) == 0
@@ -196,17 +196,15 @@ def test_an_uncertain_message_is_retried_or_dropped(absent: Relay, home: Path) -
     absent("send", "Bob", "text")
     id = rows(absent)[0]["id"]
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
-        (parcel,) = ledger.transit.claim("default", "you", lambda *_: None, 1)
-        ledger.inbox.store("default", parcel)
         ledger.inbox.settle("default", "Bob", id, State.UNCERTAIN)
     done = absent("retry", id[:6])
     assert "was sent again to Bob as" in done.stdout
-    assert [row["state"] for row in rows(absent)] == ["uncertain", "queued"]
+    assert [row["state"] for row in rows(absent)] == ["uncertain", "stored"]
     done = absent("drop", id)
     assert "is no longer listed" in done.stdout
     (row,) = rows(absent)
     assert "is given up" in absent("drop", row["id"]).stdout
-    assert rows(absent)[0]["state"] == "expired"
+    assert rows(absent)[0]["state"] == "rejected"
 
 
 def test_a_delivered_message_and_one_to_its_sender_are_not_retried(absent: Relay, home: Path) -> None:
@@ -214,8 +212,6 @@ def test_a_delivered_message_and_one_to_its_sender_are_not_retried(absent: Relay
     absent("send", "--from", "Alice", "Bob", "waiting")
     given, waiting = (row["id"] for row in rows(absent))
     with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ledger) as ledger:
-        (parcel,) = ledger.transit.claim("default", "Alice", lambda *_: None, 1)
-        ledger.inbox.store("default", parcel)
         ledger.inbox.settle("default", "Bob", given, State.INJECTED)
     for arguments in ((given,), (given, "--to", "Bob")):
         done = absent("retry", *arguments, check=False)

@@ -59,7 +59,7 @@ def ledger_of(rig: Rig) -> Path:
 def is_being_delivered(rig: Rig, body: str) -> bool:
     """Return whether the ledger marks this message as being delivered."""
     with closing(sqlite3.connect(f"file:{ledger_of(rig)}?mode=ro", uri=True)) as db:
-        rows = db.execute("SELECT 1 FROM inbox WHERE body = ? AND injecting", (body,))
+        rows = db.execute("SELECT 1 FROM messages WHERE body = ? AND injecting", (body,))
         return rows.fetchone() is not None
 
 

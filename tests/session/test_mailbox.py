@@ -158,10 +158,11 @@ class Rig:
         """Put messages from Alice into the ledger."""
 
         def store(ledger: Ledger) -> list[Message]:
-            for body in bodies:
-                send(ledger, "default", "Alice", ["Bob"], body, priority=priority)
-            parcels = ledger.transit.claim("default", "Alice", lambda *_: None, len(bodies))
-            return [message for parcel in parcels for message in ledger.inbox.store("default", parcel)]
+            return [
+                message
+                for body in bodies
+                for message in send(ledger, "default", "Alice", ["Bob"], body, priority=priority)
+            ]
 
         return await self.ledger(store)
 
@@ -241,10 +242,10 @@ def test_waiting_messages_are_collected_once_the_ledger_is_readable(home: Path, 
     async def scene(rig: Rig) -> None:
         agent = rig.agent
         await rig.arrive("first")
-        rig.alter("ALTER TABLE inbox RENAME TO away")
+        rig.alter("ALTER TABLE messages RENAME TO away")
         await rig.collect()
         assert "no such table" in rig.shown[-1]
-        rig.alter("ALTER TABLE away RENAME TO inbox")
+        rig.alter("ALTER TABLE away RENAME TO messages")
         await rig.stored(*await rig.arrive("second"))
         assert await agent.ended(2) == ["injected"] * 2
         await agent.until(lambda: "second" in agent.received())
@@ -296,10 +297,8 @@ async def send_question(rig: Rig, depth: int) -> Message:
     def store(ledger: Ledger) -> Message:
         for name in ("Alice", "Carol"):
             ledger.registry.register("default", name)
-        send(ledger, "default", "Alice", ["Bob"], "question", depth=depth)
-        (parcel,) = ledger.transit.claim("default", "Alice", lambda *_: None, 1)
-        ledger.inbox.store("default", parcel)
-        return parcel.message
+        (question,) = send(ledger, "default", "Alice", ["Bob"], "question", depth=depth)
+        return question
 
     return await rig.ledger(store)
 
@@ -365,11 +364,11 @@ def test_an_outcome_that_could_not_be_written_is_written_later(home: Path, tmp_p
         await rig.arrive("one")
         await rig.collect()
         (taken,) = await rig.agent.injector.take(1_000)
-        rig.alter("ALTER TABLE inbox RENAME TO away")
+        rig.alter("ALTER TABLE messages RENAME TO away")
         await rig.deliver(taken, Outcome(Result.INJECTED, role="system"))
         assert "is injected, and nobody learns it before" in rig.shown[-1]
         await rig.check_ledger()
-        rig.alter("ALTER TABLE away RENAME TO inbox")
+        rig.alter("ALTER TABLE away RENAME TO messages")
         assert await rig.states() == [("stored", None, None)]
         await rig.check_ledger()
         assert await rig.states() == [("injected", "native", "system")]
@@ -534,7 +533,5 @@ def test_an_idle_receiver_is_woken_for_an_unannounced_message(relay: Relay) -> N
     relay("send", "--wait", "20", "Bob", "hello")
     with Ledger(Home.from_env(relay.environment).ledger) as ledger:
         send(ledger, "default", "Alice", ["Bob"], "unannounced")
-        for parcel in ledger.transit.claim("default", "Alice", lambda *_: None, 1):
-            ledger.inbox.store("default", parcel)
     bob.receives("unannounced")
     wait_until(lambda: states(relay) == ["injected"] * 2)

@@ -94,7 +94,7 @@ def test_messages_to_an_offline_agent_wait_and_the_sender_is_notified(relay: Rel
     alice = FakeAgent(relay, "Alice").wrap("--ready", "@relay:Bob first\n@relay:bob second\n")
     alice.receives("Bob is offline. The message waits until Bob is online.")
     relay("send", "Bob", "from a user")
-    assert set(states(relay)) <= {"queued", "sent"}
+    assert set(states(relay)) == {"stored"}
     (bob.folder / "strings").unlink()
     bob.wrap()
     wait_until(lambda: len(bob.texts()) == 3, message=lambda: f"{bob.texts()}\n{bob.log()}")
@@ -348,7 +348,7 @@ def test_explain_says_what_to_do_about_a_message_to_an_agent_that_has_ended(rela
     id = row["id"][:8]
     told = relay("explain", id)
     assert re.fullmatch(
-        rf"Message {id} from you to Bob, sent at \S+ \S+, is queued; it never expires\.\n"
+        rf"Message {id} from you to Bob, sent at \S+ \S+, is stored; it never expires\.\n"
         r"Bob has not run since \S+ \S+ \(exited with 3\)\. "
         r"`relay wrap -n Bob COMMAND` in \S+ starts it again\.\n"
         rf"The message waits until it runs again; `relay retry {id} --to NAME` sends it to another agent, "
@@ -384,7 +384,7 @@ def test_send_reports_why_a_message_waits(relay: Relay) -> None:
     assert (row["state"], row["obstacle"]) == ("injected", None)
     relay("stop", "--now", "Carol")
     output = relay("send", "Carol", "hello").stdout
-    assert "is queued, and waits: Carol is not running here" in output
+    assert "has arrived, and waits: Carol is not running here" in output
 
 
 def test_a_name_needs_no_team_if_one_team_has_it_or_the_fleet_of_this_folder(relay: Relay) -> None:

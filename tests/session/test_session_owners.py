@@ -150,20 +150,20 @@ def test_a_named_agent_gets_its_messages_only_in_its_own_folder(relay: Relay) ->
     all_in_state(relay, "stored")
     relay("stop", "Bob")
     wait_until_gone(relay, "Bob")
-    relay("send", "Bob", "queued for one")
+    relay("send", "Bob", "sent for one")
     (bob.folder / "strings").unlink()
     bob = FakeAgent(relay, "Bob").wrap(cwd=folders[1])
     bob.notice(f"2 messages for the agent of this name in {folders[0]} are waiting for that agent")
     relay("send", "--wait", "60", "Bob", "for two")
     bob.receives_exactly(("the user", "for two"))
-    wait_until(lambda: [row["state"] for row in messages(relay)] == ["stored", "queued", "injected"])
+    wait_until(lambda: [row["state"] for row in messages(relay)] == ["stored", "stored", "injected"])
     bob.exit()
     wait_until_gone(relay, "Bob")
     (bob.folder / "strings").unlink()
     (bob.folder / "received").unlink()
     bob = FakeAgent(relay, "Bob").wrap(cwd=folders[0])
     all_in_state(relay, "injected")
-    assert sorted(bob.texts()) == [("the user", "queued for one"), ("the user", "stored for one")]
+    assert sorted(bob.texts()) == [("the user", "sent for one"), ("the user", "stored for one")]
 
 
 def test_a_broadcast_goes_to_running_agents_and_names_them(relay: Relay) -> None:

@@ -255,7 +255,7 @@ def test_an_undelivered_message_can_be_sent_to_another_agent(relay: Relay) -> No
     assert (done.returncode, "Did you mean Robert?" in done.stderr) == (1, True)
     assert "was sent again to Robert as" in relay("retry", lost["id"], "--to", "robert").stdout
     robert.receives("read this")
-    wait_until(lambda: [m["state"] for m in messages(relay)] == ["expired", "injected"])
+    wait_until(lambda: [m["state"] for m in messages(relay)] == ["rejected", "injected"])
     (bob.folder / "strings").unlink()
     bob.wrap()
     relay("send", "--wait", "20", "Bob", "welcome back")
