@@ -118,6 +118,7 @@ class Receiver:
     _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
     _seen: int = field(default=0, init=False)  # the turn of the last message reported
     _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
+    _looks: int = field(default=0, init=False)  # the number of looks so far
 
     async def run(self, transport: MqttTransport) -> None:
         """Receive over `transport` until it is lost. Raise ConnectionLost."""
@@ -159,6 +160,8 @@ class Receiver:
         if not end.cancelled():
             with self._tolerant(inbound):
                 end.result()
+            if end.exception() is not None:
+                self._look_again()  # earlier ones may have left it to this one
 
     @contextlib.contextmanager
     def _tolerant(self, inbound: Inbound) -> Iterator[None]:
@@ -174,12 +177,20 @@ class Receiver:
             self.status.trouble(error)  # its sender gets no receipt, and will publish it again
 
     def look(
-        self, after: Callable[[Ledger], object] = lambda ledger: None
+        self, after: Callable[[Ledger], object] | None = None
     ) -> asyncio.Future[tuple[list[Message], list[tuple[int, Message]]]]:
-        """Do `after` in the ledger, then report every new message and outcome in it. Raise LedgerError."""
+        """Do `after` in the ledger, then report every new message and outcome in it. Raise LedgerError.
+
+        With `after`, the last of several queued looks reports for all: each would read what all have stored.
+        """
+        self._looks += 1
+        number = self._looks
 
         def look(ledger: Ledger) -> tuple[list[Message], list[tuple[int, Message]]]:
-            after(ledger)
+            if after is not None:
+                after(ledger)
+                if number != self._looks:
+                    return [], []
             outcomes = ledger.outbox.outcomes(self.team, self.name, self.owner)
             return outcomes, ledger.inbox.arrived(self.team, self.name, self._seen, self.owner)
 
@@ -195,7 +206,11 @@ class Receiver:
                 self._recent.append(message.id)
                 self.publish(MessageStored(message))
         if len(arrived) >= NEWS:
-            self.look()
+            self._look_again()
+
+    def _look_again(self) -> None:
+        with contextlib.suppress(LedgerError):  # the client has been closed meanwhile
+            self.look().add_done_callback(lambda end: end.cancelled() or end.exception())
 
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any]:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
@@ -210,7 +225,7 @@ class Receiver:
                 done = asyncio.get_running_loop().create_future()
                 done.set_result(None)
                 return done
-            return self.look()
+            return self.look(lambda ledger: None)
 
         def store(ledger: Ledger) -> None:
             ledger.inbox.store(self.team, envelope, self.room, self.owner)
