@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
-from failpoints import far_url
 
 import ledgers
 from relay.eventbus import Event
@@ -17,6 +17,7 @@ from relay.messaging.client import MessagingClient
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.owner import Owner
 from relay.messaging.runaway import Limits
+from relay.transport import broker
 from support import PATIENCE, eventually
 
 UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
@@ -153,7 +154,8 @@ async def register(home: Home, name: str, *, here: bool = True) -> None:
     await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name, here=here))
 
 
-async def abroad(home: Home, there: Home, name: str, **more: Any) -> Agent:
+async def abroad(home: Home, there: Home, name: str, *, team: str = "default", **more: Any) -> Agent:
     """Return an agent of the home `there` on the embedded broker of `home`."""
-    url = await asyncio.to_thread(far_url, home, name)
-    return Agent(there, name, url=url, **more)
+    endpoint, own = await asyncio.to_thread(broker.admit, home, team, name)
+    url = f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
+    return Agent(there, name, team=team, url=url, **more)

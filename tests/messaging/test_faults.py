@@ -289,7 +289,7 @@ def test_clock_jumps_expire_and_delay_nothing(
 
                 await eventually(there)
                 await restarted.inject((await restarted.client.waiting())[0])
-            await alice.all_are(State.INJECTED)
+                await alice.all_are(State.INJECTED)
 
     asyncio.run(scenario())
 
