@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
-
 import ledgers
 from relay.eventbus import Event
 from relay.home import Home
@@ -154,8 +153,13 @@ async def register(home: Home, name: str, *, here: bool = True) -> None:
     await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name, here=here))
 
 
-async def abroad(home: Home, there: Home, name: str, *, team: str = "default", **more: Any) -> Agent:
-    """Return an agent of the home `there` on the embedded broker of `home`."""
+def far_from(home: Home) -> Home:
+    """Return another home, always the same one."""
+    return Home.from_env({"RELAY_HOME": str(home.state.parent.parent / "far")}).ensure()
+
+
+async def abroad(home: Home, name: str, *, team: str = "default", **more: Any) -> Agent:
+    """Return an agent of another home (`far_from`) on the embedded broker of `home`."""
     endpoint, own = await asyncio.to_thread(broker.admit, home, team, name)
     url = f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
-    return Agent(there, name, team=team, url=url, **more)
+    return Agent(far_from(home), name, team=team, url=url, **more)

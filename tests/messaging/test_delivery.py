@@ -27,12 +27,6 @@ from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from support import LONG, eventually
 
 
-@pytest.fixture
-def far(tmp_path: Path) -> Home:
-    """Return another home."""
-    return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
-
-
 @contextlib.asynccontextmanager
 async def hung(home: Home) -> AsyncIterator[None]:
     """Stop the home's broker with SIGSTOP for a block."""
@@ -115,10 +109,10 @@ def test_within_a_home_only_one_copy_of_a_message_passes_through_the_broker(
     asyncio.run(scenario())
 
 
-def test_an_ended_agents_mail_is_published_by_another(home: Home, far: Home) -> None:
+def test_an_ended_agents_mail_is_published_by_another(home: Home) -> None:
     async def scenario() -> None:
         gone = Agent(home, "Gone")
-        async with running(await abroad(home, far, "Bob")) as bob, running(Agent(home, "Carol")) as carol:
+        async with running(await abroad(home, "Bob")) as bob, running(Agent(home, "Carol")) as carol:
             await carol.sees("Bob")
             await gone.open()
             await gone.send("Bob", "my last words")
@@ -130,9 +124,9 @@ def test_an_ended_agents_mail_is_published_by_another(home: Home, far: Home) -> 
     asyncio.run(scenario())
 
 
-def test_a_users_message_is_published_by_a_session_and_its_outcome_recorded(home: Home, far: Home) -> None:
+def test_a_users_message_is_published_by_a_session_and_its_outcome_recorded(home: Home) -> None:
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, far, "Bob")) as bob:
+        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, "Bob")) as bob:
             await alice.sees("Bob")
 
             async def send_as_user(text: str) -> None:
@@ -239,9 +233,9 @@ def test_a_name_can_be_on_the_bus_only_once(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_a_killed_broker_loses_no_message(home: Home, far: Home) -> None:
+def test_a_killed_broker_loses_no_message(home: Home) -> None:
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, far, "Bob")) as bob:
+        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, "Bob")) as bob:
             await alice.sees("Bob")
             expected = []
             for round_ in range(3):
@@ -264,9 +258,9 @@ def test_a_killed_broker_loses_no_message(home: Home, far: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_a_stopped_broker_is_restarted_on_demand(home: Home, far: Home) -> None:
+def test_a_stopped_broker_is_restarted_on_demand(home: Home) -> None:
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, far, "Bob")) as bob:
+        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, "Bob")) as bob:
             await alice.sees("Bob")
             assert await asyncio.to_thread(broker.stop, home)
             await alice.send("Bob", "over the next broker")
@@ -275,9 +269,9 @@ def test_a_stopped_broker_is_restarted_on_demand(home: Home, far: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_a_hung_broker_only_delays_messages(home: Home, far: Home) -> None:
+def test_a_hung_broker_only_delays_messages(home: Home) -> None:
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, far, "Bob")) as bob:
+        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, "Bob")) as bob:
             await alice.sees("Bob")
             async with hung(home):
                 for number in range(100):
@@ -288,7 +282,7 @@ def test_a_hung_broker_only_delays_messages(home: Home, far: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_more_messages_than_are_in_flight_wait_and_arrive_in_order(home: Home, far: Home) -> None:
+def test_more_messages_than_are_in_flight_wait_and_arrive_in_order(home: Home) -> None:
     count = 1000 if LONG else WINDOW + 50
 
     async def scenario() -> None:
@@ -296,9 +290,9 @@ def test_more_messages_than_are_in_flight_wait_and_arrive_in_order(home: Home, f
         async with running(Agent(home, "Alice"), connected=False) as alice:
             sent = [str(number) for number in range(count)]
             await asyncio.gather(*(alice.send("Bob", body) for body in sent))
-            async with running(await abroad(home, far, "Bob")) as bob:
+            async with running(await abroad(home, "Bob")) as bob:
                 got = await bob.receive(count // 2)
-            async with running(await abroad(home, far, "Bob")) as restarted:
+            async with running(await abroad(home, "Bob")) as restarted:
 
                 async def all_there() -> bool:
                     return len(await restarted.waiting()) == count
@@ -311,7 +305,7 @@ def test_more_messages_than_are_in_flight_wait_and_arrive_in_order(home: Home, f
 
 
 def test_acknowledgements_are_recorded_during_an_endless_burst(
-    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """relay used to record them only in a pause: after some 30,000 messages without one, SQLite refused."""
     monkeypatch.setattr(publisher, "GATHER", 60.0)
@@ -326,7 +320,7 @@ def test_acknowledgements_are_recorded_during_an_endless_burst(
     monkeypatch.setattr(Transit, "sent", sent)
 
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, far, "Bob")) as bob:
+        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, "Bob")) as bob:
             await alice.sees("Bob")
             for number in range(100):
                 await alice.send("Bob", str(number))
@@ -339,14 +333,14 @@ def test_acknowledgements_are_recorded_during_an_endless_burst(
 
 @pytest.mark.parametrize("place", ["one home", "two homes"])
 def test_mail_for_an_absent_agent_never_fills_the_broker(
-    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch, place: str
+    home: Home, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """A broker whose store is full accepts nothing, not even a login."""
     monkeypatch.setattr(nats, "_MAX_STORE", 1 << 20)
 
     async def scenario() -> None:
         first, second = [
-            await abroad(home, far, "Bob") if place == "two homes" else Agent(home, "Bob") for _ in range(2)
+            await abroad(home, "Bob") if place == "two homes" else Agent(home, "Bob") for _ in range(2)
         ]
         async with running(Agent(home, "Alice")) as alice:
             async with running(first):
@@ -421,11 +415,11 @@ def test_a_goodbye_shows_an_agent_as_offline(home: Home) -> None:
     asyncio.run(scenario())
 
 
-def test_two_homes_on_one_broker_exchange_messages_and_receipts(home: Home, far: Home) -> None:
+def test_two_homes_on_one_broker_exchange_messages_and_receipts(home: Home) -> None:
     """The sender's ledger learns outcomes only from receipts. For Bob, the broker is an external one."""
 
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, far, "Bob")) as bob:
+        async with running(Agent(home, "Alice")) as alice, running(await abroad(home, "Bob")) as bob:
             await alice.sees("Bob")
             await bob.sees("Alice")
             (sent,) = await alice.send("Bob", "from afar")

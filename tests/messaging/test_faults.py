@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clients import Agent, abroad, register, running
+from clients import Agent, abroad, far_from, register, running
 from failpoints import far_url
 
 from ledgers import in_ledger, send
@@ -60,12 +60,6 @@ def homes(tmp_path: Path) -> Iterator[TwoHomes]:
     yield made
     made.here.close()
     made.there.close()
-
-
-@pytest.fixture
-def far(tmp_path: Path) -> Home:
-    """Return another home."""
-    return Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
 
 
 # Late or excessive data.
@@ -119,14 +113,14 @@ def test_a_full_inbox_accepts_the_message_that_the_others_wait_for(homes: TwoHom
 
 
 def test_a_message_to_a_joining_agent_arrives_without_a_retry_delay(
-    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bob is known before his mailbox exists; a message published in between is lost, and resent."""
     monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)
     monkeypatch.setattr(publisher, "LAST_RETRY", 1e6)
 
     async def scenario() -> None:
-        arriving = await abroad(home, far, "Bob")
+        arriving = await abroad(home, "Bob")
         await register(home, "Bob", here=False)
         async with running(Agent(home, "Alice")) as alice:
             await alice.send("Bob", "hello")
@@ -261,7 +255,7 @@ def test_a_client_ends_when_its_ledger_is_deleted_and_the_next_one_works(
 
 @pytest.mark.parametrize("place", ["one home", "two homes"])
 def test_clock_jumps_expire_and_delay_nothing(
-    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch, place: str
+    home: Home, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     real, offset = time.time, 0.0
     far_away = place == "two homes"
@@ -269,7 +263,7 @@ def test_clock_jumps_expire_and_delay_nothing(
 
     async def scenario() -> None:
         nonlocal offset
-        agents = [await abroad(home, far, "Bob") if far_away else Agent(home, "Bob") for _ in range(2)]
+        agents = [await abroad(home, "Bob") if far_away else Agent(home, "Bob") for _ in range(2)]
         async with running(Agent(home, "Alice")) as alice:
             async with running(agents[0]) as bob:
                 await alice.sees("Bob")
@@ -310,9 +304,7 @@ def test_clock_jumps_expire_and_delay_nothing(
         ),
     ],
 )
-def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(
-    home: Home, far: Home, count: int
-) -> None:
+def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(home: Home, count: int) -> None:
     """R88: they wait in the ledger, not in memory, for as long as it takes."""
     url = far_url(home, "Bob")
     port = int(url.rpartition(":")[2])
@@ -325,8 +317,8 @@ def test_thousands_of_messages_wait_for_a_broker_and_arrive_in_order(
                 for number in range(count):
                     send(ledger, TEAM, "Bob", ["Alice"], str(number))
 
-        await in_ledger(far, write)
-        async with running(Agent(far, "Bob", url=url), connected=False) as bob:
+        await in_ledger(far_from(home), write)
+        async with running(Agent(far_from(home), "Bob", url=url), connected=False) as bob:
             await bob.status("no connection to the broker")
             assert len(await bob.ledger()) == count
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
