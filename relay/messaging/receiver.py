@@ -118,6 +118,9 @@ class Receiver:
     _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
     _seen: int = field(default=0, init=False)  # the turn of the last message reported
     _looking: asyncio.Future[Any] | None = field(default=None, init=False)  # the last look
+    _wanted: set[str] = field(
+        default_factory=set, init=False
+    )  # messages to look for; "": look for everything
     _in_flight: dict[str, Message] = field(default_factory=dict, init=False)  # the latest ones sent, by id
     _known: set[str] = field(default_factory=set, init=False)  # their outcomes are reported, not recorded
     _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
@@ -131,7 +134,8 @@ class Receiver:
                 with self._tolerant(inbound):
                     match topics.parse(inbound.topic):
                         case topics.InboxTopic() as topic:
-                            taking.append(self._hand_over(inbound, topic))
+                            if (handed := self._hand_over(inbound, topic)) is not None:
+                                taking.append(handed)
                         case topics.PresenceTopic(name=level):
                             await self._hear(inbound, level)
                         case None:
@@ -150,12 +154,12 @@ class Receiver:
                 with self._tolerant(inbound):
                     self._hand_over(inbound, topic)
 
-    def _hand_over(self, inbound: Inbound, topic: topics.InboxTopic) -> asyncio.Future[Any]:
-        """Hand the ledger a payload for the agent. Raise ForeignPayload."""
+    def _hand_over(self, inbound: Inbound, topic: topics.InboxTopic) -> asyncio.Future[Any] | None:
+        """Hand the ledger a payload for the agent, unless it has the message. Raise ForeignPayload."""
         if inbound.retained:
             raise ForeignPayload("retained, as no message is")  # it would come with each subscription
-        taking = self._take(decode(inbound.payload, topic))
-        taking.add_done_callback(partial(self._taken, inbound))
+        if (taking := self._take(decode(inbound.payload, topic))) is not None:
+            taking.add_done_callback(partial(self._taken, inbound))
         return taking
 
     def _taken(self, inbound: Inbound, end: asyncio.Future[Any]) -> None:
@@ -176,18 +180,14 @@ class Receiver:
         except LedgerError as error:
             self.status.trouble(error)  # its sender gets no receipt, and will publish it again
 
-    def look(
-        self, after: Callable[[Ledger], object] = lambda ledger: None, *, outcomes: bool = True
-    ) -> asyncio.Future[Any]:
-        """Do `after` in the ledger, then report what is new in it. Raise LedgerError.
+    def look(self, *, outcomes: bool = True) -> asyncio.Future[Any]:
+        """Report what is new in the ledger. Raise LedgerError.
 
         outcomes: of messages that the agent sent, too; otherwise only new messages to it.
         """
-
         known = frozenset(self._known if outcomes else ())
 
         def look(ledger: Ledger) -> tuple[list[Message], list[tuple[int, Message]]]:
-            after(ledger)
             settled = []
             if outcomes:
                 ledger.outbox.heard(known)
@@ -199,7 +199,23 @@ class Receiver:
             self._report(*found)
 
         self._looking = self.ledger.run(look, report)
+        self._looking.add_done_callback(self._looked)
         return self._looking
+
+    def _look_soon(self, id: str = "") -> None:
+        """Look once the running look is over; for a message `id`, only if that look has not found it."""
+        self._wanted.add(id)
+        if self._looking is None or self._looking.done():
+            self._looked()
+
+    def _looked(self, end: asyncio.Future[Any] | None = None) -> None:
+        if end is not None and not end.cancelled():
+            end.exception()  # raised where it is awaited; otherwise the sweep looks again
+        wanted = self._wanted.difference(self._recent)
+        self._wanted.clear()
+        if wanted:
+            with contextlib.suppress(LedgerError):  # the client has been closed meanwhile
+                self.look(outcomes="" in wanted)
 
     def _report(self, outcomes: list[Message], arrived: list[tuple[int, Message]]) -> None:
         for message in outcomes:
@@ -211,7 +227,7 @@ class Receiver:
                 self._recent.append(message.id)
                 self.publish(MessageStored(message))
         if len(arrived) >= NEWS:
-            self.look()
+            self._look_soon()
 
     def sent(self, messages: Iterable[Message]) -> None:
         """Remember messages of the agent, to report the outcome that its receiver tells (`injected`)."""
@@ -230,31 +246,23 @@ class Receiver:
         self.publish(OutcomeReported(replace(message, state=State.INJECTED, route=route, role=role)))
         return True
 
-    def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any]:
+    def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any] | None:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
-        if isinstance(item, Receipt):
-            receipt = item
-            noting = self.look(lambda ledger: ledger.transit.receipt(self.team, receipt))
-            self.outgoing.own.wake()
-            return noting
-        envelope = item
-        if envelope.sequence == 0:
-            return self._look_for(envelope.message.id)
+        if isinstance(item, Envelope) and item.sequence == 0:
+            self._look_soon(item.message.id)  # unless the bell was faster than the broker
+            return None
 
-        def store(ledger: Ledger) -> None:
-            ledger.inbox.store(self.team, envelope, self.room, self.owner)
+        def take(ledger: Ledger) -> None:
+            if isinstance(item, Receipt):
+                ledger.transit.receipt(self.team, item)
+            else:
+                ledger.inbox.store(self.team, item, self.room, self.owner)
 
-        storing = self.look(store)
-        self.outgoing.receipts.wake()
-        return storing
+        def taken(_: None) -> None:
+            (self.outgoing.own if isinstance(item, Receipt) else self.outgoing.receipts).wake()
+            self._look_soon()
 
-    def _look_for(self, id: str) -> asyncio.Future[Any]:
-        """Look for a message of this home, unless the bell was faster than the broker."""
-        if self._looking is None or (self._looking.done() and id not in self._recent):
-            return self.look(outcomes=False)
-        if not self._looking.done():
-            self._looking.add_done_callback(lambda _: self._look_for(id))
-        return self._looking
+        return self.ledger.run(take, taken)
 
     async def _hear(self, inbound: Inbound, level: str) -> None:
         heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)

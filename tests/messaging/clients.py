@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import ledgers
 from relay.eventbus import Event
@@ -15,6 +16,7 @@ from relay.messaging.client import MessagingClient
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.owner import Owner
 from relay.messaging.runaway import Limits
+from relay.transport import broker
 from support import PATIENCE, eventually
 
 UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
@@ -146,6 +148,18 @@ async def running(agent: Agent, *, connected: bool = True) -> AsyncIterator[Agen
             await task
 
 
-async def register(home: Home, name: str) -> None:
-    """Register `name` in the team, as an earlier session of that name would have."""
-    await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name))
+async def register(home: Home, name: str, *, here: bool = True) -> None:
+    """Register `name` in the team, as its earlier session would have (here), or as heard of elsewhere."""
+    await ledgers.in_ledger(home, lambda ledger: ledger.registry.register("default", name, here=here))
+
+
+def far_from(home: Home) -> Home:
+    """Return another home, always the same one."""
+    return Home.from_env({"RELAY_HOME": str(home.state.parent.parent / "far")}).ensure()
+
+
+async def abroad(home: Home, name: str, *, team: str = "default", **more: Any) -> Agent:
+    """Return an agent of another home (`far_from`) on the embedded broker of `home`."""
+    endpoint, own = await asyncio.to_thread(broker.admit, home, team, name)
+    url = f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
+    return Agent(far_from(home), name, team=team, url=url, **more)

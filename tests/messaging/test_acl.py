@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from clients import Agent, running
+from clients import Agent, far_from, running
 
 from guarded import GuardedMosquitto
 from ledgers import in_ledger, post
@@ -65,9 +65,11 @@ def test_agents_communicate_under_relays_access_list(home: Home, tmp_path: Path)
     files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
 
     async def scenario(url: str) -> None:
+        far = far_from(home)
+        await asyncio.to_thread(broker.adopt, far, agents[1])
         async with (
             running(Agent(home, "Alice", url=url)) as alice,
-            running(Agent(home, "Bob.B", url=url)) as bob,
+            running(Agent(far, "Bob.B", url=url)) as bob,
         ):
             await alice.sees("Bob.B")
             await alice.send("Bob.B", "within its rights")
@@ -83,9 +85,11 @@ def test_a_refused_login_is_shown_as_the_reason_that_messages_wait(home: Home, t
     files = acl.mosquitto(agents), acl.mosquitto_passwords(agents)
 
     async def scenario(url: str) -> None:
+        far = far_from(home)
+        await asyncio.to_thread(broker.adopt, far, agents[1])
         async with (
             running(Agent(home, "Alice", url=url)) as alice,
-            running(Agent(home, "Bob", url=url)) as bob,
+            running(Agent(far, "Bob", url=url)) as bob,
         ):
             await alice.sees("Bob")
             await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "Bob", "from me"))

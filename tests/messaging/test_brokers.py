@@ -174,6 +174,8 @@ def test_mail_reaches_a_receiver_that_comes_and_goes(home: Home, far: Home, serv
                 async with running(Agent(far, "Bob", url=server.url("Bob"))) as bob:
                     if round_:
                         got += await bob.receive(count)
+                        for message in got[-count:]:
+                            await bob.inject(message)
                     await alice.sees("Bob")
                     assert bob.messages.empty()
                 await alice.sees("Bob", online=False)

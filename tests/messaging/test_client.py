@@ -15,9 +15,9 @@ from relay.message import State
 from relay.messaging import client, ledger, outgoing
 from relay.messaging.client import MessagingClient
 from relay.messaging.ledger import Ledger
-from relay.messaging.outbox import Outbox
 from relay.messaging.outgoing import ProxyPublishers
 from relay.messaging.publisher import Publisher
+from relay.messaging.transit import Transit
 from relay.storage.sqlite import Writer
 from relay.transport.connector import Connector
 from relay.transport.mqtt import ConnectionLost
@@ -28,14 +28,14 @@ def test_a_message_is_delivered_and_its_sender_notified(home: Home) -> None:
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
             (sent,) = await alice.send("bob", "hello\nthere ✓")
-            assert (sent.to, sent.state) == ("Bob", State.QUEUED)
+            assert (sent.to, sent.state) == ("Bob", State.STORED)
             (got,) = await bob.receive()
             assert (got.id, got.sender, got.to, got.body) == (sent.id, "Alice", "Bob", "hello\nthere ✓")
             assert [m.id for m in (await bob.client.waiting())] == [sent.id]
-            await alice.outcome(State.STORED)
             await bob.inject(got)
             assert (await alice.outcome(State.INJECTED)).id == sent.id
             assert (await bob.client.waiting()) == []
+            assert bob.messages.empty()
 
     asyncio.run(scenario())
 
@@ -97,21 +97,22 @@ def test_a_cancelled_send_is_still_committed(home: Home) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(("here", "end"), [(True, State.REJECTED), (False, State.EXPIRED)])
 def test_a_drain_reports_what_another_process_did_to_a_message(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch, here: bool, end: State
 ) -> None:
     """`relay drop` relies on this; the next sweep of the ledger may be 15 s away."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
 
     async def scenario() -> None:
-        await register(home, "Bob")
+        await register(home, "Bob", here=here)
         async with running(Agent(home, "Alice")) as alice:
             for _ in range(3):  # a single one might be reported anyway, as the client announces itself
                 (waiting,) = await alice.send("Bob", "never mind")
                 await in_ledger(home, lambda ledger, id=waiting.id: ledger.drop(id))  # type: ignore[misc]
                 await alice.client.drain()
                 reported = [alice.outcomes.get_nowait() for _ in range(alice.outcomes.qsize())]
-                assert [(each.id, each.state) for each in reported] == [(waiting.id, State.EXPIRED)]
+                assert [(each.id, each.state) for each in reported] == [(waiting.id, end)]
 
     asyncio.run(scenario())
 
@@ -228,9 +229,9 @@ def test_a_client_can_be_cancelled_while_it_records_a_failed_publish(
         async def lost(*_: object) -> None:
             raise ConnectionLost("gone")
 
-        monkeypatch.setattr(Outbox, "hindered", hindered)
+        monkeypatch.setattr(Transit, "hindered", hindered)
         monkeypatch.setattr(Publisher, "run", lost)
-        await register(home, "Bob")
+        await register(home, "Bob", here=False)
         await in_ledger(home, lambda ledger: post(ledger, "default", "you", "Bob", "hello"))
         writer = Writer(Ledger, home.ledger)
         working = asyncio.create_task(ProxyPublishers(home, writer, "default", Connector(home), "").run())
@@ -265,7 +266,7 @@ def test_a_message_queued_as_its_senders_connection_ends_is_published_immediatel
             return await asyncio.Future()
 
         monkeypatch.setattr(ProxyPublishers, "_carry", carry)
-        await register(home, "Bob")
+        await register(home, "Bob", here=False)
         await in_ledger(home, lambda ledger: post(ledger, "default", "you", "Bob", "hello"))
         writer = Writer(Ledger, home.ledger)
         working = asyncio.create_task(ProxyPublishers(home, writer, "default", Connector(home), "").run())

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from brokers import Mosquitto
-from clients import Agent, running
+from clients import Agent, far_from, running
 
 from relay.home import Home
 from relay.message import State
@@ -113,7 +113,8 @@ def test_the_brokers_certificate_is_verified(
             if refusal is not None:
                 assert server.url("Alice").split("@")[1] in await alice.status(refusal)
                 return
-            async with running(Agent(home, "Bob", url=server.url("Bob"))) as bob:
+            async with running(Agent(far_from(home), "Bob", url=server.url("Bob"))) as bob:
+                await alice.sees("Bob")
                 await alice.send("Bob", "in private " * 5000)
                 assert len((await bob.receive())[0].body) == 55000
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import hostile
 import pytest
-from clients import Agent, running
+from clients import Agent, abroad, running
 from hostile import MB, Hostile
 
 from relay.doctor import CheckResult, all_checks
@@ -59,11 +59,12 @@ def broker_rows(home: Home) -> list[tuple[CheckResult, str]]:
 
 
 def check_others_can_talk(home: Home, *, team: str) -> None:
-    """Check that two agents that connect only now find each other and can talk."""
+    """Check that two agents of two homes that connect only now find each other and can talk."""
 
     async def scenario() -> None:
-        alice, bob = Agent(home, "Alice", team=team), Agent(home, "Bob", team=team)
+        alice, bob = await abroad(home, "Alice", team=team), Agent(home, "Bob", team=team)
         async with running(alice), running(bob):
+            await alice.sees("Bob")
             await alice.send("Bob", "hello")
             (message,) = await bob.receive()
             assert message.body == "hello"
@@ -147,7 +148,7 @@ def test_a_message_without_room_is_delivered_as_soon_as_there_is_room(
     monkeypatch.setattr(publisher, "retry_delay", lambda attempt: 1.0 if attempt == 1 else 3600.0)
 
     async def scenario() -> None:
-        alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
+        alice, bob = await abroad(home, "Alice"), Agent(home, "Bob")
         async with running(alice), running(bob):
             await alice.sees("Bob")
             sent = [str(number) for number in range(40)]
@@ -195,7 +196,7 @@ async def send_once_accepted(agent: Agent, to: str, **more: Any) -> None:
 async def longest_delays_of_others(home: Home, over: Future[int]) -> tuple[float, float]:
     """Return the longest times of a message in another team and of a new agent's login during the attack."""
     message = login = 0.0
-    carol, dave = Agent(home, "Carol", team="web"), Agent(home, "Dave", team="web")
+    carol, dave = await abroad(home, "Carol", team="web"), Agent(home, "Dave", team="web")
     async with running(carol), running(dave):
         await carol.sees("Dave")
         rounds = 0
@@ -225,7 +226,7 @@ def test_an_attack_neither_disturbs_others_nor_leaves_anything_behind(home: Home
     """
 
     async def scenario() -> None:
-        alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
+        alice, bob = await abroad(home, "Alice"), Agent(home, "Bob")
         async with running(alice), running(bob):
             await alice.sees("Bob")
             before = resident()
@@ -265,7 +266,7 @@ def test_a_client_that_reads_nothing_neither_fills_memory_nor_delays_others(home
     attack = "read_nothing(mallory, 200, 300)"
 
     async def scenario() -> None:
-        alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
+        alice, bob = await abroad(home, "Alice"), Agent(home, "Bob")
         async with running(alice), running(bob):
             await alice.sees("Bob")
             over = asyncio.ensure_future((await start_attack(home, attack)).wait())
@@ -328,8 +329,9 @@ def test_a_hung_broker_is_replaced_without_losses(home: Home) -> None:
     """S17: the broker's parent notices a plain SIGSTOP; nobody noticed this stop."""
 
     async def scenario() -> None:
-        alice, bob = Agent(home, "Alice"), Agent(home, "Bob")
+        alice, bob = await abroad(home, "Alice"), Agent(home, "Bob")
         async with running(alice), running(bob):
+            await alice.sees("Bob")
             endpoint = broker.status(home)
             assert endpoint is not None
             assert endpoint.pid is not None

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from clients import Agent, register, running
+from clients import Agent, abroad, register, running
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,9 +115,11 @@ def test_nobody_can_publish_as_another(home: Home, subtests: pytest.Subtests) ->
                     assert [m.body for m in await bob.receive()] == [f"own {sequence}"]
                     assert bob.messages.empty()
                     assert bob.ignored == 0
-        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+        async with running(await abroad(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            await alice.sees("Bob")
             await alice.send("Bob", "the first that was kept")  # Bob's return brought no retained message
-            assert [m.body for m in await bob.receive()] == ["the first that was kept"]
+            kept = [f"own {sequence}" for sequence in range(1, 7)]
+            assert [m.body for m in await bob.receive(7)] == [*kept, "the first that was kept"]
 
     asyncio.run(scenario())
 
@@ -274,16 +276,20 @@ async def break_connection(mqtt: aiomqtt.Client) -> None:
     await anext(mqtt.messages)
 
 
-def test_nobody_can_settle_anothers_message(home: Home) -> None:
+@pytest.mark.parametrize("here", [True, False])
+def test_nobody_can_settle_anothers_message(home: Home, here: bool) -> None:
+    """Wherever its receiver is."""
+
     async def scenario() -> None:
         async with running(Agent(home, "Bob")) as bob, client(home) as mallory:
-            await register(home, "Carol")
+            await register(home, "Carol", here=here)
             (sent,) = await bob.send("Carol", "for Carol")
             receipt = Receipt(sent.id, "Mallory", "Bob", State.INJECTED)
             await mallory.publish(topics.inbox("default", "Bob", "Mallory"), envelope.encode(receipt), qos=1)
             await mallory.publish(*own_message(), qos=1)
             await bob.receive()
-            assert {m.state for m in await bob.ledger() if m.id == sent.id} <= {State.QUEUED, State.SENT}
+            untouched = {State.STORED} if here else {State.QUEUED, State.SENT}
+            assert {m.state for m in await bob.ledger() if m.id == sent.id} <= untouched
 
     asyncio.run(scenario())
 
@@ -505,7 +511,8 @@ def test_a_flood_of_garbage_is_counted_and_discarded(home: Home, caplog: pytest.
     topic = topics.inbox("default", "Bob", "Mallory").encode()
 
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+        async with running(await abroad(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            await alice.sees("Bob")
             raw = await asyncio.to_thread(Raw, home)
             await asyncio.to_thread(raw.publish, *[(topic, b"x")] * FLOOD)
             await alice.send("Bob", "still delivered")
@@ -522,7 +529,8 @@ def test_an_oversized_payload_does_no_harm(home: Home) -> None:
     topic = topics.inbox("default", "Bob", "Mallory").encode()
 
     async def scenario() -> None:
-        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+        async with running(await abroad(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            await alice.sees("Bob")
             for size, ignored in (
                 (envelope.MAX_PAYLOAD + 1, 1),
                 (3 << 20, 1),
@@ -545,7 +553,8 @@ def test_a_retained_message_in_an_inbox_is_ignored(home: Home) -> None:
             topic, message = own_message()
             await mallory.publish(topic, message, qos=1, retain=True)
         for _ in range(2):
-            async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            async with running(await abroad(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+                await alice.sees("Bob")
                 await alice.send("Bob", "end")
                 while [m.body for m in await bob.receive()] != ["end"]:
                     pass

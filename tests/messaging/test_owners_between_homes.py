@@ -12,7 +12,7 @@ from ledgers import in_ledger, post
 from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.home import Home
 from relay.message import State
-from relay.messaging import outbox, outgoing
+from relay.messaging import outgoing, transit
 from relay.messaging.owner import Owner
 from relay.transport import broker
 from support import eventually
@@ -103,7 +103,7 @@ def test_an_outcome_that_nobody_received_is_requested(
     """The message used to stay *stored* forever if its sender's connection had ended by then."""
     monkeypatch.setattr(outgoing, "LINGER", 2.0)
     monkeypatch.setattr(outgoing, "LOOK", 0.5)
-    monkeypatch.setattr(outbox, "FIRST_ASK", 1.0)
+    monkeypatch.setattr(transit, "FIRST_ASK", 1.0)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(agent(home, far, FIRST)) as claude:

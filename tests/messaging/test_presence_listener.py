@@ -181,13 +181,14 @@ def test_another_session_takes_over_when_the_listener_hangs(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("was_here", [False, True])
 def test_a_sender_that_is_not_the_listener_sends_as_soon_as_its_receiver_appears(
-    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, far: Home, monkeypatch: pytest.MonkeyPatch, was_here: bool
 ) -> None:
     monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
 
     async def scenario() -> None:
-        await register(home, "Carol")
+        await register(home, "Carol", here=was_here)
         async with running(Agent(home, "Bob")) as bob, running(Agent(home, "Alice")) as alice:
             await alice.send("Carol", "hello")
             assert (listens(bob), listens(alice)) == (True, False)
