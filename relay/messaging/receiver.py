@@ -120,7 +120,7 @@ class Receiver:
     _looking: asyncio.Future[Any] | None = field(default=None, init=False)  # the last look
     _wanted: set[str] = field(
         default_factory=set, init=False
-    )  # messages to look for; "": look for everything
+    )  # ids to look for; "": everything
     _in_flight: dict[str, Message] = field(default_factory=dict, init=False)  # the latest ones sent, by id
     _known: set[str] = field(default_factory=set, init=False)  # their outcomes are reported, not recorded
     _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
