@@ -131,7 +131,7 @@ def test_a_message_is_news_even_if_all_earlier_ones_are_forgotten(ledger: Ledger
 def test_the_sender_learns_the_outcome_from_the_same_row(ledger: Ledger) -> None:
     first, second = say(ledger, "first", "second")
     ledger.inbox.injecting(TEAM, "Bob", first.id)
-    how = {"route": "native", "role": "system"}
+    how: dict[str, Any] = {"route": "native", "role": "system"}
     settled = ledger.inbox.settle(TEAM, "Bob", first.id, State.INJECTED, **how)
     assert ledger.inbox.settle(TEAM, "Bob", second.id, State.STORED) is None
     assert ledger.outbox.untold(TEAM) == ["Alice"]
