@@ -266,12 +266,14 @@ class Network(RuleBasedStateMachine):
                 if self.home_of(each) != process.ledger.origin:
                     process.ledger.inbox.recover(TEAM, each)
 
-    @rule(back=st.booleans())
-    def move(self, back: bool) -> None:
+    @rule(back=st.booleans(), typing=st.booleans(), noticed=st.booleans())
+    def move(self, back: bool, typing: bool, noticed: bool) -> None:
         """Let Carol go on in the other home; if `back`, she returns before anybody has noticed.
 
         A message that may be in the home that she leaves is for her there.
         """
+        if typing:
+            self.begin_typing("Carol")
         self.die("Carol")
         for _ in range(1 + back):
             left = self.homes["Carol"]
@@ -290,6 +292,9 @@ class Network(RuleBasedStateMachine):
             if back:
                 self.die("Carol")
         self.start("Carol")
+        if noticed:
+            for pair in PAIRS:
+                self.notice_receiver(pair)
 
     @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
     def pass_time(self, seconds: float) -> None:
