@@ -3,7 +3,7 @@
     ring ─→ RUN/couriers/TEAM/NAME.bell, a FIFO beside the lock of the name ─→ Doorbell.rung
 
 A ring says where to look, or how a message arrived. A lost ring does no harm: a session looks when it starts,
-and every few seconds.
+and from time to time.
 """
 
 from __future__ import annotations
@@ -41,18 +41,17 @@ class Doorbell:
 
     def __init__(self, home: Home, team: str, name: str) -> None:
         """Create and open the FIFO. Raise OSError."""
-        import asyncio  # commands that only ring do without
-
         path = make_fifo(_path(home, team, name))
-        self._asyncio = asyncio
-        self._rung = asyncio.Event()
         self._said = b""
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         # Our own writer prevents end of file, which would make the reader ready for ever.
         self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def __enter__(self) -> Self:
-        self._loop = self._asyncio.get_running_loop()
+        import asyncio  # commands that only ring do without
+
+        self._rung = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._reader, self._hear)
         return self
 

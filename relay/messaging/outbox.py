@@ -37,7 +37,7 @@ _WAITS = "(SELECT count(*) FROM (SELECT 1 FROM messages WHERE team = ?1 AND send
 
 _FACTS = (
     "SELECT owners.owner, ifnull(owners.ended, 0), ifnull(registry.here, 0), "
-    f"EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND {PENDING}), {NEXT_TURN}, "
+    f"EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND {PENDING} AND owner IS owners.owner), {NEXT_TURN}, "
     "(SELECT owner FROM owners WHERE team = ?1 AND key = ?2 AND latest), "
     + " + ".join(map(_WAITS.format, (PENDING, "state = 'held'", "here AND state = 'stored'")))
     + f", EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND state = 'held'), {_RELEASED}, "
@@ -229,7 +229,7 @@ class _Facts(NamedTuple):
 
     pair:    the keys of team, sender and receiver.
     owner:   the owner of the receiver's name (None: not known). ended: it was a run that is over.
-    here:    the receiver is an agent of this home. pending: messages of the pair are in transit.
+    here:    the receiver is an agent of this home. pending: messages to that owner are in transit.
     turn:    the next turn in this home.
     sent_by: the owner of the sender's name. waiting: how many of its messages wait.
     held, released, lately: as in runaway.Pair.

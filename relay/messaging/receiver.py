@@ -118,9 +118,7 @@ class Receiver:
     _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
     _seen: int = field(default=0, init=False)  # the turn of the last message reported
     _looking: asyncio.Future[Any] | None = field(default=None, init=False)  # the last look
-    _wanted: set[str] = field(
-        default_factory=set, init=False
-    )  # messages to look for; "": look for everything
+    _wanted: set[str] = field(default_factory=set, init=False)  # ids to look for; "": everything
     _in_flight: dict[str, Message] = field(default_factory=dict, init=False)  # the latest ones sent, by id
     _known: set[str] = field(default_factory=set, init=False)  # their outcomes are reported, not recorded
     _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
