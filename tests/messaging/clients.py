@@ -46,7 +46,7 @@ class Agent:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.outcomes: asyncio.Queue[Message] = asyncio.Queue()
         self.statuses: asyncio.Queue[str] = asyncio.Queue()
-        self._url = url
+        self.url = url
         self._limits = limits
         self._owner = owner
 
@@ -56,7 +56,7 @@ class Agent:
             self.team,
             self.name,
             publish=self.publish,
-            broker_url=self._url,
+            broker_url=self.url,
             limits=self._limits,
             owner=self._owner,
             begins=True,
