@@ -374,6 +374,8 @@ class MessagingClient:
             try:
                 if rings.mail or everything:
                     await self._receiver.look(outcomes=everything)
+                if rings.all:  # a receiver in another home may have appeared
+                    self._outgoing.own.wake()
             except LedgerGone:
                 raise
             except LedgerError as error:  # the sweep tries again

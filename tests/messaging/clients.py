@@ -13,9 +13,11 @@ from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.client import MessagingClient
+from relay.messaging.doorbell import ring_for
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.owner import Owner
 from relay.messaging.runaway import Limits
+from relay.names import PERSON
 from relay.transport import broker
 from support import PATIENCE, eventually
 
@@ -44,7 +46,7 @@ class Agent:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.outcomes: asyncio.Queue[Message] = asyncio.Queue()
         self.statuses: asyncio.Queue[str] = asyncio.Queue()
-        self._url = url
+        self.url = url
         self._limits = limits
         self._owner = owner
 
@@ -54,7 +56,7 @@ class Agent:
             self.team,
             self.name,
             publish=self.publish,
-            broker_url=self._url,
+            broker_url=self.url,
             limits=self._limits,
             owner=self._owner,
             begins=True,
@@ -163,3 +165,9 @@ async def abroad(home: Home, name: str, *, team: str = "default", **more: Any) -
     endpoint, own = await asyncio.to_thread(broker.admit, home, team, name)
     url = f"mqtt://{quote(own.user, safe='')}:{own.password}@{endpoint.host}:{endpoint.port}"
     return Agent(far_from(home), name, team=team, url=url, **more)
+
+
+async def send_as_user(home: Home, to: str, text: str) -> None:
+    """Send a message as `relay send` does outside an agent, except that no session publishes it."""
+    sent = await ledgers.in_ledger(home, lambda ledger: ledgers.post(ledger, "default", PERSON, to, text))
+    ring_for(home, "default", sent)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
-from clients import Agent, abroad, register, running
+from clients import Agent, abroad, register, running, send_as_user
 
 from ledgers import in_ledger, post
 from relay import names
@@ -19,7 +19,6 @@ from relay.errors import MessageRefused, NameInUse, UnknownRecipient
 from relay.home import Home
 from relay.message import MAX_BODY, State
 from relay.messaging import client, publisher
-from relay.messaging.doorbell import ring_for
 from relay.messaging.ledger import Ledger
 from relay.messaging.transit import WINDOW, Transit
 from relay.transport import broker, nats, topics
@@ -38,12 +37,6 @@ async def hung(home: Home) -> AsyncIterator[None]:
         yield
     finally:
         os.kill(status.pid, signal.SIGCONT)
-
-
-async def send_as_user(home: Home, to: str, text: str) -> None:
-    """Send a message as `relay send` does outside an agent."""
-    sent = await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, to, text))
-    ring_for(home, "default", sent)
 
 
 def test_mail_waits_for_an_absent_agent(home: Home) -> None:
