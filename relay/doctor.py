@@ -178,7 +178,7 @@ def _ledger(home: Home, directory: Path) -> Found:
     elif version > Ledger.schema.version:
         yield FAIL, f"{path} was written by a later version of relay. Upgrade relay, or move it away."
     elif version < Ledger.schema.version:
-        yield OK, f"{path} is from an earlier version of relay, and is upgraded when first used"
+        yield OK, f"{path} is from an earlier version of relay, and is moved aside when relay first uses it"
     elif not os.access(path, os.W_OK):
         yield FAIL, f"{path} cannot be written. chmod 600 {path}"
     else:
