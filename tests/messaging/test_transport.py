@@ -106,14 +106,23 @@ def test_an_immediately_lost_connection_logs_no_event_loop_error() -> None:
     gc.collect()
 
 
-def test_a_loss_reported_after_closing_logs_no_event_loop_error() -> None:
-    """The connecting thread may report it when the caller has already left."""
+def test_an_answer_to_a_login_that_nobody_awaits_logs_no_event_loop_error() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        asked.set()
+        await answer.wait()
+        writer.write(b"\x20\x02\x00\x00")
+        assert await reader.read(1024) == b"\xe0\x00", "the client should disconnect"
 
     async def scenario() -> None:
-        transport = MqttTransport(Endpoint.of("mqtt://127.0.0.1:1"), Login("agent"))
-        transport.close()
-        transport._lost_at_once.set_exception(ConnectionError("late"))
-        await asyncio.sleep(0)
+        async with asyncio.timeout(20), serving(late) as endpoint:
+            connecting = asyncio.create_task(MqttTransport(endpoint, NOBODY).connect())
+            await asked.wait()
+            connecting.cancel()
+            await asyncio.wait([connecting])
+            answer.set()
 
     asyncio.run(scenario())
     gc.collect()
