@@ -84,9 +84,7 @@ class MqttTransport:
     def __init__(self, endpoint: Endpoint, login: Login, *, patience: float = LONGEST_SECONDS) -> None:
         """patience: seconds within which the broker must answer, if less than the default."""
         self.endpoint = endpoint
-        self._login_seconds = min(patience, CONNECT_SECONDS)
         self._answer_seconds = min(patience, PUBLISH_SECONDS)
-        self._user = login.user
         self._client = aiomqtt.Client(
             endpoint.host,
             endpoint.port,
@@ -98,7 +96,7 @@ class MqttTransport:
             protocol=aiomqtt.ProtocolVersion.V311,
             will=None if login.farewell is None else aiomqtt.Will(*login.farewell, qos=1, retain=True),
             keepalive=KEEPALIVE_SECONDS,
-            timeout=self._login_seconds,
+            timeout=min(patience, CONNECT_SECONDS),
             # The library warns on stderr, which is the user's terminal.
             logger=_quiet,
             max_inflight_messages=IN_FLIGHT,
@@ -113,7 +111,7 @@ class MqttTransport:
         self._lost: asyncio.Future[None] = self._loop.create_future()
         # aiomqtt 2 shows the client that it drives in no other way.
         self._paho = self._client._client
-        self._paho.connect_timeout = self._login_seconds
+        self._paho.connect_timeout = self._client.timeout
         self._paho.on_socket_open = self._opened
         self._paho.on_socket_register_write = self._write_soon
         self._paho.on_message = self._arrived
@@ -285,11 +283,11 @@ class MqttTransport:
         self.close()
 
     def _refusal(self, error: MqttConnectError) -> str:
-        url = self.endpoint.url
-        if self._user is None or self.endpoint.user is not None or self.endpoint.kind == "embedded":
+        url, user = self.endpoint.url, self._paho.username
+        if user is None or self.endpoint.user is not None or self.endpoint.kind == "embedded":
             return f"the broker at {url} refuses the login ({error}). Check the user and password."
         return (
-            f"the broker at {url} refuses the login of {self._user} ({error}). `relay broker acl` writes its "
+            f"the broker at {url} refuses the login of {user} ({error}). `relay broker acl` writes its "
             "list of users, and `relay broker credentials export|import` copies a login to another host."
         )
 
@@ -304,7 +302,7 @@ class MqttTransport:
         if "timed out" in text:
             return (
                 f"the program at {url} does not answer like an MQTT broker within "
-                f"{self._login_seconds:.0f} s. Check the host and port."
+                f"{self._client.timeout:.0f} s. Check the host and port."
             )
         if refused := re.search(r"certificate verify failed: .+?(?=\.? \(_ssl)", text):
             return (
