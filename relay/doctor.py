@@ -253,7 +253,7 @@ def _broker(home: Home, directory: Path) -> Found:
 def _answers(home: Home, endpoint: Endpoint) -> Found:
     import asyncio
 
-    from relay.transport.raw_login import raw_login  # loads the MQTT client
+    from relay.transport.visitor import raw_login  # loads the MQTT client
 
     async def answers(endpoint: Endpoint) -> None:
         async with raw_login(endpoint, Login("relay-doctor")):

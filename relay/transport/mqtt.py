@@ -310,3 +310,12 @@ class MqttTransport:
                 "that host; for a private authority, set SSL_CERT_FILE to its certificate."
             )
         return f"no connection to the broker at {url} ({text})."
+
+
+@contextlib.asynccontextmanager
+async def connected(endpoint: Endpoint, login: Login) -> AsyncIterator[MqttTransport]:
+    """Yield a connection for a block. Raise BrokerError."""
+    transport = MqttTransport(endpoint, login)
+    await transport.connect()
+    with contextlib.closing(transport):
+        yield transport
