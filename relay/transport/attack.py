@@ -23,7 +23,7 @@ from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import ConnectionLost, MqttTransport, connected
 from relay.transport.probe_result import ADVICE, Finding, ProbeResult
-from relay.transport.visitor import Ear, beside, hearing, raw_login, token
+from relay.transport.visitor import Ear, accepts, beside, hearing, token
 
 _WILL_SECONDS = 0.5  # for a broker to notice that a connection broke
 _MAIL_SECONDS = 2.0  # for what was published to arrive
@@ -107,9 +107,9 @@ class Attack:
     async def _will(self, *forged: str) -> ProbeResult:
         async with self._ear(self._victim) as ear:
             tokens = {topic: token() for topic in forged}
-            for will in tokens.items():
-                async with raw_login(self._endpoint, beside(self._endpoint, self._attacker), will):
-                    pass  # refused because of its will, or accepted, and broken here
+            for will in tokens.items():  # refused because of its will, or accepted and published
+                login = replace(beside(self._endpoint, self._attacker), farewell=will, retained=False)
+                await accepts(self._endpoint, login)
             await ear.settled()
             await asyncio.sleep(_WILL_SECONDS)
             for topic, sent in tokens.items():
@@ -157,8 +157,7 @@ class Attack:
                 return self._held("session", secret)
             return self._held("session", "even with the other's client id it could not wipe it")
         finally:
-            async with raw_login(self._endpoint, mailbox):
-                pass  # a clean session deletes the mailbox
+            await accepts(self._endpoint, replace(mailbox, keep=False))  # which deletes the mailbox
 
     async def _survives(self, mailbox: Login, *guesses: str) -> bool:
         """Return True if mail for `mailbox` survives the attacker's logins with `guesses`."""
@@ -168,10 +167,8 @@ class Attack:
         async with self._mouth(self._victim) as mouth:
             await mouth.publish(self._own_inbox, sent)
         for client_id in guesses:
-            async with raw_login(
-                self._endpoint, replace(beside(self._endpoint, self._attacker), client_id=client_id)
-            ):
-                pass
+            login = replace(beside(self._endpoint, self._attacker), client_id=client_id)
+            await accepts(self._endpoint, login)
         async with self._ear(self._victim, mailbox) as ear:
             await ear.settled()  # queued mail arrives before new mail
             return sent in ear.heard

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections import deque
 from dataclasses import replace
 
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker
-from relay.transport.credentials import Credentials, Login, for_endpoint
+from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import LONGEST_SECONDS, ConnectionLost, LoginRefused, MqttTransport
 
@@ -101,7 +100,7 @@ def _login(
     farewell: tuple[str, bytes] | None,
 ) -> Login:
     login = for_endpoint(endpoint, credentials)
-    client_id = login.client_id if mailbox else f"relay-{secrets.token_hex(16)}"
+    client_id = login.client_id if mailbox else anybody()
     return replace(login, client_id=client_id, keep=keep, farewell=farewell)
 
 

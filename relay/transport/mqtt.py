@@ -48,7 +48,6 @@ IN_FLIGHT = 64
 """Maximum publishes that await the broker's acknowledgement."""
 
 _ASK_AGAIN = 0.3  # seconds
-_TOO_EARLY = "it closed the connection during the login"
 
 # aiomqtt logs each lost connection, which the messaging client reports in its own words. Disabled, the logger
 # does not even create a record for each packet, a tenth of a packet's cost.
@@ -58,6 +57,10 @@ _quiet.disabled = True
 
 class ConnectionLost(BrokerError):
     """The broker has gone or does not answer; connect again later."""
+
+
+class LoginCut(ConnectionLost):
+    """The broker has closed the connection during the login."""
 
 
 class LoginRefused(BrokerError):
@@ -94,7 +97,7 @@ class MqttTransport:
             # In 3.1.1, this alone decides whether the broker keeps the mailbox.
             clean_session=not login.keep,
             protocol=aiomqtt.ProtocolVersion.V311,
-            will=None if login.farewell is None else aiomqtt.Will(*login.farewell, qos=1, retain=True),
+            will=None if login.farewell is None else aiomqtt.Will(*login.farewell, 1, login.retained),
             keepalive=KEEPALIVE_SECONDS,
             timeout=min(patience, CONNECT_SECONDS),
             # The library warns on stderr, which is the user's terminal.
@@ -127,7 +130,12 @@ class MqttTransport:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if self._welcome is not None and not connecting.done():
                 connecting.cancel()
-                raise aiomqtt.MqttError(_TOO_EARLY)
+                self.close()
+                raise LoginCut(
+                    f"the program at {self.endpoint.url} does not answer like an MQTT broker (it closed the "
+                    "connection during the login). Check the host and port, or try again if the broker is "
+                    "just starting."
+                )
             await asyncio.shield(connecting)
         except MqttConnectError as error:
             self.close()
@@ -185,14 +193,18 @@ class MqttTransport:
             yield self._mail.popleft()
             self._extend()
 
-    def close(self) -> None:
-        """Disconnect politely, at once; never raise. May be called twice, and after a failed login."""
+    def close(self, *, politely: bool = True) -> None:
+        """Disconnect at once; never raise. May be called twice, and after a failed login.
+
+        politely: tell the broker first; otherwise it publishes the farewell.
+        """
         # Not with the library's __aexit__: it waits, and may swallow the cancellation that led here.
         if (sock := self._paho.socket()) is None:  # aiomqtt leaves it open even after a failed login
             return
         self._paho.on_socket_register_write = None  # without this callback, paho writes at once
         with contextlib.suppress(OSError):
-            self._paho.disconnect()
+            if politely:
+                self._paho.disconnect()
             if isinstance(sock, socket.socket):
                 sock.shutdown(socket.SHUT_RDWR)
         while (
@@ -294,11 +306,6 @@ class MqttTransport:
     def _explain(self, error: Exception) -> str:
         url = self.endpoint.url
         text = str(error)
-        if text == _TOO_EARLY:
-            return (
-                f"the program at {url} does not answer like an MQTT broker ({text}). Check the host and "
-                "port, or try again if the broker is just starting."
-            )
         if "timed out" in text:
             return (
                 f"the program at {url} does not answer like an MQTT broker within "

@@ -14,11 +14,11 @@ from relay.errors import BrokerError
 from relay.names import DEFAULT_TEAM
 from relay.transport import topics
 from relay.transport.attack import Attack
-from relay.transport.credentials import Credentials, Login, for_endpoint
+from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint
 from relay.transport.health import examine, one_bus
 from relay.transport.probe_result import ADVICE, CLAIMS, Finding, ProbeResult
-from relay.transport.visitor import ANSWER_SECONDS, anybody, raw_login
+from relay.transport.visitor import ANSWER_SECONDS, accepts
 
 NATS_PORT = 4222
 """The default port on which nats-server listens for NATS clients."""
@@ -56,9 +56,9 @@ async def probe(
         one_team = "all these agents are in one team; add one of another team."
         found.append(ProbeResult("team", Finding.UNPROVED, one_team))
     worst = [Finding.BROKEN, Finding.UNPROVED, Finding.HOLDS]
-    found.sort(key=lambda row: worst.index(row.status), reverse=True)
-    rows = {row.key: row for row in found}  # the worst comes last
-    return [rows[key] for key in CLAIMS if key in rows]
+    found.sort(key=lambda row: worst.index(row.status))
+    first = {row.key: row for row in reversed(found)}
+    return [first[key] for key in CLAIMS if key in first]
 
 
 async def _node(endpoint: Endpoint, agents: Sequence[Credentials], native: int) -> list[ProbeResult]:
@@ -109,10 +109,9 @@ async def _anonymous(endpoint: Endpoint) -> ProbeResult:
         ("without user and password", None, None),
         ("with an unknown user", f"nobody-{secrets.token_hex(4)}", secrets.token_hex(8)),
     ):
-        async with raw_login(endpoint, Login(anybody(), user=user, password=password)) as welcome:
-            if welcome:
-                advice = "In Mosquitto: allow_anonymous false, and a password_file."
-                return ProbeResult("anonymous", Finding.BROKEN, f"a login {what} is accepted. {advice}")
+        if await accepts(endpoint, Login(anybody(), user=user, password=password)):
+            advice = "In Mosquitto: allow_anonymous false, and a password_file."
+            return ProbeResult("anonymous", Finding.BROKEN, f"a login {what} is accepted. {advice}")
     return ProbeResult(
         "anonymous", Finding.HOLDS, "logins without a user or with an unknown user are refused."
     )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 from relay.errors import BrokerError
-from relay.transport import packets, topics
-from relay.transport.credentials import Credentials, Login, for_endpoint
+from relay.transport import topics
+from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import CONNECT_SECONDS, ConnectionLost, MqttTransport
+from relay.transport.mqtt import ConnectionLost, LoginCut, LoginRefused, MqttTransport
 
 SETTLE_SECONDS = 0.2
 """Extra seconds to wait: a cluster may deliver an earlier message later."""
@@ -24,11 +23,6 @@ ANSWER_SECONDS = 15.0
 def beside(endpoint: Endpoint, agent: Credentials, *, keep: bool = False) -> Login:
     """Return the login for a connection of `agent` beside its real ones."""
     return replace(for_endpoint(endpoint, agent), client_id=anybody(), keep=keep)
-
-
-def anybody() -> str:
-    """Return a client id that nobody has."""
-    return f"relay-{secrets.token_hex(16)}"
 
 
 def token() -> bytes:
@@ -95,38 +89,15 @@ async def hearing(transport: MqttTransport, agent: Credentials, *presences: str)
             await listening
 
 
-@contextlib.asynccontextmanager
-async def raw_login(
-    endpoint: Endpoint, login: Login, will: tuple[str, bytes] | None = None
-) -> AsyncIterator[bool]:
-    """Log in with a clean session, for a block; yield True if the broker accepts. Raise ConnectionLost.
+async def accepts(endpoint: Endpoint, login: Login) -> bool:
+    """Return True if the broker accepts `login`. Raise ConnectionLost if it does not answer.
 
-    By hand, as no client library allows it: with any client id or user, and a will that is not retained.
-
-    will: (topic, payload), QoS 1, not retained. With a will, the connection breaks at the end of the block,
-    so that the broker publishes the will; without one, the client disconnects cleanly.
+    The connection is closed; with a farewell it breaks, so that the broker publishes that.
     """
-    context = ssl.create_default_context() if endpoint.tls else None
+    transport = MqttTransport(endpoint, login)
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
-    except (OSError, TimeoutError) as error:
-        raise ConnectionLost(f"no connection to the broker at {endpoint.url} ({error}).") from None
-    try:
-        writer.write(packets.connect(login.client_id, login.user, login.password, will))
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                answer = await reader.readexactly(4)
-        except TimeoutError:  # an OSError, too, and would be taken for a refusal
-            raise ConnectionLost(f"the broker at {endpoint.url} does not answer a login.") from None
-        except (asyncio.IncompleteReadError, OSError):
-            answer = b""  # some brokers close the connection instead of answering
-        yield len(answer) == 4 and answer[0] == packets.CONNACK and answer[3] == 0
-        if will is None:
-            with contextlib.suppress(OSError):
-                writer.write(packets.DISCONNECT)
-                await writer.drain()
-    finally:
-        writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        await transport.connect()
+    except (LoginRefused, LoginCut):  # some brokers close the connection instead of answering
+        return False
+    transport.close(politely=login.farewell is None)
+    return True
