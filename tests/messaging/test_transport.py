@@ -148,6 +148,22 @@ def test_a_connection_closed_by_the_broker_is_reported_in_plain_words() -> None:
     gc.collect()
 
 
+def test_a_packet_that_makes_no_sense_counts_as_the_loss_of_the_connection() -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        writer.write(b"\x20\x02\x00\x00" + b"\x30\x03\x00\x01\xff")  # a topic that is not UTF-8
+        await reader.read(1024)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(20), serving(nonsense) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+            with contextlib.closing(connection), pytest.raises(ConnectionLost):
+                await anext(connection.arriving())
+
+    asyncio.run(scenario())
+
+
 class Skipping(asyncio.SelectorEventLoop):
     """An event loop whose clock a test can set forward."""
 
