@@ -119,6 +119,7 @@ class MqttTransport:
         self._paho.on_socket_register_write = self._write_soon
         self._paho.on_message = self._arrived
         self._paho.on_disconnect = self._disconnected
+        # aiomqtt's callback, until it is called.
         self._welcome, self._paho.on_connect = self._paho.on_connect, self._answered
 
     async def connect(self) -> None:
@@ -207,10 +208,7 @@ class MqttTransport:
                 self._paho.disconnect()
             if isinstance(sock, socket.socket):
                 sock.shutdown(socket.SHUT_RDWR)
-        while (
-            self._paho.socket() is not None
-        ):  # reads what had arrived, then the end of file, which closes it
-            self._paho.loop_read()
+        self._paho.disconnect()  # if the socket is still open: writing fails now, so paho closes it
 
     @contextlib.asynccontextmanager
     async def _bounded(self, what: str) -> AsyncIterator[None]:
@@ -272,7 +270,7 @@ class MqttTransport:
             while isinstance(sock, ssl.SSLSocket) and sock.fileno() != -1 and sock.pending():
                 self._paho.loop_read()  # the socket does not report what TLS has already read
         except Exception:  # noqa: BLE001  from a packet that paho cannot parse
-            self._disconnected()
+            self.close()
 
     def _write_soon(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._write)  # this is the thread that connects

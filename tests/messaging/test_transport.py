@@ -164,6 +164,35 @@ def test_a_packet_that_makes_no_sense_counts_as_the_loss_of_the_connection() -> 
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("politely", [True, False])
+def test_a_connection_that_takes_nothing_more_can_be_closed(politely: bool) -> None:
+    ended: list[bytes] = []
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        writer.write(b"\x20\x02\x00\x00")
+        await closed.wait()
+        while part := await reader.read(1 << 20):
+            ended.append(part)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(20), serving(deaf) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+            publishing = asyncio.create_task(connection.publish("a", bytes(16 << 20)))
+            await asyncio.sleep(0)
+            connection.close(politely=politely)
+            closed.set()
+            with pytest.raises(ConnectionLost):
+                await anext(connection.arriving())
+            publishing.cancel()
+            await asyncio.wait([publishing])
+        assert 0 < sum(map(len, ended)) < 16 << 20
+
+    closed = asyncio.Event()
+    asyncio.run(scenario())
+
+
 class Skipping(asyncio.SelectorEventLoop):
     """An event loop whose clock a test can set forward."""
 
